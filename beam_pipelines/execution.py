@@ -1,0 +1,98 @@
+"""Running a Beam pipeline: its options, its counters."""
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import StandardOptions
+
+from realm_tf.errors import InputError
+
+# Beam's default, DirectRunner, first tries to download Prism
+# (apache/beam pull request 34612).
+LOCAL_RUNNER = "FnApiRunner"
+
+
+def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
+    """Beam's options, with the runner of this process by default.
+
+    Args:
+        arguments: sequence of str. Command-line arguments for Beam, such as
+            `--runner=FlinkRunner` or `--direct_num_workers=2`.
+
+    Returns:
+        `PipelineOptions`.
+
+    Raises:
+        InputError: if Beam knows none of that name or refuses a value.
+    """
+    arguments = list(arguments)
+    unknown = []
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint), _without_warnings():
+            options = PipelineOptions(arguments)
+            options.get_all_options(
+                add_extra_args_fn=lambda parser: unknown.extend(
+                    parser.parse_known_args(arguments)[1]
+                )
+            )
+    except SystemExit as error:
+        # argparse prints a usage of several screens, then the reason.
+        reason = complaint.getvalue().strip().rpartition("error: ")[2]
+        raise InputError(f"Beam refuses an option: {reason}.") from error
+    standard = options.view_as(StandardOptions)
+    if standard.runner is None:
+        standard.runner = LOCAL_RUNNER
+    # Other runners have options that only they know.
+    if unknown and standard.runner in (LOCAL_RUNNER, "DirectRunner"):
+        raise InputError(
+            f"unknown option {' '.join(unknown)}: neither this command nor "
+            "Beam has it."
+        )
+    return options
+
+
+def num_local_workers(options: PipelineOptions) -> int:
+    """How many workers of this machine will share the elements."""
+    return max(1, options.view_as(DirectOptions).direct_num_workers or 1)
+
+
+def run_pipeline(
+    build: Callable[[beam.Pipeline], object], options: PipelineOptions
+) -> dict[str, int]:
+    """Builds a pipeline, runs it to its end and reads its counters.
+
+    Args:
+        build: callable. Applies the transforms to the pipeline it is given.
+        options: `PipelineOptions`.
+
+    Returns:
+        dict, name of each counter of the pipeline to its value.
+    """
+    pipeline = beam.Pipeline(options=options)
+    build(pipeline)
+    result = pipeline.run()
+    result.wait_until_finish()
+    counters = {}
+    for counter in result.metrics().query()["counters"]:
+        name = counter.key.metric.name
+        counters[name] = counters.get(name, 0) + counter.result
+    return counters
+
+
+@contextlib.contextmanager
+def _without_warnings():
+    # Beam warns of unknown options; here they are errors.
+    logger = logging.getLogger("apache_beam")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,196 @@
+"""The fresh process of `realm verify`: no code of realm, no Keras of ours.
+
+Prints one JSON line. Run as `python -m export.verify_worker VERSION_DIR`.
+"""
+
+import importlib.util
+import json
+import pathlib
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the wordpiece op)
+
+# Scores of two graphs that add in another order; see docs of float32.
+TOLERANCE = 1e-4
+STRANGE = (
+    "",
+    "   ",
+    "x" * 10_000,
+    "who " * 2_500,
+    "\U0001f9d1\u200d\U0001f680 \U0001f680?",
+    b"\xff\xfe broken",
+)
+
+
+def main(directory: str) -> dict:
+    """Loads and compares; see `export.verify`."""
+    expected = json.loads(
+        pathlib.Path(directory, "assets.extra", "expected.json").read_text(
+            encoding="utf-8"
+        )
+    )
+    started = time.monotonic()
+    _load_scann_op()
+    model = tf.saved_model.load(directory)
+    answer = model.signatures["serving_default"]
+    questions = [row["question"] for row in expected]
+    answer(question=tf.constant(questions[:1]))
+    load_seconds = time.monotonic() - started
+    checks = []
+
+    def check(name, ok):
+        checks.append({"name": name, "ok": bool(ok)})
+
+    batch = _ask(answer, questions)
+    for name in ("answer", "candidate_answer"):
+        check(
+            f"{name} equals that of the Python code, {len(questions)} "
+            "questions",
+            _decode(batch[name]) == [row[name] for row in expected],
+        )
+    for name in ("block_id", "start", "limit", "candidate_block_id"):
+        check(
+            f"{name} equals",
+            _pad(batch[name].tolist(), expected, name),
+        )
+    for name in ("score", "confidence", "candidate_log_prob"):
+        check(
+            f"{name} within {TOLERANCE:g}",
+            np.allclose(
+                _finite(batch[name]),
+                _finite([_row(row, name, batch[name]) for row in expected]),
+                atol=TOLERANCE,
+                rtol=TOLERANCE,
+            ),
+        )
+    check("text holds the answer at [start, limit)", _slices_agree(batch))
+    alone = [_ask(answer, [question]) for question in questions]
+    check(
+        "alone as in a batch",
+        [_decode(one["answer"])[0] for one in alone]
+        == _decode(batch["answer"]),
+    )
+    many = (questions * 64)[:64]
+    check(
+        "batch of 64",
+        _decode(_ask(answer, many)["answer"])
+        == (_decode(batch["answer"]) * 64)[:64],
+    )
+    for strange in STRANGE:
+        shown = strange if len(strange) < 30 else f"{len(strange)} characters"
+        one = _ask(answer, [strange])
+        both = _ask(answer, [strange, questions[0]])
+        check(
+            f"answers {shown!r}, alone as in a batch",
+            one["answer"][0] == both["answer"][0],
+        )
+    empty = _ask(answer, [""])
+    check(
+        "an empty question has no answer",
+        empty["answer"][0] == b""
+        and empty["block_id"][0] == -1
+        and empty["score"][0] == 0,
+    )
+    check("retrieve agrees", _retrieve_agrees(model, questions, batch))
+    check("embed_block agrees with the index", _embeds(model, questions))
+    started = time.monotonic()
+    for question in questions:
+        _ask(answer, [question])
+    return {
+        "ok": all(c["ok"] for c in checks),
+        "checks": checks,
+        "load_seconds": round(load_seconds, 2),
+        "milliseconds_per_question": round(
+            1000 * (time.monotonic() - started) / len(questions), 1
+        ),
+        "modules_of_realm": sorted(
+            name
+            for name in sys.modules
+            if name.split(".")[0] in ("realm_tf", "serving", "beam_pipelines")
+        ),
+    }
+
+
+def _load_scann_op():
+    spec = importlib.util.find_spec("scann")
+    if spec is not None:
+        (folder,) = spec.submodule_search_locations
+        tf.load_op_library(f"{folder}/scann_ops/cc/_scann_ops.so")
+
+
+def _ask(answer, questions):
+    outputs = answer(question=tf.constant(questions))
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def _decode(array):
+    if array.ndim > 1:
+        return [[v.decode("utf-8") for v in row if v] for row in array]
+    return [value.decode("utf-8") for value in array]
+
+
+def _row(row, name, array):
+    value = row[name]
+    if isinstance(value, list):
+        return value + [-np.inf] * (array.shape[1] - len(value))
+    return value
+
+
+def _pad(found, expected, name):
+    for values, row in zip(found, expected, strict=True):
+        wanted = row[name]
+        if isinstance(wanted, list):
+            wanted = wanted + [-1] * (len(values) - len(wanted))
+        if values != wanted:
+            return False
+    return True
+
+
+def _finite(values):
+    return np.nan_to_num(np.array(values, "float64"), neginf=-1e9)
+
+
+def _slices_agree(batch):
+    return all(
+        text.decode("utf-8")[start:limit] == answer.decode("utf-8")
+        for text, start, limit, answer in zip(
+            batch["text"],
+            batch["start"],
+            batch["limit"],
+            batch["answer"],
+            strict=True,
+        )
+    )
+
+
+def _retrieve_agrees(model, questions, batch):
+    found = model.signatures["retrieve"](question=tf.constant(questions))
+    block_ids = found["block_id"].numpy()
+    read = batch["candidate_block_id"]
+    width = min(block_ids.shape[1], read.shape[1])
+    return (block_ids[:, :width] == read[:, :width]).all()
+
+
+def _embeds(model, questions):
+    """Scores of `retrieve` are inner products of the two embeddings."""
+    found = model.signatures["retrieve"](question=tf.constant(questions[:4]))
+    queries = model.signatures["embed_query"](
+        question=tf.constant(questions[:4])
+    )["embedding"].numpy()
+    for row, query in enumerate(queries):
+        blocks = model.signatures["embed_block"](
+            title=found["title"][row], text=found["text"][row]
+        )["embedding"].numpy()
+        # int8 reordering rounds each score to about one part in a hundred.
+        if not np.allclose(
+            blocks @ query, found["score"][row], rtol=0.02, atol=0.05
+        ):
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1])))

@@ -1,0 +1,181 @@
+"""Weights of Hugging Face BERT checkpoints, by one mapping table."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+
+# Hugging Face's name: (our path, how to turn it into ours). `{i}` is the
+# layer. PyTorch keeps a dense kernel as [out, in].
+_EMBEDDINGS = {
+    "embeddings.word_embeddings.weight": ("token_embedding/embeddings", "as"),
+    "embeddings.position_embeddings.weight": (
+        "position_embedding/embeddings",
+        "as",
+    ),
+    "embeddings.token_type_embeddings.weight": (
+        "segment_embedding/embeddings",
+        "as",
+    ),
+    "embeddings.LayerNorm.weight": ("embeddings_layer_norm/gamma", "as"),
+    "embeddings.LayerNorm.bias": ("embeddings_layer_norm/beta", "as"),
+    "pooler.dense.weight": ("pooled_dense/kernel", "transpose"),
+    "pooler.dense.bias": ("pooled_dense/bias", "as"),
+}
+_LAYER = {
+    "attention.self.query": "self_attention_layer/query",
+    "attention.self.key": "self_attention_layer/key",
+    "attention.self.value": "self_attention_layer/value",
+    "attention.output.dense": "self_attention_layer/attention_output",
+    "intermediate.dense": "feedforward_intermediate_dense",
+    "output.dense": "feedforward_output_dense",
+}
+_LAYER_NORMS = {
+    "attention.output.LayerNorm": "self_attention_layer_norm",
+    "output.LayerNorm": "feedforward_layer_norm",
+}
+# Not weights: old versions saved the numbers 0 to 511.
+_IGNORED = ("embeddings.position_ids",)
+
+
+def bert_mapping(num_layers: int) -> dict:
+    """Hugging Face's tensor names to `(our path, transform)`.
+
+    Args:
+        num_layers: int. Transformer layers of the target.
+
+    Returns:
+        dict. The transform is `"as"` (reshape only) or `"transpose"`.
+    """
+    mapping = dict(_EMBEDDINGS)
+    for i in range(num_layers):
+        source, target = f"encoder.layer.{i}", f"transformer_layer_{i}"
+        for theirs, ours in _LAYER.items():
+            mapping[f"{source}.{theirs}.weight"] = (
+                f"{target}/{ours}/kernel",
+                "transpose",
+            )
+            mapping[f"{source}.{theirs}.bias"] = (f"{target}/{ours}/bias", "as")
+        for theirs, ours in _LAYER_NORMS.items():
+            mapping[f"{source}.{theirs}.weight"] = (
+                f"{target}/{ours}/gamma",
+                "as",
+            )
+            mapping[f"{source}.{theirs}.bias"] = (f"{target}/{ours}/beta", "as")
+    return mapping
+
+
+def assign_bert(encoder: BertEncoder, tensors: dict, *, source: str) -> None:
+    """Fills an encoder from a Hugging Face BERT's tensors.
+
+    Args:
+        encoder: `BertEncoder`. It may have fewer layers than the source: the
+            lowest ones are taken.
+        tensors: dict of name to numpy array.
+        source: str. Where they come from, for messages.
+
+    Raises:
+        InputError: if a tensor is missing, unknown or of another shape.
+    """
+    variables = {
+        v.path: v for v in encoder.variables if "seed_generator" not in v.path
+    }
+    mapping = bert_mapping(encoder.num_layers)
+    unused = {
+        name for name in tensors if name not in mapping and name not in _IGNORED
+    } - _higher_layers(tensors, encoder.num_layers)
+    if unused:
+        raise InputError(
+            f"{source} has tensors that no part of BERT takes: "
+            f"{', '.join(sorted(unused))}."
+        )
+    for name, (path, transform) in mapping.items():
+        if name not in tensors:
+            raise InputError(f"{source} lacks the tensor {name}.")
+        value = np.asarray(tensors[name])
+        variable = variables.pop(path)
+        value = value.T if transform == "transpose" else value
+        if value.size != np.prod(variable.shape):
+            raise InputError(
+                f"{source}: {name} has shape {tensors[name].shape}, expected "
+                f"{tuple(variable.shape)} for {path}."
+            )
+        # Attention heads are a dimension of their own in Keras.
+        variable.assign(value.reshape(variable.shape))
+    if variables:
+        raise AssertionError(f"mapping leaves {sorted(variables)} unfilled")
+
+
+def _higher_layers(tensors, num_layers):
+    return {
+        name
+        for name in tensors
+        if name.startswith("encoder.layer.")
+        and int(name.split(".")[2]) >= num_layers
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class BertCheckpoint:
+    """A Hugging Face BERT as read from its files.
+
+    Args:
+        config: dict. Arguments of `BertEncoder`.
+        tensors: dict of name to numpy array.
+        source: str. Where it comes from, for messages.
+    """
+
+    config: dict
+    tensors: dict
+    source: str
+
+    def encoder(self, *, num_layers: int | None = None) -> BertEncoder:
+        """A `BertEncoder` with these weights, or with the lowest layers."""
+        config = dict(self.config)
+        if num_layers is not None:
+            if not 1 <= num_layers <= config["num_layers"]:
+                raise InputError(
+                    f"{self.source} has {config['num_layers']} layers. "
+                    f"Received: num_layers={num_layers}"
+                )
+            config["num_layers"] = num_layers
+        encoder = BertEncoder(**config)
+        assign_bert(encoder, self.tensors, source=self.source)
+        return encoder
+
+
+def encoder_config(config_json: str, *, source: str) -> dict:
+    """The arguments of `BertEncoder` that a config.json asks for.
+
+    Args:
+        config_json: str. Content of a Hugging Face `config.json`.
+        source: str. Where it comes from, for messages.
+
+    Raises:
+        InputError: if its activation is none of ours.
+    """
+    config = json.loads(config_json)
+    activations = {
+        "gelu": "gelu",
+        "gelu_new": "gelu_approximate",
+        "gelu_pytorch_tanh": "gelu_approximate",
+    }
+    if config["hidden_act"] not in activations:
+        raise InputError(
+            f"{source}: hidden_act {config['hidden_act']!r} is not one of "
+            f"{sorted(activations)}."
+        )
+    return {
+        "vocabulary_size": config["vocab_size"],
+        "num_layers": config["num_hidden_layers"],
+        "num_heads": config["num_attention_heads"],
+        "hidden_dim": config["hidden_size"],
+        "intermediate_dim": config["intermediate_size"],
+        "activation": activations[config["hidden_act"]],
+        "dropout": config["hidden_dropout_prob"],
+        "max_sequence_length": config["max_position_embeddings"],
+        "layer_norm_epsilon": config["layer_norm_eps"],
+    }

@@ -1,0 +1,138 @@
+"""The command `realm`: one table of subcommands, the chosen one imported."""
+
+import argparse
+import importlib
+import os
+import sys
+
+from realm_tf.errors import InputError
+from realm_tf.version import __version__
+
+# name: (module with add_arguments(parser) and run(args, extra), summary).
+# Order: as in the life of a model.
+COMMANDS = {
+    "quickstart": (
+        "realm_tf.quickstart.chain",
+        "run the whole chain on the embedded corpus",
+    ),
+    "init": (
+        "realm_tf.checkpoints.initialize",
+        "make a model directory to start from",
+    ),
+    "chunk": (
+        "beam_pipelines.chunk_wikipedia",
+        "cut articles (a Wikipedia dump, JSONL) into blocks",
+    ),
+    "embed": (
+        "beam_pipelines.embed_blocks",
+        "compute the embeddings of all blocks",
+    ),
+    "index": (
+        "realm_tf.retrieval.index_store",
+        "build a search index over the embeddings",
+    ),
+    "finetune": (
+        "realm_tf.training.finetune",
+        "train retriever and reader on questions and answers",
+    ),
+    "evaluate": (
+        "realm_tf.evaluation.open_qa",
+        "exact match, F1 and recall on a file of questions",
+    ),
+    "export": (
+        "export.saved_model",
+        "write one SavedModel: question in, answer with evidence out",
+    ),
+    "verify": (
+        "export.verify",
+        "check a SavedModel in a fresh process",
+    ),
+    "serve": (
+        "serving.server",
+        "serve a SavedModel with TF Serving's gRPC API",
+    ),
+    "ask": (
+        "serving.ask",
+        "ask a server or a SavedModel a question",
+    ),
+    "inspect": (
+        "realm_tf.inspection",
+        "say what a directory holds",
+    ),
+}
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def _help() -> str:
+    width = max(len(name) for name in COMMANDS)
+    lines = [
+        "usage: realm COMMAND ...",
+        "",
+        "REALM: a language model that retrieves, from raw pages to served "
+        "answers.",
+        "",
+        "Commands:",
+        *(f"  {n:<{width}}  {text}" for n, (_, text) in COMMANDS.items()),
+        "",
+        "`realm COMMAND --help` explains one. Start with: realm quickstart",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one subcommand.
+
+    Args:
+        argv: list of str. Arguments after the program's name. Defaults to
+            those of the process.
+
+    Returns:
+        int, the exit status: 0 done, 1 a check failed, 2 bad input, 130
+        interrupted.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if argv else USAGE_ERROR
+    if argv[0] == "--version":
+        print(__version__)
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        print(
+            f"realm: unknown command {name!r}. `realm --help` lists them.",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
+    # TensorFlow's C++ log is for its developers; errors still show.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(module_name)
+    parser = argparse.ArgumentParser(
+        prog=f"realm {name}",
+        description=module.__doc__ or summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    args, extra = parser.parse_known_args(argv[1:])
+    # Only Beam pipelines pass what they do not know on to Beam.
+    if extra and not getattr(module, "ACCEPTS_EXTRA", False):
+        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+    try:
+        return module.run(args, extra) or 0
+    except InputError as error:
+        print(f"realm {name}: {' '.join(str(error).split())}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print(
+            f"realm {name}: interrupted. The same command goes on from here "
+            "or starts this stage anew; nothing torn is left behind.",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Recipes of open-QA fine-tuning."""
+
+import dataclasses
+
+from realm_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenQaRecipe:
+    """Numbers of one fine-tuning run.
+
+    Args:
+        num_epochs: int. Passes over the questions.
+        batch_size: int. Questions of one step.
+        learning_rate: float. Highest; see `training.optimizers`.
+        num_candidates: int. Blocks in the retriever's loss.
+        num_reader_blocks: int. Blocks read for a question in training.
+        read_an_answer: bool. See `RetrieveAndRead`.
+        train_query_tower: bool. Whether the retriever learns, too; without,
+            the towers stay as they are and only the reader learns.
+        freeze_word_embeddings: bool. Keep the embedding tables of what
+            learns.
+        num_frozen_layers: int. Lowest reader layers that do not learn.
+        seed: int. Order of the questions and dropout.
+    """
+
+    num_epochs: int = 2
+    batch_size: int = 16
+    learning_rate: float = 1e-5
+    num_candidates: int = 5000
+    num_reader_blocks: int = 5
+    read_an_answer: bool = False
+    train_query_tower: bool = True
+    freeze_word_embeddings: bool = False
+    num_frozen_layers: int = 0
+    seed: int = 0
+
+
+RECIPES = {
+    # Guu et al., 2020, appendix A and the original's launcher: 2 epochs of
+    # NQ at 1e-5, 5000 candidates, 5 blocks read (batch size 1 there).
+    # An accelerator's work: about 5 x 320 wordpieces a question through
+    # BERT-base, forward and back. Not run at full size here.
+    "orqa": OpenQaRecipe(),
+    # The same for sets of a few thousand questions (WQ, CT): 20 epochs.
+    "orqa_small_set": OpenQaRecipe(num_epochs=20),
+    # `realm finetune --recipe laptop`: an hour of two CPU cores for some
+    # thousand questions and a 6-layer, 384-wide reader.
+    "laptop": OpenQaRecipe(
+        num_epochs=3,
+        learning_rate=5e-5,
+        num_candidates=100,
+        num_reader_blocks=2,
+        read_an_answer=True,
+        freeze_word_embeddings=True,
+    ),
+    # `realm quickstart`: the reader first learns to point at spans, from
+    # cloze questions over its own blocks, one block a question ...
+    "quickstart_cloze": OpenQaRecipe(
+        num_epochs=1,
+        learning_rate=1e-4,
+        num_candidates=20,
+        num_reader_blocks=1,
+        read_an_answer=True,
+        train_query_tower=False,
+        freeze_word_embeddings=True,
+    ),
+    # ... then from questions, beside the best wrong block.
+    "quickstart": OpenQaRecipe(
+        num_epochs=2,
+        learning_rate=5e-5,
+        num_candidates=20,
+        num_reader_blocks=2,
+        read_an_answer=True,
+        train_query_tower=False,
+        freeze_word_embeddings=True,
+    ),
+    # Unit tests: seconds.
+    "tiny": OpenQaRecipe(
+        num_epochs=2,
+        batch_size=4,
+        learning_rate=1e-3,
+        num_candidates=8,
+        num_reader_blocks=2,
+    ),
+}
+
+
+def get_recipe(name: str, overrides: list[str] = ()) -> OpenQaRecipe:
+    """A recipe by name, with `name=value` changes.
+
+    Args:
+        name: str. A key of `RECIPES`.
+        overrides: list of str, such as `"num_epochs=1"`.
+
+    Returns:
+        `OpenQaRecipe`.
+
+    Raises:
+        InputError: if a name is unknown or a value of the wrong type.
+    """
+    if name not in RECIPES:
+        raise InputError(
+            f"--recipe must be one of {', '.join(RECIPES)}. Received: {name}"
+        )
+    fields = {f.name: f.type for f in dataclasses.fields(OpenQaRecipe)}
+    changes = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or key not in fields:
+            raise InputError(
+                f"--set {override}: expected NAME=VALUE with a name of "
+                f"{', '.join(fields)}."
+            )
+        changes[key] = _parse(key, value, fields[key])
+    return dataclasses.replace(RECIPES[name], **changes)
+
+
+def _parse(key, value, kind):
+    if kind is bool:
+        choices = {"true": True, "false": False, "1": True, "0": False}
+        if value.lower() in choices:
+            return choices[value.lower()]
+    else:
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    raise InputError(f"--set {key}={value}: expected a {kind.__name__}.")

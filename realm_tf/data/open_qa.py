@@ -1,0 +1,236 @@
+"""Questions and answers: files, and batches for training."""
+
+import dataclasses
+import gzip
+import json
+import pathlib
+
+import numpy as np
+
+from realm_tf.errors import InputError
+
+ANSWER_TYPES = ("string", "regex")
+# Wordpieces of `[CLS] question [SEP]`; longer questions are cut. 32 in the
+# original's reader; a longer limit costs nothing, since rows are padded to
+# their bucket only.
+MAX_QUERY_LENGTH = 64
+# Upper limits of `[CLS] question [SEP]` for batches of similar length.
+BUCKETS = (16, 24, 32, MAX_QUERY_LENGTH)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One line of a questions file.
+
+    Args:
+        question: str.
+        answers: tuple of str. Accepted answers, or patterns.
+        answer_type: str. `"string"`, or `"regex"` as in CuratedTREC.
+        line: dict. The whole line as it was read.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    answer_type: str = "string"
+    line: dict = dataclasses.field(default_factory=dict, compare=False)
+
+
+def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
+    """Reads a JSONL file of questions, gzip too.
+
+    Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
+    str is taken as a list of one), `"answer_type": "regex"` for patterns;
+    further keys are kept. Blank lines are skipped.
+
+    Args:
+        path: str.
+        need_answers: bool. Refuse a line without answers. Defaults to
+            `True`.
+
+    Returns:
+        list of `Question`.
+
+    Raises:
+        InputError: naming file and line, if the file cannot be read, a line
+            is not JSON or lacks something.
+    """
+    questions = []
+    for number, text in enumerate(_lines(path), start=1):
+        if not text.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{where} is not JSON ({error.msg}, column {error.colno}): "
+                'expected {"question": "...", "answer": ["..."]}.'
+            ) from error
+        questions.append(_question(line, where, need_answers))
+    if not questions:
+        raise InputError(f"{path} holds no question.")
+    return questions
+
+
+def _lines(path):
+    if not pathlib.Path(path).is_file():
+        raise InputError(f"Questions file {path} does not exist.")
+    opener = gzip.open if str(path).endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            yield from file
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from error
+
+
+def _question(line, where, need_answers):
+    if not isinstance(line, dict) or not isinstance(line.get("question"), str):
+        raise InputError(
+            f'{where} lacks "question" (a string): expected '
+            '{"question": "...", "answer": ["..."]}.'
+        )
+    answers = line.get("answer", line.get("answers", []))
+    answers = [answers] if isinstance(answers, str) else answers
+    if not isinstance(answers, list) or not all(
+        isinstance(answer, str) for answer in answers
+    ):
+        raise InputError(f'{where}: "answer" must be a list of strings.')
+    if need_answers and not answers:
+        raise InputError(f'{where} lacks "answer" (a list of strings).')
+    answer_type = line.get("answer_type", "string")
+    if answer_type not in ANSWER_TYPES:
+        raise InputError(
+            f'{where}: "answer_type" must be one of {ANSWER_TYPES}. '
+            f"Received: {answer_type!r}"
+        )
+    return Question(line["question"], tuple(answers), answer_type, line)
+
+
+def answer_wordpieces(answers, tokenizer, *, max_length: int):
+    """The wordpieces of each answer as they would stand in a block.
+
+    A leading a/an/the, which evaluation ignores, is dropped.
+
+    Args:
+        answers: list of str.
+        tokenizer: `Tokenizer`.
+        max_length: int. Answers of more wordpieces are left out: no span can
+            be that wide.
+
+    Returns:
+        list of lists of int, without repetitions.
+    """
+    found = {}
+    for answer in answers:
+        words = answer.split()
+        if len(words) > 1 and words[0].lower() in ("a", "an", "the"):
+            words = words[1:]
+        ids = tuple(tokenizer.tokenize(" ".join(words)).ids)
+        if 0 < len(ids) <= max_length:
+            found[ids] = None
+    return [list(ids) for ids in found]
+
+
+class QuestionBatches:
+    """Batches of questions for `model.fit`, bucketed by length.
+
+    Each epoch shuffles anew, from the seed; a batch holds questions of one
+    bucket and is padded to that bucket's longest question, so that little is
+    computed on padding. Iterating gives one epoch of dicts of int32 arrays:
+    `token_ids` and `padding_mask` `(batch_size, query_length)`, `answer_ids`
+    `(batch_size, num_answers, answer_length)`, padded with -1.
+
+    Args:
+        questions: list of `Question`. Those of type regex, or without an
+            answer that fits a span, teach nothing and are left out: see
+            `num_left_out`.
+        tokenizer: `Tokenizer`.
+        batch_size: int.
+        max_answer_length: int. In wordpieces. Defaults to `10`.
+        seed: int. Defaults to `0`.
+    """
+
+    def __init__(
+        self,
+        questions,
+        tokenizer,
+        *,
+        batch_size: int,
+        max_answer_length: int = 10,
+        seed: int = 0,
+    ):
+        self._batch_size = batch_size
+        self._seed = seed
+        self._pad_id = tokenizer.pad_id
+        self._examples = []
+        for question in questions:
+            if question.answer_type != "string":
+                continue
+            answers = answer_wordpieces(
+                question.answers, tokenizer, max_length=max_answer_length
+            )
+            if answers:
+                ids = query_wordpieces(question.question, tokenizer)
+                self._examples.append((ids, answers))
+        self.num_left_out = len(questions) - len(self._examples)
+        if not self._examples:
+            raise InputError(
+                "None of the questions can be trained on: every answer is a "
+                f"pattern or longer than {max_answer_length} wordpieces."
+            )
+        self._num_answers = max(len(a) for _, a in self._examples)
+        self._answer_length = max(
+            len(ids) for _, answers in self._examples for ids in answers
+        )
+
+    @property
+    def num_examples(self) -> int:
+        """Questions of one epoch."""
+        return len(self._examples)
+
+    def epoch(self, number: int) -> list[dict]:
+        """The batches of one epoch, always the same for the same number."""
+        random = np.random.default_rng([self._seed, number])
+        batches = []
+        lower = 0
+        for upper in BUCKETS:
+            rows = [
+                row
+                for row, (ids, _) in enumerate(self._examples)
+                if lower < len(ids) <= upper
+            ]
+            rows = random.permutation(rows).astype(int)
+            for first in range(0, len(rows), self._batch_size):
+                batches.append(rows[first : first + self._batch_size])
+            lower = upper
+        order = random.permutation(len(batches))
+        return [self._batch(batches[position]) for position in order]
+
+    def _batch(self, rows):
+        examples = [self._examples[row] for row in rows]
+        inputs = pack_queries([ids for ids, _ in examples], self._pad_id)
+        answer_ids = np.full(
+            (len(rows), self._num_answers, self._answer_length), -1, "int32"
+        )
+        for row, (_, answers) in enumerate(examples):
+            for column, answer in enumerate(answers):
+                answer_ids[row, column, : len(answer)] = answer
+        return {**inputs, "answer_ids": answer_ids}
+
+
+def query_wordpieces(question: str, tokenizer) -> list[int]:
+    """`[CLS] question [SEP]`, cut to `MAX_QUERY_LENGTH`."""
+    ids = tokenizer.tokenize(question).ids[: MAX_QUERY_LENGTH - 2]
+    return [tokenizer.cls_id, *ids, tokenizer.sep_id]
+
+
+def pack_queries(rows: list[list[int]], pad_id: int) -> dict:
+    """`token_ids` and `padding_mask`, padded to the longest row's bucket."""
+    longest = max(map(len, rows))
+    length = next(limit for limit in BUCKETS if longest <= limit)
+    token_ids = np.full((len(rows), length), pad_id, "int32")
+    padding_mask = np.zeros((len(rows), length), "int32")
+    for row, ids in enumerate(rows):
+        token_ids[row, : len(ids)] = ids
+        padding_mask[row, : len(ids)] = 1
+    return {"token_ids": token_ids, "padding_mask": padding_mask}

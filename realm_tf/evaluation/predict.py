@@ -1,0 +1,170 @@
+"""Questions to answers, in Python: what evaluation measures.
+
+The exported SavedModel does the same inside its graph; `realm verify`
+compares the two.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from realm_tf.data import open_qa as data
+from realm_tf.models.retrieve_and_read import best_spans
+from realm_tf.retrieval.corpus import Corpus
+
+NUM_READER_BLOCKS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One block that was read.
+
+    Args:
+        block_id: int.
+        log_prob: float. log p(z|x) among the blocks read.
+        answer: str. Its best span.
+        score: float. Of that span, the relevance included.
+    """
+
+    block_id: int
+    log_prob: float
+    answer: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """An answer with its evidence.
+
+    Args:
+        answer: str. A slice of the block's text; empty if no span was found.
+        score: float. Best span score plus relevance.
+        confidence: float. Share of the span in the softmax over all spans
+            that were read, between 0 and 1.
+        block_id: int. The block that holds the answer; -1 without one.
+        start: int. First code point of the answer in the block's text.
+        limit: int. The one after the last.
+        retrieved: list of int. Block ids, best first, as many as asked for.
+        candidates: list of `Candidate`. The blocks read, best first.
+    """
+
+    answer: str
+    score: float
+    confidence: float
+    block_id: int
+    start: int
+    limit: int
+    retrieved: list[int]
+    candidates: list[Candidate]
+
+
+NO_ANSWER = Prediction("", 0.0, 0.0, -1, 0, 0, [], [])
+
+
+class Predictor:
+    """Answers lists of questions over a corpus.
+
+    Args:
+        corpus: `Corpus`.
+        num_candidates: int. Blocks retrieved. Defaults to `20`.
+        num_reader_blocks: int. Blocks read. Defaults to `5`.
+        batch_size: int. Questions computed at once. Defaults to `16`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        num_candidates: int = 20,
+        num_reader_blocks: int = NUM_READER_BLOCKS,
+        batch_size: int = 16,
+    ):
+        self._corpus = corpus
+        self._batch_size = batch_size
+        self._num_candidates = min(num_candidates, len(corpus.records))
+        self._model = corpus.retrieve_and_read(
+            num_candidates=num_candidates, num_reader_blocks=num_reader_blocks
+        )
+
+    def predict(
+        self,
+        questions: list[str],
+        *,
+        search: Callable | None = None,
+        progress: Callable | None = None,
+    ) -> list[Prediction]:
+        """Answers each question.
+
+        Args:
+            questions: list of str. An empty one has no answer.
+            search: function `(questions, num_candidates) -> (scores,
+                block_ids)`. Another retriever, such as `Bm25.search`.
+                Defaults to the model's own.
+            progress: function called with the number of questions done.
+
+        Returns:
+            list of `Prediction`, in the order of the questions.
+        """
+        tokenizer = self._corpus.loaded.tokenizer
+        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
+        # Two special wordpieces only: nothing was asked.
+        asked = [row for row, ids in enumerate(rows) if len(ids) > 2]
+        order = sorted(asked, key=lambda row: len(rows[row]))
+        predictions = [NO_ANSWER] * len(questions)
+        for first in range(0, len(order), self._batch_size):
+            batch = order[first : first + self._batch_size]
+            inputs = data.pack_queries(
+                [rows[row] for row in batch], tokenizer.pad_id
+            )
+            if search is not None:
+                scores, block_ids = search(
+                    [questions[row] for row in batch], self._num_candidates
+                )
+                inputs.update(candidate_ids=block_ids, candidate_scores=scores)
+            outputs = self._model.predict_on_batch(inputs)
+            spans = best_spans(outputs, num_best=1)
+            spans = {name: np.asarray(value) for name, value in spans.items()}
+            for position, row in enumerate(batch):
+                predictions[row] = self._prediction(outputs, spans, position)
+            if progress:
+                progress(len(batch))
+        return predictions
+
+    def _prediction(self, outputs, spans, row):
+        records = self._corpus.records
+        read = outputs["read_ids"][row].tolist()
+        candidates = []
+        for position, block_id in enumerate(read):
+            start = int(spans["candidate_starts"][row, position])
+            limit = int(spans["candidate_limits"][row, position])
+            candidates.append(
+                Candidate(
+                    block_id,
+                    float(spans["candidate_log_probs"][row, position]),
+                    records.span_text(block_id, start, limit)
+                    if start >= 0
+                    else "",
+                    float(spans["candidate_scores"][row, position]),
+                )
+            )
+        retrieved = outputs["candidate_ids"][row].tolist()
+        start = int(spans["nbest_starts"][row, 0])
+        if start < 0:
+            return dataclasses.replace(
+                NO_ANSWER, retrieved=retrieved, candidates=candidates
+            )
+        block_id = read[int(spans["nbest_positions"][row, 0])]
+        first, last = records.span_offsets(
+            block_id, start, int(spans["nbest_limits"][row, 0])
+        )
+        return Prediction(
+            records.texts[block_id][first:last],
+            float(spans["nbest_scores"][row, 0]),
+            float(spans["confidence"][row]),
+            block_id,
+            first,
+            last,
+            retrieved,
+            candidates,
+        )

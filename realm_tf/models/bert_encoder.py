@@ -1,0 +1,193 @@
+"""The BERT encoder under every tower, reader and joint encoder."""
+
+import keras
+import keras_hub
+
+# The two forms of GELU in published weights: Hugging Face's "gelu" is exact,
+# Google's BERT and REALM ("gelu_new") use the tanh approximation.
+ACTIVATIONS = ("gelu", "gelu_approximate")
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class BertEncoder(keras.Model):
+    """A Transformer encoder with BERT's embeddings.
+
+    Inputs are dicts of int tensors of shape `(batch_size, sequence_length)`:
+    `token_ids`, `segment_ids` and `padding_mask` (1 where a wordpiece is).
+    The output is a dict of `sequence_output`,
+    `(batch_size, sequence_length, hidden_dim)`, and `pooled_output`,
+    `(batch_size, hidden_dim)`: [CLS] through a dense layer with tanh.
+
+    keras_hub's `BertBackbone` fixes the tanh GELU; here it is an argument,
+    because weights trained with the exact one lose three digits otherwise.
+
+    Args:
+        vocabulary_size: int. Number of wordpieces.
+        num_layers: int. Transformer layers.
+        num_heads: int. Attention heads.
+        hidden_dim: int. Width.
+        intermediate_dim: int. Width of the feed-forward layer.
+        activation: str. `"gelu"` (exact) or `"gelu_approximate"` (tanh).
+            Defaults to `"gelu_approximate"`, as Google's BERT.
+        dropout: float. Rate, between 0 and 1. Defaults to `0.1`.
+        max_sequence_length: int. Rows of the position table. Defaults to
+            `512`.
+        layer_norm_epsilon: float. Defaults to `1e-12`, as BERT.
+
+    Raises:
+        ValueError: if `activation` is neither of the two.
+
+    References:
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805).
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        activation="gelu_approximate",
+        dropout=0.1,
+        max_sequence_length=512,
+        layer_norm_epsilon=1e-12,
+        **kwargs,
+    ):
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"`activation` must be one of {ACTIVATIONS}. "
+                f"Received: activation={activation!r}"
+            )
+
+        def initializer():
+            # Standard deviation as in google-research/bert, modeling.py.
+            return keras.initializers.TruncatedNormal(stddev=0.02)
+
+        # === Layers ===
+        token_embedding = keras_hub.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=initializer(),
+            name="token_embedding",
+        )
+        position_embedding = keras_hub.layers.PositionEmbedding(
+            sequence_length=max_sequence_length,
+            initializer=initializer(),
+            name="position_embedding",
+        )
+        segment_embedding = keras.layers.Embedding(
+            2,
+            hidden_dim,
+            embeddings_initializer=initializer(),
+            name="segment_embedding",
+        )
+        embeddings_layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, name="embeddings_layer_norm"
+        )
+        embeddings_dropout = keras.layers.Dropout(
+            dropout, name="embeddings_dropout"
+        )
+        transformer_layers = [
+            keras_hub.layers.TransformerEncoder(
+                intermediate_dim=intermediate_dim,
+                num_heads=num_heads,
+                activation=_activation(activation),
+                dropout=dropout,
+                layer_norm_epsilon=layer_norm_epsilon,
+                kernel_initializer=initializer(),
+                name=f"transformer_layer_{index}",
+            )
+            for index in range(num_layers)
+        ]
+        pooled_dense = keras.layers.Dense(
+            hidden_dim,
+            activation="tanh",
+            kernel_initializer=initializer(),
+            name="pooled_dense",
+        )
+
+        # === Functional Model ===
+        inputs = {
+            name: keras.Input((None,), dtype="int32", name=name)
+            for name in ("token_ids", "segment_ids", "padding_mask")
+        }
+        tokens = token_embedding(inputs["token_ids"])
+        x = keras.layers.Add(name="embeddings_add")(
+            (
+                tokens,
+                position_embedding(tokens),
+                segment_embedding(inputs["segment_ids"]),
+            )
+        )
+        x = embeddings_dropout(embeddings_layer_norm(x))
+        for layer in transformer_layers:
+            x = layer(x, padding_mask=inputs["padding_mask"])
+        outputs = {
+            "sequence_output": x,
+            "pooled_output": pooled_dense(x[:, 0, :]),
+        }
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+        # === Config ===
+        self.vocabulary_size = vocabulary_size
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.hidden_dim = hidden_dim
+        self.intermediate_dim = intermediate_dim
+        self.activation = activation
+        self.dropout = dropout
+        self.max_sequence_length = max_sequence_length
+        self.layer_norm_epsilon = layer_norm_epsilon
+
+    def freeze(self, *, embeddings=False, num_layers=0):
+        """Makes the lower part untrainable, which a small budget rewards.
+
+        Args:
+            embeddings: bool. Freeze the three embedding tables and their
+                LayerNorm. Defaults to `False`.
+            num_layers: int. Freeze this many of the lowest Transformer
+                layers. Defaults to `0`.
+        """
+        if embeddings:
+            for name in (
+                "token_embedding",
+                "position_embedding",
+                "segment_embedding",
+                "embeddings_layer_norm",
+            ):
+                self.get_layer(name).trainable = False
+        for index in range(num_layers):
+            self.get_layer(f"transformer_layer_{index}").trainable = False
+
+    def get_config(self):
+        return {
+            "vocabulary_size": self.vocabulary_size,
+            "num_layers": self.num_layers,
+            "num_heads": self.num_heads,
+            "hidden_dim": self.hidden_dim,
+            "intermediate_dim": self.intermediate_dim,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "max_sequence_length": self.max_sequence_length,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "name": self.name,
+        }
+
+
+def _activation(name):
+    if name == "gelu":
+        return exact_gelu
+    return approximate_gelu
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+def exact_gelu(x):
+    """GELU by the error function."""
+    return keras.ops.gelu(x, approximate=False)
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+def approximate_gelu(x):
+    """GELU by tanh."""
+    return keras.ops.gelu(x, approximate=True)

@@ -1,0 +1,118 @@
+"""The embedder: text to a point that inner products compare."""
+
+import keras
+from keras import ops
+
+POOLINGS = ("cls", "mean")
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class Embedder(keras.Model):
+    """A BERT tower with pooling and an optional projection.
+
+        Embed(x) = LayerNorm(W pool(BERT(join_BERT(x))))
+
+    One instance serves queries and blocks, or two do: towers are shared or
+    separate by what the caller passes on. Inputs as `BertEncoder`; the
+    output is a float tensor `(batch_size, embedding_dim)`.
+
+    Args:
+        encoder: `BertEncoder`.
+        pooling: str. `"cls"` (BERT's pooled [CLS], REALM) or `"mean"` (over
+            the wordpieces, MiniLM). Defaults to `"cls"`.
+        projection_dim: int or `None`. Width of the projection; `None` leaves
+            the encoder's width and adds neither layer. Defaults to `128`.
+        normalize: bool. Divide by the Euclidean norm, so that inner products
+            are cosines. Defaults to `False`.
+        layer_norm_epsilon: float. Of the projection. Defaults to `1e-12`,
+            as in the released checkpoints.
+        dropout: float. After the projection, in training. Defaults to `0.1`.
+
+    Raises:
+        ValueError: if `pooling` is neither of the two.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.2.
+        Original code: google-research/language, language/realm.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        pooling="cls",
+        projection_dim=128,
+        normalize=False,
+        layer_norm_epsilon=1e-12,
+        dropout=0.1,
+        **kwargs,
+    ):
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f"`pooling` must be one of {POOLINGS}. "
+                f"Received: pooling={pooling!r}"
+            )
+        inputs = {
+            name: keras.Input((None,), dtype="int32", name=name)
+            for name in ("token_ids", "segment_ids", "padding_mask")
+        }
+        encoded = encoder(inputs)
+        if pooling == "cls":
+            x = encoded["pooled_output"]
+        else:
+            encoder.get_layer("pooled_dense").trainable = False
+            x = MeanPooling(name="mean_pooling")(
+                encoded["sequence_output"], inputs["padding_mask"]
+            )
+        if projection_dim is not None:
+            x = keras.layers.Dense(
+                projection_dim,
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=0.02
+                ),
+                name="projection",
+            )(x)
+            x = keras.layers.LayerNormalization(
+                epsilon=layer_norm_epsilon, name="projection_layer_norm"
+            )(x)
+            x = keras.layers.Dropout(dropout, name="projection_dropout")(x)
+        if normalize:
+            x = keras.layers.UnitNormalization(name="normalize")(x)
+        super().__init__(inputs=inputs, outputs=x, **kwargs)
+        self.encoder = encoder
+        self.pooling = pooling
+        self.projection_dim = projection_dim
+        self.normalize = normalize
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.dropout = dropout
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of the output."""
+        return self.projection_dim or self.encoder.hidden_dim
+
+    def get_config(self):
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "pooling": self.pooling,
+            "projection_dim": self.projection_dim,
+            "normalize": self.normalize,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "dropout": self.dropout,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        return cls(encoder, **config)
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class MeanPooling(keras.layers.Layer):
+    """The mean of the positions that hold a wordpiece."""
+
+    def call(self, sequence, padding_mask):
+        mask = ops.cast(padding_mask, sequence.dtype)[:, :, None]
+        # A row of padding only gives zeros, not a division by zero.
+        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
+        return ops.sum(sequence * mask, axis=1) / count

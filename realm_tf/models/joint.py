@@ -1,0 +1,160 @@
+"""Joining a query with blocks, and finding answers in them, on tensors.
+
+Everything here is integer arithmetic in keras.ops, so that it runs inside a
+training step or an exported graph, on either backend.
+"""
+
+import keras
+from keras import ops
+
+
+def join_bert(query_ids, query_mask, block_ids, block_lengths, *, sep_id):
+    """Packs `[CLS] query [SEP] block [SEP]`, without a gap in between.
+
+        join_BERT(x, z) = [CLS] x [SEP] z_body [SEP]
+
+    The query comes with its special wordpieces, as the query tower reads it;
+    the block is the body without title (as in the original, language/realm).
+
+    Args:
+        query_ids: int tensor `(batch_size, query_length)`. `[CLS] x [SEP]`
+            and padding.
+        query_mask: int tensor of the same shape. 1 where a wordpiece is.
+        block_ids: int tensor `(batch_size, block_length)`. Body wordpieces
+            and padding (0).
+        block_lengths: int tensor `(batch_size,)`. Wordpieces of each body.
+        sep_id: int. Id of [SEP].
+
+    Returns:
+        A dict of int32 tensors `(batch_size, query_length + block_length +
+        1)`: `token_ids`, `segment_ids` (1 for the block and its [SEP]),
+        `padding_mask`, and `block_positions`: the wordpiece of the body that
+        stands there, -1 elsewhere.
+    """
+    query_ids = ops.cast(query_ids, "int32")
+    block_ids = ops.cast(block_ids, "int32")
+    query_length = ops.shape(query_ids)[1]
+    block_length = ops.shape(block_ids)[1]
+    # (b, 1)
+    used = ops.sum(ops.cast(query_mask, "int32"), axis=1, keepdims=True)
+    lengths = ops.cast(block_lengths, "int32")[:, None]
+    # (1, l)
+    position = ops.arange(query_length + block_length + 1, dtype="int32")[None]
+    # (b, l)
+    in_block = position - used
+    is_query = in_block < 0
+    is_block = ops.logical_and(in_block >= 0, in_block < lengths)
+    is_sep = ops.equal(in_block, lengths)
+    from_query = ops.take_along_axis(
+        query_ids,
+        ops.broadcast_to(
+            ops.clip(position, 0, query_length - 1), ops.shape(in_block)
+        ),
+        axis=1,
+    )
+    from_block = ops.take_along_axis(
+        block_ids, ops.clip(in_block, 0, block_length - 1), axis=1
+    )
+    token_ids = ops.where(
+        is_query,
+        from_query,
+        ops.where(is_block, from_block, ops.where(is_sep, sep_id, 0)),
+    )
+    segment_ids = ops.cast(ops.logical_or(is_block, is_sep), "int32")
+    return {
+        "token_ids": token_ids,
+        "segment_ids": segment_ids,
+        "padding_mask": ops.cast(in_block <= lengths, "int32"),
+        "block_positions": ops.where(is_block, in_block, -1),
+    }
+
+
+def trim(joined):
+    """Cuts a packed batch to its longest row, where shapes may vary.
+
+    On the TensorFlow backend; elsewhere a step is compiled for one shape and
+    the batch is returned as it is.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return joined
+    longest = ops.max(ops.sum(joined["padding_mask"], axis=1))
+    return {name: value[:, :longest] for name, value in joined.items()}
+
+
+def allowed_spans(block_positions, max_span_width):
+    """Which spans lie inside the block.
+
+    Args:
+        block_positions: int tensor `(batch_size, sequence_length)` of
+            `join_bert`.
+        max_span_width: int. Longest span, in wordpieces.
+
+    Returns:
+        bool tensor `(batch_size, sequence_length, max_span_width)`; entry
+        `[i, w]` is the span of `w + 1` wordpieces from `i`.
+    """
+    inside = block_positions >= 0
+    length = ops.shape(inside)[1]
+    padded = ops.pad(inside, [[0, 0], [0, max_span_width - 1]])
+    # A block is contiguous: a span is inside if both of its ends are.
+    return ops.stack(
+        [
+            ops.logical_and(inside, padded[:, width : width + length])
+            for width in range(max_span_width)
+        ],
+        axis=-1,
+    )
+
+
+def match_answers(token_ids, answer_ids, is_continuation, *, max_span_width):
+    """Where an answer's wordpieces stand, as whole words.
+
+    A match must not be followed by a continuation (`##...`): "us" is not
+    found in "us ##a". Wordpieces of uncased vocabularies make it insensitive
+    to case and accents. The original's raw substring test finds "US" in
+    "USA"; ours is the default of the method's description here.
+
+    Args:
+        token_ids: int tensor `(batch_size, sequence_length)`.
+        answer_ids: int tensor `(batch_size, num_answers, answer_length)`.
+            Wordpieces of each accepted answer, padded with -1; a row of
+            padding is no answer.
+        is_continuation: bool tensor `(vocabulary_size,)`. Whether a
+            wordpiece continues a word.
+        max_span_width: int. Longer answers are never found; at least the
+            width of the shorter ones.
+
+    Returns:
+        bool tensor `(batch_size, sequence_length, max_span_width)`: entry
+        `[i, w]` says that an answer of `w + 1` wordpieces begins at `i`.
+    """
+    length = ops.shape(token_ids)[1]
+    answer_length = min(answer_ids.shape[2], max_span_width)
+    tail = ops.pad(token_ids, [[0, 0], [0, max_span_width]], constant_values=-2)
+    # (b, a): wordpieces of each answer; over-long ones match nothing.
+    num_pieces = ops.sum(ops.cast(answer_ids >= 0, "int32"), axis=2)
+    # (b, a, l)
+    matched = ops.broadcast_to(
+        ops.logical_and(num_pieces > 0, num_pieces <= answer_length)[
+            :, :, None
+        ],
+        (*ops.shape(num_pieces), length),
+    )
+    for offset in range(answer_length):
+        piece = answer_ids[:, :, offset, None]
+        here = tail[:, None, offset : offset + length]
+        matched = ops.logical_and(
+            matched, ops.logical_or(piece < 0, ops.equal(piece, here))
+        )
+    continues = ops.logical_and(
+        tail >= 0, ops.take(is_continuation, ops.maximum(tail, 0))
+    )
+    spans = []
+    for width in range(1, max_span_width + 1):
+        of_width = ops.any(
+            ops.logical_and(matched, ops.equal(num_pieces, width)[:, :, None]),
+            axis=1,
+        )
+        word_ends = ops.logical_not(continues[:, width : width + length])
+        spans.append(ops.logical_and(of_width, word_ends))
+    return ops.stack(spans, axis=-1)

@@ -1,0 +1,181 @@
+"""Model directories: config.json, model.weights.h5, vocab.txt."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.reader import Reader
+from realm_tf.text.tokenizer import Tokenizer
+
+CONFIG = "config.json"
+WEIGHTS = "model.weights.h5"
+VOCABULARY = "vocab.txt"
+
+
+@dataclasses.dataclass
+class LoadedModel:
+    """A model with what turns text into its inputs.
+
+    Args:
+        model: `OpenQa`.
+        tokenizer: `Tokenizer`.
+        block_segment_ids: tuple of int. Segment ids of title and body in the
+            block tower: `(0, 1)` as REALM, `(0, 0)` for encoders trained on
+            single texts.
+        metadata: dict. Of the directory; empty for a model made in memory.
+    """
+
+    model: OpenQa
+    tokenizer: Tokenizer
+    block_segment_ids: tuple[int, int] = (0, 1)
+    metadata: dict = dataclasses.field(default_factory=dict)
+
+    def block_tower_fingerprint(self) -> str:
+        """Digest of all that decides a block's embedding.
+
+        Fine-tuning keeps it, so an index made before still belongs to the
+        model made after.
+        """
+        tower = self.model.block_embedder
+        config = _embedder_config(tower)
+        parts = [
+            json.dumps(config, sort_keys=True),
+            str(list(self.block_segment_ids)),
+            self.tokenizer.fingerprint(),
+        ]
+        for variable in tower.variables:
+            if "seed_generator" not in variable.path:
+                parts.append(np.asarray(variable).tobytes())
+        return stages.fingerprint(*parts)
+
+
+def save(
+    loaded: LoadedModel,
+    output: str,
+    *,
+    parameters: dict | None = None,
+    parents: dict | None = None,
+    notes: dict | None = None,
+) -> None:
+    """Writes a model directory.
+
+    Args:
+        loaded: `LoadedModel`.
+        output: str. The directory to make.
+        parameters: dict. What determined the weights.
+        parents: dict. Name to fingerprint of what they were made from.
+        notes: dict. More to keep in metadata.json, such as final metrics.
+    """
+    with stages.write(
+        output, kind=schema.MODEL, parameters=parameters, parents=parents
+    ) as stage:
+        write_files(loaded, stage)
+        stage.metadata.update(notes or {})
+
+
+def write_files(loaded: LoadedModel, stage: stages.Stage) -> None:
+    """Writes a model's files into a stage that is being written."""
+    model = loaded.model
+    config = {
+        "model": "open_qa",
+        "share_embedders": model.share_embedders,
+        "query_embedder": _embedder_config(model.query_embedder),
+        "block_embedder": _embedder_config(model.block_embedder),
+        "reader": _reader_config(model.reader),
+        "score_scale": model.score_scale,
+        "block_segment_ids": list(loaded.block_segment_ids),
+        "lowercase": loaded.tokenizer.lowercase,
+    }
+    stages.write_text(
+        stage.path(CONFIG), json.dumps(config, indent=2, sort_keys=True)
+    )
+    stages.write_text(
+        stage.path(VOCABULARY), "\n".join(loaded.tokenizer.vocabulary) + "\n"
+    )
+    model.save_weights(stage.path(WEIGHTS))
+    block_tower = loaded.block_tower_fingerprint()
+    stage.metadata["block_tower"] = block_tower
+    stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
+    stage.metadata["fingerprint"] = stages.fingerprint(
+        json.dumps(config, sort_keys=True),
+        *(
+            np.asarray(v).tobytes()
+            for v in model.variables
+            if "seed_generator" not in v.path
+        ),
+    )
+
+
+def load(directory: str) -> LoadedModel:
+    """Opens a model directory.
+
+    Args:
+        directory: str. Written by `realm init`, `realm finetune`, ...
+
+    Returns:
+        `LoadedModel`.
+
+    Raises:
+        InputError: if it is not a complete model directory.
+    """
+    metadata = stages.read(directory, kind=schema.MODEL)
+    config = json.loads(stages.read_text(stages.join(directory, CONFIG)))
+    if config["model"] != "open_qa":
+        raise InputError(
+            f"{directory} holds a model of type {config['model']!r}, which "
+            "this version does not know."
+        )
+    query_embedder = _embedder(config["query_embedder"])
+    block_embedder = (
+        query_embedder
+        if config["share_embedders"]
+        else _embedder(config["block_embedder"])
+    )
+    model = OpenQa(
+        query_embedder,
+        block_embedder,
+        _reader(config["reader"]),
+        score_scale=config["score_scale"],
+    )
+    model.load_weights(stages.join(directory, WEIGHTS))
+    tokenizer = Tokenizer.from_file(
+        stages.join(directory, VOCABULARY), lowercase=config["lowercase"]
+    )
+    return LoadedModel(
+        model, tokenizer, tuple(config["block_segment_ids"]), metadata
+    )
+
+
+def _without_name(config):
+    return {k: v for k, v in config.items() if k not in ("name", "encoder")}
+
+
+def _embedder_config(embedder):
+    return {
+        "encoder": _without_name(embedder.encoder.get_config()),
+        **_without_name(embedder.get_config()),
+    }
+
+
+def _reader_config(reader):
+    return {
+        "encoder": _without_name(reader.encoder.get_config()),
+        **_without_name(reader.get_config()),
+    }
+
+
+def _embedder(config):
+    config = dict(config)
+    return Embedder(BertEncoder(**config.pop("encoder")), **config)
+
+
+def _reader(config):
+    config = dict(config)
+    return Reader(BertEncoder(**config.pop("encoder")), **config)

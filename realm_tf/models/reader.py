@@ -1,0 +1,129 @@
+"""The reader: a score for every short span of a block."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class Reader(keras.Model):
+    """BERT over join_BERT(question, block) with ORQA's span scorer.
+
+        h_start, h_end = split(W h)
+        score(s, e) = v . LayerNorm(ReLU(h_start[s] + h_end[e]))
+
+    Inputs as `BertEncoder`. The output is a float tensor
+    `(batch_size, sequence_length, max_span_width)`: entry `[i, w]` scores
+    the span that begins at `i` and holds `w + 1` wordpieces. Spans that run
+    over the end of the sequence get the score of a zero `h_end`: mask them.
+
+    Args:
+        encoder: `BertEncoder`.
+        span_hidden_dim: int. Width of `h_start` and `h_end`. Defaults to
+            `256`.
+        max_span_width: int. Longest span, in wordpieces. Defaults to `10`.
+        layer_norm_epsilon: float. Of the span scorer. Defaults to `1e-3`.
+
+    References:
+        [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.2.
+        Original code: google-research/language,
+        language/orqa/models/orqa_model.py (sizes and epsilon).
+    """
+
+    def __init__(
+        self,
+        encoder,
+        span_hidden_dim=256,
+        max_span_width=10,
+        layer_norm_epsilon=1e-3,
+        **kwargs,
+    ):
+        inputs = {
+            name: keras.Input((None,), dtype="int32", name=name)
+            for name in ("token_ids", "segment_ids", "padding_mask")
+        }
+        # Nothing here reads the pooled [CLS].
+        encoder.get_layer("pooled_dense").trainable = False
+        sequence = encoder(inputs)["sequence_output"]
+        logits = SpanScorer(
+            span_hidden_dim,
+            max_span_width,
+            layer_norm_epsilon,
+            name="span_scorer",
+        )(sequence)
+        super().__init__(inputs=inputs, outputs=logits, **kwargs)
+        self.encoder = encoder
+        self.span_hidden_dim = span_hidden_dim
+        self.max_span_width = max_span_width
+        self.layer_norm_epsilon = layer_norm_epsilon
+
+    def get_config(self):
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "span_hidden_dim": self.span_hidden_dim,
+            "max_span_width": self.max_span_width,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
+        return cls(encoder, **config)
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class SpanScorer(keras.layers.Layer):
+    """Scores spans of 1 to `max_span_width` positions; see `Reader`."""
+
+    def __init__(
+        self, span_hidden_dim, max_span_width, layer_norm_epsilon, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.span_hidden_dim = span_hidden_dim
+        self.max_span_width = max_span_width
+        self.layer_norm_epsilon = layer_norm_epsilon
+
+        def initializer():
+            return keras.initializers.TruncatedNormal(stddev=0.02)
+
+        self.endpoints = keras.layers.Dense(
+            2 * span_hidden_dim,
+            kernel_initializer=initializer(),
+            name="endpoints",
+        )
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, name="layer_norm"
+        )
+        self.score = keras.layers.Dense(
+            1, kernel_initializer=initializer(), name="score"
+        )
+
+    def build(self, sequence_shape):
+        self.endpoints.build(sequence_shape)
+        span_shape = (*sequence_shape[:-1], self.span_hidden_dim)
+        self.layer_norm.build(span_shape)
+        self.score.build(span_shape)
+        self.built = True
+
+    def call(self, sequence):
+        starts, ends = ops.split(self.endpoints(sequence), 2, axis=-1)
+        length = ops.shape(sequence)[1]
+        padded = ops.pad(ends, [[0, 0], [0, self.max_span_width - 1], [0, 0]])
+        logits = []
+        # One width after the other: (b, l, w, s) at once would be ten times
+        # the memory of the sequence itself.
+        for width in range(self.max_span_width):
+            spans = ops.relu(starts + padded[:, width : width + length])
+            logits.append(self.score(self.layer_norm(spans)))
+        return ops.concatenate(logits, axis=-1)
+
+    def compute_output_shape(self, sequence_shape):
+        return (*sequence_shape[:-1], self.max_span_width)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "span_hidden_dim": self.span_hidden_dim,
+            "max_span_width": self.max_span_width,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }

@@ -1,0 +1,370 @@
+"""Retrieve and read: the open-QA model over an index and block texts."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf import losses
+from realm_tf.models import joint
+
+
+class BlockTable(keras.layers.Layer):
+    """The wordpieces of every block's body, on the device.
+
+    Args:
+        token_ids: int array `(num_blocks, block_length)`. Padded with 0.
+        lengths: int array `(num_blocks,)`. Wordpieces of each.
+    """
+
+    def __init__(self, token_ids, lengths, **kwargs):
+        super().__init__(trainable=False, **kwargs)
+        self.token_ids = self._constant(token_ids, "token_ids")
+        self.lengths = self._constant(lengths, "lengths")
+        self.built = True
+
+    def _constant(self, array, name):
+        weight = self.add_weight(
+            shape=np.shape(array),
+            dtype="int32",
+            initializer="zeros",
+            trainable=False,
+            name=name,
+        )
+        weight.assign(np.asarray(array, dtype="int32"))
+        return weight
+
+    @property
+    def num_blocks(self):
+        """Number of rows."""
+        return self.token_ids.shape[0]
+
+    def call(self, block_ids):
+        """`(token_ids, lengths)` of the blocks asked for."""
+        return (
+            ops.take(self.token_ids, block_ids, axis=0),
+            ops.take(self.lengths, block_ids, axis=0),
+        )
+
+
+class RetrieveAndRead(keras.Model):
+    """Answers questions with spans of retrieved blocks, and learns to.
+
+        loss_retriever = lse_{z in Z} f(x,z) - lse_{z in Z+} f(x,z)
+        loss_reader    = lse_{s in S} g(x,s) - lse_{s in S+} g(x,s)
+
+    lse is log sum exp; Z are the `num_candidates` best blocks, Z+ those that
+    contain an answer; S all spans of the `num_reader_blocks` best blocks, S+
+    those whose wordpieces equal an answer's; g is the reader's score plus
+    f(x,z) of the span's block. Each is 0 where nothing is correct, and both
+    are added. The index and the block embeddings stay fixed; the query tower
+    and the reader learn.
+
+    Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
+    `(batch_size, query_length)`, the packed question; in training also
+    `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1.
+    With `candidate_ids` and `candidate_scores`, `(batch_size, num)`, another
+    retriever's blocks are read instead (inference only).
+
+    Args:
+        open_qa: `OpenQa`.
+        index: `retrieval.index.Index` over the block embeddings.
+        block_table: `BlockTable` of the same blocks.
+        is_continuation: bool array `(vocabulary_size,)`. Which wordpieces
+            continue a word.
+        sep_id: int. Id of [SEP].
+        num_candidates: int. Blocks in the retriever's loss; at most all.
+            Defaults to `5000`.
+        num_reader_blocks: int. Blocks read. Defaults to `5`.
+        embeddings: float array `(num_blocks, embedding_dim)`, needed to
+            train over an index that is no `BruteForce`.
+        read_an_answer: bool. In training, read the best block that contains
+            an answer in the last place if none is among those read. The
+            paper does not; small beams on a small budget need it. Defaults
+            to `False`.
+
+    References:
+        [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 5.
+        Original code: google-research/language,
+        language/orqa/models/orqa_model.py.
+    """
+
+    def __init__(
+        self,
+        open_qa,
+        index,
+        block_table,
+        *,
+        is_continuation,
+        sep_id,
+        num_candidates=5000,
+        num_reader_blocks=5,
+        embeddings=None,
+        read_an_answer=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if index.num_blocks != block_table.num_blocks:
+            raise ValueError(
+                "`index` and `block_table` must hold the same blocks. "
+                f"Received: {index.num_blocks} and {block_table.num_blocks} "
+                "rows"
+            )
+        self.open_qa = open_qa
+        self.index = index
+        self.block_table = block_table
+        self.sep_id = sep_id
+        self.num_candidates = min(num_candidates, index.num_blocks)
+        self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
+        self.read_an_answer = read_an_answer
+        self._is_continuation = np.asarray(is_continuation, dtype=bool)
+        self._embeddings = embeddings
+        self._trackers = {
+            name: keras.metrics.Mean(name=name)
+            for name in (
+                "retriever_loss",
+                "reader_loss",
+                # Whether any candidate holds an answer, the best one does,
+                # and the best span of those that could be right is right.
+                "candidates_recall",
+                "top_block_recall",
+                "span_accuracy",
+            )
+        }
+
+    def call(self, inputs, training=False):
+        query = {
+            "token_ids": inputs["token_ids"],
+            "segment_ids": ops.zeros_like(inputs["token_ids"]),
+            "padding_mask": inputs["padding_mask"],
+        }
+        outputs = {}
+        if "candidate_ids" in inputs:
+            candidate_ids = inputs["candidate_ids"]
+            scores = inputs["candidate_scores"]
+        else:
+            scores, candidate_ids = self._retrieve(query, training)
+        outputs["candidate_ids"] = candidate_ids
+        outputs["relevance_scores"] = scores
+        num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
+        positions = ops.broadcast_to(
+            ops.arange(num_read, dtype="int32")[None],
+            (ops.shape(candidate_ids)[0], num_read),
+        )
+        if "answer_ids" in inputs:
+            has_answer = self._has_answer(candidate_ids, inputs["answer_ids"])
+            outputs["has_answer"] = has_answer
+            if training and self.read_an_answer:
+                positions = _include_answer(positions, has_answer)
+        read_ids = ops.take_along_axis(candidate_ids, positions, axis=1)
+        read_scores = ops.take_along_axis(scores, positions, axis=1)
+        outputs.update(
+            self._read(query, read_ids, read_scores, training=training)
+        )
+        if "answer_ids" in inputs:
+            outputs["correct"] = self._correct(outputs, inputs["answer_ids"])
+        return outputs
+
+    def _retrieve(self, query, training):
+        # (b, d)
+        embeddings = self.open_qa.embed_queries(query, training=training)
+        scores, candidate_ids = self.index.search(
+            ops.stop_gradient(embeddings), self.num_candidates
+        )
+        if training:
+            # The index only chooses; the scores are computed again, so that
+            # a gradient reaches the query tower.
+            # (b, k, d)
+            table = (
+                self.index.embeddings
+                if self._embeddings is None
+                else self._embeddings
+            )
+            blocks = ops.take(table, candidate_ids, axis=0)
+            scores = ops.einsum(
+                "bd,bkd->bk", embeddings, ops.stop_gradient(blocks)
+            )
+        return scores, candidate_ids
+
+    def _has_answer(self, candidate_ids, answer_ids):
+        batch_size, num_candidates = ops.shape(candidate_ids)
+        # (b * k, l)
+        token_ids, lengths = self._flat_blocks(candidate_ids)
+        matches = joint.match_answers(
+            _hide_padding(token_ids, lengths),
+            _repeat(answer_ids, num_candidates),
+            self._is_continuation,
+            max_span_width=self.open_qa.reader.max_span_width,
+        )
+        return ops.reshape(
+            ops.any(matches, axis=(1, 2)), (batch_size, num_candidates)
+        )
+
+    def _flat_blocks(self, block_ids):
+        token_ids, lengths = self.block_table(ops.reshape(block_ids, (-1,)))
+        return token_ids, lengths
+
+    def _read(self, query, read_ids, read_scores, *, training):
+        batch_size, num_read = ops.shape(read_ids)
+        token_ids, lengths = self._flat_blocks(read_ids)
+        # (b * r, l)
+        joined = joint.trim(
+            joint.join_bert(
+                _repeat(query["token_ids"], num_read),
+                _repeat(query["padding_mask"], num_read),
+                token_ids,
+                lengths,
+                sep_id=self.sep_id,
+            )
+        )
+        positions = joined.pop("block_positions")
+        # (b * r, l, w)
+        logits = self.open_qa.reader(joined, training=training)
+        allowed = joint.allowed_spans(positions, logits.shape[-1])
+        shape = (batch_size, num_read, ops.shape(logits)[1])
+        width = logits.shape[-1]
+        return {
+            "read_ids": read_ids,
+            "read_scores": read_scores,
+            "joint_ids": ops.reshape(joined["token_ids"], shape),
+            "block_positions": ops.reshape(positions, shape),
+            # (b, r, l, w)
+            "span_scores": ops.reshape(logits, (*shape, width))
+            + ops.cast(read_scores, logits.dtype)[:, :, None, None],
+            "allowed": ops.reshape(allowed, (*shape, width)),
+        }
+
+    def _correct(self, outputs, answer_ids):
+        shape = ops.shape(outputs["span_scores"])
+        positions = outputs["block_positions"]
+        flat = (shape[0] * shape[1], shape[2])
+        token_ids = ops.where(positions >= 0, outputs["joint_ids"], self.sep_id)
+        matches = joint.match_answers(
+            ops.reshape(token_ids, flat),
+            _repeat(answer_ids, shape[1]),
+            self._is_continuation,
+            max_span_width=self.open_qa.reader.max_span_width,
+        )
+        return ops.logical_and(ops.reshape(matches, shape), outputs["allowed"])
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        outputs = y_pred
+        scores = outputs["relevance_scores"]
+        has_answer = outputs["has_answer"]
+        retriever_loss = losses.marginal_span_loss(
+            scores, has_answer, ops.ones_like(has_answer)
+        )
+        spans = (1, 2, 3)
+        reader_loss = losses.marginal_span_loss(
+            outputs["span_scores"],
+            outputs["correct"],
+            outputs["allowed"],
+            axis=spans,
+        )
+        answerable = ops.any(outputs["correct"], axis=spans)
+        best = losses.masked_logsumexp(
+            outputs["span_scores"], outputs["correct"], axis=spans
+        ) >= ops.max(
+            ops.where(
+                ops.logical_and(
+                    outputs["allowed"], ops.logical_not(outputs["correct"])
+                ),
+                outputs["span_scores"],
+                -1e30,
+            ),
+            axis=spans,
+        )
+        self._trackers["retriever_loss"].update_state(retriever_loss)
+        self._trackers["reader_loss"].update_state(reader_loss)
+        self._trackers["candidates_recall"].update_state(
+            ops.any(has_answer, axis=1)
+        )
+        self._trackers["top_block_recall"].update_state(has_answer[:, 0])
+        self._trackers["span_accuracy"].update_state(
+            best, sample_weight=answerable
+        )
+        return ops.mean(retriever_loss + reader_loss)
+
+
+def best_spans(outputs, *, num_best):
+    """What the scores say: the best span of each block, and of all.
+
+    Args:
+        outputs: dict. What `RetrieveAndRead` returns, arrays or tensors.
+        num_best: int. Length of the n-best list.
+
+    Returns:
+        A dict of tensors. `candidate_starts`, `candidate_limits` and
+        `candidate_scores`, `(batch_size, num_reader_blocks)`: the best span
+        of each block, in wordpieces of its body (`[start, limit)`; start is
+        -1 if the block has none). `candidate_log_probs`, the same shape: the
+        log-softmax of the relevance over the blocks read. `nbest_positions`
+        (place of the block among those read), `nbest_starts`,
+        `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
+        first. `confidence`, `(batch_size,)`: the share of the best span in
+        the softmax over all spans read.
+    """
+    scores = ops.where(
+        outputs["allowed"],
+        ops.cast(outputs["span_scores"], "float32"),
+        -1e30,
+    )
+    batch_size, num_read, length, width = ops.shape(scores)
+    positions = outputs["block_positions"]
+    # (b, r, l * w)
+    of_block = ops.reshape(scores, (batch_size, num_read, length * width))
+    best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
+    starts = ops.squeeze(
+        ops.take_along_axis(positions, (best // width)[..., None], axis=-1), -1
+    )
+    # (b, r * l * w)
+    of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
+    nbest_scores, nbest = ops.top_k(of_all, num_best)
+    nbest = ops.cast(nbest, "int32")
+    nbest_starts = ops.take_along_axis(
+        ops.reshape(positions, (batch_size, num_read * length)),
+        nbest // width,
+        axis=-1,
+    )
+    log_total = losses.masked_logsumexp(
+        ops.cast(outputs["span_scores"], "float32"),
+        outputs["allowed"],
+        axis=(1, 2, 3),
+    )
+    return {
+        "candidate_starts": starts,
+        "candidate_limits": ops.where(
+            starts < 0, -1, starts + best % width + 1
+        ),
+        "candidate_scores": ops.max(of_block, axis=-1),
+        "candidate_log_probs": ops.log_softmax(
+            ops.cast(outputs["read_scores"], "float32"), axis=-1
+        ),
+        "nbest_positions": nbest // (length * width),
+        "nbest_starts": nbest_starts,
+        "nbest_limits": ops.where(
+            nbest_starts < 0, -1, nbest_starts + nbest % width + 1
+        ),
+        "nbest_scores": nbest_scores,
+        "confidence": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
+    }
+
+
+def _repeat(tensor, times):
+    # (b, ...) -> (b * times, ...), each row `times` times in a row.
+    return ops.repeat(tensor, times, axis=0)
+
+
+def _hide_padding(token_ids, lengths):
+    position = ops.arange(ops.shape(token_ids)[1], dtype="int32")[None]
+    return ops.where(position < lengths[:, None], token_ids, -2)
+
+
+def _include_answer(positions, has_answer):
+    """Puts the best candidate with an answer last, if none is read."""
+    num_read = positions.shape[1]
+    first = ops.cast(ops.argmax(ops.cast(has_answer, "int32"), axis=1), "int32")
+    # Without any answer, argmax is 0, which is read anyway.
+    last = ops.where(first < num_read, positions[:, -1], first)
+    return ops.concatenate([positions[:, :-1], last[:, None]], axis=1)

@@ -1,0 +1,65 @@
+"""Embeds blocks with a model's block tower, batch by batch."""
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf.text import packing
+
+# Rows are padded to a multiple of this, so that a backend that compiles for
+# each shape compiles few.
+_LENGTH_STEP = 16
+
+
+class BlockEmbedder:
+    """The block tower with its packing: title and body to an embedding.
+
+    Args:
+        loaded: `LoadedModel`.
+        max_length: int. Most wordpieces of `[CLS] title [SEP] body [SEP]`.
+    """
+
+    def __init__(self, loaded, *, max_length: int):
+        self._loaded = loaded
+        self._max_length = max_length
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of an embedding."""
+        return self._loaded.model.embedding_dim
+
+    def embed_ids(self, title_ids, token_ids):
+        """Embeddings of blocks given as wordpieces.
+
+        Args:
+            title_ids: list of lists of int.
+            token_ids: list of lists of int. Bodies.
+
+        Returns:
+            `(embeddings, padding_mask)`: float32 `(batch_size,
+            embedding_dim)` and int32 `(batch_size, length)` arrays.
+        """
+        tokenizer = self._loaded.tokenizer
+        longest = max(
+            len(title) + len(body)
+            for title, body in zip(title_ids, token_ids, strict=True)
+        )
+        rounded = -(-(longest + 3) // _LENGTH_STEP) * _LENGTH_STEP
+        inputs = packing.join_bert(
+            [_ragged(title_ids), _ragged(token_ids)],
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            max_length=self._max_length,
+            segment_ids=self._loaded.block_segment_ids,
+            pad_to=min(rounded, self._max_length),
+        )
+        inputs = {name: value.numpy() for name, value in inputs.items()}
+        # Compiled, which `model(inputs)` is not.
+        embeddings = self._loaded.model.block_embedder.predict_on_batch(inputs)
+        return np.asarray(embeddings, "float32"), inputs["padding_mask"]
+
+
+def _ragged(rows):
+    return tf.RaggedTensor.from_row_lengths(
+        np.array([piece for row in rows for piece in row], dtype="int32"),
+        np.array([len(row) for row in rows], dtype="int64"),
+    )

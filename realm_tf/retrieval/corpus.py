@@ -1,0 +1,83 @@
+"""A model together with the blocks and the index that belong to it."""
+
+import dataclasses
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.retrieval import index_store
+from realm_tf.retrieval.block_records import BlockRecords
+from realm_tf.retrieval.index import Index
+
+
+@dataclasses.dataclass
+class Corpus:
+    """What answering questions needs, checked to belong together.
+
+    Args:
+        loaded: `LoadedModel`.
+        records: `BlockRecords`.
+        index: `Index`, or `None` where another retriever is used.
+    """
+
+    loaded: object
+    records: BlockRecords
+    index: Index | None
+
+    @classmethod
+    def load(
+        cls, model: str, blocks: str, index: str, *, for_export: bool = False
+    ):
+        """Opens three directories.
+
+        Args:
+            model: str. Model directory.
+            blocks: str. Blocks directory.
+            index: str. Index directory.
+            for_export: bool. See `index_store.load`. Defaults to `False`.
+
+        Raises:
+            InputError: if one is missing or they do not belong together.
+        """
+        from realm_tf.models import model_directory
+
+        model_metadata = stages.read(model, kind=schema.MODEL)
+        block_metadata = stages.read(blocks, kind=schema.BLOCKS)
+        if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
+            raise InputError(
+                f"{blocks} was cut with another vocabulary than that of "
+                f"{model}: run `realm chunk` with the model's vocab.txt."
+            )
+        index_store.check_parents(
+            index,
+            block_tower=model_metadata["block_tower"],
+            blocks=block_metadata["fingerprint"],
+        )
+        return cls(
+            model_directory.load(model),
+            BlockRecords(blocks),
+            index_store.load(index, for_export=for_export),
+        )
+
+    def retrieve_and_read(self, *, model=None, **arguments):
+        """`RetrieveAndRead` over these blocks.
+
+        Args:
+            model: `OpenQa`. Defaults to the loaded one.
+            **arguments: of `RetrieveAndRead`.
+        """
+        from realm_tf.models import retrieve_and_read
+
+        tokenizer = self.loaded.tokenizer
+        return retrieve_and_read.RetrieveAndRead(
+            model or self.loaded.model,
+            self.index,
+            retrieve_and_read.BlockTable(
+                self.records.token_ids, self.records.lengths
+            ),
+            is_continuation=[
+                piece.startswith("##") for piece in tokenizer.vocabulary
+            ],
+            sep_id=tokenizer.sep_id,
+            **arguments,
+        )

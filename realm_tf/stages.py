@@ -1,0 +1,255 @@
+"""Directories that stages read and write, and the only module on paths.
+
+A stage writes into `OUTPUT.partial`, adds `metadata.json`, then the marker
+`COMPLETED`, and renames the directory to `OUTPUT`. Readers trust only the
+marker, so a torn or interrupted stage is never taken for a whole one. Object
+stores (`gs://`) have no rename: there the files are written in place and the
+marker comes last.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import time
+
+from realm_tf.errors import InputError
+from realm_tf.version import __version__
+
+MARKER = "COMPLETED"
+METADATA = "metadata.json"
+_JOB = "job.json"
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is on an object store rather than a local disk."""
+    return "://" in str(path)
+
+
+def _gfile():
+    # Only remote paths need TensorFlow.
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def join(directory: str, name: str) -> str:
+    """`directory` and `name` as one path, local or remote."""
+    return f"{str(directory).rstrip('/')}/{name}"
+
+
+def exists(path: str) -> bool:
+    """Whether a file or directory is there."""
+    if is_remote(path):
+        return _gfile().exists(path)
+    return os.path.exists(path)
+
+
+def read_text(path: str) -> str:
+    """The content of a UTF-8 file."""
+    if is_remote(path):
+        with _gfile().GFile(path, "r") as file:
+            return file.read()
+    return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file."""
+    if is_remote(path):
+        with _gfile().GFile(path, "rb") as file:
+            return file.read()
+    return pathlib.Path(path).read_bytes()
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a UTF-8 file; a local one appears whole or not at all."""
+    if is_remote(path):
+        with _gfile().GFile(path, "w") as file:
+            file.write(text)
+        return
+    temporary = f"{path}.tmp"
+    pathlib.Path(temporary).write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def list_names(directory: str) -> list[str]:
+    """Names in a directory, sorted."""
+    if is_remote(directory):
+        return sorted(n.rstrip("/") for n in _gfile().listdir(directory))
+    return sorted(os.listdir(directory))
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory and its parents."""
+    if is_remote(path):
+        _gfile().makedirs(path)
+    else:
+        os.makedirs(path, exist_ok=True)
+
+
+def remove(path: str) -> None:
+    """Removes a file or a whole directory, if it is there."""
+    if is_remote(path):
+        if _gfile().exists(path):
+            if _gfile().isdir(path):
+                _gfile().rmtree(path)
+            else:
+                _gfile().remove(path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
+        os.remove(path)
+
+
+def fingerprint(*parts: bytes | str) -> str:
+    """A short digest that says whether two things are the same.
+
+    Args:
+        *parts: bytes or str. Order and boundaries count.
+
+    Returns:
+        str, 16 hexadecimal digits of a SHA-256.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()[:16]
+
+
+@dataclasses.dataclass
+class Stage:
+    """A stage's output while it is being written.
+
+    Args:
+        directory: str. Where to write now; renamed when the stage ends.
+        metadata: dict. What the stage adds to `metadata.json`, such as
+            `counts` and `fingerprint`.
+    """
+
+    directory: str
+    metadata: dict
+
+    def path(self, name: str) -> str:
+        """The path of a file of this stage."""
+        return join(self.directory, name)
+
+
+@contextlib.contextmanager
+def write(
+    output: str,
+    *,
+    kind: str,
+    parameters: dict | None = None,
+    parents: dict | None = None,
+    resumable: bool = False,
+):
+    """Opens a stage directory and completes it when the block ends well.
+
+    Args:
+        output: str. The directory to make. It must not exist, or only as
+            the rest of a run that did not finish.
+        kind: str. What the directory holds, such as `"blocks"`.
+        parameters: dict. JSON values that determine the content.
+        parents: dict. Name to fingerprint of what the stage read.
+        resumable: bool. Keep the files of an interrupted run of the same
+            job (same kind, parameters and parents), so that the stage can
+            skip what is already there. Defaults to `False`: an interrupted
+            run leaves nothing.
+
+    Yields:
+        A `Stage`.
+
+    Raises:
+        InputError: if `output` exists already.
+    """
+    output = str(output).rstrip("/")
+    job = {
+        "kind": kind,
+        "parameters": parameters or {},
+        "parents": parents or {},
+        "version": __version__,
+    }
+    job_text = json.dumps(job, sort_keys=True, indent=2)
+    in_place = is_remote(output)
+    if exists(join(output, MARKER)):
+        raise InputError(
+            f"{output} exists already and is complete. Remove it or choose "
+            "another --output."
+        )
+    if not in_place and exists(output):
+        raise InputError(
+            f"{output} exists and was not made by realm (no {MARKER} in it). "
+            "Choose another --output."
+        )
+    directory = output if in_place else f"{output}.partial"
+    job_path = join(directory, _JOB)
+    if exists(directory) and not (
+        resumable and exists(job_path) and read_text(job_path) == job_text
+    ):
+        remove(directory)
+    make_directory(directory)
+    write_text(job_path, job_text)
+    started = time.time()
+    stage = Stage(directory, {})
+    try:
+        yield stage
+    except BaseException:
+        if not resumable:
+            remove(directory)
+        raise
+    metadata = {
+        **job,
+        **stage.metadata,
+        "seconds": round(time.time() - started, 1),
+    }
+    write_text(
+        join(directory, METADATA),
+        json.dumps(metadata, sort_keys=True, indent=2),
+    )
+    remove(job_path)
+    write_text(join(directory, MARKER), "")
+    if not in_place:
+        os.rename(directory, output)
+
+
+def read(directory: str, *, kind: str) -> dict:
+    """The metadata of a complete stage directory.
+
+    Args:
+        directory: str. A directory that a stage wrote.
+        kind: str. What it must hold.
+
+    Returns:
+        dict, the content of `metadata.json`.
+
+    Raises:
+        InputError: if it is missing, incomplete or of another kind.
+    """
+    directory = str(directory).rstrip("/")
+    if not exists(join(directory, MARKER)):
+        if exists(f"{directory}.partial"):
+            raise InputError(
+                f"{directory} is not complete: the run that writes it was "
+                "interrupted or is still going. Start that command again."
+            )
+        what = "is not complete" if exists(directory) else "does not exist"
+        raise InputError(
+            f"{directory} {what}: expected a directory of kind {kind!r} "
+            f"with the marker {MARKER}."
+        )
+    metadata = json.loads(read_text(join(directory, METADATA)))
+    if metadata["kind"] != kind:
+        raise InputError(
+            f"{directory} holds {metadata['kind']!r}, expected {kind!r}."
+        )
+    return metadata
+
+
+def is_complete(directory: str) -> bool:
+    """Whether `directory` was written to its end."""
+    return exists(join(str(directory), MARKER))

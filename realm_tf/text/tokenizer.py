@@ -1,0 +1,157 @@
+"""BERT's wordpiece tokenizer in Python, with character offsets.
+
+Hugging Face's `tokenizers` does the work and decides what an id is;
+`graph_tokenizer` gives the same ids inside a TensorFlow graph.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+
+import tokenizers
+from tokenizers import models
+from tokenizers import normalizers
+from tokenizers import pre_tokenizers
+
+from realm_tf.errors import InputError
+
+PAD = "[PAD]"
+UNK = "[UNK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+
+# Longer words become one [UNK]
+# (google-research/bert, tokenization.py, max_input_chars_per_word is 200
+# there; Hugging Face's BertTokenizerFast, which decides here, has 100).
+MAX_CHARACTERS_PER_WORD = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Wordpieces:
+    """A text's wordpieces and where each one stands.
+
+    Args:
+        ids: list of int.
+        starts: list of int. Code point of the text where each begins.
+        limits: list of int. Code point after its last one.
+    """
+
+    ids: list[int]
+    starts: list[int]
+    limits: list[int]
+
+    def __len__(self):
+        return len(self.ids)
+
+
+def read_vocabulary(path: str) -> list[str]:
+    """The wordpieces of a `vocab.txt`, one a line, in the order of ids.
+
+    Args:
+        path: str. A UTF-8 file.
+
+    Returns:
+        list of str.
+
+    Raises:
+        InputError: if the file is missing, is not text, lacks one of the
+            special wordpieces or holds one twice.
+    """
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise InputError(
+            f"Vocabulary {path} does not exist: expected a vocab.txt with "
+            "one wordpiece a line."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"Vocabulary {path} is not UTF-8 text.") from error
+    # Not splitlines(): a wordpiece may be a Unicode line separator.
+    vocabulary = [line.rstrip("\r") for line in text.split("\n")]
+    if vocabulary and not vocabulary[-1]:
+        vocabulary.pop()
+    missing = {PAD, UNK, CLS, SEP, MASK} - set(vocabulary)
+    if missing:
+        raise InputError(
+            f"Vocabulary {path} is not BERT's: it lacks "
+            f"{', '.join(sorted(missing))}."
+        )
+    if len(set(vocabulary)) != len(vocabulary):
+        raise InputError(f"Vocabulary {path} holds a wordpiece twice.")
+    return vocabulary
+
+
+class Tokenizer:
+    """Text to wordpiece ids, as BERT does it.
+
+    Special wordpieces are never read out of a text: `"[SEP]"` in a question
+    is punctuation and a word.
+
+    Args:
+        vocabulary: list of str. Wordpieces in the order of their ids.
+        lowercase: bool. Lower-case and strip accents, as uncased BERT.
+            Defaults to `True`.
+
+    Example:
+
+    >>> vocabulary = [PAD, UNK, CLS, SEP, MASK, "caf", "##e", "!"]
+    >>> Tokenizer(vocabulary).tokenize("Café!")
+    Wordpieces(ids=[5, 6, 7], starts=[0, 3, 4], limits=[3, 4, 5])
+    """
+
+    def __init__(self, vocabulary: list[str], *, lowercase: bool = True):
+        self.vocabulary = list(vocabulary)
+        self.lowercase = lowercase
+        ids = {piece: index for index, piece in enumerate(self.vocabulary)}
+        self.pad_id = ids[PAD]
+        self.unk_id = ids[UNK]
+        self.cls_id = ids[CLS]
+        self.sep_id = ids[SEP]
+        self.mask_id = ids[MASK]
+        self._tokenizer = tokenizers.Tokenizer(
+            models.WordPiece(
+                ids,
+                unk_token=UNK,
+                max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
+            )
+        )
+        self._tokenizer.normalizer = normalizers.BertNormalizer(
+            lowercase=lowercase
+        )
+        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
+    @classmethod
+    def from_file(cls, path: str, *, lowercase: bool = True):
+        """A tokenizer from a `vocab.txt`."""
+        return cls(read_vocabulary(path), lowercase=lowercase)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of wordpieces, special ones included."""
+        return len(self.vocabulary)
+
+    def fingerprint(self) -> str:
+        """Digest of what decides the ids: vocabulary and lower-casing."""
+        content = "\n".join([*self.vocabulary, str(self.lowercase)])
+        return hashlib.sha256(content.encode("utf-8")).hexdigest()[:16]
+
+    def tokenize(self, text: str) -> Wordpieces:
+        """The wordpieces of a text, without special ones."""
+        return self._wordpieces(
+            self._tokenizer.encode(text, add_special_tokens=False)
+        )
+
+    def tokenize_batch(self, texts: list[str]) -> list[Wordpieces]:
+        """The wordpieces of many texts, faster than one by one."""
+        encodings = self._tokenizer.encode_batch(
+            texts, add_special_tokens=False
+        )
+        return [self._wordpieces(encoding) for encoding in encodings]
+
+    def _wordpieces(self, encoding) -> Wordpieces:
+        return Wordpieces(
+            ids=encoding.ids,
+            starts=[start for start, _ in encoding.offsets],
+            limits=[limit for _, limit in encoding.offsets],
+        )

@@ -1,0 +1,311 @@
+"""What the common inline templates of Wikipedia show in a sentence.
+
+Templates are programs of the wiki that a dump does not run. The few that
+stand for words of a sentence are written out here; all others (infoboxes,
+navigation, citations, notices, pronunciations) are dropped.
+"""
+
+import calendar
+import re
+from collections.abc import Callable
+
+# Name, in lower case, to the text that the template always shows.
+_LITERALS = {
+    "nbsp": " ",
+    "space": " ",
+    "thinsp": " ",
+    "thin space": " ",
+    "hair space": " ",
+    "spaces": " ",
+    "ndash": "–",
+    "en dash": "–",
+    "endash": "–",
+    "snd": " – ",
+    "spnd": " – ",
+    "spaced ndash": " – ",
+    "spaced en dash": " – ",
+    "dash": " – ",
+    "mdash": "—",
+    "em dash": "—",
+    "emdash": "—",
+    "mdashb": "—",
+    "spaced mdash": " — ",
+    "'": "'",
+    "'s": "'s",
+    "`": "'",
+    '"': '"',
+    "' \"": "' \"",
+    "\" '": "\" '",
+    "eqm": '"',
+    "=": "=",
+    "(": "(",
+    ")": ")",
+    "·": " · ",
+    "dot": " · ",
+    "middot": " · ",
+    "•": " • ",
+    "bull": " • ",
+    "times": "×",
+    "pi": "π",
+}
+
+# Templates that show their first argument.
+_SHOW_FIRST = {
+    "abbr",
+    "abbreviation",
+    "big",
+    "blue",
+    "code",
+    "em",
+    "flag",
+    "flagcountry",
+    "flagu",
+    "ill",
+    "interlanguage link",
+    "interlanguage link multi",
+    "ipa",
+    "keypress",
+    "key press",
+    "larger",
+    "math",
+    "midsize",
+    "mono",
+    "mvar",
+    "no italic",
+    "nobold",
+    "nobr",
+    "noitalic",
+    "not a typo",
+    "nowrap",
+    "overline",
+    "polytonic",
+    "proper name",
+    "resize",
+    "sc",
+    "small",
+    "smallcaps",
+    "smaller",
+    "strong",
+    "sub",
+    "sup",
+    "tooltip",
+    "tt",
+    "unicode",
+    "unichar",
+    "vanchor",
+    "var",
+    "visible anchor",
+}
+# Templates that show their second argument: after a language or a script.
+_SHOW_SECOND = {"lang", "langx", "script", "color", "colour", "font color"}
+# Templates that show their last argument: the scheme before it is optional.
+_SHOW_LAST = {"transl", "transliteration"}
+# Templates that show their first argument as a paragraph of its own.
+_QUOTES = {
+    "blockquote",
+    "centered pull quote",
+    "cquote",
+    "quotation",
+    "quote",
+    "rquote",
+}
+_PREFIXES = {
+    "$": "$",
+    "a$": "A$",
+    "c.": "c. ",
+    "ca.": "c. ",
+    "circa": "c. ",
+    "e": "×10^",
+    "euro": "€",
+    "floruit": "fl. ",
+    "fl.": "fl. ",
+    "gbp": "£",
+    "inr": "₹",
+    "us$": "US$",
+    "usd": "US$",
+    "£": "£",
+    "€": "€",
+    "₹": "₹",
+}
+_SHIPS = {
+    "hmas",
+    "hmcs",
+    "hms",
+    "ins",
+    "mv",
+    "rms",
+    "rv",
+    "sms",
+    "ss",
+    "uss",
+    "usns",
+    "uscgc",
+}
+
+_NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
+_RANGES = {
+    "-": "–",
+    "–": "–",
+    "x": " × ",
+    "×": " × ",
+    "*": " × ",
+    "by": " by ",
+    "to": " to ",
+    "to(-)": " to ",
+    "to about": " to about ",
+    "and": " and ",
+    "and(-)": " and ",
+    "or": " or ",
+    "+/-": " ± ",
+    "±": " ± ",
+}
+# Codes of {{convert}} that are not the unit's usual symbol
+# (https://en.wikipedia.org/wiki/Template:Convert).
+_UNITS = {
+    "C": "°C",
+    "F": "°F",
+    "K-change": "K",
+    "C-change": "°C",
+    "F-change": "°F",
+    "acre": "acres",
+    "cuft": "cu ft",
+    "cumi": "cu mi",
+    "foot": "feet",
+    "ft2": "sq ft",
+    "ft3": "cu ft",
+    "impgal": "imp gal",
+    "inch": "inches",
+    "km2": "km²",
+    "km3": "km³",
+    "kph": "km/h",
+    "m2": "m²",
+    "m3": "m³",
+    "mi": "miles",
+    "mi2": "square miles",
+    "mile": "miles",
+    "nmi": "nautical miles",
+    "sqft": "sq ft",
+    "sqkm": "km²",
+    "sqm": "m²",
+    "sqmi": "square miles",
+    "usgal": "US gal",
+}
+# Two units of one measure, as in "6 ft 2 in".
+_SUBUNITS = {
+    ("ft", "in"),
+    ("lb", "oz"),
+    ("mi", "chain"),
+    ("mi", "ft"),
+    ("mi", "yd"),
+    ("st", "lb"),
+    ("yd", "ft"),
+}
+
+
+def template_text(
+    name: str, arguments: dict[str, object], render: Callable[[object], str]
+) -> str:
+    """The text that a template shows, or `""` if it is to be dropped.
+
+    Args:
+        name: str. The template's name as written.
+        arguments: dict. Name (`"1"`, `"2"`, ... for unnamed ones) to value,
+            in the order written.
+        render: callable. Makes text of a value.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> template_text("Convert", {"1": "2850", "2": "km", "3": "mi"}, str)
+    '2850 km'
+    """
+    name = " ".join(name.replace("_", " ").split()).lower()
+    positional = [value for key, value in arguments.items() if key.isdigit()]
+    if name in _LITERALS:
+        return _LITERALS[name]
+    if name.startswith("formatnum:"):
+        return name.removeprefix("formatnum:").strip()
+    if name in ("as of", "asof"):
+        return _as_of({k: render(v).strip() for k, v in arguments.items()})
+    if not positional and "1" not in arguments:
+        return "c." if name in ("circa", "c.", "ca.") else ""
+    if name in _SHOW_FIRST or name.startswith(("lang-", "script/")):
+        return render(positional[0])
+    if name in _SHOW_SECOND:
+        return render(positional[1]) if len(positional) > 1 else ""
+    if name in _SHOW_LAST:
+        return render(positional[-1])
+    if name in _QUOTES:
+        return f"\n\n{render(positional[0])}\n\n"
+    if name in _PREFIXES:
+        return _PREFIXES[name] + render(positional[0]).strip()
+    values = [render(value).strip() for value in positional]
+    if name in ("convert", "cvt", "conv"):
+        return _convert(values)
+    if name in ("frac", "sfrac", "fraction"):
+        return _fraction(values)
+    if name == "val":
+        return _value(values, arguments, render)
+    if name in ("chem", "chem2", "linktext"):
+        return "".join(values)
+    if name in ("nihongo", "nihongo2", "korean"):
+        notes = ", ".join(value for value in values[1:3] if value)
+        return f"{values[0]} ({notes})" if notes else values[0]
+    if name == "angbr":
+        return f"⟨{values[0]}⟩"
+    if name in _SHIPS:
+        return f"{name.upper()} {values[0]}"
+    if name == "ship":
+        return " ".join(value for value in values[:2] if value)
+    return ""
+
+
+def _convert(values):
+    """`{{convert|5|to|10|km|mi}}` is "5 to 10 km", as a reader sees it."""
+    if not _NUMBER.match(values[0]):
+        return ""
+    text = values[0]
+    rest = values[1:]
+    while (
+        len(rest) >= 2 and rest[0] in _RANGES and _NUMBER.match(rest[1] or " ")
+    ):
+        text += _RANGES[rest[0]] + rest[1]
+        rest = rest[2:]
+    if not rest or not rest[0]:
+        return text
+    text += f" {_UNITS.get(rest[0], rest[0])}"
+    if len(rest) >= 3 and (rest[0], rest[2]) in _SUBUNITS:
+        text += f" {rest[1]} {rest[2]}"
+    return text
+
+
+def _fraction(values):
+    if len(values) == 1:
+        return f"1/{values[0]}"
+    whole = f"{values[0]} " if len(values) > 2 else ""
+    return f"{whole}{values[-2]}/{values[-1]}"
+
+
+def _value(values, arguments, render):
+    text = " ± ".join(value for value in values[:2] if value)
+    exponent = arguments.get("e")
+    if exponent is not None:
+        text += f"×10^{render(exponent).strip()}"
+    for key in ("u", "ul", "up"):
+        if key in arguments:
+            text += f" {render(arguments[key]).strip()}"
+    return text
+
+
+def _as_of(arguments):
+    if arguments.get("alt"):
+        return arguments["alt"]
+    year, month, day = (arguments.get(key, "") for key in "123")
+    if month.isdigit() and 1 <= int(month) <= 12:
+        month = calendar.month_name[int(month)]
+    start = "since" if "since" in arguments else "as of"
+    if not arguments.get("lc"):
+        start = start.capitalize()
+    return " ".join(part for part in (start, day, month, year) if part)

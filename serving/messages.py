@@ -1,0 +1,280 @@
+"""The protocol messages that a client needs, without TensorFlow.
+
+The modules of tensorflow-serving-api import TensorFlow. These messages have
+the same fields under the same numbers, so the bytes on the wire are equal;
+what a client of this project never sends or reads is left out. They live in
+a descriptor pool and a package of their own, so that one process may import
+both.
+
+References:
+    [tensor.proto](https://github.com/tensorflow/tensorflow/blob/v2.20.0/tensorflow/core/framework/tensor.proto),
+    meta_graph.proto beside it, and predict.proto, model.proto and
+    get_model_metadata.proto of tensorflow/serving,
+    tensorflow_serving/apis.
+"""
+
+import math
+import struct
+
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message_factory
+
+_PACKAGE = "realm.wire"
+
+# Message: {field: (number, type)}. A map's keys are strings; an enum is its
+# number, which is the same on the wire.
+_SCHEMA = {
+    "Int64Value": {"value": (1, "int64")},
+    "Any": {"type_url": (1, "string"), "value": (2, "bytes")},
+    "Dim": {"size": (1, "int64"), "name": (2, "string")},
+    "TensorShape": {
+        "dim": (2, "repeated Dim"),
+        "unknown_rank": (3, "bool"),
+    },
+    "Tensor": {
+        "dtype": (1, "int32"),
+        "tensor_shape": (2, "TensorShape"),
+        "tensor_content": (4, "bytes"),
+        "float_val": (5, "repeated float"),
+        "int_val": (7, "repeated int32"),
+        "string_val": (8, "repeated bytes"),
+        "int64_val": (10, "repeated int64"),
+    },
+    "TensorInfo": {
+        "name": (1, "string"),
+        "dtype": (2, "int32"),
+        "tensor_shape": (3, "TensorShape"),
+    },
+    "SignatureDef": {
+        "inputs": (1, "map TensorInfo"),
+        "outputs": (2, "map TensorInfo"),
+        "method_name": (3, "string"),
+    },
+    "SignatureDefMap": {"signature_def": (1, "map SignatureDef")},
+    "ModelSpec": {
+        "name": (1, "string"),
+        "version": (2, "Int64Value"),
+        "signature_name": (3, "string"),
+        "version_label": (4, "string"),
+    },
+    "PredictRequest": {
+        "model_spec": (1, "ModelSpec"),
+        "inputs": (2, "map Tensor"),
+        "output_filter": (3, "repeated string"),
+    },
+    "PredictResponse": {
+        "outputs": (1, "map Tensor"),
+        "model_spec": (2, "ModelSpec"),
+    },
+    "GetModelMetadataRequest": {
+        "model_spec": (1, "ModelSpec"),
+        "metadata_field": (2, "repeated string"),
+    },
+    "GetModelMetadataResponse": {
+        "model_spec": (1, "ModelSpec"),
+        "metadata": (2, "map Any"),
+    },
+}
+
+# Of tensorflow/core/framework/types.proto.
+DT_FLOAT = 1
+DT_INT32 = 3
+DT_STRING = 7
+DT_INT64 = 9
+_DTYPE_NAMES = {
+    DT_FLOAT: "float32",
+    DT_INT32: "int32",
+    DT_STRING: "string",
+    DT_INT64: "int64",
+}
+# dtype: (field of repeated values, `struct` letter of tensor_content).
+_NUMBERS = {
+    DT_FLOAT: ("float_val", "f"),
+    DT_INT32: ("int_val", "i"),
+    DT_INT64: ("int64_val", "q"),
+}
+
+
+def _set_type(field, type_name: str) -> None:
+    types = descriptor_pb2.FieldDescriptorProto.Type
+    # A dot: the entry message of a map.
+    if type_name in _SCHEMA or "." in type_name:
+        field.type = types.Value("TYPE_MESSAGE")
+        field.type_name = f".{_PACKAGE}.{type_name}"
+    else:
+        field.type = types.Value(f"TYPE_{type_name.upper()}")
+
+
+def _add_map_entry(message, field_name: str, value_type: str) -> str:
+    """Adds the key-value message that a map is on the wire."""
+    # protobuf demands this name of a map's entry.
+    name = f"{field_name.title().replace('_', '')}Entry"
+    entry = message.nested_type.add(name=name)
+    entry.options.map_entry = True
+    for number, (part, part_type) in enumerate(
+        (("key", "string"), ("value", value_type)), start=1
+    ):
+        field = entry.field.add(name=part, number=number)
+        field.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+        _set_type(field, part_type)
+    return f"{message.name}.{name}"
+
+
+def _build_messages() -> dict[str, type]:
+    """The message classes of `_SCHEMA` by name."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="realm/wire.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for message_name, fields in _SCHEMA.items():
+        message = file.message_type.add(name=message_name)
+        for field_name, (number, type_name) in fields.items():
+            field = message.field.add(name=field_name, number=number)
+            field.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+            kind, _, of_type = type_name.rpartition(" ")
+            if kind:
+                field.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
+            if kind == "map":
+                of_type = _add_map_entry(message, field_name, of_type)
+            _set_type(field, of_type)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
+        )
+        for name in _SCHEMA
+    }
+
+
+_MESSAGES = _build_messages()
+Tensor = _MESSAGES["Tensor"]
+PredictRequest = _MESSAGES["PredictRequest"]
+PredictResponse = _MESSAGES["PredictResponse"]
+GetModelMetadataRequest = _MESSAGES["GetModelMetadataRequest"]
+GetModelMetadataResponse = _MESSAGES["GetModelMetadataResponse"]
+SignatureDefMap = _MESSAGES["SignatureDefMap"]
+
+
+def encode_strings(texts: list[str]):
+    """A one-dimensional string tensor.
+
+    Args:
+        texts: list of str. What UTF-8 cannot hold (lone surrogates) becomes
+            a question mark.
+
+    Returns:
+        `Tensor` of shape `(len(texts),)`.
+    """
+    tensor = Tensor(dtype=DT_STRING)
+    tensor.tensor_shape.dim.add(size=len(texts))
+    tensor.string_val.extend(t.encode("utf-8", "replace") for t in texts)
+    return tensor
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise ValueError("string lengths in tensor_content are cut off")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def split_strings(data: bytes, count: int) -> list[bytes]:
+    """The strings that TensorFlow packs into `tensor_content`.
+
+    Args:
+        data: bytes. All lengths as varints, then all strings.
+        count: int. How many there are.
+
+    Returns:
+        list of bytes.
+
+    Raises:
+        ValueError: if the lengths do not fit the data.
+    """
+    lengths, position = [], 0
+    for _ in range(count):
+        length, position = _read_varint(data, position)
+        lengths.append(length)
+    if position + sum(lengths) != len(data):
+        raise ValueError("string lengths in tensor_content do not add up")
+    strings = []
+    for length in lengths:
+        strings.append(data[position : position + length])
+        position += length
+    return strings
+
+
+def _flat_values(tensor, count: int) -> list:
+    """The values of a tensor in row order, however they were encoded."""
+    if tensor.dtype not in _DTYPE_NAMES:
+        raise ValueError(
+            f"dtype {tensor.dtype} is not one of "
+            f"{', '.join(sorted(_DTYPE_NAMES.values()))}"
+        )
+    content = tensor.tensor_content
+    if tensor.dtype == DT_STRING:
+        if content:
+            return split_strings(content, count)
+        values, zero = list(tensor.string_val), b""
+    else:
+        field, letter = _NUMBERS[tensor.dtype]
+        if content:
+            if len(content) != count * struct.calcsize(f"<{letter}"):
+                raise ValueError("tensor_content does not fit the shape")
+            return list(struct.unpack(f"<{count}{letter}", content))
+        values, zero = list(getattr(tensor, field)), 0
+    if len(values) > count:
+        raise ValueError(f"{len(values)} values for {count} elements")
+    # tensor.proto: the last value stands for all that follow.
+    last = values[-1] if values else zero
+    return values + [last] * (count - len(values))
+
+
+def decode_tensor(tensor):
+    """A tensor as nested lists, bytes where the values are strings.
+
+    Args:
+        tensor: `Tensor` of dtype string, float32, int32 or int64, with
+            repeated values or with `tensor_content`.
+
+    Returns:
+        One value for a scalar, else lists nested as deep as the rank.
+
+    Raises:
+        ValueError: if the dtype is another, or shape and values disagree.
+    """
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
+        raise ValueError(f"shape {shape} is not fully known")
+    values = _flat_values(tensor, math.prod(shape))
+    if not shape:
+        return values[0]
+    for axis in range(len(shape) - 1, 0, -1):
+        rows, size = math.prod(shape[:axis]), shape[axis]
+        values = [values[i * size : (i + 1) * size] for i in range(rows)]
+    return values
+
+
+def describe_tensor(info) -> dict:
+    """dtype and shape of a signature's input or output.
+
+    Args:
+        info: `TensorInfo`.
+
+    Returns:
+        dict with `"dtype"` (a name, or the number of a type that REALM does
+        not use) and `"shape"` (list of int, -1 where any size goes; `None`
+        for unknown rank).
+    """
+    shape = [dim.size for dim in info.tensor_shape.dim]
+    return {
+        "dtype": _DTYPE_NAMES.get(info.dtype, info.dtype),
+        "shape": None if info.tensor_shape.unknown_rank else shape,
+    }

@@ -1,0 +1,153 @@
+"""Packing and answer matching on tensors, against loops over lists."""
+
+import numpy as np
+import pytest
+
+from realm_tf.models import joint
+
+SEP = 3
+
+
+def _join(query, body):
+    return [*query, *body, SEP]
+
+
+def test_join_bert_leaves_no_gap():
+    queries = [[2, 11, 12, 3], [2, 13, 3]]
+    bodies = [[21, 22], [23, 24, 25]]
+    query_ids = np.array([[2, 11, 12, 3, 0], [2, 13, 3, 0, 0]])
+    joined = joint.join_bert(
+        query_ids,
+        (query_ids > 0).astype(int),
+        np.array([[21, 22, 0], [23, 24, 25]]),
+        np.array([2, 3]),
+        sep_id=SEP,
+    )
+    for row, (query, body) in enumerate(zip(queries, bodies, strict=True)):
+        expected = _join(query, body)
+        padding = [0] * (9 - len(expected))
+        assert np.asarray(joined["token_ids"])[row].tolist() == (
+            expected + padding
+        )
+        assert np.asarray(joined["segment_ids"])[row].tolist() == (
+            [0] * len(query) + [1] * (len(body) + 1) + padding
+        )
+        assert np.asarray(joined["padding_mask"])[row].tolist() == (
+            [1] * len(expected) + padding
+        )
+        assert np.asarray(joined["block_positions"])[row].tolist() == (
+            [-1] * len(query)
+            + list(range(len(body)))
+            + [-1] * (9 - len(query) - len(body))
+        )
+
+
+def test_join_bert_with_an_empty_block_is_the_null_block():
+    joined = joint.join_bert(
+        np.array([[2, 11, 3]]),
+        np.ones((1, 3), int),
+        np.zeros((1, 4), int),
+        np.array([0]),
+        sep_id=SEP,
+    )
+    assert np.asarray(joined["token_ids"])[0].tolist() == [
+        *(2, 11, 3, 3, 0, 0, 0, 0)
+    ]
+    assert not np.any(np.asarray(joined["block_positions"]) >= 0)
+
+
+def test_trim_cuts_to_the_longest_row():
+    joined = joint.join_bert(
+        np.array([[2, 11, 3, 0, 0]]),
+        np.array([[1, 1, 1, 0, 0]]),
+        np.zeros((1, 4), int),
+        np.array([1]),
+        sep_id=SEP,
+    )
+    trimmed = joint.trim(joined)
+    import keras
+
+    width = 5 if keras.backend.backend() == "tensorflow" else 10
+    assert trimmed["token_ids"].shape[1] == width
+
+
+def test_allowed_spans_against_a_loop():
+    positions = np.array([[-1, -1, 0, 1, 2, -1], [-1, 0, -1, -1, -1, -1]])
+    allowed = np.asarray(joint.allowed_spans(positions, 3))
+    for row in range(2):
+        for start in range(6):
+            for width in range(1, 4):
+                inside = start + width <= 6 and all(
+                    positions[row, p] >= 0 for p in range(start, start + width)
+                )
+                assert allowed[row, start, width - 1] == inside
+
+
+def _match_loop(tokens, answers, continuation, max_width):
+    found = np.zeros((len(tokens), max_width), bool)
+    for start in range(len(tokens)):
+        for answer in answers:
+            limit = start + len(answer)
+            if (
+                answer
+                and len(answer) <= max_width
+                and tokens[start:limit] == answer
+                and not (
+                    limit < len(tokens)
+                    and tokens[limit] >= 0
+                    and continuation[tokens[limit]]
+                )
+            ):
+                found[start, len(answer) - 1] = True
+    return found
+
+
+def test_match_answers_against_a_loop():
+    random = np.random.default_rng(0)
+    continuation = np.zeros(8, bool)
+    continuation[[5, 6]] = True
+    tokens = random.integers(0, 8, (20, 15))
+    tokens[:, 12:] = -2
+    answers = [
+        [
+            random.integers(0, 8, random.integers(0, 5)).tolist()
+            for _ in range(3)
+        ]
+        for _ in range(20)
+    ]
+    padded = np.full((20, 3, 4), -1)
+    for row, row_answers in enumerate(answers):
+        for column, answer in enumerate(row_answers):
+            padded[row, column, : len(answer)] = answer
+    found = np.asarray(
+        joint.match_answers(tokens, padded, continuation, max_span_width=3)
+    )
+    assert found.any()
+    for row in range(20):
+        np.testing.assert_array_equal(
+            found[row],
+            _match_loop(tokens[row].tolist(), answers[row], continuation, 3),
+        )
+
+
+def test_match_answers_wants_whole_words():
+    continuation = np.array([False, False, False, True])
+    us, us_a = [[1, 2]], [[1, 3]]
+    for tokens, expected in ((us, True), (us_a, False)):
+        found = joint.match_answers(
+            np.array(tokens),
+            np.array([[[1]]]),
+            continuation,
+            max_span_width=2,
+        )
+        assert bool(np.asarray(found)[0, 0, 0]) is expected
+
+
+@pytest.mark.parametrize("length", [3, 4])
+def test_answers_wider_than_a_span_are_never_found(length):
+    tokens = np.array([[1, 2, 1, 2]])
+    answer = np.array([[([1, 2] * 2)[:length]]])
+    found = joint.match_answers(
+        tokens, answer, np.zeros(3, bool), max_span_width=3
+    )
+    assert bool(np.asarray(found).any()) is (length == 3)

@@ -1,0 +1,167 @@
+"""A SavedModel with REALM's signature, small enough to export in a test."""
+
+import threading
+
+import pytest
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from serving import server
+
+# The third row is for every other question: no block, padded candidates.
+QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]
+FRANKENSTEIN = (
+    "Frankenstein is a novel. It was written by Mary Shelley “in” 1818. "
+    "It came out in London."
+)
+TOWER = "Café culture aside, the Eiffel Tower stands in Paris."
+ROWS = {
+    "answer": ["Mary Shelley", "Paris", ""],
+    "score": [12.5, 9.25, 0.0],
+    "confidence": [0.75, 0.5, 0.0],
+    "block_id": [7, 3, -1],
+    "title": ["Frankenstein", "Eiffel Tower", ""],
+    "text": [FRANKENSTEIN, TOWER, ""],
+    "url": ["https://example.org/frankenstein", "", ""],
+    "start": [FRANKENSTEIN.index("Mary"), TOWER.index("Paris"), 0],
+    "limit": [FRANKENSTEIN.index("Mary") + 12, len(TOWER) - 1, 0],
+    "nbest_answer": [["Mary Shelley", "1818"], ["Paris", ""], ["", ""]],
+    "nbest_score": [[12.5, 3.0], [9.25, 0.0], [0.0, 0.0]],
+    "candidate_block_id": [[7, 2, -1], [3, 2, -1], [-1, -1, -1]],
+    "candidate_title": [
+        ["Frankenstein", "London", ""],
+        ["Eiffel Tower", "London", ""],
+        ["", "", ""],
+    ],
+    "candidate_text": [
+        [FRANKENSTEIN, "London is large.", ""],
+        [TOWER, "London is large.", ""],
+        ["", "", ""],
+    ],
+    "candidate_answer": [
+        ["Mary Shelley", "London", ""],
+        ["Paris", "London", ""],
+        ["", "", ""],
+    ],
+    "candidate_log_prob": [
+        [-0.5, -1.0, float("-inf")],
+        [-0.25, -1.5, float("-inf")],
+        [float("-inf")] * 3,
+    ],
+}
+
+
+def _column(values):
+    first = values[0][0] if isinstance(values[0], list) else values[0]
+    dtype = {int: tf.int64, float: tf.float32, str: tf.string}[type(first)]
+    return tf.Variable(tf.constant(values, dtype))
+
+
+class SlowModule(tf.Module):
+    """A signature that takes as long as it is told to."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="steps")])
+    def slow(self, steps):
+        tf.debugging.assert_non_negative(steps, "steps are negative")
+        value = tf.ones([64, 64]) / 64.0
+        for _ in tf.range(steps):
+            value = tf.matmul(value, value)
+        return {"value": value[0, 0]}
+
+
+class AnswerModule(SlowModule):
+    """Looks the case-folded question up and gathers the row's outputs."""
+
+    def __init__(self, directory):
+        super().__init__()
+        # A file, so that the SavedModel has an asset.
+        path = f"{directory}/questions.txt"
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{question}\n" for question in QUESTIONS)
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                path,
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            default_value=2,
+        )
+        self.columns = {name: _column(rows) for name, rows in ROWS.items()}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="question")]
+    )
+    def answer(self, question):
+        rows = self.table.lookup(tf_text.case_fold_utf8(question))
+        return {
+            name: tf.gather(column, rows)
+            for name, column in self.columns.items()
+        }
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """What the model answers: output name to the values of its rows."""
+    return ROWS
+
+
+@pytest.fixture(scope="session")
+def slow_module():
+    """The class of a module with the signature `slow`."""
+    return SlowModule
+
+
+@pytest.fixture(scope="session")
+def saved_model(tmp_path_factory):
+    """A base directory with the versions 1 and 2; 2 scores 100 higher."""
+    base = tmp_path_factory.mktemp("model")
+    module = AnswerModule(str(tmp_path_factory.mktemp("vocabulary")))
+    for version in (1, 2):
+        tf.saved_model.save(
+            module,
+            str(base / str(version)),
+            signatures={"serving_default": module.answer, "slow": module.slow},
+        )
+        module.columns["score"].assign_add([100.0, 100.0, 0.0])
+    # An export that is still being written, and files of others.
+    (base / "3").mkdir()
+    (base / "README.md").write_text("notes")
+    return str(base)
+
+
+@pytest.fixture(scope="session")
+def running(saved_model):
+    """A server of version 2 at a free port."""
+    with server.start(saved_model) as running:
+        yield running
+
+
+class FakeServable:
+    """Counts its runs and holds each until it is let go."""
+
+    signature_defs = {}
+    directory = "fake"
+
+    def __init__(self):
+        self.started = threading.Semaphore(0)
+        self.let_go = threading.Event()
+        self.runs = 0
+        self.closed = False
+
+    def run(self, inputs, **unused):
+        self.runs += 1
+        self.started.release()
+        assert self.let_go.wait(timeout=20)
+        return inputs
+
+    def close(self, *, grace_seconds=None):
+        self.closed = True
+
+
+@pytest.fixture
+def fake_servable():
+    servable = FakeServable()
+    yield servable
+    servable.let_go.set()

@@ -1,0 +1,181 @@
+import json
+
+import pytest
+
+from realm_tf import cli
+from serving.ask import LocalModel
+from serving.ask import ask
+from serving.ask import to_json
+from serving.client import Answer
+from serving.client import Candidate
+from serving.client import RealmClient
+
+QUESTION = "Who wrote Frankenstein?"
+
+
+@pytest.fixture(scope="module")
+def model(saved_model):
+    with LocalModel(saved_model) as model:
+        yield model
+
+
+def fails(capsys, *arguments):
+    """The line a bad command ends with."""
+    assert cli.main(["ask", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_local_model_answers_as_the_server(model, running):
+    questions = [QUESTION, "", "where is the Eiffel Tower?", "\ud800"]
+    with RealmClient(running.target) as client:
+        assert model.ask(questions) == client.ask(questions)
+    assert model.ask([]) == []
+    assert ask(questions, server=running.target)[0].answer == "Mary Shelley"
+
+
+@pytest.mark.parametrize("source", ["server", "saved_model"])
+def test_ask_prints_the_answer(source, running, saved_model, capsys):
+    where = {"server": running.target, "saved_model": saved_model}[source]
+    option = f"--{source.replace('_', '-')}"
+    assert cli.main(["ask", option, where, QUESTION, "where?"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[:2] == [
+        f"Q: {QUESTION}",
+        "A: Mary Shelley   (score 112.50, confidence 0.75)",
+    ]
+    assert "   It was written by [[Mary Shelley]] “in” 1818." in lines
+    assert "   0.3679  London (block 2): London" in lines
+    assert lines[-4:] == ["Q: where?", "A: (no answer)", "", ""]
+
+
+def test_json_lines(running, capsys):
+    arguments = ["--server", running.target, "--json", QUESTION, ""]
+    assert cli.main(["ask", *arguments]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["question"] == QUESTION
+    assert first["answer"] == "Mary Shelley"
+    assert first["text"][first["start"] : first["limit"]] == "Mary Shelley"
+    assert first["candidates"][1]["log_prob"] == -1.0
+    assert round(first["candidates"][1]["probability"], 4) == 0.3679
+    assert first["nbest"][1] == {"answer": "1818", "score": 3.0}
+    assert second["answer"] == "" and second["block_id"] == -1
+
+
+def test_json_has_no_infinity():
+    infinity = float("-inf")
+    candidate = Candidate(1, "t", "x", "a", infinity)
+    answer = Answer(
+        "a", infinity, float("nan"), 1, "t", "x", "", 0, 1, (), (candidate,)
+    )
+    record = json.loads(
+        to_json(answer, "q"), parse_constant=lambda name: pytest.fail(name)
+    )
+    assert record["score"] is None and record["confidence"] is None
+    assert record["candidates"][0]["log_prob"] is None
+    assert record["candidates"][0]["probability"] == 0.0
+
+
+@pytest.mark.parametrize("source", ["server", "saved_model"])
+def test_a_file_is_answered(
+    source, running, saved_model, rows, tmp_path, capsys
+):
+    where = {"server": running.target, "saved_model": saved_model}[source]
+    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    records = [
+        {"question": QUESTION, "answer": ["Mary Shelley"], "note": "é\u2028"},
+        *[{"question": "?", "id": i} for i in range(30)],
+        {"question": "where is the Eiffel Tower?", "answer": []},
+    ]
+    questions.write_text(
+        "\n\n".join(json.dumps(r, ensure_ascii=False) for r in records) + "\n"
+    )
+    option = f"--{source.replace('_', '-')}"
+    arguments = ["--questions", str(questions), "--output", str(output)]
+    assert cli.main(["ask", option, where, *arguments]) == 0
+    assert capsys.readouterr().out == f"{output}: 32 questions answered\n"
+    lines = [json.loads(line) for line in output.read_text().split("\n")[:-1]]
+    assert lines[0] == {
+        **records[0],
+        "prediction": "Mary Shelley",
+        "score": 112.5,
+        "block_id": 7,
+        "title": "Frankenstein",
+        "text": rows["text"][0],
+    }
+    assert [line["prediction"] for line in lines[1:31]] == [""] * 30
+    assert lines[30]["id"] == 29
+    assert lines[31]["text"] == rows["text"][1]
+    # Nothing is overwritten.
+    assert "exists already" in fails(capsys, option, where, *arguments)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"question": "a"', "in.jsonl:2: Expecting"),
+        ('["question"]', "in.jsonl:2: expected a JSON object with a string"),
+        ('{"question": 3}', "in.jsonl:2: expected a JSON object with a string"),
+        ('{"query": "x"}', "in.jsonl:2: expected a JSON object with a string"),
+        ('{"question": "\\ud800"}', "in.jsonl:2: 'utf-8' codec can't encode"),
+        ("[" * 100_000, "in.jsonl:2: "),
+    ],
+)
+def test_broken_lines_are_named(line, message, tmp_path, capsys):
+    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    questions.write_text('{"question": "fine"}\n' + line + "\n")
+    error = fails(
+        capsys, "--questions", str(questions), "--output", str(output)
+    )
+    assert message in error
+    assert not output.exists()
+
+
+def test_files_that_are_none(tmp_path, capsys):
+    output = str(tmp_path / "out.jsonl")
+    missing, binary, empty = (tmp_path / name for name in "abc")
+    binary.write_bytes(b"\xff\xfe")
+    empty.write_text("\n")
+    for path, message in (
+        (missing, "does not exist"),
+        (binary, "cannot be read"),
+        (tmp_path, "cannot be read"),
+        (empty, "holds no questions"),
+    ):
+        error = fails(capsys, "--questions", str(path), "--output", output)
+        assert f"{path} {message}" in error
+    error = fails(
+        capsys, "--questions", str(empty), "--output", str(missing / "out")
+    )
+    assert f"directory {missing} does not exist" in error
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "Expected either a question or --questions FILE"),
+        (["q", "--questions", "f", "--output", "g"], "Expected either"),
+        (["--questions", "f"], "--questions FILE and --output FILE go"),
+        (["q", "--output", "f"], "--questions FILE and --output FILE go"),
+        (["q", "--server", "nohost"], "'nohost' is not an address"),
+        (["q", "--server", "host:x"], "expected HOST:PORT"),
+        (["q", "--timeout-seconds", "0"], "--timeout-seconds 0 is not"),
+        (["q", "--saved-model", "/none"], "/none does not exist"),
+        (["q", "--saved-model", "/none", "--server", "a:1"], "not both"),
+        (
+            ["q", "--server", "127.0.0.1:1", "--timeout-seconds", "5"],
+            "No server answers at 127.0.0.1:1",
+        ),
+    ],
+)
+def test_bad_arguments(arguments, message, capsys):
+    assert message in fails(capsys, *arguments)
+
+
+def test_a_server_that_refuses(running, capsys):
+    error = fails(
+        capsys, "q", "--server", running.target, "--model-name", "other"
+    )
+    assert "refused (NOT_FOUND)" in error

@@ -1,0 +1,126 @@
+import io
+
+from rich.console import Console
+
+from serving.client import Alternative
+from serving.client import Answer
+from serving.client import Candidate
+from serving.rendering import render
+from serving.rendering import sentence_around
+
+FRANKENSTEIN = (
+    "Frankenstein is a novel. It was written by Mary Shelley “in” 1818. "
+    "It came out in London."
+)
+
+
+def make_answer(text=FRANKENSTEIN, span="Mary Shelley", **changes):
+    start = text.index(span)
+    values = {
+        "answer": span,
+        "score": 12.5,
+        "confidence": 0.75,
+        "block_id": 7,
+        "title": "Frankenstein",
+        "text": text,
+        "url": "https://example.org/frankenstein",
+        "start": start,
+        "limit": start + len(span),
+        "nbest": (Alternative(span, 12.5),),
+        "candidates": (
+            Candidate(7, "Frankenstein", text, span, -0.5),
+            Candidate(2, "London", "London is large.", "London", -1.0),
+        ),
+    }
+    return Answer(**{**values, **changes})
+
+
+def printed(answer, *, terminal):
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        width=60,
+        color_system="standard" if terminal else None,
+    )
+    console.print(render(answer, "who?"), soft_wrap=not terminal)
+    return console.file.getvalue()
+
+
+def test_everything_is_printed():
+    assert printed(make_answer(), terminal=False) == (
+        "Q: who?\n"
+        "A: Mary Shelley   (score 12.50, confidence 0.75)\n"
+        "   Frankenstein (block 7)  https://example.org/frankenstein\n"
+        "   It was written by [[Mary Shelley]] “in” 1818.\n"
+        "   p(z|x)  block read: its own answer\n"
+        "   0.6065  Frankenstein (block 7): Mary Shelley\n"
+        "   0.3679  London (block 2): London\n"
+    )
+    text = str(render(make_answer(), "who?"))
+    assert text + "\n" == printed(make_answer(), terminal=False)
+
+
+def test_terminals_show_bold():
+    text = printed(make_answer(), terminal=True)
+    assert "\x1b[1mMary Shelley\x1b[0m “in” 1818." in text
+    assert "[[" not in text
+
+
+def test_wrapped_lines_stay_indented():
+    long = make_answer(text="word " * 30 + "cat", span="cat")
+    lines = printed(long, terminal=True).splitlines()
+    assert lines[3].rstrip() == "   " + " ".join(["word"] * 11)
+    assert lines[4].startswith("   word word")
+    assert max(map(len, lines[3:5])) <= 60
+
+
+def test_no_answer():
+    empty = make_answer(
+        answer="", block_id=-1, text="", span="", candidates=(), url=""
+    )
+    assert printed(empty, terminal=False) == "Q: who?\nA: (no answer)\n"
+
+
+def test_a_span_outside_the_text_is_not_marked():
+    for start, limit in ((5, 5), (-1, 3), (0, 1000)):
+        text = printed(make_answer(start=start, limit=limit), terminal=False)
+        assert "[[" not in text
+        assert "   Frankenstein is a novel. It was written by Mary" in text
+
+
+def test_markup_and_control_characters_are_shown_not_obeyed():
+    answer = make_answer(
+        text="[red]A\x1b[2J cat[/red] sat.", span="cat", title="[b]\x07"
+    )
+    text = printed(answer, terminal=False)
+    assert "[red]A [2J [[cat]][/red] sat." in text
+    assert "[b]  (block 7)" in text
+    assert "\x1b" not in text
+
+
+def test_long_sentences_are_cut_around_the_answer():
+    answer = make_answer(text="a" * 500 + " cat " + "b" * 500, span="cat")
+    (line,) = [
+        line
+        for line in printed(answer, terminal=False).splitlines()
+        if "[[" in line
+    ]
+    assert line == f"   …{'a' * 199} [[cat]] {'b' * 199}…"
+
+
+def test_sentence_around():
+    def sentence(text, span):
+        start = text.index(span)
+        first, last = sentence_around(text, start, start + len(span))
+        return text[first:last]
+
+    assert sentence("One. Two is it! Three?", "Two") == "Two is it! "
+    assert sentence("One. Two is it! Three?", "One") == "One. "
+    assert sentence("One. Two is it! Three?", "Three") == "Three?"
+    assert sentence('He said "no." Then he left.', "left") == "Then he left."
+    assert sentence("東京は都市。大阪も都市。", "大阪") == "大阪も都市。"
+    # An answer over two sentences keeps both.
+    assert sentence("A. Mr. Fox ran. B.", "Mr. Fox") == "Mr. Fox ran. "
+    assert sentence("3.5 million live here.", "million") == (
+        "3.5 million live here."
+    )

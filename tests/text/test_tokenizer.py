@@ -1,0 +1,165 @@
+"""Tests of the Python tokenizer: ids, offsets and vocabulary files."""
+
+import json
+import pathlib
+
+import pytest
+
+from realm_tf.errors import InputError
+from realm_tf.text import tokenizer as tokenizer_lib
+
+GOLDEN = (
+    pathlib.Path(__file__).parents[1] / "testdata" / "tokenizer_golden.json"
+)
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY = [
+    *SPECIAL,
+    "un",
+    "##aff",
+    "##able",
+    "caf",
+    "##e",
+    "京",
+    "都",
+    "ｔ",
+    "##ｆ",
+    "[",
+    "]",
+    "sep",
+    "Caf",
+    "!",
+]
+
+
+def _slices(text, *, lowercase=True):
+    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY, lowercase=lowercase)
+    wordpieces = tokenizer.tokenize(text)
+    assert len(wordpieces) == len(wordpieces.starts) == len(wordpieces.limits)
+    return [
+        (VOCABULARY[index], text[start:limit])
+        for index, start, limit in zip(
+            wordpieces.ids, wordpieces.starts, wordpieces.limits, strict=True
+        )
+    ]
+
+
+def _write(path, lines):
+    path.write_bytes("\n".join(lines).encode("utf-8"))
+    return str(path)
+
+
+def test_golden_ids():
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    tokenizer = tokenizer_lib.Tokenizer(golden["vocabulary"])
+    texts = [case["text"] for case in golden["texts"]]
+    expected = [case["ids"] for case in golden["texts"]]
+    assert [tokenizer.tokenize(text).ids for text in texts] == expected
+    assert [
+        wordpieces.ids for wordpieces in tokenizer.tokenize_batch(texts)
+    ] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "  Unaffable!",
+            [("un", "Un"), ("##aff", "aff"), ("##able", "able"), ("!", "!")],
+        ),
+        # A composed accent is one code point of the text, a combining one
+        # stands after its letter and belongs to no wordpiece.
+        ("Café!", [("caf", "Caf"), ("##e", "é"), ("!", "!")]),
+        ("Cafe\u0301!", [("caf", "Caf"), ("##e", "e"), ("!", "!")]),
+        (
+            "京都café",
+            [("京", "京"), ("都", "都"), ("caf", "caf"), ("##e", "é")],
+        ),
+        ("x ＴＦ", [("[UNK]", "x"), ("ｔ", "Ｔ"), ("##ｆ", "Ｆ")]),
+        ("🙂 un", [("[UNK]", "🙂"), ("un", "un")]),
+        ("u\u200dn\x00", [("un", "u\u200dn")]),
+        ("", []),
+        (" \t\n", []),
+    ],
+)
+def test_offsets_slice_the_text(text, expected):
+    assert _slices(text) == expected
+
+
+def test_cased_keeps_capitals_and_accents():
+    assert _slices("Cafe café", lowercase=False) == [
+        ("Caf", "Caf"),
+        ("##e", "e"),
+        ("[UNK]", "café"),
+    ]
+
+
+def test_special_wordpieces_are_never_read_out_of_a_text():
+    assert _slices("[SEP]") == [("[", "["), ("sep", "SEP"), ("]", "]")]
+    assert _slices("[SEP]", lowercase=False) == [
+        ("[", "["),
+        ("[UNK]", "SEP"),
+        ("]", "]"),
+    ]
+
+
+def test_words_over_100_characters_are_unknown():
+    tokenizer = tokenizer_lib.Tokenizer([*SPECIAL, "é", "##é"], lowercase=False)
+    assert tokenizer.tokenize("é" * 100).ids == [5] + [6] * 99
+    assert tokenizer.tokenize("é" * 101).ids == [1]
+
+
+def test_batch_equals_one_by_one():
+    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY)
+    texts = ["Café", "", "unaffable 京都", "?"]
+    assert tokenizer.tokenize_batch(texts) == [
+        tokenizer.tokenize(text) for text in texts
+    ]
+    assert tokenizer.tokenize_batch([]) == []
+
+
+def test_special_ids_and_size():
+    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY)
+    assert tokenizer.vocabulary_size == len(VOCABULARY)
+    assert [
+        tokenizer.pad_id,
+        tokenizer.unk_id,
+        tokenizer.cls_id,
+        tokenizer.sep_id,
+        tokenizer.mask_id,
+    ] == [0, 1, 2, 3, 4]
+
+
+def test_fingerprint_tells_vocabulary_and_case():
+    fingerprints = {
+        tokenizer_lib.Tokenizer(vocabulary, lowercase=lowercase).fingerprint()
+        for vocabulary in (SPECIAL, VOCABULARY)
+        for lowercase in (True, False)
+    }
+    assert len(fingerprints) == 4
+    assert tokenizer_lib.Tokenizer(SPECIAL).fingerprint() in fingerprints
+
+
+def test_reads_a_vocabulary_file(tmp_path):
+    # U+2028 separates lines for Python, not in a vocabulary.
+    lines = [*SPECIAL, "\u2028", "京"]
+    path = _write(tmp_path / "vocab.txt", [*lines, ""])
+    assert tokenizer_lib.read_vocabulary(path) == lines
+    path = _write(tmp_path / "dos.txt", [f"{line}\r" for line in lines])
+    assert tokenizer_lib.read_vocabulary(path) == lines
+    tokenizer = tokenizer_lib.Tokenizer.from_file(path, lowercase=False)
+    assert tokenizer.tokenize("京").ids == [6]
+    assert not tokenizer.lowercase
+
+
+def test_refuses_bad_vocabulary_files(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        tokenizer_lib.read_vocabulary(str(tmp_path / "missing.txt"))
+    (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        tokenizer_lib.read_vocabulary(str(tmp_path / "latin1.txt"))
+    path = _write(tmp_path / "other.txt", ["[PAD]", "[UNK]", "[CLS]"])
+    with pytest.raises(InputError, match=r"lacks \[MASK\], \[SEP\]"):
+        tokenizer_lib.read_vocabulary(path)
+    path = _write(tmp_path / "twice.txt", [*SPECIAL, "a", "a"])
+    with pytest.raises(InputError, match="twice"):
+        tokenizer_lib.read_vocabulary(path)
