@@ -20,6 +20,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsDict
 from apache_beam.pvalue import AsList
 
+from beam_pipelines import shards
 from beam_pipelines import transforms
 from beam_pipelines.execution import num_local_workers
 from beam_pipelines.execution import pipeline_options
@@ -191,7 +192,7 @@ def chunk(
             base_url=base_url,
             keep_all_titles=keep_all_titles,
         )
-        plan_shards = transforms.PlanShards(
+        plan_shards = shards.PlanShards(
             stage.directory,
             directory=parts,
             num_shards=num_shards,
@@ -204,7 +205,7 @@ def chunk(
             chunk_pages=chunk_pages,
             keep_first=transforms.KeepFirst(parts, paths=paths),
             plan_shards=plan_shards,
-            write_blocks=transforms.WriteBlocks(max_block_length),
+            write_blocks=shards.WriteBlocks(max_block_length),
             summary_path=summary_path,
         )
         counters = run_pipeline(build, options)
@@ -280,8 +281,8 @@ def _build(
         >> beam.ParDo(plan_shards, AsDict(counts), AsList(found.dropped))
         | "Share shards" >> beam.Reshuffle()
         | "Write blocks" >> beam.ParDo(write_blocks)
-        | "Sum up" >> beam.CombineGlobally(transforms.merge_summaries)
-        | "Write summary" >> beam.Map(transforms.write_summary, summary_path)
+        | "Sum up" >> beam.CombineGlobally(shards.merge_summaries)
+        | "Write summary" >> beam.Map(shards.write_summary, summary_path)
     )
 
 

@@ -35,7 +35,7 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
     unknown = []
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint), _without_warnings():
+        with contextlib.redirect_stderr(complaint), _quiet():
             options = PipelineOptions(arguments)
             options.get_all_options(
                 add_extra_args_fn=lambda parser: unknown.extend(
@@ -77,8 +77,15 @@ def run_pipeline(
     """
     pipeline = beam.Pipeline(options=options)
     build(pipeline)
-    result = pipeline.run()
-    result.wait_until_finish()
+    try:
+        with _quiet():
+            result = pipeline.run()
+            result.wait_until_finish()
+    except RuntimeError as error:
+        # Beam makes a RuntimeError of Ctrl-C.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
     counters = {}
     for counter in result.metrics().query()["counters"]:
         name = counter.key.metric.name
@@ -87,11 +94,12 @@ def run_pipeline(
 
 
 @contextlib.contextmanager
-def _without_warnings():
-    # Beam warns of unknown options; here they are errors.
+def _quiet():
+    # Beam logs unknown options, which are errors here, and each exception
+    # with a traceback that the exception brings along.
     logger = logging.getLogger("apache_beam")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:

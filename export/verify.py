@@ -10,12 +10,15 @@ should not: an empty string, 10,000 characters, emoji, invalid UTF-8.
 """
 
 import json
+import pathlib
 import subprocess
 import sys
 
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+
+_WORKER = pathlib.Path(__file__).with_name("verify_worker.py")
 
 
 def add_arguments(parser):
@@ -33,6 +36,8 @@ def run(args, extra):
     report = verify(args.saved_model, output=args.output)
     for check in report["checks"]:
         print(f"{'ok    ' if check['ok'] else 'FAILED'}  {check['name']}")
+    if "error" in report:
+        print(report["error"], file=sys.stderr)
     return 0 if report["ok"] else 1
 
 
@@ -45,12 +50,13 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
             without failures makes it complete. Defaults to `None`.
 
     Returns:
-        dict with `ok`, `checks` and `seconds` of loading and answering.
+        dict with `ok`, `checks`, `load_seconds` and
+        `milliseconds_per_question`; `error` instead of these two, the last
+        lines of its log, if the fresh process itself failed.
 
     Raises:
         InputError: if there is no SavedModel that `realm export` wrote.
-        RuntimeError: if the fresh process fails, or a check does while
-            `output` is given.
+        RuntimeError: if a check fails while `output` is given.
     """
     from serving.locate import find_version
 
@@ -59,18 +65,7 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
         raise InputError(
             f"{directory} was not written by `realm export` to its end."
         )
-    done = subprocess.run(
-        [sys.executable, "-m", "export.verify_worker", directory],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(
-            f"The process that loads {directory} failed:\n{done.stderr[-2000:]}"
-        )
-    # TensorFlow may print before us.
-    report = json.loads(done.stdout.strip().splitlines()[-1])
+    report = _run_worker(directory)
     if output:
         with stages.write(
             output,
@@ -88,6 +83,31 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
                 failed = [c["name"] for c in report["checks"] if not c["ok"]]
                 raise RuntimeError(
                     f"{directory} does not answer as the model it was made "
-                    f"from: {'; '.join(failed)}."
+                    f"from: {'; '.join(failed)}. {report.get('error', '')}"
                 )
+    return report
+
+
+def _run_worker(directory):
+    done = subprocess.run(
+        # Without this directory, nor the current one, in the search path.
+        [sys.executable, "-P", str(_WORKER), directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return {
+            "ok": False,
+            "checks": [{"name": "a fresh process loads and asks", "ok": False}],
+            "error": f"It ended with status {done.returncode}:\n"
+            f"{done.stderr[-2000:]}",
+        }
+    # TensorFlow may print before us.
+    report = json.loads(done.stdout.strip().splitlines()[-1])
+    alone = not report["modules_of_realm"]
+    report["checks"].append(
+        {"name": "nothing of realm's was imported", "ok": alone}
+    )
+    report["ok"] = report["ok"] and alone
     return report

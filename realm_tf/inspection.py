@@ -1,7 +1,7 @@
 """Says what a directory of realm's holds: kind, counts, what it came from.
 
-  realm inspect DIR
-  realm inspect DIR --block 17     one block of a blocks directory
+realm inspect DIR
+realm inspect DIR --block 17     one block of a blocks directory
 """
 
 import json
@@ -38,13 +38,12 @@ def inspect(directory: str) -> dict:
     Raises:
         InputError: if no command finished writing it.
     """
-    path = stages.join(directory, stages.METADATA)
-    if not stages.is_complete(directory) or not stages.exists(path):
+    if not stages.is_complete(directory):
         raise InputError(
             f"{directory} is not a complete directory of realm's: it has no "
             f"{stages.MARKER}."
         )
-    return json.loads(stages.read_text(path))
+    return stages.read_metadata(directory)
 
 
 def read_block(blocks: str, block_id: int) -> schema.Block:

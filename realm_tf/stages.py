@@ -165,7 +165,7 @@ def write(
         A `Stage`.
 
     Raises:
-        InputError: if `output` exists already.
+        InputError: if `output` exists already or cannot be made.
     """
     output = str(output).rstrip("/")
     job = {
@@ -181,7 +181,7 @@ def write(
             f"{output} exists already and is complete. Remove it or choose "
             "another --output."
         )
-    if not in_place and exists(output):
+    if exists(output) and not (in_place and _is_rest(output)):
         raise InputError(
             f"{output} exists and was not made by realm (no {MARKER} in it). "
             "Choose another --output."
@@ -192,8 +192,14 @@ def write(
         resumable and exists(job_path) and read_text(job_path) == job_text
     ):
         remove(directory)
-    make_directory(directory)
-    write_text(job_path, job_text)
+    try:
+        make_directory(directory)
+        write_text(job_path, job_text)
+    except OSError as error:
+        raise InputError(
+            f"{directory} cannot be written: {error.strerror or error}. "
+            "Choose another --output."
+        ) from error
     started = time.time()
     stage = Stage(directory, {})
     try:
@@ -215,6 +221,12 @@ def write(
     write_text(join(directory, MARKER), "")
     if not in_place:
         os.rename(directory, output)
+
+
+def _is_rest(directory):
+    # What an interrupted run left in place, or nothing at all; whatever else
+    # is there is not ours to remove.
+    return exists(join(directory, _JOB)) or not list_names(directory)
 
 
 def read(directory: str, *, kind: str) -> dict:
@@ -242,11 +254,29 @@ def read(directory: str, *, kind: str) -> dict:
             f"{directory} {what}: expected a directory of kind {kind!r} "
             f"with the marker {MARKER}."
         )
-    metadata = json.loads(read_text(join(directory, METADATA)))
+    metadata = read_metadata(directory)
     if metadata["kind"] != kind:
         raise InputError(
             f"{directory} holds {metadata['kind']!r}, expected {kind!r}."
         )
+    return metadata
+
+
+def read_metadata(directory: str) -> dict:
+    """The metadata of a complete stage directory of any kind.
+
+    Raises:
+        InputError: if it is missing or not what a stage wrote.
+    """
+    path = join(directory, METADATA)
+    try:
+        metadata = json.loads(read_text(path) if exists(path) else "")
+        metadata["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} is missing or damaged, though {MARKER} stands beside "
+            "it: make the directory again."
+        ) from error
     return metadata
 
 

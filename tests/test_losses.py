@@ -35,7 +35,9 @@ def _loop(scores, correct, mask):
         ]
         right = [
             np.exp(np.float64(s))
-            for s, m, c in zip(scores[row], mask[row], correct[row], strict=True)
+            for s, m, c in zip(
+                scores[row], mask[row], correct[row], strict=True
+            )
             if m and c
         ]
         rows.append(-np.log(sum(right) / sum(allowed)) if right else 0.0)
@@ -111,9 +113,7 @@ def test_all_correct_is_zero_and_order_does_not_matter():
     np.testing.assert_allclose(
         np.asarray(losses.marginal_span_loss(scores, correct, mask)),
         np.asarray(
-            losses.marginal_span_loss(
-                scores[:, order], correct[:, order], mask
-            )
+            losses.marginal_span_loss(scores[:, order], correct[:, order], mask)
         ),
         atol=1e-6,
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 
@@ -37,6 +38,18 @@ _LAYER_NORMS = {
     "attention.output.LayerNorm": "self_attention_layer_norm",
     "output.LayerNorm": "feedforward_layer_norm",
 }
+# Our argument: Hugging Face's name.
+_CONFIG_NAMES = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "max_sequence_length": "max_position_embeddings",
+    "layer_norm_epsilon": "layer_norm_eps",
+}
+_LAYER_NUMBER = re.compile(r"encoder\.layer\.(\d+)\.")
 # Not weights: old versions saved the numbers 0 to 511.
 _IGNORED = ("embeddings.position_ids",)
 
@@ -97,25 +110,38 @@ def assign_bert(encoder: BertEncoder, tensors: dict, *, source: str) -> None:
             raise InputError(f"{source} lacks the tensor {name}.")
         value = np.asarray(tensors[name])
         variable = variables.pop(path)
-        value = value.T if transform == "transpose" else value
-        if value.size != np.prod(variable.shape):
+        expected = _flat_shape(path, variable.shape)
+        if transform == "transpose":
+            expected = expected[::-1]
+        if value.shape != expected:
             raise InputError(
-                f"{source}: {name} has shape {tensors[name].shape}, expected "
-                f"{tuple(variable.shape)} for {path}."
+                f"{source}: {name} has the shape {value.shape}, expected "
+                f"{expected}."
             )
-        # Attention heads are a dimension of their own in Keras.
+        value = value.T if transform == "transpose" else value
         variable.assign(value.reshape(variable.shape))
     if variables:
         raise AssertionError(f"mapping leaves {sorted(variables)} unfilled")
 
 
+def _flat_shape(path, shape):
+    """A variable's shape without heads, which Keras keeps as a dimension."""
+    if path.endswith("attention_output/kernel"):
+        return (shape[0] * shape[1], shape[2])
+    if path.endswith(("query/kernel", "key/kernel", "value/kernel")):
+        return (shape[0], shape[1] * shape[2])
+    if path.endswith(("query/bias", "key/bias", "value/bias")):
+        return (shape[0] * shape[1],)
+    return tuple(shape)
+
+
 def _higher_layers(tensors, num_layers):
-    return {
-        name
-        for name in tensors
-        if name.startswith("encoder.layer.")
-        and int(name.split(".")[2]) >= num_layers
-    }
+    found = set()
+    for name in tensors:
+        match = _LAYER_NUMBER.match(name)
+        if match and int(match[1]) >= num_layers:
+            found.add(name)
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,9 +181,19 @@ def encoder_config(config_json: str, *, source: str) -> dict:
         source: str. Where it comes from, for messages.
 
     Raises:
-        InputError: if its activation is none of ours.
+        InputError: if it is not JSON, lacks something or its activation is
+            none of ours.
     """
-    config = json.loads(config_json)
+    try:
+        config = json.loads(config_json)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{source} is not JSON ({error}).") from error
+    missing = {"hidden_act", *_CONFIG_NAMES.values()} - set(config)
+    if missing:
+        raise InputError(
+            f"{source} is no BERT's config.json: it lacks "
+            f"{', '.join(sorted(missing))}."
+        )
     activations = {
         "gelu": "gelu",
         "gelu_new": "gelu_approximate",
@@ -169,13 +205,6 @@ def encoder_config(config_json: str, *, source: str) -> dict:
             f"{sorted(activations)}."
         )
     return {
-        "vocabulary_size": config["vocab_size"],
-        "num_layers": config["num_hidden_layers"],
-        "num_heads": config["num_attention_heads"],
-        "hidden_dim": config["hidden_size"],
-        "intermediate_dim": config["intermediate_size"],
         "activation": activations[config["hidden_act"]],
-        "dropout": config["hidden_dropout_prob"],
-        "max_sequence_length": config["max_position_embeddings"],
-        "layer_norm_epsilon": config["layer_norm_eps"],
+        **{ours: config[theirs] for ours, theirs in _CONFIG_NAMES.items()},
     }

@@ -156,8 +156,8 @@ def drop_reason(
 def article_text(page: Page, *, format: str) -> wiki_markup.PlainText:
     """The running text of a page: one paragraph a line, single spaces.
 
-    Wiki markup is removed from dumps, left-over tags and entities from what
-    WikiExtractor wrote. In rows of the other formats only white space
+    Wiki markup is removed from dumps; left-over tags, links and entities from
+    what WikiExtractor wrote. In rows of the other formats only white space
     changes. A first line that repeats the title is dropped.
     """
     if format == MEDIAWIKI:
@@ -166,10 +166,11 @@ def article_text(page: Page, *, format: str) -> wiki_markup.PlainText:
         )
     text = page.text
     if format in (WIKIEXTRACTOR, WIKIEXTRACTOR_JSON):
-        text = html.unescape(wiki_markup.strip_tags(text))
+        text = wiki_markup.strip_residue(html.unescape(text))
     text = wiki_markup.plain_paragraphs(text)
     first_line, _, rest = text.partition("\n")
-    if rest and first_line == page.title:
+    # WikiExtractor repeats the title of a page without text too.
+    if first_line == page.title and (rest or format == WIKIEXTRACTOR):
         text = rest
     return wiki_markup.PlainText(text)
 

@@ -41,9 +41,8 @@ def make_cloze_questions(blocks, *, num_questions: int, seed: int = 0):
             block.sentence_starts, block.sentence_limits(), strict=True
         ):
             sentence = block.text[start:limit]
-            spans = find_spans(sentence)
-            if spans:
-                question = _cloze(sentence, generator.choice(spans), generator)
+            for span in find_spans(sentence):
+                question = _cloze(sentence, span, generator)
                 if question:
                     found.append({**question, "block_id": block.block_id})
     generator.shuffle(found)

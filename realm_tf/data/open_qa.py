@@ -1,12 +1,13 @@
 """Questions and answers: files, and batches for training."""
 
 import dataclasses
-import gzip
 import json
-import pathlib
+import re
 
 import numpy as np
 
+from realm_tf import stages
+from realm_tf.data import pages
 from realm_tf.errors import InputError
 
 ANSWER_TYPES = ("string", "regex")
@@ -16,6 +17,8 @@ ANSWER_TYPES = ("string", "regex")
 MAX_QUERY_LENGTH = 64
 # Upper limits of `[CLS] question [SEP]` for batches of similar length.
 BUCKETS = (16, 24, 32, MAX_QUERY_LENGTH)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Question:
 
 
 def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
-    """Reads a JSONL file of questions, gzip too.
+    """Reads a JSONL file of questions; gzip and bz2 are read as they are.
 
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
     str is taken as a list of one), `"answer_type": "regex"` for patterns;
@@ -55,7 +58,7 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
             is not JSON or lacks something.
     """
     questions = []
-    for number, text in enumerate(_lines(path), start=1):
+    for number, text in _lines(path):
         if not text.strip():
             continue
         where = f"{path}, line {number}"
@@ -66,6 +69,11 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
                 f"{where} is not JSON ({error.msg}, column {error.colno}): "
                 'expected {"question": "...", "answer": ["..."]}.'
             ) from error
+        if _SURROGATE.search(json.dumps(line, ensure_ascii=False)):
+            raise InputError(
+                f"{where} holds half of a surrogate pair, which is no "
+                "character: expected \\u escapes in pairs."
+            )
         questions.append(_question(line, where, need_answers))
     if not questions:
         raise InputError(f"{path} holds no question.")
@@ -73,14 +81,10 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
 
 
 def _lines(path):
-    if not pathlib.Path(path).is_file():
+    if not stages.exists(path):
         raise InputError(f"Questions file {path} does not exist.")
-    opener = gzip.open if str(path).endswith(".gz") else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            yield from file
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}.") from error
+    with pages.open_bytes(path) as file:
+        yield from pages.read_lines(file, path)
 
 
 def _question(line, where, need_answers):
@@ -109,7 +113,8 @@ def _question(line, where, need_answers):
 def answer_wordpieces(answers, tokenizer, *, max_length: int):
     """The wordpieces of each answer as they would stand in a block.
 
-    A leading a/an/the, which evaluation ignores, is dropped.
+    A leading a/an/the, which evaluation ignores, is dropped. An answer of
+    nothing but [UNK] is left out: any unknown word would be right.
 
     Args:
         answers: list of str.
@@ -126,7 +131,7 @@ def answer_wordpieces(answers, tokenizer, *, max_length: int):
         if len(words) > 1 and words[0].lower() in ("a", "an", "the"):
             words = words[1:]
         ids = tuple(tokenizer.tokenize(" ".join(words)).ids)
-        if 0 < len(ids) <= max_length:
+        if 0 < len(ids) <= max_length and set(ids) != {tokenizer.unk_id}:
             found[ids] = None
     return [list(ids) for ids in found]
 
@@ -135,10 +140,10 @@ class QuestionBatches:
     """Batches of questions for `model.fit`, bucketed by length.
 
     Each epoch shuffles anew, from the seed; a batch holds questions of one
-    bucket and is padded to that bucket's longest question, so that little is
-    computed on padding. Iterating gives one epoch of dicts of int32 arrays:
+    bucket and is padded to that bucket's length, so that little is computed
+    on padding and few shapes are compiled. A batch is a dict of int32 arrays:
     `token_ids` and `padding_mask` `(batch_size, query_length)`, `answer_ids`
-    `(batch_size, num_answers, answer_length)`, padded with -1.
+    `(batch_size, num_answers, max_answer_length)`, padded with -1.
 
     Args:
         questions: list of `Question`. Those of type regex, or without an
@@ -179,9 +184,8 @@ class QuestionBatches:
                 f"pattern or longer than {max_answer_length} wordpieces."
             )
         self._num_answers = max(len(a) for _, a in self._examples)
-        self._answer_length = max(
-            len(ids) for _, answers in self._examples for ids in answers
-        )
+        # The same for every file: a step is compiled for one shape.
+        self._answer_length = max_answer_length
 
     @property
     def num_examples(self) -> int:

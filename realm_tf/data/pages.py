@@ -142,7 +142,7 @@ def read_lines(file, path):
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{path}:{number}: not UTF-8 text (byte {error.start + 1} of "
-                "the line). Convert the file to UTF-8."
+                "the line). Convert the file to UTF-8 or fetch it again."
             ) from error
         if number == 1:
             text = text.removeprefix("\ufeff")

@@ -137,31 +137,48 @@ def read_blocks(
         `Block`.
 
     Raises:
-        InputError: if the directory is not a complete blocks directory or
-            its ids are not 0, 1, 2, ...
+        InputError: if the directory is not a complete blocks directory, a
+            shard is missing or damaged, or its ids are not 0, 1, 2, ...
     """
-    import tensorflow as tf
-
     metadata = stages.read(blocks, kind=BLOCKS)
     limit = metadata["num_blocks"] if limit is None else limit
-    expected = 0
-    for path, rows in zip(
-        block_shard_paths(blocks), metadata["shard_rows"], strict=True
-    ):
-        if expected >= limit:
-            return
-        if expected + rows <= start:
-            expected += rows
-            continue
-        dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
-        for serialized in dataset.as_numpy_iterator():
-            if start <= expected < limit:
-                block = block_from_example(serialized)
-                if block.block_id != expected:
-                    raise InputError(
-                        f"{path} holds block {block.block_id} where "
-                        f"{expected} was expected: make the blocks again "
-                        "with `realm chunk`."
-                    )
-                yield block
+    paths = block_shard_paths(blocks)
+    if len(paths) != len(metadata["shard_rows"]):
+        raise InputError(
+            f"{blocks} holds {len(paths)} block shards, expected "
+            f"{len(metadata['shard_rows'])}: make the blocks again with "
+            "`realm chunk`."
+        )
+    first = 0
+    for path, rows in zip(paths, metadata["shard_rows"], strict=True):
+        last = min(first + rows, limit)
+        if max(first, start) < last:
+            yield from _read_shard(path, first, max(first, start), last)
+        first += rows
+
+
+def _read_shard(path, first, start, limit):
+    """Blocks `start` to `limit` of a shard whose first is `first`."""
+    import tensorflow as tf
+
+    again = "make the blocks again with `realm chunk`"
+    dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
+    records = dataset.skip(start - first).take(limit - start)
+    expected = start
+    try:
+        for serialized in records.as_numpy_iterator():
+            block = block_from_example(serialized)
+            if block.block_id != expected:
+                raise InputError(
+                    f"{path} holds block {block.block_id} where {expected} "
+                    f"was expected: {again}."
+                )
+            yield block
             expected += 1
+    except tf.errors.DataLossError as error:
+        raise InputError(f"{path} is truncated or damaged: {again}.") from error
+    if expected != limit:
+        raise InputError(
+            f"{path} ends before block {expected}, expected blocks to "
+            f"{limit - 1}: {again}."
+        )

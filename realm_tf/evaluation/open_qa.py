@@ -15,6 +15,7 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
+from realm_tf.errors import InputError
 from realm_tf.text import answers
 
 RETRIEVERS = ("realm", "bm25")
@@ -97,6 +98,10 @@ def evaluate(
     Raises:
         InputError: if the inputs are missing or do not belong together.
     """
+    if retriever not in RETRIEVERS:
+        raise InputError(
+            f"`retriever` must be one of {RETRIEVERS}. Received: {retriever!r}"
+        )
     from realm_tf.evaluation.predict import Predictor
     from realm_tf.retrieval.corpus import Corpus
 

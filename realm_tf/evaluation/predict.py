@@ -67,7 +67,8 @@ class Predictor:
 
     Args:
         corpus: `Corpus`.
-        num_candidates: int. Blocks retrieved. Defaults to `20`.
+        num_candidates: int. Blocks retrieved, at least those that are read.
+            Defaults to `20`.
         num_reader_blocks: int. Blocks read. Defaults to `5`.
         batch_size: int. Questions computed at once. Defaults to `16`.
     """
@@ -82,6 +83,7 @@ class Predictor:
     ):
         self._corpus = corpus
         self._batch_size = batch_size
+        num_candidates = max(num_candidates, num_reader_blocks)
         self._num_candidates = min(num_candidates, len(corpus.records))
         self._model = corpus.retrieve_and_read(
             num_candidates=num_candidates, num_reader_blocks=num_reader_blocks

@@ -103,6 +103,7 @@ class Embedder(keras.Model):
 
     @classmethod
     def from_config(cls, config):
+        config = dict(config)
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
         return cls(encoder, **config)
 

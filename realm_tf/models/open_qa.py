@@ -71,9 +71,12 @@ class OpenQa(keras.Model):
         (REALM's default): the tower that made the index is kept with it.
 
         Returns:
-            `OpenQa`. This one, if the towers are separate already.
+            `OpenQa`. This one, its block tower frozen, if the towers are
+            separate already.
         """
         if not self.share_embedders:
+            # Without gradients, but weight decay would still move it.
+            self.block_embedder.trainable = False
             return self
         config = keras.saving.serialize_keras_object(self.block_embedder)
         block_embedder = keras.saving.deserialize_keras_object(config)

@@ -67,6 +67,7 @@ class Reader(keras.Model):
 
     @classmethod
     def from_config(cls, config):
+        config = dict(config)
         encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
         return cls(encoder, **config)
 

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from realm_tf import losses
+from realm_tf.errors import InputError
 from realm_tf.models import joint
 
 
@@ -82,6 +83,10 @@ class RetrieveAndRead(keras.Model):
             paper does not; small beams on a small budget need it. Defaults
             to `False`.
 
+    Raises:
+        InputError: if `num_reader_blocks` is less than 1.
+        ValueError: if `index` and `block_table` differ in size.
+
     References:
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 5.
         Original code: google-research/language,
@@ -109,6 +114,11 @@ class RetrieveAndRead(keras.Model):
                 f"Received: {index.num_blocks} and {block_table.num_blocks} "
                 "rows"
             )
+        if num_reader_blocks < 1:
+            raise InputError(
+                "At least one block must be read. Received: "
+                f"num_reader_blocks={num_reader_blocks}"
+            )
         self.open_qa = open_qa
         self.index = index
         self.block_table = block_table
@@ -117,7 +127,17 @@ class RetrieveAndRead(keras.Model):
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
-        self._embeddings = embeddings
+        self._embeddings = None
+        if embeddings is not None:
+            # A weight: a constant of a graph may not pass 2 GB.
+            self._embeddings = self.add_weight(
+                shape=np.shape(embeddings),
+                dtype="float32",
+                initializer="zeros",
+                trainable=False,
+                name="block_embeddings",
+            )
+            self._embeddings.assign(embeddings)
         self._trackers = {
             name: keras.metrics.Mean(name=name)
             for name in (
@@ -263,18 +283,9 @@ class RetrieveAndRead(keras.Model):
             axis=spans,
         )
         answerable = ops.any(outputs["correct"], axis=spans)
-        best = losses.masked_logsumexp(
+        best = _largest(
             outputs["span_scores"], outputs["correct"], axis=spans
-        ) >= ops.max(
-            ops.where(
-                ops.logical_and(
-                    outputs["allowed"], ops.logical_not(outputs["correct"])
-                ),
-                outputs["span_scores"],
-                -1e30,
-            ),
-            axis=spans,
-        )
+        ) >= _largest(outputs["span_scores"], outputs["allowed"], axis=spans)
         self._trackers["retriever_loss"].update_state(retriever_loss)
         self._trackers["reader_loss"].update_state(reader_loss)
         self._trackers["candidates_recall"].update_state(
@@ -349,6 +360,10 @@ def best_spans(outputs, *, num_best):
         "nbest_scores": nbest_scores,
         "confidence": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
     }
+
+
+def _largest(scores, mask, *, axis):
+    return ops.max(ops.where(mask, scores, -1e30), axis=axis)
 
 
 def _repeat(tensor, times):

@@ -28,6 +28,7 @@ MAX_BLOCK_LENGTH = 128
 NUM_CLOZE_QUESTIONS = 2400
 NUM_ASKED = 5
 SEED = 0
+RECIPE = "quickstart"
 
 
 def add_arguments(parser):
@@ -150,7 +151,7 @@ def _stages(chain, wheel):
     path = chain.path
     start, blocks = path("model-start"), path("blocks")
     embeddings, index = path("embeddings"), path("index")
-    cloze, warm, tuned = path("cloze"), path("model-cloze"), path("model")
+    cloze, tuned = path("cloze"), path("model")
 
     def init(target):
         model_directory.save(
@@ -159,14 +160,14 @@ def _stages(chain, wheel):
             parameters={"from": "minilm", "seed": SEED},
         )
 
-    def train(model, questions, recipe):
-        return lambda target: finetune.finetune(
-            model,
+    def train(target):
+        finetune.finetune(
+            start,
             blocks,
             index,
             questions,
             target,
-            recipe=configs.get_recipe(recipe),
+            recipe=configs.get_recipe(RECIPE),
             verbose=1 if chain.console.is_terminal else 2,
         )
 
@@ -183,12 +184,14 @@ def _stages(chain, wheel):
     def command(name, **options):
         words = ["realm", name]
         for key, value in options.items():
-            words += [f"--{key.replace('_', '-')}", str(value)]
+            values = value if isinstance(value, list) else [str(value)]
+            words += [f"--{key.replace('_', '-')}", *values]
         return shlex.join(words)
 
     corpus = {"blocks": blocks, "index": index}
     cloze_file = os.path.join(cloze, "questions.jsonl")
-    train_file = quickstart.questions("train")
+    # Real questions are few, so they are seen twice.
+    questions = [cloze_file, *(2 * [quickstart.questions("train")])]
     test_file = quickstart.questions("test")
     return [
         _Stage(
@@ -233,29 +236,16 @@ def _stages(chain, wheel):
             f"(realm_tf.data.cloze, {NUM_CLOZE_QUESTIONS} questions)",
         ),
         _Stage(
-            "reader learns from cloze questions",
-            "model-cloze",
-            train(start, cloze_file, "quickstart_cloze"),
+            "reader learns, from cloze questions and then from real ones",
+            "model",
+            train,
             command(
                 "finetune",
-                recipe="quickstart_cloze",
+                recipe=RECIPE,
                 model=start,
                 **corpus,
-                questions=cloze_file,
-                output=warm,
-            ),
-        ),
-        _Stage(
-            "retriever and reader learn from questions",
-            "model",
-            train(warm, train_file, "quickstart"),
-            command(
-                "finetune",
-                recipe="quickstart",
-                model=warm,
-                **corpus,
-                questions=train_file,
                 output=tuned,
+                questions=questions,
             ),
         ),
         *(

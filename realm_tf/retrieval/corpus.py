@@ -4,6 +4,7 @@ import dataclasses
 
 from realm_tf import stages
 from realm_tf.data import schema
+from realm_tf.data.open_qa import MAX_QUERY_LENGTH
 from realm_tf.errors import InputError
 from realm_tf.retrieval import index_store
 from realm_tf.retrieval.block_records import BlockRecords
@@ -53,10 +54,18 @@ class Corpus:
             block_tower=model_metadata["block_tower"],
             blocks=block_metadata["fingerprint"],
         )
+        loaded = model_directory.load(model)
+        records = BlockRecords(blocks)
+        longest = MAX_QUERY_LENGTH + records.token_ids.shape[1] + 1
+        limit = loaded.model.reader.encoder.max_sequence_length
+        if longest > limit:
+            raise InputError(
+                f"Question and block of {blocks} can be {longest} wordpieces "
+                f"long together, the reader of {model} takes {limit}: run "
+                "`realm chunk` with a smaller --max-block-length."
+            )
         return cls(
-            model_directory.load(model),
-            BlockRecords(blocks),
-            index_store.load(index, for_export=for_export),
+            loaded, records, index_store.load(index, for_export=for_export)
         )
 
     def retrieve_and_read(self, *, model=None, **arguments):

@@ -91,7 +91,7 @@ class Scann(Index):
         self._shared_name = None
         if searcher is None:
             self.module = _state_module(ops, state)
-            searcher = ops.searcher_from_module(self.module)
+            searcher = ops.ScannSearcher(_named_handle(ops, self.module))
         else:
             searcher, self._shared_name = searcher
             self.module = searcher.serialize_to_module()
@@ -264,6 +264,23 @@ def _build_searcher(embeddings, shared_name, reordering, num_reordered):
         num_reordered=num_reordered,
     )
     return builder.build(shared_name=shared_name)
+
+
+def _named_handle(ops, module):
+    # Without a name of its own the searcher would live in the kernel cache,
+    # which setting a random seed clears.
+    return ops.tensors_to_scann(
+        module.dataset,
+        module.scann_config,
+        module.serialized_partitioner,
+        module.datapoint_to_token,
+        module.ah_codebook,
+        module.hashed_dataset,
+        module.int8_dataset,
+        module.int8_multipliers,
+        module.dp_norms,
+        shared_name=f"realm-scann-{uuid.uuid4()}",
+    )
 
 
 def _state_module(ops, state):

@@ -51,16 +51,8 @@ def regex_match(prediction: str, patterns: list[str]) -> bool:
         prediction: str.
         patterns: list of str.
     """
-    for pattern in patterns:
-        try:
-            compiled = re.compile(
-                pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE
-            )
-        except re.error:
-            continue
-        if compiled.match(prediction):
-            return True
-    return False
+    compiled = map(_compile, patterns)
+    return any(each and each.match(prediction) for each in compiled)
 
 
 def is_correct(prediction: str, answers: list[str], answer_type: str) -> bool:
@@ -111,7 +103,8 @@ def contains_answer(
         answer_type: str. `"string"` or `"regex"`. Defaults to `"string"`.
     """
     if answer_type == "regex":
-        return any(_searches(pattern, text) for pattern in answers)
+        compiled = map(_compile, answers)
+        return any(each and each.search(text) for each in compiled)
     return contains_normalized(normalize_answer(text), answers)
 
 
@@ -125,11 +118,9 @@ def contains_normalized(normalized_text: str, answers: list[str]) -> bool:
     return False
 
 
-def _searches(pattern, text):
+def _compile(pattern):
     try:
-        compiled = re.compile(
-            pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE
-        )
-    except re.error:
-        return False
-    return compiled.search(text) is not None
+        return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
+    except (re.error, OverflowError):
+        # OverflowError: a repetition of too large a number.
+        return None

@@ -6,6 +6,9 @@ _MONTH = (
     "January|February|March|April|May|June|July|August|September|October|"
     "November|December"
 )
+# Capital letters of the alphabets that have them (Latin, Greek, Cyrillic,
+# Armenian, Georgian). Not `[^\W\d_a-z]`, which takes an "é" for one.
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}]"
 # Tried in this order; a later rule does not cut into an earlier match.
 _RULES = (
     (
@@ -22,8 +25,9 @@ _RULES = (
     (
         "name",
         re.compile(
-            r"\b[^\W\d_a-z][\w'’.-]*[\w](?:(?: (?:of|the|de|von|van|la|del))*"
-            r" [^\W\d_a-z][\w'’-]*[\w])*"
+            rf"\b{_CAPITAL}[\w'’.-]*[\w]"
+            r"(?:(?: (?:of|the|de|von|van|la|del))*"
+            rf" {_CAPITAL}[\w'’-]*[\w])*"
         ),
     ),
 )

@@ -1,8 +1,10 @@
 """Splitting text into sentences.
 
 sentencex (Wikimedia, MIT) decides; it has rules and abbreviations for many
-languages, gives places instead of copies and needs no model. Two things are
-ours: a line break always ends a sentence, and "U.S." is never cut in two.
+languages, gives places instead of copies and needs no model. Three things are
+ours: a line break always ends a sentence; "U.S." is never cut in two; and a
+very long sentence, which sentencex keeps whole because it is a quotation or
+because a bracket was never closed, is split inside these too.
 """
 
 import re
@@ -10,9 +12,15 @@ import re
 import sentencex
 
 _PARAGRAPH = re.compile("[^\n\r\v\f\x85\u2028\u2029]+")
+# Longer sentences, in code points, are split inside quotations and brackets. Of
+# 659 in a sample of Wikipedia 70 turned out to be several (our choice).
+LONG_SENTENCE = 300
+
 # "U." before "S.", "Ch." before "B.": a boundary inside an abbreviation.
 _INITIAL_BEFORE = re.compile(r"(?:^|[\W\d_])\w\.$")
 _INITIAL_AFTER = re.compile(r"[^\W\d_]\.")
+_ENCLOSING = re.compile(r"[\"“”„«»()\[\]]")
+_OPENING_AT_END = re.compile(r"(?<=\s)[\"“„«(\[]+\s*$")
 
 
 def split(text: str, *, language: str = "en") -> list[tuple[int, int]]:
@@ -37,17 +45,45 @@ def split(text: str, *, language: str = "en") -> list[tuple[int, int]]:
     sentences = []
     for match in _PARAGRAPH.finditer(text):
         paragraph = match[0]
-        for start, limit in _paragraph_sentences(paragraph, language):
+        for start, limit in _split_long(paragraph, language):
             sentence = paragraph[start:limit]
             stripped = sentence.strip()
-            if stripped:
-                first = start + len(sentence) - len(sentence.lstrip())
-                first += match.start()
-                sentences.append((first, first + len(stripped)))
+            if not stripped:
+                continue
+            first = start + len(sentence) - len(sentence.lstrip())
+            first += match.start()
+            limit = first + len(stripped)
+            if (
+                sentences
+                and sentences[-1][0] >= match.start()
+                and not any(map(str.isalnum, stripped))
+            ):
+                # Punctuation alone is no sentence.
+                sentences[-1] = (sentences[-1][0], limit)
+            else:
+                sentences.append((first, limit))
     return sentences
 
 
-def _paragraph_sentences(paragraph, language):
+def _split_long(paragraph, language):
+    """Spans that cover a paragraph, long ones split without enclosures."""
+    for start, limit in _paragraph_spans(paragraph, language):
+        if limit - start <= LONG_SENTENCE:
+            yield start, limit
+            continue
+        sentence = paragraph[start:limit]
+        bare = _ENCLOSING.sub(" ", sentence)
+        first = 0
+        for _, last in _paragraph_spans(bare, language):
+            # A mark that opens what follows belongs there.
+            opening = _OPENING_AT_END.search(sentence, first, last)
+            if opening and last < len(sentence):
+                last = opening.start()
+            yield start + first, start + last
+            first = last
+
+
+def _paragraph_spans(paragraph, language):
     spans = []
     for boundary in sentencex.get_sentence_boundaries(language, paragraph):
         start, limit = boundary["start_index"], boundary["end_index"]

@@ -19,7 +19,7 @@ from mwparserfromhell import nodes
 
 from realm_tf.text.wiki_templates import template_text
 
-# Shorter list items are names and captions rather than sentences (our choice).
+# Shorter list items are names and captions (our choice).
 MIN_ITEM_LENGTH = 30
 
 # Everything under these headings is apparatus, not article.
@@ -38,7 +38,7 @@ DROPPED_SECTIONS = {
     "works cited",
 }
 
-# Private-use characters that mark places while the text is still changing.
+# Marks of places while the text is still changing.
 _LINK_START = "\ue000"
 _LINK_LIMIT = "\ue001"
 _ITEM = "\ue002"
@@ -81,6 +81,10 @@ _TAGS = (
 _TAG_RESIDUE = re.compile(rf"</?(?:{_TAGS})\b[^<>]*/?>", re.IGNORECASE)
 _TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
 _BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
+_SILENT_LINK_RESIDUE = re.compile(
+    r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
+)
+_LINK_RESIDUE = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _QUOTES = re.compile("'{2,}")
 _TRAIL = re.compile("[a-z]+")
 
@@ -157,9 +161,11 @@ def plain_paragraphs(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def strip_tags(text: str) -> str:
-    """Text without the HTML and wiki tags that an extractor left in it."""
-    return _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
+def strip_residue(text: str) -> str:
+    """Text without the tags and links that an extractor left in it."""
+    text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
+    text = _SILENT_LINK_RESIDUE.sub("", text)
+    return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
 
 
 def _drop_apparatus(markup):
@@ -240,12 +246,8 @@ class _Renderer:
         if node.wiki_markup in ("*", "#", ":", ";"):
             return _ITEM
         name = str(node.tag).strip().lower()
-        if name in ("table", "tr", "td", "th"):
-            return "\n\n"
-        if name == "br":
-            return " "
-        if name == "hr":
-            return "\n\n"
+        if name in ("table", "tr", "td", "th", "hr", "br"):
+            return " " if name == "br" else "\n\n"
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
         if node.contents is None or re.fullmatch(_DROPPED_ELEMENTS, name):
@@ -303,9 +305,13 @@ def _finish(text):
 def _paragraphs(text):
     """Yields (is a list item, text): lines of one paragraph are joined."""
     lines = []
+    in_table = False
     for line in [*text.split("\n"), ""]:
         stripped = line.strip()
-        if stripped.startswith(("|", "{|", "!!")):
+        in_table = bool(stripped) and (in_table or stripped.startswith("{|"))
+        if stripped.startswith(("|", "{|")) or (
+            in_table and stripped.startswith("!")
+        ):
             # What a malformed table or infobox leaves.
             stripped = ""
         is_item = stripped.startswith(_ITEM)
@@ -323,8 +329,8 @@ def _drop_quotes(line):
     """Drops the marks of bold and italics as MediaWiki reads them.
 
     Two are italics, three bold, five both; of others the surplus is text. If
-    bold and italics are both left open, one bold is an apostrophe and italics
-    ("''L'''Étranger'': the apostrophe stays).
+    bold and italics are both left open, the first bold is an apostrophe and
+    italics: "''ship'''s" is "ship's".
     """
     if "''" not in line:
         return line

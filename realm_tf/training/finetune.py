@@ -4,8 +4,9 @@
       --questions train.jsonl --output DIR [--set num_epochs=1]
 
 The index stays fixed: the query tower and the reader learn, and the block
-tower that made the index is kept in the new model beside them. A new model
-directory is written when the last step is done.
+tower that made the index is kept in the new model beside them. Several files
+of questions are learned from one after the other, such as easy ones first. A
+new model directory is written when the last step is done.
 """
 
 import dataclasses
@@ -38,7 +39,12 @@ def add_arguments(parser):
     parser.add_argument("--blocks", required=True, help="blocks directory")
     parser.add_argument("--index", required=True, help="index directory")
     parser.add_argument(
-        "--questions", required=True, help="JSONL with question and answer"
+        "--questions",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="JSONL with question and answer; several are learned from in "
+        "this order, num_epochs each",
     )
     parser.add_argument("--output", required=True, help="directory to make")
 
@@ -61,7 +67,7 @@ def finetune(
     model: str,
     blocks: str,
     index: str,
-    questions: str,
+    questions: str | list[str],
     output: str,
     *,
     recipe: configs.OpenQaRecipe,
@@ -75,7 +81,8 @@ def finetune(
         blocks: str. Blocks directory.
         index: str. Index directory over these blocks, made with this model's
             block tower.
-        questions: str. JSONL file with answers.
+        questions: str or list of str. JSONL files with answers, learned from
+            in this order.
         output: str. Model directory to make.
         recipe: `OpenQaRecipe`.
         verbose: int or str. As `keras.Model.fit`. Defaults to `"auto"`.
@@ -92,13 +99,14 @@ def finetune(
     from realm_tf.models import model_directory
     from realm_tf.retrieval.corpus import Corpus
 
-    asked = data.read_questions(questions)
+    paths = [questions] if isinstance(questions, str) else list(questions)
+    asked = [data.read_questions(path) for path in paths]
     corpus = Corpus.load(model, blocks, index)
     loaded = corpus.loaded
     parents = {
         "model": loaded.metadata["fingerprint"],
         "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
-        "questions": stages.fingerprint(stages.read_bytes(questions)),
+        "questions": stages.fingerprint(*map(stages.read_bytes, paths)),
     }
     with stages.write(
         output,
@@ -107,15 +115,22 @@ def finetune(
         parents=parents,
     ) as stage:
         keras.utils.set_random_seed(recipe.seed)
-        batches = data.QuestionBatches(
-            asked,
-            loaded.tokenizer,
-            batch_size=recipe.batch_size,
-            max_answer_length=loaded.model.reader.max_span_width,
-            seed=recipe.seed,
-        )
+        files = [
+            data.QuestionBatches(
+                questions_of_file,
+                loaded.tokenizer,
+                batch_size=recipe.batch_size,
+                max_answer_length=loaded.model.reader.max_span_width,
+                seed=recipe.seed,
+            )
+            for questions_of_file in asked
+        ]
         trainer = _trainer(corpus, index, recipe)
-        epochs = [batches.epoch(e) for e in range(recipe.num_epochs)]
+        epochs = [
+            batches.epoch(number)
+            for batches in files
+            for number in range(recipe.num_epochs)
+        ]
         num_steps = sum(map(len, epochs))
         from realm_tf.training import optimizers
 
@@ -124,17 +139,19 @@ def finetune(
             # XLA on a CPU is slower to compile than these runs are long.
             jit_compile=keras.backend.backend() == "jax",
         )
-        history = trainer.fit(
-            _dataset(epochs),
-            epochs=recipe.num_epochs,
-            steps_per_epoch=len(epochs[0]),
-            verbose=verbose,
-            callbacks=list(callbacks),
-        ).history
-        rows = [
-            {name: float(values[e]) for name, values in history.items()}
-            for e in range(recipe.num_epochs)
-        ]
+        rows = []
+        for number, epoch in enumerate(epochs):
+            history = trainer.fit(
+                _dataset(epoch),
+                initial_epoch=number,
+                epochs=number + 1,
+                steps_per_epoch=len(epoch),
+                verbose=verbose,
+                # The batches come shuffled.
+                shuffle=False,
+                callbacks=list(callbacks),
+            ).history
+            rows.append({name: v[-1] for name, v in history.items()})
         _restore_trainable(trainer.open_qa)
         trained = model_directory.LoadedModel(
             trainer.open_qa, loaded.tokenizer, loaded.block_segment_ids
@@ -143,8 +160,8 @@ def finetune(
         stage.metadata.update(
             history=rows,
             counts={
-                "questions": len(asked),
-                "questions_left_out": batches.num_left_out,
+                "questions": sum(map(len, asked)),
+                "questions_left_out": sum(b.num_left_out for b in files),
                 "steps": num_steps,
             },
         )
@@ -183,18 +200,22 @@ def _restore_trainable(model):
         part.trainable = True
 
 
-def _dataset(epochs):
-    """All epochs' batches, one after the other, as a `tf.data.Dataset`."""
+def _dataset(batches):
+    """Batches of one epoch as a `tf.data.Dataset`.
+
+    Dimensions are left open where they vary, so that no epoch is traced
+    again.
+    """
     import tensorflow as tf
 
     signature = {
         name: tf.TensorSpec([None] * array.ndim, tf.int32)
-        for name, array in epochs[0][0].items()
+        for name, array in batches[0].items()
     }
-    # The number of answers and their length are the same in every batch.
-    answer_shape = epochs[0][0]["answer_ids"].shape[1:]
-    signature["answer_ids"] = tf.TensorSpec([None, *answer_shape], tf.int32)
+    answer_length = batches[0]["answer_ids"].shape[-1]
+    signature["answer_ids"] = tf.TensorSpec(
+        [None, None, answer_length], tf.int32
+    )
     return tf.data.Dataset.from_generator(
-        lambda: (batch for epoch in epochs for batch in epoch),
-        output_signature=signature,
+        lambda: iter(batches), output_signature=signature
     )

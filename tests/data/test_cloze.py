@@ -1,0 +1,147 @@
+import random
+
+import pytest
+
+from realm_tf.data import cloze
+from realm_tf.data import schema
+
+SENTENCES = [
+    "The long canal between the two seas was opened on 17 November 1869.",
+    "It has no locks because both of the seas are equally high.",
+    "About 1.5 million people of Egypt had dug it for ten years or so.",
+    "They saw Rome.",
+]
+QUESTION_WORDS = {
+    "17 November 1869": {"when", "what year"},
+    "1.5 million": {"how many", "what number"},
+    "Egypt": {"who", "what", "which", "where"},
+}
+
+
+def _block(block_id, sentences=SENTENCES):
+    starts = [0]
+    for sentence in sentences[:-1]:
+        starts.append(starts[-1] + len(sentence) + 1)
+    return schema.Block(
+        block_id=block_id,
+        article_id=str(block_id),
+        title="Suez Canal",
+        text=" ".join(sentences),
+        sentence_starts=starts,
+    )
+
+
+def _questions(num_blocks=200, *, num_questions=10_000, seed=0):
+    return cloze.make_cloze_questions(
+        map(_block, range(num_blocks)), num_questions=num_questions, seed=seed
+    )
+
+
+def _words(sentence, answer):
+    before, _, after = sentence.lower().partition(answer.lower())
+    return before.split(), after.split()
+
+
+def test_answers_are_the_salient_spans():
+    questions = _questions()
+    assert {tuple(each["answer"]) for each in questions} == {
+        ("17 November 1869",),
+        ("1.5 million",),
+        ("Egypt",),
+    }
+    for each in questions:
+        assert set(each) == {"question", "answer", "block_id"}
+        assert each["answer"][0] in _block(each["block_id"]).text
+
+
+def test_every_block_is_asked_about():
+    assert {each["block_id"] for each in _questions(20)} == set(range(20))
+
+
+def test_a_question_word_stands_for_the_answer():
+    seen = {answer: set() for answer in QUESTION_WORDS}
+    for each in _questions():
+        (answer,) = each["answer"]
+        (sentence,) = [s for s in SENTENCES if answer in s]
+        before, after = _words(sentence, answer)
+        assert answer.lower() not in each["question"]
+        assert each["question"] == each["question"].lower()
+        for word in sorted(QUESTION_WORDS[answer], key=len, reverse=True):
+            if f" {word} " in f" {each['question']} ":
+                break
+        else:
+            pytest.fail(f"no question word in {each['question']!r}")
+        seen[answer].add(word)
+        left, right = (
+            part.split() for part in f" {each['question']} ".split(f" {word} ")
+        )
+        # The words around the gap, in their order, some left out; or the
+        # question word first and what was before it last.
+        if left:
+            assert _is_subsequence(left, before)
+            assert _is_subsequence(right, after)
+        else:
+            assert _is_subsequence(right, after + before)
+    assert seen == QUESTION_WORDS
+
+
+def _is_subsequence(part, whole):
+    rest = iter(whole)
+    return all(word in rest for word in part)
+
+
+def test_some_words_are_left_out():
+    sizes = [
+        len(each["question"].split())
+        for each in _questions()
+        if each["answer"] == ["17 November 1869"]
+    ]
+    # 10 words around the span, of which 70 % are kept, and the "." that
+    # splits off it, and one or two question words.
+    assert sum(sizes) / len(sizes) == pytest.approx(11 * 0.7 + 1.5, abs=0.3)
+
+
+def test_a_long_sentence_is_cut_to_a_window(monkeypatch):
+    monkeypatch.setattr(cloze, "_DROPPED", -1.0)
+    words = [f"w{number}" for number in range(60)]
+    for place in (0, 3, 30, 57, 60):
+        sentence = " ".join([*words[:place], "by Rome", *words[place:]])
+        for seed in range(20):
+            (question,) = cloze.make_cloze_questions(
+                [_block(0, [sentence])], num_questions=1, seed=seed
+            )
+            kept = [w for w in question["question"].split() if w in words]
+            assert len(set(kept)) >= 17
+            numbers = sorted(words.index(word) for word in kept)
+            # Consecutive, and next to the gap.
+            assert numbers == list(range(numbers[0], numbers[-1] + 1))
+            assert numbers[0] <= place <= numbers[-1] + 1
+
+
+def test_the_same_seed_gives_the_same_questions():
+    assert _questions() == _questions()
+    assert _questions() != _questions(seed=1)
+    assert _questions(num_questions=7) == _questions()[:7]
+
+
+def test_no_questions_from_sentences_without_spans_or_context():
+    blocks = [_block(0, SENTENCES[1:2]), _block(1, SENTENCES[3:])]
+    assert cloze.make_cloze_questions(blocks, num_questions=10) == []
+    assert cloze.make_cloze_questions([], num_questions=10) == []
+
+
+def test_the_global_generator_is_left_alone():
+    random.seed(3)
+    expected = random.random()
+    random.seed(3)
+    _questions(3)
+    assert random.random() == expected
+
+
+def test_questions_of_the_tiny_world(blocks_dir):
+    questions = cloze.make_cloze_questions(
+        schema.read_blocks(blocks_dir), num_questions=100
+    )
+    # Ten wordpieces are enough for some sentences only.
+    assert {each["answer"][0] for each in questions} >= {"Nile", "Etna"}
+    assert all(0 <= each["block_id"] < 11 for each in questions)

@@ -1,0 +1,330 @@
+import bz2
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from realm_tf.data import open_qa
+from realm_tf.data.open_qa import Question
+from realm_tf.data.open_qa import QuestionBatches
+from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocabulary_path):
+    return Tokenizer.from_file(vocabulary_path)
+
+
+def _file(tmp_path, *lines):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+GOOD = '{"question": "who?", "answer": ["Ada"]}'
+
+
+def test_a_file_of_questions(questions_path):
+    questions = open_qa.read_questions(questions_path)
+    assert len(questions) == 8
+    assert questions[0] == Question("Where was Ada?", ("London",))
+    assert questions[4] == Question(
+        "When was the fire in the city?", ("16\\d\\d",), "regex"
+    )
+    assert questions[5].answers == ("the Moon", "London")
+    # "answers" is taken, too.
+    assert questions[7].answers == ("The Tiber",)
+
+
+def test_lines_are_kept_whole(tmp_path):
+    line = {
+        "id": 17,
+        "question": "Où est le café ?",
+        "answer": "Paris",
+        "source": ["x", None],
+    }
+    path = _file(tmp_path, "", json.dumps(line), "  ", GOOD)
+    first, second = open_qa.read_questions(path)
+    assert first.question == "Où est le café ?"
+    # One string is a list of one.
+    assert first.answers == ("Paris",)
+    assert first.answer_type == "string"
+    assert first.line == line
+    assert second.answers == ("Ada",)
+
+
+def test_unicode_is_read_as_it_is(tmp_path):
+    # U+2028 is a line separator, but ends no line of JSON.
+    path = _file(
+        tmp_path, '{"question": "a\u2028b 👍", "answer": ["\\ud83d\\udc4d"]}'
+    )
+    (question,) = open_qa.read_questions(path)
+    assert question == Question("a\u2028b 👍", ("👍",))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress])
+def test_compressed_files_are_told_by_content(tmp_path, compress):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(compress(f"\ufeff{GOOD}\r\n{GOOD}".encode()))
+    questions = open_qa.read_questions(str(path))
+    assert questions == [Question("who?", ("Ada",))] * 2
+
+
+def test_answers_can_be_missing_where_nobody_needs_them(tmp_path):
+    path = _file(tmp_path, '{"question": "who?"}')
+    (question,) = open_qa.read_questions(path, need_answers=False)
+    assert question.answers == ()
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ('{"question": "who?"', "not JSON"),
+        ("who?", "not JSON"),
+        ('["who?"]', 'lacks "question"'),
+        ('"who?"', 'lacks "question"'),
+        ('{"answer": ["Ada"]}', 'lacks "question"'),
+        ('{"question": null, "answer": ["Ada"]}', 'lacks "question"'),
+        ('{"question": "who?"}', 'lacks "answer"'),
+        ('{"question": "who?", "answer": []}', 'lacks "answer"'),
+        ('{"question": "who?", "answer": [1]}', '"answer" must be a list'),
+        ('{"question": "who?", "answer": null}', '"answer" must be a list'),
+        ('{"question": "who?", "answer": {}}', '"answer" must be a list'),
+        (GOOD[:-1] + ', "answer_type": "date"}', '"answer_type" must be'),
+        (GOOD[:-1] + ', "answer_type": ["regex"]}', '"answer_type" must be'),
+        ('{"question": "\\ud83d?", "answer": ["x"]}', "surrogate"),
+        ('{"question": "who?", "answer": ["\\udc4d"]}', "surrogate"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, line, reason):
+    path = _file(tmp_path, GOOD, "", line, GOOD)
+    with pytest.raises(InputError) as caught:
+        open_qa.read_questions(path)
+    assert f"{path}, line 3" in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_a_line_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(GOOD.encode() + b'\n{"question": "\xff"}\n')
+    with pytest.raises(InputError) as caught:
+        open_qa.read_questions(str(path))
+    assert f"{path}:2: not UTF-8" in str(caught.value)
+
+
+@pytest.mark.parametrize("lines", [[], ["", "  "]])
+def test_a_file_without_a_question(tmp_path, lines):
+    path = _file(tmp_path, *lines)
+    with pytest.raises(InputError, match="questions.jsonl holds no question"):
+        open_qa.read_questions(path)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="missing.jsonl does not exist"):
+        open_qa.read_questions(str(tmp_path / "missing.jsonl"))
+    with pytest.raises(InputError, match="cannot be read .Is a directory"):
+        open_qa.read_questions(str(tmp_path))
+    path = tmp_path / "questions.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD.encode() * 50)[:-9])
+    with pytest.raises(InputError, match="questions.jsonl.gz is truncated"):
+        open_qa.read_questions(str(path))
+
+
+def _ids(tokenizer, text):
+    return [tokenizer.vocabulary.index(piece) for piece in text.split()]
+
+
+def test_answers_as_they_stand_in_a_block(tokenizer):
+    found = open_qa.answer_wordpieces(
+        ["The Tiber", "tiber", "an  Organ.", "The", "numbers", "", "x?"],
+        tokenizer,
+        max_length=2,
+    )
+    assert found == [
+        _ids(tokenizer, "tiber"),
+        _ids(tokenizer, "organ ."),
+        # Alone, an article is the answer.
+        _ids(tokenizer, "the"),
+        _ids(tokenizer, "number ##s"),
+        # An unknown word beside a known one is kept ...
+        _ids(tokenizer, "[UNK] ?"),
+    ]
+
+
+def test_answers_that_teach_nothing_are_left_out(tokenizer):
+    # ... alone, it would be any unknown word.
+    found = open_qa.answer_wordpieces(
+        ["x", "x y", "city of Rome"], tokenizer, max_length=2
+    )
+    assert found == []
+
+
+def test_a_query_is_cut_to_its_longest(tokenizer):
+    ids = open_qa.query_wordpieces("Who wrote numbers?", tokenizer)
+    assert ids == _ids(tokenizer, "[CLS] who wrote number ##s ? [SEP]")
+    assert open_qa.query_wordpieces("", tokenizer) == _ids(
+        tokenizer, "[CLS] [SEP]"
+    )
+    ids = open_qa.query_wordpieces("the " * 200, tokenizer)
+    assert ids == _ids(tokenizer, "[CLS] " + "the " * 62 + "[SEP]")
+
+
+def _row(length):
+    return [2, *range(100, 98 + length), 3]
+
+
+@pytest.mark.parametrize(
+    "longest, bucket",
+    [(2, 16), (16, 16), (17, 24), (24, 24), (25, 32), (33, 64), (64, 64)],
+)
+def test_queries_are_padded_to_their_bucket(longest, bucket):
+    rows = [_row(2), _row(longest)]
+    packed = open_qa.pack_queries(rows, 9)
+    assert packed["token_ids"].dtype == packed["padding_mask"].dtype == "int32"
+    assert packed["token_ids"].tolist() == [
+        row + [9] * (bucket - len(row)) for row in rows
+    ]
+    assert packed["padding_mask"].tolist() == [
+        [1] * len(row) + [0] * (bucket - len(row)) for row in rows
+    ]
+
+
+def _questions(num_questions):
+    """Questions of all lengths, told apart by the words they repeat."""
+    words = ["nile", "rome", "etna", "ada", "bach", "moon", "city", "fire"]
+    random = np.random.default_rng(0)
+    return [
+        Question(
+            " ".join(
+                words[digit]
+                for digit in [
+                    *divmod(number, 8),
+                    *random.integers(0, 8, random.integers(0, 50)),
+                ]
+            ),
+            # A different number of answers of different lengths.
+            tuple(["London", "cold Italy", "grey fire"][: 1 + number % 3]),
+        )
+        for number in range(num_questions)
+    ]
+
+
+def _batches(tokenizer, *, questions=None, **arguments):
+    return QuestionBatches(
+        questions or _questions(60),
+        tokenizer,
+        **{"batch_size": 8, "seed": 5, **arguments},
+    )
+
+
+def _rows(batches):
+    """The queries of some batches, each as a tuple without padding."""
+    return [
+        tuple(ids[mask == 1].tolist())
+        for batch in batches
+        for ids, mask in zip(
+            batch["token_ids"], batch["padding_mask"], strict=True
+        )
+    ]
+
+
+def _equal(first, second):
+    return len(first) == len(second) and all(
+        np.array_equal(one[name], two[name])
+        for one, two in zip(first, second, strict=True)
+        for name in ("token_ids", "padding_mask", "answer_ids")
+    )
+
+
+def test_an_epoch_holds_every_question_once(tokenizer):
+    questions = _questions(60)
+    expected = sorted(
+        tuple(open_qa.query_wordpieces(question.question, tokenizer))
+        for question in questions
+    )
+    assert len(set(expected)) == 60
+    batches = _batches(tokenizer, questions=questions)
+    assert batches.num_examples == 60
+    for number in range(3):
+        assert sorted(_rows(batches.epoch(number))) == expected
+
+
+def test_the_same_epoch_is_the_same_twice(tokenizer):
+    batches = _batches(tokenizer)
+    first = batches.epoch(1)
+    batches.epoch(0)
+    assert _equal(first, batches.epoch(1))
+    assert _equal(first, _batches(tokenizer).epoch(1))
+
+
+def test_epochs_and_seeds_differ_in_their_order(tokenizer):
+    batches = _batches(tokenizer)
+    orders = [
+        _rows(batches.epoch(0)),
+        _rows(batches.epoch(1)),
+        _rows(_batches(tokenizer, seed=6).epoch(0)),
+    ]
+    assert len(set(map(tuple, orders))) == 3
+
+
+def test_a_batch_holds_one_bucket(tokenizer):
+    batches = _batches(tokenizer).epoch(0)
+    widths = [batch["token_ids"].shape[1] for batch in batches]
+    # All buckets, and not the short ones first.
+    assert set(widths) == set(open_qa.BUCKETS)
+    assert widths != sorted(widths)
+    for batch, width in zip(batches, widths, strict=True):
+        assert 1 <= len(batch["token_ids"]) <= 8
+        lower = max([0, *(b for b in open_qa.BUCKETS if b < width)])
+        lengths = batch["padding_mask"].sum(axis=1)
+        assert (lengths > lower).all()
+        assert (lengths <= width).all()
+        assert (batch["token_ids"][batch["padding_mask"] == 0] == 0).all()
+    # At most one batch a bucket is not full.
+    assert len(batches) <= 60 // 8 + len(open_qa.BUCKETS)
+
+
+def test_answers_stay_with_their_questions(tokenizer):
+    questions = _questions(60)
+    expected = {
+        tuple(open_qa.query_wordpieces(q.question, tokenizer)): q.answers
+        for q in questions
+    }
+    batches = _batches(
+        tokenizer, questions=questions, max_answer_length=4
+    ).epoch(0)
+    for batch in batches:
+        assert batch["answer_ids"].dtype == "int32"
+        for query, answer_ids in zip(
+            _rows([batch]), batch["answer_ids"].tolist(), strict=True
+        ):
+            rows = [_ids(tokenizer, a.lower()) for a in expected[query]]
+            rows += [[]] * (3 - len(rows))
+            assert answer_ids == [row + [-1] * (4 - len(row)) for row in rows]
+
+
+def test_what_cannot_be_trained_on_is_left_out(tokenizer):
+    questions = [
+        Question("who?", ("Ada",)),
+        Question("when?", ("18..",), "regex"),
+        Question("what?", ("the city of fire",)),
+        Question("where?", ("the city of fire", "Rome")),
+    ]
+    batches = _batches(tokenizer, questions=questions, max_answer_length=2)
+    assert batches.num_examples == 2
+    assert batches.num_left_out == 2
+    (batch,) = batches.epoch(0)
+    assert sorted(batch["answer_ids"].tolist()) == sorted(
+        [[[row, -1]] for row in _ids(tokenizer, "ada rome")]
+    )
+    with pytest.raises(InputError, match="longer than 2 wordpieces"):
+        _batches(tokenizer, questions=questions[1:3], max_answer_length=2)
+
+
+def test_the_last_batch_is_kept(tokenizer):
+    questions = [Question("who?", ("Ada",))] * 7
+    batches = _batches(tokenizer, questions=questions, batch_size=3).epoch(0)
+    sizes = sorted(len(batch["token_ids"]) for batch in batches)
+    assert sizes == [1, 3, 3]

@@ -1,0 +1,300 @@
+"""Reader, embedder and open QA against Hugging Face's REALM.
+
+The goldens come from transformers 4.40.2 (`RealmReader`, `RealmForOpenQA`)
+with torch 2.13, float32, dropout off: random weights, none of them neutral,
+of a BERT of 2 layers of width 32. Vocabularies are cut to what is read.
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf import losses
+from realm_tf.checkpoints import hugging_face
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.reader import Reader
+from realm_tf.models.retrieve_and_read import BlockTable
+from realm_tf.models.retrieve_and_read import RetrieveAndRead
+from realm_tf.models.retrieve_and_read import best_spans
+from realm_tf.retrieval.brute_force import BruteForce
+
+TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
+TOLERANCE = {"atol": 2e-5, "rtol": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def reader_goldens():
+    with np.load(TESTDATA / "hf_realm_reader.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def open_qa_goldens():
+    with np.load(TESTDATA / "hf_realm_open_qa.npz") as file:
+        return dict(file)
+
+
+def _encoder(goldens):
+    tensors = {
+        name.removeprefix("bert/"): array
+        for name, array in goldens.items()
+        if name.startswith("bert/")
+    }
+    table = tensors["embeddings.word_embeddings.weight"]
+    positions = tensors["embeddings.position_embeddings.weight"]
+    encoder = BertEncoder(
+        len(table), 2, 2, 32, 64, max_sequence_length=len(positions)
+    )
+    hugging_face.assign_bert(encoder, tensors, source="goldens")
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def reader(reader_goldens):
+    reader = Reader(_encoder(reader_goldens), span_hidden_dim=32)
+    scorer = reader.get_layer("span_scorer")
+    for layer, name in (
+        (scorer.endpoints, "dense_intermediate"),
+        (scorer.layer_norm, "layer_normalization"),
+        (scorer.score, "dense_output"),
+    ):
+        weight = reader_goldens[f"qa_outputs.{name}.weight"]
+        bias = reader_goldens[f"qa_outputs.{name}.bias"]
+        layer.set_weights([weight.T, bias])
+    return reader
+
+
+@pytest.fixture(scope="module")
+def embedder(open_qa_goldens):
+    embedder = Embedder(_encoder(open_qa_goldens), projection_dim=16)
+    for layer, name in (
+        ("projection", "dense"),
+        ("projection_layer_norm", "LayerNorm"),
+    ):
+        weight = open_qa_goldens[f"cls.{name}.weight"]
+        bias = open_qa_goldens[f"cls.{name}.bias"]
+        embedder.get_layer(layer).set_weights([weight.T, bias])
+    return embedder
+
+
+def _reader_scores(reader, goldens):
+    """Our scores at the goldens' span candidates, `(blocks, spans)`."""
+    logits = np.asarray(
+        reader(
+            {
+                "token_ids": goldens["in/input_ids"],
+                "segment_ids": goldens["in/token_type_ids"],
+                "padding_mask": goldens["in/attention_mask"],
+            }
+        )
+    )
+    starts = goldens["out/candidate_starts"]
+    return logits[:, starts, goldens["out/candidate_ends"] - starts]
+
+
+def _allowed(goldens):
+    # Both ends inside the block.
+    num_read = len(goldens["in/input_ids"])
+    block_mask = goldens["in/block_mask"][:num_read]
+    return (
+        block_mask[:, goldens["out/candidate_starts"]]
+        & block_mask[:, goldens["out/candidate_ends"]]
+    )
+
+
+def test_span_scores_are_the_peers(reader, reader_goldens):
+    goldens = reader_goldens
+    num_read = len(goldens["in/input_ids"])
+    scores = (
+        _reader_scores(reader, goldens)
+        + goldens["in/relevance_score"][:num_read, None]
+    )
+    allowed = _allowed(goldens)
+    np.testing.assert_allclose(
+        scores[allowed], goldens["out/span_logits"][allowed], **TOLERANCE
+    )
+    masked = np.where(allowed, scores, -np.inf)
+    block, span = np.unravel_index(masked.argmax(), masked.shape)
+    assert block == goldens["out/block_idx"]
+    assert goldens["out/candidate_starts"][span] == goldens["out/start_pos"][0]
+    assert goldens["out/candidate_ends"][span] == goldens["out/end_pos"][0]
+
+
+def test_losses_are_the_peers(reader, reader_goldens):
+    goldens = reader_goldens
+    relevance = goldens["in/relevance_score"][None]
+    retriever_loss = losses.marginal_span_loss(
+        relevance,
+        goldens["in/has_answers"][None],
+        np.ones_like(relevance, bool),
+    )
+    np.testing.assert_allclose(
+        np.asarray(retriever_loss)[0],
+        goldens["out/retriever_loss"],
+        **TOLERANCE,
+    )
+    num_read = len(goldens["in/input_ids"])
+    scores = _reader_scores(reader, goldens) + relevance[0, :num_read, None]
+    reader_loss = losses.marginal_span_loss(
+        scores[None],
+        goldens["out/reader_correct"][None],
+        _allowed(goldens)[None],
+        axis=(1, 2),
+    )
+    np.testing.assert_allclose(
+        np.asarray(reader_loss)[0], goldens["out/reader_loss"], **TOLERANCE
+    )
+    np.testing.assert_allclose(
+        np.asarray(retriever_loss + reader_loss)[0],
+        goldens["out/loss"],
+        **TOLERANCE,
+    )
+
+
+def _gradient(function, value):
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.grad(function)(keras.ops.convert_to_tensor(value))
+    import tensorflow as tf
+
+    variable = tf.Variable(value)
+    with tf.GradientTape() as tape:
+        loss = function(variable)
+    return tape.gradient(loss, variable)
+
+
+def test_the_relevance_learns_what_the_peers_does(reader, reader_goldens):
+    """Both losses pull at it: the reader's through the span scores."""
+    goldens = reader_goldens
+    num_read = len(goldens["in/input_ids"])
+    scores = _reader_scores(reader, goldens)
+    has_answers = goldens["in/has_answers"]
+
+    def loss(relevance):
+        retriever_loss = losses.marginal_span_loss(
+            relevance, has_answers, np.ones_like(has_answers)
+        )
+        reader_loss = losses.marginal_span_loss(
+            scores + relevance[:num_read, None],
+            goldens["out/reader_correct"],
+            _allowed(goldens),
+            axis=(0, 1),
+        )
+        return retriever_loss + reader_loss
+
+    np.testing.assert_allclose(
+        np.asarray(_gradient(loss, goldens["in/relevance_score"])),
+        goldens["grad/relevance_score"],
+        **TOLERANCE,
+    )
+
+
+def _packed_question(goldens, case):
+    ids = goldens[f"{case}/in/input_ids"].astype("int32")
+    return {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+
+
+@pytest.mark.parametrize("case", [0, 2])
+def test_embeddings_are_the_peers(embedder, open_qa_goldens, case):
+    question = _packed_question(open_qa_goldens, case)
+    embedding = embedder(
+        {**question, "segment_ids": np.zeros_like(question["token_ids"])}
+    )
+    np.testing.assert_allclose(
+        np.asarray(embedding),
+        open_qa_goldens[f"{case}/out/question_projection"],
+        **TOLERANCE,
+    )
+
+
+def _retrieve_and_read(reader, embedder, goldens, case):
+    """8 blocks in the loss, 5 read; the peer's joined inputs give bodies."""
+    num_blocks = len(goldens["block_emb"])
+    token_ids = np.zeros((num_blocks, 72), "int32")
+    lengths = np.zeros(num_blocks, "int32")
+    for block, ids, mask, segments in zip(
+        goldens[f"{case}/out/retrieved_block_ids"],
+        goldens[f"{case}/reader_in/input_ids"],
+        goldens[f"{case}/reader_in/attention_mask"],
+        goldens[f"{case}/reader_in/token_type_ids"],
+        strict=True,
+    ):
+        body = ids[(mask * segments).astype(bool)][:-1]
+        token_ids[block, : len(body)] = body
+        lengths[block] = len(body)
+    vocabulary_size = reader.encoder.vocabulary_size
+    return RetrieveAndRead(
+        OpenQa(embedder, embedder, reader),
+        BruteForce(goldens["block_emb"]),
+        BlockTable(token_ids, lengths),
+        # The peer does not ask whether a word goes on.
+        is_continuation=np.zeros(vocabulary_size, bool),
+        sep_id=int(goldens[f"{case}/in/input_ids"][0, -1]),
+        num_candidates=8,
+        num_reader_blocks=5,
+    )
+
+
+@pytest.mark.parametrize(
+    # The answer is in a block that is read; only in one that is not.
+    "case",
+    [0, 2],
+)
+def test_open_qa_is_the_peers(reader, embedder, open_qa_goldens, case):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("72 wordpieces at most: inputs must be trimmed to that")
+    goldens = {
+        name.removeprefix(f"{case}/"): array
+        for name, array in open_qa_goldens.items()
+    }
+    model = _retrieve_and_read(reader, embedder, open_qa_goldens, case)
+    outputs = model(
+        {
+            **_packed_question(open_qa_goldens, case),
+            "answer_ids": goldens["answer_ids"][None].astype("int32"),
+        }
+    )
+    np.testing.assert_array_equal(
+        np.asarray(outputs["candidate_ids"])[0],
+        goldens["out/retrieved_block_ids"],
+    )
+    np.testing.assert_allclose(
+        np.asarray(outputs["relevance_scores"])[0],
+        goldens["out/retrieved_logits"],
+        **TOLERANCE,
+    )
+    np.testing.assert_array_equal(
+        np.asarray(outputs["has_answer"])[0], goldens["reader_in/has_answers"]
+    )
+    joined = goldens["reader_in/input_ids"][:5]
+    length = np.asarray(outputs["joint_ids"]).shape[2]
+    np.testing.assert_array_equal(
+        np.asarray(outputs["joint_ids"])[0],
+        joined[:, :length] * (goldens["reader_in/attention_mask"][:5, :length]),
+    )
+    loss = model.compute_loss(y_pred=outputs)
+    np.testing.assert_allclose(float(loss), goldens["out/loss"], **TOLERANCE)
+    metrics = {m.name: float(m.result()) for m in model.metrics}
+    for name in ("retriever_loss", "reader_loss"):
+        np.testing.assert_allclose(
+            metrics[name], goldens[f"out/{name}"], **TOLERANCE
+        )
+    best = {
+        k: np.asarray(v) for k, v in best_spans(outputs, num_best=1).items()
+    }
+    np.testing.assert_allclose(
+        best["candidate_scores"][0], goldens["out/span_logits"], **TOLERANCE
+    )
+    block = best["nbest_positions"][0, 0]
+    assert block == goldens["out/block_idx"]
+    positions = np.asarray(outputs["block_positions"])[0, block]
+    found = np.asarray(outputs["joint_ids"])[0, block][
+        (positions >= best["nbest_starts"][0, 0])
+        & (positions < best["nbest_limits"][0, 0])
+    ]
+    np.testing.assert_array_equal(found, goldens["out/predicted_answer_ids"])

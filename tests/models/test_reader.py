@@ -1,0 +1,114 @@
+"""The reader's span scores against a loop in numpy float64."""
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.models.reader import Reader
+from realm_tf.models.reader import SpanScorer
+
+
+def _numpy_span_scores(scorer, sequence):
+    """ORQA's scorer, span by span; a span over the end has h_end = 0."""
+    kernel, bias = (np.asarray(v, "float64") for v in scorer.endpoints.weights)
+    gamma, beta = (np.asarray(v, "float64") for v in scorer.layer_norm.weights)
+    vector, score_bias = (
+        np.asarray(v, "float64") for v in scorer.score.weights
+    )
+    hidden_dim = scorer.span_hidden_dim
+    batch_size, length, _ = sequence.shape
+    scores = np.zeros((batch_size, length, scorer.max_span_width))
+    for row in range(batch_size):
+        h = sequence[row] @ kernel + bias
+        for start in range(length):
+            for width in range(1, scorer.max_span_width + 1):
+                last = start + width - 1
+                h_start = h[start, :hidden_dim]
+                h_end = h[last, hidden_dim:] if last < length else 0.0
+                x = np.maximum(h_start + h_end, 0.0)
+                x = x - x.mean()
+                x = x / np.sqrt((x**2).mean() + scorer.layer_norm_epsilon)
+                x = x * gamma + beta
+                scores[row, start, width - 1] = (x @ vector + score_bias)[0]
+    return scores
+
+
+@pytest.mark.parametrize("max_span_width", [1, 3, 9])
+def test_span_scores_against_a_loop(randomize, max_span_width):
+    scorer = SpanScorer(6, max_span_width, 1e-3)
+    sequence = np.random.default_rng(1).normal(size=(2, 5, 8))
+    scorer.build(sequence.shape)
+    randomize(scorer)
+    scores = np.asarray(scorer(sequence.astype("float32")))
+    assert scores.shape == (2, 5, max_span_width)
+    np.testing.assert_allclose(
+        scores, _numpy_span_scores(scorer, sequence), atol=1e-5
+    )
+
+
+@pytest.fixture(scope="module")
+def reader(make_encoder, randomize):
+    reader = Reader(make_encoder(), span_hidden_dim=6, max_span_width=3)
+    randomize(reader, seed=5)
+    return reader
+
+
+def test_it_scores_the_encoders_sequence(reader, token_batch):
+    sequence = reader.encoder(token_batch)["sequence_output"]
+    expected = _numpy_span_scores(
+        reader.get_layer("span_scorer"), np.asarray(sequence, "float64")
+    )
+    np.testing.assert_allclose(
+        np.asarray(reader(token_batch)), expected, atol=1e-5
+    )
+
+
+def test_padding_changes_no_span_before_it(reader, token_batch):
+    row = {name: array[1:, :3] for name, array in token_batch.items()}
+    alone = np.asarray(reader(row))[0]
+    in_batch = np.asarray(reader(token_batch))[1]
+    for start in range(3):
+        widths = 3 - start
+        np.testing.assert_allclose(
+            in_batch[start, :widths], alone[start, :widths], atol=1e-5
+        )
+
+
+def test_a_span_is_scored_by_its_ends_alone(reader):
+    scorer = reader.get_layer("span_scorer")
+    sequence = np.random.default_rng(2).normal(size=(1, 5, 8))
+    swapped = sequence.copy()
+    swapped[:, 2] += 1.0
+    difference = np.abs(
+        np.asarray(scorer(sequence.astype("float32")))
+        - np.asarray(scorer(swapped.astype("float32")))
+    )[0]
+    touched = {(2, 0), (2, 1), (2, 2), (1, 1), (0, 2)}
+    for start in range(5):
+        for width in range(3):
+            changed = difference[start, width] > 1e-6
+            assert changed == ((start, width) in touched)
+
+
+def test_serialised_and_back_it_is_equal(reader, token_batch):
+    config = keras.saving.serialize_keras_object(reader)
+    # Twice from one config: reading must not use it up.
+    for _ in range(2):
+        copy = keras.saving.deserialize_keras_object(config)
+        assert copy.get_config() == reader.get_config()
+        copy.set_weights(reader.get_weights())
+        np.testing.assert_array_equal(
+            np.asarray(copy(token_batch)), np.asarray(reader(token_batch))
+        )
+
+
+def test_the_pooled_output_is_not_trained(reader):
+    frozen = {v.path.split("/")[0] for v in reader.non_trainable_weights}
+    assert frozen == {"pooled_dense"}
+
+
+def test_defaults_are_those_of_orqa(make_encoder):
+    config = Reader(make_encoder()).get_config()
+    assert config["span_hidden_dim"] == 256
+    assert config["max_span_width"] == 10
+    assert config["layer_norm_epsilon"] == 1e-3

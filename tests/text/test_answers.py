@@ -1,0 +1,162 @@
+import doctest
+
+import pytest
+
+from realm_tf.text import answers
+
+
+def test_examples():
+    assert doctest.testmod(answers).failed == 0
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", ""),
+        ("Ada Lovelace", "ada lovelace"),
+        ("  The \t Nile\n", "nile"),
+        ("the a an", ""),
+        # Articles are whole words.
+        ("Theatre of an Andean", "theatre of andean"),
+        # Punctuation goes before articles, and joins what it separated.
+        ("'The' Beatles!", "beatles"),
+        ("well-known", "wellknown"),
+        ("3,000.5", "30005"),
+        ("!?.", ""),
+        # Only ASCII punctuation goes.
+        ("«Rome» – 1869", "«rome» – 1869"),
+        ("ÉCOLE", "e\u0301cole"),
+        ("Straße", "straße"),
+        ("İ", "i\u0307"),
+        ("東京", "東京"),
+        # NFD, not NFKD: compatibility forms stay.
+        ("ﬁ", "ﬁ"),
+        ("no\u00a0break", "no break"),
+        ("👍🏽", "👍🏽"),
+    ],
+)
+def test_normalize_answer(text, expected):
+    assert answers.normalize_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["The  U.S.A.", "ÉCOLE «é»", "İstanbul", "a an the b"]
+)
+def test_normalizing_twice_changes_nothing(text):
+    once = answers.normalize_answer(text)
+    assert answers.normalize_answer(once) == once
+
+
+@pytest.mark.parametrize(
+    "prediction, accepted, expected",
+    [
+        ("the Nile", ["Nile River", "Nile"], True),
+        ("Nile River", ["Nile"], False),
+        ("Nile", ["Nile River"], False),
+        ("caf\u00e9", ["CAFE\u0301"], True),
+        ("cafe", ["caf\u00e9"], False),
+        ("U.S.", ["us"], True),
+        ("12 May 1869", ["May 12, 1869"], False),
+        ("", ["Nile"], False),
+        ("", [], False),
+        ("Nile", [], False),
+        # As in the original: both are empty once normalised.
+        ("", ["the"], True),
+    ],
+)
+def test_exact_match(prediction, accepted, expected):
+    assert answers.exact_match(prediction, accepted) is expected
+    assert answers.is_correct(prediction, accepted, "string") is expected
+
+
+@pytest.mark.parametrize(
+    "prediction, patterns, expected",
+    [
+        ("1869", [r"18\d\d"], True),
+        # `match`: from the start, but not to the end.
+        ("1869 AD", [r"18\d\d"], True),
+        ("in 1869", [r"18\d\d"], False),
+        ("in 1869", [r".*18\d\d"], True),
+        ("PARIS", ["paris"], True),
+        ("Zürich", [r"z.rich$"], True),
+        # Not even a new line starts anew for `match`.
+        ("in\n1869", [r"^1869"], False),
+        ("first", ["second", "first"], True),
+        ("", [r"\d"], False),
+        ("", ["x*"], True),
+        ("x", [], False),
+        # Invalid ones never match, and do not hide valid ones.
+        ("(", ["("], False),
+        ("(", ["(", r"\("], True),
+        ("a", ["a{99999999999}"], False),
+        ("a", ["(?P<x>a)(?P<x>a)"], False),
+    ],
+)
+def test_regex_match(prediction, patterns, expected):
+    assert answers.regex_match(prediction, patterns) is expected
+    assert answers.is_correct(prediction, patterns, "regex") is expected
+
+
+@pytest.mark.parametrize(
+    "prediction, accepted, expected",
+    [
+        ("the Nile", ["Nile"], 1.0),
+        # 1 of 2 predicted, 1 of 1 expected.
+        ("river Nile", ["Nile"], 2 / 3),
+        # 2 of 3 predicted, 2 of 4 expected.
+        ("x b c", ["b c d e"], 4 / 7),
+        # A word counts as often as it is in both.
+        ("b b b", ["b b c c"], 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)),
+        ("Rhine", ["Nile"], 0.0),
+        # The best answer counts.
+        ("river Nile", ["Rhine", "Nile river basin", "Nile"], 0.8),
+        ("", ["Nile"], 0.0),
+        ("Nile", ["the"], 0.0),
+        ("", [""], 1.0),
+        ("the", ["a"], 1.0),
+        ("Nile", [], 0.0),
+    ],
+)
+def test_f1_score(prediction, accepted, expected):
+    assert answers.f1_score(prediction, accepted) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "text, accepted, expected",
+    [
+        ("He was born in the U.S. in 1869.", ["US"], True),
+        ("He was born in the USA.", ["US"], False),
+        ("Rome is old.", ["Rome"], True),
+        ("It is in Rome", ["the Rome."], True),
+        ("Jerome is old.", ["Rome"], False),
+        ("an old city of Rome", ["city of the Rome"], True),
+        ("city Rome of", ["city of Rome"], False),
+        ("CAFÉ culture", ["cafe\u0301"], True),
+        ("Rome", ["Oslo", "Rome"], True),
+        # An answer without a word is in no text.
+        ("Rome", ["", "the", "!"], False),
+        ("", ["Rome"], False),
+        ("Rome", [], False),
+    ],
+)
+def test_contains_answer(text, accepted, expected):
+    assert answers.contains_answer(text, accepted) is expected
+    normalized = answers.normalize_answer(text)
+    assert answers.contains_normalized(normalized, accepted) is expected
+
+
+@pytest.mark.parametrize(
+    "text, patterns, expected",
+    [
+        # `search`: anywhere, in any case, not by whole words.
+        ("It opened in 1869.", [r"18\d\d"], True),
+        ("It opened in 1769.", [r"18\d\d"], False),
+        ("first\nsecond line", ["^SECOND"], True),
+        ("The USA.", ["US"], True),
+        ("a (", ["("], False),
+        ("a (", ["(", r"\("], True),
+        ("a", ["a{99999999999}"], False),
+    ],
+)
+def test_contains_answer_of_patterns(text, patterns, expected):
+    assert answers.contains_answer(text, patterns, "regex") is expected

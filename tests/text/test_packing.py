@@ -1,0 +1,131 @@
+import keras_hub
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from realm_tf.text import packing
+
+CLS, SEP, PAD = 2, 3, 0
+
+
+def _pack(*segments, **arguments):
+    packed = packing.join_bert(
+        [tf.ragged.constant(rows, tf.int32) for rows in segments],
+        **{"cls_id": CLS, "sep_id": SEP, "max_length": 12, **arguments},
+    )
+    assert set(packed) == {"token_ids", "segment_ids", "padding_mask"}
+    assert {value.dtype for value in packed.values()} == {tf.int32}
+    return {name: value.numpy().tolist() for name, value in packed.items()}
+
+
+def _pack_lists(*segments, max_length, segment_ids, length=None):
+    """The same with lists, row by row."""
+    token_rows, segment_rows = [], []
+    for row in zip(*segments, strict=True):
+        budget = max_length - 1 - len(segments)
+        tokens, numbers = [CLS], [segment_ids[0]]
+        for segment, number in zip(row, segment_ids, strict=False):
+            kept = segment[:budget]
+            budget -= len(kept)
+            tokens += [*kept, SEP]
+            numbers += [number] * (len(kept) + 1)
+        token_rows.append(tokens)
+        segment_rows.append(numbers)
+    length = length or max(map(len, token_rows))
+
+    def pad(rows):
+        return [row + [PAD] * (length - len(row)) for row in rows]
+
+    return {
+        "token_ids": pad(token_rows),
+        "segment_ids": pad(segment_rows),
+        "padding_mask": pad([[1] * len(row) for row in token_rows]),
+    }
+
+
+def _random_rows(random, *, num_rows, longest):
+    return [
+        random.integers(4, 100, random.integers(0, longest + 1)).tolist()
+        for _ in range(num_rows)
+    ]
+
+
+def test_a_pair_is_spelled_out():
+    assert _pack([[10, 11], [12]], [[20], [21, 22, 23]]) == {
+        "token_ids": [[2, 10, 11, 3, 20, 3, 0], [2, 12, 3, 21, 22, 23, 3]],
+        "segment_ids": [[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]],
+        "padding_mask": [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]],
+    }
+
+
+def test_later_segments_are_cut_first():
+    packed = _pack([[10, 11, 12], [13]], [[20, 21], [22, 23]], max_length=7)
+    assert packed["token_ids"] == [
+        [2, 10, 11, 12, 3, 20, 3],
+        [2, 13, 3, 22, 23, 3, 0],
+    ]
+    # Nothing left for the second one, its [SEP] stays.
+    packed = _pack([[10, 11, 12, 13, 14]], [[20, 21]], max_length=7)
+    assert packed["token_ids"] == [[2, 10, 11, 12, 13, 3, 3]]
+    assert packed["segment_ids"] == [[0, 0, 0, 0, 0, 0, 1]]
+
+
+def test_empty_segments():
+    packed = _pack([[], [10]], [[], []], pad_to=5)
+    assert packed["token_ids"] == [[2, 3, 3, 0, 0], [2, 10, 3, 3, 0]]
+    assert packed["segment_ids"] == [[0, 0, 1, 0, 0], [0, 0, 0, 1, 0]]
+
+
+@pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0), (1, 0)])
+@pytest.mark.parametrize("num_segments", [1, 2])
+@pytest.mark.parametrize("max_length", [4, 9, 20, 40])
+def test_against_lists(segment_ids, num_segments, max_length):
+    random = np.random.default_rng(max_length)
+    segments = [
+        _random_rows(random, num_rows=20, longest=15)
+        for _ in range(num_segments)
+    ]
+    arguments = {"max_length": max_length, "segment_ids": segment_ids}
+    assert _pack(*segments, **arguments) == _pack_lists(*segments, **arguments)
+    # Padding changes the length and nothing else.
+    assert _pack(*segments, pad_to=max_length, **arguments) == _pack_lists(
+        *segments, length=max_length, **arguments
+    )
+
+
+@pytest.mark.parametrize("num_segments", [1, 2])
+@pytest.mark.parametrize("max_length", [5, 16, 40])
+def test_against_keras_hub(num_segments, max_length):
+    random = np.random.default_rng(max_length)
+    segments = [
+        _random_rows(random, num_rows=30, longest=18)
+        for _ in range(num_segments)
+    ]
+    packer = keras_hub.layers.MultiSegmentPacker(
+        sequence_length=max_length,
+        start_value=CLS,
+        end_value=SEP,
+        pad_value=PAD,
+        truncate="waterfall",
+    )
+    token_ids, segment_ids = packer(
+        tuple(tf.ragged.constant(rows, tf.int32) for rows in segments)
+    )
+    packed = _pack(*segments, max_length=max_length, pad_to=max_length)
+    assert packed["token_ids"] == np.asarray(token_ids).tolist()
+    assert packed["segment_ids"] == np.asarray(segment_ids).tolist()
+
+
+def test_in_a_dataset():
+    rows = ([[10, 11], [12], []], [[20], [21, 22], [23]])
+    dataset = tf.data.Dataset.from_tensor_slices(
+        tuple(tf.ragged.constant(each, tf.int32) for each in rows)
+    )
+    mapped = dataset.batch(3).map(
+        lambda first, second: packing.join_bert(
+            [first, second], cls_id=CLS, sep_id=SEP, max_length=5, pad_to=5
+        )
+    )
+    (batch,) = mapped.as_numpy_iterator()
+    for name, expected in _pack(*rows, max_length=5, pad_to=5).items():
+        assert batch[name].tolist() == expected

@@ -1,0 +1,106 @@
+import doctest
+
+import pytest
+
+from realm_tf.text import salient_spans
+from realm_tf.text.salient_spans import find_spans
+
+
+def _found(sentence):
+    return [
+        (sentence[start:limit], kind)
+        for start, limit, kind in find_spans(sentence)
+    ]
+
+
+def test_examples():
+    assert doctest.testmod(salient_spans).failed == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "17 November 1869",
+        "17 November",
+        "November 17, 1869",
+        "November 17",
+        "November 1869",
+        "1869",
+        "1860s",
+        "2019",
+        "19th century",
+    ],
+)
+def test_dates(text):
+    assert _found(f"it was on {text}, then.") == [(text, "date")]
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "42", "1,234,567", "3.25", "1.5 million", "900"]
+)
+def test_numbers(text):
+    assert _found(f"it has {text}, or so.") == [(text, "number")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rome",
+        "Suez Canal",
+        "Isle of Man",
+        "Lord of the Rings",
+        "Vincent van Gogh",
+        "O’Brien",
+        "Édouard Manet",
+        "Ωmega",
+        "Лев Толстой",
+        "R2",
+    ],
+)
+def test_names(text):
+    assert _found(f"they saw {text} there.") == [(text, "name")]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "",
+        " ",
+        "nothing is here.",
+        # Letters that are no capitals.
+        "the élite and the école.",
+        "them （江戸城）in it",
+        # One letter is no name.
+        "so I went.",
+        # The first word is capitalised anyway.
+        "Water is wet.",
+        "Água is wet.",
+    ],
+)
+def test_nothing_salient(sentence):
+    assert _found(sentence) == []
+
+
+def test_the_first_word_counts_within_a_name():
+    assert _found("Suez Canal is long.") == [("Suez Canal", "name")]
+
+
+def test_spans_are_sorted_and_do_not_overlap():
+    sentence = (
+        "In 1869 Ferdinand de Lesseps had opened, by 17 November, all 164 "
+        "locks of Port Said to 1.5 million people of the 19th century."
+    )
+    assert _found(sentence) == [
+        ("1869", "date"),
+        ("Ferdinand de Lesseps", "name"),
+        ("17 November", "date"),
+        ("164", "number"),
+        ("Port Said", "name"),
+        ("1.5 million", "number"),
+        ("19th century", "date"),
+    ]
+
+
+def test_places_are_code_points():
+    sentence = "👍 it is in Rome."
+    assert find_spans(sentence) == [(11, 15, "name")]
