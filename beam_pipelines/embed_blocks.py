@@ -86,8 +86,15 @@ def embed(
         dict of counters.
 
     Raises:
-        InputError: if model and blocks do not belong together.
+        InputError: if model and blocks do not belong together, or a number
+            is not positive.
     """
+    for name, value in (
+        ("--batch-size", batch_size),
+        ("--rows-per-shard", rows_per_shard),
+    ):
+        if value < 1:
+            raise InputError(f"{name} {value}: expected 1 or more.")
     model_metadata = stages.read(model, kind=schema.MODEL)
     block_metadata = stages.read(blocks, kind=schema.BLOCKS)
     if model_metadata["tokenizer"] != block_metadata["tokenizer"]:

@@ -242,7 +242,9 @@ class RealmModule(tf.Module):
         )
 
         def concrete(function, *specs):
-            return tf.function(function).get_concrete_function(*specs)
+            # Nothing here branches on tensors in Python.
+            traced = tf.function(function, autograph=False)
+            return traced.get_concrete_function(*specs)
 
         return {
             "serving_default": concrete(self.answer, strings),

@@ -108,20 +108,8 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     # TensorFlow's C++ log is for its developers; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    module_name, summary = COMMANDS[name]
-    module = importlib.import_module(module_name)
-    parser = argparse.ArgumentParser(
-        prog=f"realm {name}",
-        description=module.__doc__ or summary,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.add_arguments(parser)
-    args, extra = parser.parse_known_args(argv[1:])
-    # Only Beam pipelines pass what they do not know on to Beam.
-    if extra and not getattr(module, "ACCEPTS_EXTRA", False):
-        parser.error(f"unrecognized arguments: {' '.join(extra)}")
     try:
-        return module.run(args, extra) or 0
+        return _run(name, argv[1:]) or 0
     except InputError as error:
         print(f"realm {name}: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
@@ -132,6 +120,22 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def _run(name, arguments):
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(module_name)
+    parser = argparse.ArgumentParser(
+        prog=f"realm {name}",
+        description=module.__doc__ or summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    args, extra = parser.parse_known_args(arguments)
+    # Only Beam pipelines pass what they do not know on to Beam.
+    if extra and not getattr(module, "ACCEPTS_EXTRA", False):
+        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+    return module.run(args, extra)
 
 
 if __name__ == "__main__":

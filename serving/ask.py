@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from realm_tf import stages
+from realm_tf.data.open_qa import read_questions
 from realm_tf.errors import InputError
 from serving.client import Answer
 from serving.client import RealmClient
@@ -124,49 +125,6 @@ def open_model(
     )
 
 
-def read_questions(path: str) -> list[dict]:
-    """The lines of a file of questions.
-
-    Args:
-        path: str. JSONL, each line an object with a string `"question"`;
-            empty lines are skipped.
-
-    Returns:
-        list of dict, the objects.
-
-    Raises:
-        InputError: if the file is missing or empty or a line is broken; it
-            names the line.
-    """
-    if not stages.exists(path):
-        raise InputError(f"{path} does not exist: expected a JSONL file.")
-    try:
-        text = stages.read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}.") from error
-    records = []
-    # Only \n ends a line: JSON strings may hold U+2028.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        expected = 'expected a JSON object with a string "question"'
-        try:
-            record = json.loads(line)
-            # A lone surrogate could not be written again.
-            json.dumps(record, ensure_ascii=False).encode("utf-8")
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{path}:{number}: {error}; {expected}."
-            ) from error
-        question = record.get("question") if type(record) is dict else None
-        if type(question) is not str:
-            raise InputError(f"{path}:{number}: {expected}.")
-        records.append(record)
-    if not records:
-        raise InputError(f"{path} holds no questions.")
-    return records
-
-
 def _finite(value: float) -> float | None:
     # JSON has no infinity.
     return value if math.isfinite(value) else None
@@ -249,7 +207,10 @@ def answer_file(
     folder = os.path.dirname(output)
     if folder and not stages.is_remote(output) and not os.path.isdir(folder):
         raise InputError(f"--output: the directory {folder} does not exist.")
-    records = read_questions(questions)
+    records = [
+        question.line
+        for question in read_questions(questions, need_answers=False)
+    ]
     with open_model(
         saved_model=saved_model,
         server=server,

@@ -134,4 +134,4 @@ def _parse(key, value, kind):
             return kind(value)
         except ValueError:
             pass
-    raise InputError(f"--set {key}={value}: expected a {kind.__name__}.")
+    raise InputError(f"--set {key}={value}: expected type {kind.__name__}.")

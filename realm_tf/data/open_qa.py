@@ -64,9 +64,9 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
         where = f"{path}, line {number}"
         try:
             line = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{where} is not JSON ({error.msg}, column {error.colno}): "
+                f"{where} is not JSON ({error}): "
                 'expected {"question": "...", "answer": ["..."]}.'
             ) from error
         if _SURROGATE.search(json.dumps(line, ensure_ascii=False)):

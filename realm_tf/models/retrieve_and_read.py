@@ -152,6 +152,8 @@ class RetrieveAndRead(keras.Model):
         }
 
     def call(self, inputs, training=False):
+        # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
+        inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         query = {
             "token_ids": inputs["token_ids"],
             "segment_ids": ops.zeros_like(inputs["token_ids"]),

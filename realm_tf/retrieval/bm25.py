@@ -4,8 +4,8 @@ import bm25s
 import numpy as np
 import Stemmer
 
-# As Lucene's defaults and the baseline of many retrieval papers set them;
-# Robertson and Zaragoza, 2009, give the ranges.
+# The defaults of bm25s; to Robertson and Zaragoza, 2009, values of
+# 1.2 < k1 < 2 and 0.5 < b < 0.8 are reasonably good in many circumstances.
 K1 = 1.5
 B = 0.75
 

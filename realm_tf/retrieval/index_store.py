@@ -243,16 +243,18 @@ def check_parents(directory: str, *, block_tower: str, blocks: str) -> dict:
 
 
 def _load_array(path):
-    if stages.is_remote(path):
+    if not stages.exists(path):
+        raise InputError(f"{path} is missing: make its directory again.")
+    try:
+        if not stages.is_remote(path):
+            return np.load(path, mmap_mode="r", allow_pickle=False)
         import tensorflow as tf
 
         with tf.io.gfile.GFile(path, "rb") as file:
             return np.load(file, allow_pickle=False)
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(
-            f"{path} is missing or damaged ({error}): make it again."
+            f"{path} is damaged ({error}): make its directory again."
         ) from error
 
 

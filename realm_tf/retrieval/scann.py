@@ -113,12 +113,18 @@ class Scann(Index):
             `Scann`.
 
         Raises:
-            InputError: if `reordering` is neither, or ScaNN is missing.
+            InputError: if `reordering` is neither, `num_reordered` is not
+                positive, or ScaNN is missing.
         """
         if reordering not in REORDERINGS:
             raise InputError(
                 f"`reordering` must be one of {REORDERINGS}: ScaNN's op can "
                 f"not be saved with others. Received: {reordering!r}"
+            )
+        if num_reordered < 1:
+            raise InputError(
+                "`num_reordered` must be at least 1. "
+                f"Received: num_reordered={num_reordered}"
             )
         shared_name = f"realm-scann-{uuid.uuid4()}"
         searcher = _build_searcher(
@@ -153,11 +159,14 @@ class Scann(Index):
         state = {}
         for name in STATE_NAMES:
             value = getattr(self.module, name).numpy()
-            state[name] = (
-                _string_to_array(value)
-                if name in _STRING_STATE
-                else np.asarray(value)
-            )
+            if name in _STRING_STATE:
+                state[name] = _string_to_array(value)
+            elif value.ndim:
+                state[name] = value
+            else:
+                # A part that this searcher has not: ScaNN gives a scalar of
+                # uninitialised memory, which would differ from run to run.
+                state[name] = np.zeros_like(value)
         return state
 
     def search(self, queries, num_candidates):

@@ -10,6 +10,7 @@ new model directory is written when the last step is done.
 """
 
 import dataclasses
+import sys
 
 import numpy as np
 
@@ -85,7 +86,8 @@ def finetune(
             in this order.
         output: str. Model directory to make.
         recipe: `OpenQaRecipe`.
-        verbose: int or str. As `keras.Model.fit`. Defaults to `"auto"`.
+        verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
+            terminal and a line now and then elsewhere. Defaults to `"auto"`.
         callbacks: list of `keras.callbacks.Callback`.
 
     Returns:
@@ -126,32 +128,11 @@ def finetune(
             for questions_of_file in asked
         ]
         trainer = _trainer(corpus, index, recipe)
-        epochs = [
-            batches.epoch(number)
-            for batches in files
-            for number in range(recipe.num_epochs)
-        ]
-        num_steps = sum(map(len, epochs))
-        from realm_tf.training import optimizers
-
-        trainer.compile(
-            optimizer=optimizers.bert_adamw(recipe.learning_rate, num_steps),
-            # XLA on a CPU is slower to compile than these runs are long.
-            jit_compile=keras.backend.backend() == "jax",
-        )
-        rows = []
-        for number, epoch in enumerate(epochs):
-            history = trainer.fit(
-                _dataset(epoch),
-                initial_epoch=number,
-                epochs=number + 1,
-                steps_per_epoch=len(epoch),
-                verbose=verbose,
-                # The batches come shuffled.
-                shuffle=False,
-                callbacks=list(callbacks),
-            ).history
-            rows.append({name: v[-1] for name, v in history.items()})
+        epochs = []
+        for batches in files:
+            for _ in range(recipe.num_epochs):
+                epochs.append(batches.epoch(len(epochs)))
+        rows = _fit(trainer, epochs, recipe, verbose, list(callbacks))
         _restore_trainable(trainer.open_qa)
         trained = model_directory.LoadedModel(
             trainer.open_qa, loaded.tokenizer, loaded.block_segment_ids
@@ -162,9 +143,40 @@ def finetune(
             counts={
                 "questions": sum(map(len, asked)),
                 "questions_left_out": sum(b.num_left_out for b in files),
-                "steps": num_steps,
+                "steps": sum(map(len, epochs)),
             },
         )
+    return rows
+
+
+def _fit(trainer, epochs, recipe, verbose, callbacks):
+    import keras
+
+    from realm_tf.training import optimizers
+    from realm_tf.training.callbacks import ProgressLines
+
+    num_steps = sum(map(len, epochs))
+    trainer.compile(
+        optimizer=optimizers.bert_adamw(recipe.learning_rate, num_steps),
+        # XLA on a CPU is slower to compile than these runs are long.
+        jit_compile=keras.backend.backend() == "jax",
+    )
+    if verbose == "auto" and not sys.stdout.isatty():
+        verbose = 0
+        callbacks = [*callbacks, ProgressLines(num_steps)]
+    rows = []
+    for number, epoch in enumerate(epochs):
+        history = trainer.fit(
+            _dataset(epoch),
+            initial_epoch=number,
+            epochs=number + 1,
+            steps_per_epoch=len(epoch),
+            verbose=verbose,
+            # The batches come shuffled.
+            shuffle=False,
+            callbacks=callbacks,
+        ).history
+        rows.append({name: values[-1] for name, values in history.items()})
     return rows
 
 

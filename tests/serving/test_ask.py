@@ -115,12 +115,15 @@ def test_a_file_is_answered(
 @pytest.mark.parametrize(
     "line, message",
     [
-        ('{"question": "a"', "in.jsonl:2: Expecting"),
-        ('["question"]', "in.jsonl:2: expected a JSON object with a string"),
-        ('{"question": 3}', "in.jsonl:2: expected a JSON object with a string"),
-        ('{"query": "x"}', "in.jsonl:2: expected a JSON object with a string"),
-        ('{"question": "\\ud800"}', "in.jsonl:2: 'utf-8' codec can't encode"),
-        ("[" * 100_000, "in.jsonl:2: "),
+        ('{"question": "a"', "in.jsonl, line 2 is not JSON (Expecting"),
+        ('["question"]', 'in.jsonl, line 2 lacks "question" (a string)'),
+        ('{"question": 3}', 'in.jsonl, line 2 lacks "question" (a string)'),
+        ('{"query": "x"}', 'in.jsonl, line 2 lacks "question" (a string)'),
+        (
+            '{"question": "\\ud800"}',
+            "in.jsonl, line 2 holds half of a surrogate pair",
+        ),
+        ("[" * 100_000, "in.jsonl, line 2 is not JSON"),
     ],
 )
 def test_broken_lines_are_named(line, message, tmp_path, capsys):
@@ -142,7 +145,7 @@ def test_files_that_are_none(tmp_path, capsys):
         (missing, "does not exist"),
         (binary, "cannot be read"),
         (tmp_path, "cannot be read"),
-        (empty, "holds no questions"),
+        (empty, "holds no question"),
     ):
         error = fails(capsys, "--questions", str(path), "--output", output)
         assert f"{path} {message}" in error

@@ -1,0 +1,56 @@
+"""Keras callbacks of ours."""
+
+import sys
+import time
+
+import keras
+
+
+class ProgressLines(keras.callbacks.Callback):
+    """Prints a line now and then where no progress bar can be drawn.
+
+    Args:
+        num_steps: int. Of the whole run, over all its epochs.
+        every_seconds: float. Time between two lines. Defaults to `15.0`.
+        clock: function that gives the time in seconds.
+        stream: file to print to. Defaults to standard output.
+    """
+
+    def __init__(
+        self,
+        num_steps,
+        *,
+        every_seconds=15.0,
+        clock=time.monotonic,
+        stream=None,
+    ):
+        super().__init__()
+        self._num_steps = num_steps
+        self._every_seconds = every_seconds
+        self._clock = clock
+        self._stream = stream
+        self._done = 0
+        # The first step is long: it compiles. The estimate starts after it.
+        self._first = None
+        self._last = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = self._clock()
+        self._done += 1
+        if self._first is None:
+            self._first = self._last = now
+            return
+        finished = self._done == self._num_steps
+        if now - self._last < self._every_seconds and not finished:
+            return
+        self._last = now
+        seconds = (now - self._first) / (self._done - 1)
+        shown = "  ".join(
+            f"{k} {float(v):.3f}" for k, v in (logs or {}).items()
+        )
+        print(
+            f"      step {self._done}/{self._num_steps}, "
+            f"{seconds * (self._num_steps - self._done):.0f} s left  {shown}",
+            file=self._stream or sys.stdout,
+            flush=True,
+        )

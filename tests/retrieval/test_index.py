@@ -1,0 +1,206 @@
+"""Every kind of index against numpy: one contract, one oracle."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from realm_tf.errors import InputError
+from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.index import Index
+from realm_tf.retrieval.scann import ExportedScann
+from realm_tf.retrieval.scann import Scann
+
+NUM_BLOCKS, EMBEDDING_DIM = 60, 8
+
+
+def _embeddings(seed=0, num_blocks=NUM_BLOCKS):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(num_blocks, EMBEDDING_DIM)).astype("float32")
+
+
+def _brute_force(embeddings):
+    return BruteForce(embeddings)
+
+
+def _scann(embeddings):
+    return Scann.build(embeddings)
+
+
+def _scann_from_state(embeddings, kind=Scann):
+    num_blocks, embedding_dim = embeddings.shape
+    return kind(
+        Scann.build(embeddings).state(),
+        num_blocks=num_blocks,
+        embedding_dim=embedding_dim,
+    )
+
+
+def _exported_scann(embeddings):
+    return _scann_from_state(embeddings, ExportedScann)
+
+
+ALL = [_brute_force, _scann, _scann_from_state, _exported_scann]
+# What a trainer refreshes.
+SWAPPABLE = [_brute_force, _scann]
+
+
+def _oracle(embeddings, queries, num_candidates):
+    scores = queries.astype("float64") @ embeddings.T.astype("float64")
+    # Stable: of equal scores the smaller id is first.
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+def _check(index, embeddings, queries, num_candidates):
+    scores, block_ids = index.search(queries, num_candidates)
+    expected = _oracle(embeddings, queries, num_candidates)
+    assert scores.shape == block_ids.shape == expected[1].shape
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+    assert keras.backend.standardize_dtype(block_ids.dtype) == "int32"
+    np.testing.assert_array_equal(block_ids, expected[1])
+    np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("make", ALL)
+class TestSearch:
+    @pytest.mark.parametrize("num_candidates", [1, 5, NUM_BLOCKS])
+    @pytest.mark.parametrize("batch_size", [1, 17])
+    def test_against_numpy(self, make, num_candidates, batch_size):
+        embeddings = _embeddings()
+        queries = _embeddings(1)[:batch_size]
+        _check(make(embeddings), embeddings, queries, num_candidates)
+
+    def test_of_equal_scores_the_smaller_id_is_first(self, make):
+        # Small integers: many products are equal, and exactly so.
+        random = np.random.default_rng(0)
+        embeddings = random.integers(-1, 2, (200, 4)).astype("float32")
+        queries = embeddings[:50]
+        index = make(embeddings)
+        for num_candidates in (1, 3, 200):
+            _check(index, embeddings, queries, num_candidates)
+
+    def test_all_scores_equal(self, make):
+        embeddings = np.ones((30, 4), "float32")
+        _check(make(embeddings), embeddings, embeddings[:2], 7)
+
+    def test_one_block(self, make):
+        embeddings = _embeddings(num_blocks=1)
+        _check(make(embeddings), embeddings, _embeddings(1)[:3], 1)
+
+    def test_the_largest_product_is_not_the_nearest_point(self, make):
+        embeddings = np.array([[1, 0], [9, 9], [-20, 0]], "float32")
+        queries = np.array([[1, 0], [-1, 0]], "float32")
+        _check(make(embeddings), embeddings, queries, 3)
+
+    @pytest.mark.parametrize("num_candidates", [0, -1, NUM_BLOCKS + 1])
+    def test_too_many_candidates_are_refused(self, make, num_candidates):
+        index = make(_embeddings())
+        with pytest.raises(
+            InputError,
+            match=f"between 1 and the index's 60 .*={num_candidates}",
+        ):
+            index.search(_embeddings(1), num_candidates)
+
+    def test_what_it_says_of_itself(self, make):
+        index = make(_embeddings())
+        assert isinstance(index, Index)
+        assert index.num_blocks == NUM_BLOCKS
+        assert index.embedding_dim == EMBEDDING_DIM
+        assert index.is_exact
+
+    def test_inside_a_graph_for_any_batch_size(self, make):
+        embeddings = _embeddings()
+        index = make(embeddings)
+        traces = []
+
+        @tf.function(
+            input_signature=[tf.TensorSpec((None, EMBEDDING_DIM), tf.float32)]
+        )
+        def search(queries):
+            traces.append(1)
+            scores, block_ids = index.search(queries, 4)
+            assert scores.shape.as_list() == [None, 4]
+            assert block_ids.shape.as_list() == [None, 4]
+            return scores, block_ids
+
+        for batch_size in (1, 5, 2):
+            queries = _embeddings(batch_size)[:batch_size]
+            np.testing.assert_array_equal(
+                search(queries)[1], _oracle(embeddings, queries, 4)[1]
+            )
+        assert len(traces) == 1
+
+    def test_queries_of_half_precision(self, make):
+        embeddings = _embeddings()
+        queries = _embeddings(1).astype("float16")
+        scores, block_ids = make(embeddings).search(queries, 3)
+        expected = _oracle(embeddings, queries, 3)
+        np.testing.assert_array_equal(block_ids, expected[1])
+        np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+
+    def test_a_new_random_seed_changes_nothing(self, make):
+        # It clears TensorFlow's kernel cache, and with it what only a kernel
+        # holds.
+        embeddings = _embeddings()
+        index = make(embeddings)
+        compiled = tf.function(lambda queries: index.search(queries, 5))
+        queries = _embeddings(1)
+        compiled(queries)
+        keras.utils.set_random_seed(3)
+        _check(index, embeddings, queries, 5)
+        np.testing.assert_array_equal(
+            compiled(queries)[1], _oracle(embeddings, queries, 5)[1]
+        )
+
+
+@pytest.mark.parametrize("make", SWAPPABLE)
+class TestSwap:
+    def test_a_compiled_search_sees_new_embeddings(self, make):
+        index = make(_embeddings())
+        queries = _embeddings(1)
+        traces = []
+
+        @tf.function
+        def search(queries):
+            traces.append(1)
+            return index.search(queries, 5)
+
+        search(queries)
+        for seed in (2, 3, 4):
+            embeddings = _embeddings(seed)
+            index.swap(embeddings)
+            np.testing.assert_array_equal(
+                search(queries)[1], _oracle(embeddings, queries, 5)[1]
+            )
+            _check(index, embeddings, queries, 5)
+        assert len(traces) == 1
+
+    def test_between_two_swaps_seeds_may_change(self, make):
+        index = make(_embeddings())
+        search = tf.function(lambda queries: index.search(queries, 5)[1])
+        queries = _embeddings(1)
+        search(queries)
+        for seed in (2, 3):
+            keras.utils.set_random_seed(seed)
+            index.swap(_embeddings(seed))
+            keras.utils.set_random_seed(seed)
+            np.testing.assert_array_equal(
+                search(queries), _oracle(_embeddings(seed), queries, 5)[1]
+            )
+
+    def test_two_indices_do_not_mix(self, make):
+        first, second = make(_embeddings(0)), make(_embeddings(1))
+        queries = _embeddings(2)
+        first.swap(_embeddings(3))
+        _check(first, _embeddings(3), queries, 4)
+        _check(second, _embeddings(1), queries, 4)
+
+    @pytest.mark.parametrize(
+        "shape", [(NUM_BLOCKS - 1, 8), (NUM_BLOCKS, 7), (NUM_BLOCKS,)]
+    )
+    def test_another_shape_is_refused(self, make, shape):
+        index = make(_embeddings())
+        with pytest.raises(InputError, match=r"shape \(60, 8\)"):
+            index.swap(np.zeros(shape, "float32"))
+        _check(index, _embeddings(), _embeddings(1), 4)

@@ -1,0 +1,228 @@
+import subprocess
+import sys
+import types
+
+import pytest
+
+from realm_tf import cli
+from realm_tf.errors import InputError
+from realm_tf.version import __version__
+
+
+def _command(monkeypatch, run, **attributes):
+    """Makes `realm fake` a command that calls `run`."""
+    module = types.ModuleType("fake_command", "A command of the tests.")
+    module.add_arguments = lambda parser: parser.add_argument(
+        "--size", type=int, default=1
+    )
+    module.run = run
+    for name, value in attributes.items():
+        setattr(module, name, value)
+    monkeypatch.setitem(sys.modules, "fake_command", module)
+    monkeypatch.setitem(cli.COMMANDS, "fake", ("fake_command", "a summary"))
+
+
+def test_help_lists_every_command(capsys):
+    for flag in ("--help", "-h"):
+        assert cli.main([flag]) == 0
+        printed = capsys.readouterr()
+        assert not printed.err
+        for name, (_, summary) in cli.COMMANDS.items():
+            assert f"  {name} " in printed.out
+            assert summary in printed.out
+
+
+def test_no_command_prints_the_help_and_fails(capsys):
+    assert cli.main([]) == 2
+    assert "usage: realm COMMAND" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_an_unknown_command(capsys):
+    assert cli.main(["frobnicate", "--help"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err == (
+        "realm: unknown command 'frobnicate'. `realm --help` lists them.\n"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_every_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--help"])
+    assert caught.value.code == 0
+    printed = capsys.readouterr()
+    assert not printed.err
+    assert printed.out.startswith(f"usage: realm {name} ")
+    # The description is the module's; its first line says what is done.
+    module = sys.modules[cli.COMMANDS[name][0]]
+    assert module.__doc__.splitlines()[0] in printed.out
+
+
+def test_a_command_gets_its_arguments(monkeypatch):
+    calls = []
+    _command(monkeypatch, lambda args, extra: calls.append((args.size, extra)))
+    assert cli.main(["fake"]) == 0
+    assert cli.main(["fake", "--size", "7"]) == 0
+    assert calls == [(1, []), (7, [])]
+
+
+def test_the_status_is_the_command_s(monkeypatch):
+    _command(monkeypatch, lambda args, extra: 1)
+    assert cli.main(["fake"]) == 1
+
+
+def test_the_arguments_of_the_process(monkeypatch):
+    calls = []
+    _command(monkeypatch, lambda args, extra: calls.append(args.size))
+    monkeypatch.setattr(sys, "argv", ["realm", "fake", "--size=3"])
+    assert cli.main() == 0
+    assert calls == [3]
+
+
+def test_a_wrong_argument(monkeypatch, capsys):
+    _command(monkeypatch, lambda args, extra: pytest.fail("was run"))
+    for arguments, complaint in (
+        (["--size", "two"], "argument --size: invalid int value: 'two'"),
+        (["--sizes", "2"], "unrecognized arguments: --sizes 2"),
+        (["more"], "unrecognized arguments: more"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["fake", *arguments])
+        assert caught.value.code == 2
+        assert f"realm fake: error: {complaint}" in capsys.readouterr().err
+
+
+def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
+    calls = []
+    _command(
+        monkeypatch,
+        lambda args, extra: calls.append(extra),
+        ACCEPTS_EXTRA=True,
+    )
+    assert cli.main(["fake", "--runner=X", "--size", "2", "--flag"]) == 0
+    assert calls == [["--runner=X", "--flag"]]
+
+
+def test_an_input_error_is_one_line(monkeypatch, capsys):
+    def run(args, extra):
+        raise InputError("questions.jsonl, line 3\nis not\n  JSON.")
+
+    _command(monkeypatch, run)
+    assert cli.main(["fake"]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err == "realm fake: questions.jsonl, line 3 is not JSON.\n"
+
+
+def test_ctrl_c_is_one_line(monkeypatch, capsys):
+    def run(args, extra):
+        raise KeyboardInterrupt
+
+    _command(monkeypatch, run)
+    assert cli.main(["fake"]) == 130
+    printed = capsys.readouterr()
+    assert printed.err.startswith("realm fake: interrupted.")
+    assert printed.err.count("\n") == 1
+
+
+def test_ctrl_c_while_a_command_is_imported(monkeypatch, capsys):
+    def import_module(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.importlib, "import_module", import_module)
+    assert cli.main(["embed"]) == 130
+    assert capsys.readouterr().err.startswith("realm embed: interrupted.")
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch):
+    def run(args, extra):
+        raise ValueError("a defect")
+
+    _command(monkeypatch, run)
+    with pytest.raises(ValueError, match="a defect"):
+        cli.main(["fake"])
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["inspect", "{missing}"], "{missing} is not a complete directory"),
+        (
+            ["init", "--from", "random", "--output", "{missing}"],
+            "--from random needs --vocab FILE.",
+        ),
+        (
+            ["index", "--embeddings", "{missing}", "--output", "{missing}.o"],
+            "{missing} does not exist",
+        ),
+        (
+            [
+                *("embed", "--model", "{missing}", "--blocks", "{missing}"),
+                *("--output", "{missing}.o"),
+            ],
+            "{missing} does not exist",
+        ),
+        (
+            [
+                *("chunk", "--input", "{missing}", "--vocab", "{vocabulary}"),
+                *("--output", "{missing}.o"),
+            ],
+            "--input {missing} matches no file",
+        ),
+    ],
+)
+def test_real_commands_name_what_is_wrong(
+    tmp_path, vocabulary_path, capsys, arguments, complaint
+):
+    missing = str(tmp_path / "missing")
+    names = {"missing": missing, "vocabulary": vocabulary_path}
+    arguments = [argument.format(**names) for argument in arguments]
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.startswith(f"realm {arguments[0]}: ")
+    assert complaint.format(**names) in printed.err
+    assert printed.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_is_immediate():
+    # TensorFlow takes seconds; nothing heavy may be imported for a list.
+    code = (
+        "import sys\n"
+        "from realm_tf import cli\n"
+        "status = cli.main(sys.argv[1:])\n"
+        "heavy = {'tensorflow', 'keras', 'apache_beam', 'numpy', 'grpc'}\n"
+        "print('imported:', sorted(heavy & set(sys.modules)))\n"
+        "sys.exit(status)\n"
+    )
+    for argument in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, argument],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.endswith("imported: []\n")
+        assert not done.stderr
+
+
+def test_the_module_is_the_command(tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "realm_tf.cli", "inspect"),
+            str(tmp_path / "missing"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
