@@ -15,6 +15,9 @@ from apache_beam.metrics import Metrics
 
 from beam_pipelines.execution import pipeline_options
 from beam_pipelines.execution import run_pipeline
+from beam_pipelines.transforms import clear_error
+from beam_pipelines.transforms import raise_error
+from beam_pipelines.transforms import report_error
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
@@ -127,7 +130,9 @@ def embed(
             for number in range(total)
         ]
         missing = [shard for shard in shards if not stages.exists(shard[0])]
-        embed_range = EmbedRange(model, blocks, batch_size)
+        # That of an interrupted run.
+        clear_error(stage.directory)
+        embed_range = EmbedRange(model, blocks, batch_size, stage.directory)
 
         def build(pipeline):
             return (
@@ -142,6 +147,7 @@ def embed(
             "shards_skipped": total - len(missing),
             **run_pipeline(build, options),
         }
+        raise_error(stage.directory)
         stage.metadata.update(
             counts=counts,
             num_blocks=num_blocks,
@@ -162,12 +168,14 @@ class EmbedRange(beam.DoFn):
         model: str. Model directory, loaded once a worker.
         blocks: str. Blocks directory.
         batch_size: int. Blocks computed at once.
+        directory: str. Where errors are reported.
     """
 
-    def __init__(self, model, blocks, batch_size):
+    def __init__(self, model, blocks, batch_size, directory):
         self.model = model
         self.blocks = blocks
         self.batch_size = batch_size
+        self.directory = directory
         self.embedded = Metrics.counter("embed", "blocks")
         self.wordpieces = Metrics.counter("embed", "wordpieces")
         self.padding = Metrics.counter("embed", "padding")
@@ -185,6 +193,15 @@ class EmbedRange(beam.DoFn):
 
     def process(self, shard):
         path, start, limit = shard
+        try:
+            rows = self._embed(start, limit)
+        except InputError as error:
+            report_error(self.directory, error)
+            return
+        _write_array(path, rows)
+        yield path
+
+    def _embed(self, start, limit):
         title_ids, token_ids = [], []
         for block in schema.read_blocks(self.blocks, start=start, limit=limit):
             title_ids.append(block.title_ids)
@@ -209,8 +226,7 @@ class EmbedRange(beam.DoFn):
             self.wordpieces.inc(int(mask.sum()))
             self.padding.inc(int(mask.size - mask.sum()))
             self.embedded.inc(len(batch))
-        _write_array(path, rows)
-        yield path
+        return rows
 
 
 def _write_array(path, rows):

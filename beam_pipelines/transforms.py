@@ -90,6 +90,11 @@ def report_error(directory: str, error: InputError) -> None:
     stages.write_text(stages.join(directory, _ERROR), str(error))
 
 
+def clear_error(directory: str) -> None:
+    """Forgets what workers of an earlier run reported."""
+    stages.remove(stages.join(directory, _ERROR))
+
+
 def has_error(directory: str) -> bool:
     """Whether some worker has reported an error."""
     return stages.exists(stages.join(directory, _ERROR))

@@ -243,6 +243,9 @@ def random(
 
     Returns:
         `LoadedModel`.
+
+    Raises:
+        InputError: if a size is impossible or the vocabulary is unreadable.
     """
     import keras
 
@@ -253,6 +256,18 @@ def random(
     from realm_tf.models.reader import Reader
     from realm_tf.text.tokenizer import Tokenizer
 
+    for name, value in (
+        ("num_layers", num_layers),
+        ("num_heads", num_heads),
+        ("hidden_dim", hidden_dim),
+        ("intermediate_dim", intermediate_dim),
+        ("projection_dim", projection_dim),
+        ("reader_layers", reader_layers),
+    ):
+        if value is not None and value < 1:
+            raise InputError(
+                f"Sizes must be at least 1. Received: {name}={value}"
+            )
     if hidden_dim % num_heads:
         raise InputError(
             "--hidden-dim must be a multiple of --num-heads. Received: "

@@ -123,7 +123,8 @@ def load(directory: str) -> LoadedModel:
         `LoadedModel`.
 
     Raises:
-        InputError: if it is not a complete model directory.
+        InputError: if it is not a complete model directory, or its weights
+            are damaged.
     """
     metadata = stages.read(directory, kind=schema.MODEL)
     config = json.loads(stages.read_text(stages.join(directory, CONFIG)))
@@ -144,7 +145,14 @@ def load(directory: str) -> LoadedModel:
         _reader(config["reader"]),
         score_scale=config["score_scale"],
     )
-    model.load_weights(stages.join(directory, WEIGHTS))
+    weights = stages.join(directory, WEIGHTS)
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{weights} is damaged or not that of the {CONFIG} beside it: "
+            f"{error} Make the directory again."
+        ) from error
     tokenizer = Tokenizer.from_file(
         stages.join(directory, VOCABULARY), lowercase=config["lowercase"]
     )

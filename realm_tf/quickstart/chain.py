@@ -108,6 +108,7 @@ def quickstart_chain(output: str, *, wheel: str | None = None) -> dict:
     if os.path.exists(output) and not os.path.isdir(output):
         raise InputError(f"--output {output} is a file.")
     os.makedirs(output, exist_ok=True)
+    _make_deterministic()
     console = Console(highlight=False)
     chain = _Chain(output, console)
     started = time.monotonic()
@@ -134,6 +135,16 @@ def quickstart_chain(output: str, *, wheel: str | None = None) -> dict:
     stages.write_text(chain.path("summary.json"), json.dumps(summary, indent=1))
     _print_summary(chain, summary)
     return summary
+
+
+def _make_deterministic():
+    """The same numbers in every run on a machine, for some speed."""
+    import keras
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
 
 
 def _stages(chain, wheel):

@@ -6,6 +6,7 @@ import string
 import unicodedata
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORD = re.compile(r"[^\W_]+")
 _PUNCTUATION = set(string.punctuation)
 
 
@@ -94,8 +95,9 @@ def contains_answer(
 ) -> bool:
     """Whether a block answers a question.
 
-    By normalised whole words ("US" is not in "USA"); regular expressions are
-    searched for anywhere (as DrQA does for this purpose).
+    By whole words, normalised ("US" is not in "USA", "U.S." is "US") or cut at
+    punctuation ("Jacquet" is in "Jacquet's"); regular expressions are searched
+    for anywhere (as DrQA does for this purpose).
 
     Args:
         text: str. A block's text.
@@ -105,17 +107,19 @@ def contains_answer(
     if answer_type == "regex":
         compiled = map(_compile, answers)
         return any(each and each.search(text) for each in compiled)
-    return contains_normalized(normalize_answer(text), answers)
-
-
-def contains_normalized(normalized_text: str, answers: list[str]) -> bool:
-    """`contains_answer` for a text that is normalised already."""
-    padded = f" {normalized_text} "
-    for answer in answers:
-        normalized = normalize_answer(answer)
-        if normalized and f" {normalized} " in padded:
-            return True
+    for form in (normalize_answer, _cut_at_punctuation):
+        padded = f" {form(text)} "
+        for answer in answers:
+            wanted = form(answer)
+            if wanted and f" {wanted} " in padded:
+                return True
     return False
+
+
+def _cut_at_punctuation(text):
+    text = unicodedata.normalize("NFD", text).lower()
+    words = _ARTICLES.sub(" ", " ".join(_WORD.findall(text)))
+    return " ".join(words.split())
 
 
 def _compile(pattern):

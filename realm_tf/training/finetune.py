@@ -103,6 +103,8 @@ def finetune(
 
     paths = [questions] if isinstance(questions, str) else list(questions)
     asked = [data.read_questions(path) for path in paths]
+    # Before the model, whose dropout draws its seeds when it is made.
+    keras.utils.set_random_seed(recipe.seed)
     corpus = Corpus.load(model, blocks, index)
     loaded = corpus.loaded
     parents = {
@@ -116,7 +118,6 @@ def finetune(
         parameters=dataclasses.asdict(recipe),
         parents=parents,
     ) as stage:
-        keras.utils.set_random_seed(recipe.seed)
         files = [
             data.QuestionBatches(
                 questions_of_file,
@@ -156,8 +157,11 @@ def _fit(trainer, epochs, recipe, verbose, callbacks):
     from realm_tf.training.callbacks import ProgressLines
 
     num_steps = sum(map(len, epochs))
+    optimizer = optimizers.bert_adamw(recipe.learning_rate, num_steps)
+    # TensorFlow traces a step that makes variables twice.
+    optimizer.build(trainer.trainable_variables)
     trainer.compile(
-        optimizer=optimizers.bert_adamw(recipe.learning_rate, num_steps),
+        optimizer=optimizer,
         # XLA on a CPU is slower to compile than these runs are long.
         jit_compile=keras.backend.backend() == "jax",
     )

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -86,8 +87,8 @@ def test_what_is_saved_comes_back(loaded, inputs, tmp_path):
         )
     for part in ("query_embedder", "block_embedder", "reader"):
         ours, theirs = (getattr(m.model, part) for m in (found, loaded))
-        for config in (_config(ours), _config(ours.encoder)):
-            assert config in (_config(theirs), _config(theirs.encoder))
+        assert _config(ours) == _config(theirs)
+        assert _config(ours.encoder) == _config(theirs.encoder)
     assert found.model.score_scale == 20.0
     assert found.block_segment_ids == (0, 0)
     assert found.tokenizer.vocabulary == VOCABULARY
@@ -191,9 +192,23 @@ def directory(make_encoder, randomize, tmp_path_factory):
     return output
 
 
-def test_a_model_of_another_type_is_refused(directory, tmp_path):
-    import shutil
+def test_damaged_weights_are_one_clear_line(directory, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    path = copy / model_directory.WEIGHTS
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="model.weights.h5 is damaged"):
+        model_directory.load(str(copy))
+    # The weights of another model.
+    config = json.loads((copy / "config.json").read_text())
+    config["reader"]["span_hidden_dim"] = 7
+    (copy / "config.json").write_text(json.dumps(config))
+    shutil.copy(f"{directory}/{model_directory.WEIGHTS}", path)
+    with pytest.raises(InputError, match="model.weights.h5 is damaged"):
+        model_directory.load(str(copy))
 
+
+def test_a_model_of_another_type_is_refused(directory, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(directory, copy)
     path = copy / model_directory.CONFIG

@@ -129,6 +129,8 @@ def test_f1_score(prediction, accepted, expected):
         ("Rome is old.", ["Rome"], True),
         ("It is in Rome", ["the Rome."], True),
         ("Jerome is old.", ["Rome"], False),
+        ("Luc Jacquet's film of 2005", ["Luc Jacquet"], True),
+        ("the Ruhr-Rhine area", ["Rhine"], True),
         ("an old city of Rome", ["city of the Rome"], True),
         ("city Rome of", ["city of Rome"], False),
         ("CAFÉ culture", ["cafe\u0301"], True),
@@ -141,8 +143,6 @@ def test_f1_score(prediction, accepted, expected):
 )
 def test_contains_answer(text, accepted, expected):
     assert answers.contains_answer(text, accepted) is expected
-    normalized = answers.normalize_answer(text)
-    assert answers.contains_normalized(normalized, accepted) is expected
 
 
 @pytest.mark.parametrize(

