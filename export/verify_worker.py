@@ -173,6 +173,9 @@ def _embeds(model, questions):
         question=tf.constant(questions[:4])
     )["embedding"].numpy()
     for row, query in enumerate(queries):
+        # An empty question retrieves nothing.
+        if found["block_id"][row, 0] < 0:
+            continue
         blocks = model.signatures["embed_block"](
             title=found["title"][row], text=found["text"][row]
         )["embedding"].numpy()

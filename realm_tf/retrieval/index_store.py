@@ -35,7 +35,7 @@ def add_arguments(parser):
         choices=("float32", "int8"),
         default="float32",
         help="scann: what the best candidates are scored with; int8 takes a "
-        "quarter of the memory and costs some recall (default: float32)",
+        "third of the memory and costs some recall (default: float32)",
     )
     parser.add_argument(
         "--num-reordered",

@@ -116,16 +116,16 @@ def test_against_keras_hub(num_segments, max_length):
     assert packed["segment_ids"] == np.asarray(segment_ids).tolist()
 
 
-def test_in_a_dataset():
+def test_in_a_graph():
     rows = ([[10, 11], [12], []], [[20], [21, 22], [23]])
-    dataset = tf.data.Dataset.from_tensor_slices(
-        tuple(tf.ragged.constant(each, tf.int32) for each in rows)
-    )
-    mapped = dataset.batch(3).map(
-        lambda first, second: packing.join_bert(
+
+    @tf.function(autograph=False)
+    def join(first, second):
+        return packing.join_bert(
             [first, second], cls_id=CLS, sep_id=SEP, max_length=5, pad_to=5
         )
-    )
-    (batch,) = mapped.as_numpy_iterator()
+
+    packed = join(*(tf.ragged.constant(each, tf.int32) for each in rows))
     for name, expected in _pack(*rows, max_length=5, pad_to=5).items():
-        assert batch[name].tolist() == expected
+        assert packed[name].shape.as_list() == [3, 5]
+        assert packed[name].numpy().tolist() == expected

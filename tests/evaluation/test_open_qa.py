@@ -1,0 +1,272 @@
+"""Evaluation: what it writes, recomputed from the files alone."""
+
+import collections
+import json
+import re
+import string
+
+import numpy as np
+import pytest
+
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.evaluation.open_qa import evaluate
+from realm_tf.evaluation.open_qa import summarize
+from realm_tf.evaluation.predict import Predictor
+from realm_tf.retrieval.bm25 import Bm25
+from realm_tf.retrieval.corpus import Corpus
+
+ASKED = [
+    "Where was Ada?",
+    "What is the river of Rome?",
+    "Who wrote music?",
+    "What is grey?",
+    "When was it cold?",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
+    """Directories, and questions of which some are answered rightly.
+
+    The model is random: what it says is made an accepted answer of the first
+    question (in other words), half of the second's, a pattern of the third.
+    """
+    root = tmp_path_factory.mktemp("evaluation")
+    corpus = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
+    said = [p.answer for p in Predictor(corpus).predict(ASKED)]
+    answers = [
+        ["nobody", f"The {said[0].upper()}!"],
+        [f"{said[1]} egypt"],
+        [re.escape(said[2][:2]), "("],
+        ["zebra"],
+        ["1969", "1750"],
+        ["London"],
+    ]
+    lines = [
+        {"question": question, "answer": accepted, "id": number}
+        for number, (question, accepted) in enumerate(
+            zip(ASKED, answers, strict=True)
+        )
+    ]
+    lines[2]["answer_type"] = "regex"
+    questions = root / "questions.jsonl"
+    questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return {
+        "model": model_dir,
+        "blocks": blocks_dir,
+        "index": brute_force_index_dir,
+        "questions": str(questions),
+        "root": root,
+        "corpus": corpus,
+    }
+
+
+def _evaluate(world, name, **arguments):
+    output = str(world["root"] / name)
+    metrics = evaluate(
+        *(world[k] for k in ("model", "blocks", "index", "questions")),
+        output,
+        **arguments,
+    )
+    return output, metrics
+
+
+@pytest.fixture(scope="module")
+def evaluated(world):
+    return _evaluate(world, "evaluation")
+
+
+def _predictions(output):
+    lines = stages.read_text(f"{output}/predictions.jsonl").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _words(text):
+    text = "".join(c for c in text.lower() if c not in string.punctuation)
+    return [word for word in text.split() if word not in ("a", "an", "the")]
+
+
+def _f1(prediction, answer):
+    found, wanted = _words(prediction), _words(answer)
+    shared = sum(
+        (collections.Counter(found) & collections.Counter(wanted)).values()
+    )
+    if not found or not wanted:
+        return float(found == wanted)
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(found), shared / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _matches(line):
+    if line.get("answer_type") == "regex":
+        # The second pattern is none.
+        return re.match(line["answer"][0], line["prediction"], re.IGNORECASE)
+    return any(
+        _words(line["prediction"]) == _words(answer)
+        for answer in line["answer"]
+    )
+
+
+def _contains(text, line):
+    if line.get("answer_type") == "regex":
+        pattern = line["answer"][0]
+        return re.search(pattern, text, re.IGNORECASE) is not None
+    padded = f" {' '.join(_words(text))} "
+    return any(f" {' '.join(_words(a))} " in padded for a in line["answer"])
+
+
+def test_metrics_recomputed_from_the_predictions(world, evaluated):
+    output, metrics = evaluated
+    lines = _predictions(output)
+    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    assert [line["question"] for line in lines] == ASKED
+    wanted = {
+        "exact_match": [float(bool(_matches(line))) for line in lines],
+        "f1": [
+            max(_f1(line["prediction"], a) for a in line["answer"])
+            for line in lines
+        ],
+    }
+    for k in (1, 5, 20):
+        wanted[f"answer_recall@{k}"] = [
+            float(any(_contains(texts[b], line) for b in line["retrieved"][:k]))
+            for line in lines
+        ]
+    for name, values in wanted.items():
+        assert [line[name] for line in lines] == pytest.approx(values), name
+        assert metrics[name] == pytest.approx(np.mean(values), abs=5e-5), name
+    # The random model is right where the answers say so, and only there.
+    assert wanted["exact_match"] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert wanted["f1"][0] == 1.0 and 0 < wanted["f1"][1] < 1
+    # All 11 blocks are retrieved, except for the empty question.
+    assert wanted["answer_recall@20"][4:] == [1.0, 0.0]
+
+
+def test_what_a_prediction_line_holds(world, evaluated):
+    output, _ = evaluated
+    records = world["corpus"].records
+    with open(world["questions"], encoding="utf-8") as file:
+        asked = [json.loads(line) for line in file]
+    predictions = Predictor(world["corpus"]).predict(ASKED)
+    for line, question, prediction in zip(
+        _predictions(output), asked, predictions, strict=True
+    ):
+        assert {name: line[name] for name in question} == question
+        assert line["prediction"] == prediction.answer
+        assert line["score"] == pytest.approx(prediction.score, abs=1e-4)
+        assert line["block_id"] == prediction.block_id
+        assert line["retrieved"] == prediction.retrieved
+        if not question["question"]:
+            assert line["title"] == line["text"] == line["url"] == ""
+            assert line["candidates"] == []
+            continue
+        block = line["block_id"]
+        assert line["title"] == records.titles[block]
+        assert line["url"] == records.urls[block] != ""
+        assert line["text"] == records.texts[block]
+        start, limit = line["start"], line["limit"]
+        assert line["text"][start:limit] == line["prediction"]
+        assert len(line["candidates"]) == 5
+        for found, candidate in zip(
+            line["candidates"], prediction.candidates, strict=True
+        ):
+            assert found["block_id"] == candidate.block_id
+            assert found["answer"] == candidate.answer
+
+
+def test_the_files_and_their_metadata(world, evaluated):
+    output, metrics = evaluated
+    stored = json.loads(stages.read_text(f"{output}/metrics.json"))
+    assert stored == metrics
+    names = {name for name in metrics if not name.endswith("_interval")}
+    assert names == {
+        "exact_match",
+        "f1",
+        "answer_recall@1",
+        "answer_recall@5",
+        "answer_recall@20",
+        "questions",
+    }
+    assert metrics["questions"] == 6
+    metadata = stages.read(output, kind="evaluation")
+    assert metadata["metrics"] == metrics
+    assert metadata["parameters"] == {
+        "retriever": "realm",
+        "num_reader_blocks": 5,
+    }
+    for name in ("model", "index"):
+        parent = stages.read(world[name], kind=name)
+        assert metadata["parents"][name] == parent["fingerprint"]
+
+
+def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
+    done = []
+    output, metrics = _evaluate(
+        world,
+        "bm25",
+        retriever="bm25",
+        num_reader_blocks=2,
+        progress=done.append,
+    )
+    records = world["corpus"].records
+    search = Bm25(records.titles, records.texts).search
+    lines = _predictions(output)
+    for line in lines[:-1]:
+        _, block_ids = search([line["question"]], 11)
+        assert line["retrieved"] == block_ids[0].tolist()
+        assert [c["block_id"] for c in line["candidates"]] == (
+            line["retrieved"][:2]
+        )
+    # The word Ada is in her blocks only.
+    assert records.titles[lines[0]["retrieved"][0]] == "Ada"
+    own = _predictions(evaluated[0])
+    assert [line["retrieved"] for line in lines] != [
+        line["retrieved"] for line in own
+    ]
+    assert sum(done) == 5
+    assert metrics["questions"] == 6
+
+
+def test_the_command_prints_the_metrics(world, evaluated, capsys):
+    output = str(world["root"] / "command")
+    arguments = ["evaluate", "--output", output]
+    for name in ("model", "blocks", "index", "questions"):
+        arguments += [f"--{name}", world[name]]
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    low, high = evaluated[1]["exact_match_interval"]
+    assert f"exact_match         0.333   95 % {low:.3f} to {high:.3f}" in lines
+    assert "questions           6" in lines
+    assert cli.main(arguments) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_wrong_arguments_are_refused(world, tmp_path):
+    with pytest.raises(InputError, match="one of .*Received: 'tfidf'"):
+        _evaluate(world, "other", retriever="tfidf")
+    with pytest.raises(InputError, match="num_reader_blocks=0"):
+        _evaluate(world, "other", num_reader_blocks=0)
+    bad = tmp_path / "questions.jsonl"
+    bad.write_text('{"question": "Where?"}\n')
+    with pytest.raises(InputError, match='line 1 lacks "answer"'):
+        _evaluate({**world, "questions": str(bad)}, "other")
+    assert not (world["root"] / "other").exists()
+    assert not (world["root"] / "other.partial").exists()
+
+
+def test_the_interval_is_that_of_the_mean():
+    rows = [{"f1": value} for value in [0.0, 1.0] * 200]
+    metrics = summarize(rows)
+    assert metrics["f1"] == 0.5 and metrics["questions"] == 400
+    low, high = metrics["f1_interval"]
+    # 1.96 standard errors of a fair coin thrown 400 times.
+    assert low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.005)
+    assert high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.005)
+    assert summarize(rows) == metrics
+    assert summarize([{"f1": 0.25}] * 3)["f1_interval"] == [0.25, 0.25]

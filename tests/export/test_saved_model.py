@@ -1,0 +1,313 @@
+"""The SavedModel's signatures, and that it says what the Python code says."""
+
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from export import saved_model
+from realm_tf import stages
+from realm_tf.errors import InputError
+from realm_tf.evaluation.predict import Predictor
+from realm_tf.retrieval import index_store
+from realm_tf.retrieval.corpus import Corpus
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="a SavedModel is made with the TensorFlow backend",
+)
+
+NUM_BLOCKS = 11
+# Version: blocks read.
+NUM_READ = {1: 15, 2: 5}
+# Name: (type, rank).
+OUTPUTS = {
+    "serving_default": {
+        "answer": (tf.string, 1),
+        "score": (tf.float32, 1),
+        "confidence": (tf.float32, 1),
+        "block_id": (tf.int64, 1),
+        "title": (tf.string, 1),
+        "text": (tf.string, 1),
+        "url": (tf.string, 1),
+        "start": (tf.int64, 1),
+        "limit": (tf.int64, 1),
+        "nbest_answer": (tf.string, 2),
+        "nbest_score": (tf.float32, 2),
+        "candidate_block_id": (tf.int64, 2),
+        "candidate_title": (tf.string, 2),
+        "candidate_text": (tf.string, 2),
+        "candidate_answer": (tf.string, 2),
+        "candidate_log_prob": (tf.float32, 2),
+    },
+    "retrieve": {
+        "block_id": (tf.int64, 2),
+        "score": (tf.float32, 2),
+        "title": (tf.string, 2),
+        "text": (tf.string, 2),
+    },
+    "embed_query": {"embedding": (tf.float32, 2)},
+    "embed_block": {"embedding": (tf.float32, 2)},
+}
+INPUTS = {
+    "serving_default": ["question"],
+    "retrieve": ["question"],
+    "embed_query": ["question"],
+    "embed_block": ["text", "title"],
+}
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["brute_force", "scann"])
+def version(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def signatures(exported, version):
+    loaded = tf.saved_model.load(f"{exported}/{version}")
+    # Kept: its variables go with it.
+    return loaded, loaded.signatures
+
+
+@pytest.fixture(scope="module")
+def ask(signatures):
+    def ask(questions, name="serving_default"):
+        outputs = signatures[1][name](question=tf.constant(questions))
+        return {key: value.numpy() for key, value in outputs.items()}
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def corpus(model_dir, blocks_dir, brute_force_index_dir, exported):
+    return Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
+
+
+def _decode(value):
+    return [v.decode("utf-8") for v in value]
+
+
+def test_the_signatures_are_those_of_the_contract(signatures):
+    assert set(signatures[1]) == set(OUTPUTS)
+    for name, outputs in OUTPUTS.items():
+        signature = signatures[1][name]
+        found = {
+            key: (spec.dtype, spec.shape.rank)
+            for key, spec in signature.structured_outputs.items()
+        }
+        assert found == outputs, name
+        _, inputs = signature.structured_input_signature
+        assert sorted(inputs) == INPUTS[name]
+        for spec in inputs.values():
+            assert spec.dtype == tf.string and spec.shape.as_list() == [None]
+
+
+def test_the_shapes_of_what_comes_out(ask, version):
+    for batch_size in (1, 3):
+        outputs = ask(["Where was Ada?"] * batch_size)
+        for name, value in outputs.items():
+            width = {
+                "nbest": (saved_model.NUM_BEST,),
+                "candidate": (NUM_READ[version],),
+            }.get(name.split("_")[0], ())
+            assert value.shape == (batch_size, *width), name
+        retrieved = ask(["Where was Ada?"] * batch_size, "retrieve")
+        for value in retrieved.values():
+            assert value.shape == (batch_size, NUM_BLOCKS)
+
+
+def test_answers_are_those_of_the_python_code(ask, corpus, asked, version):
+    predictions = Predictor(
+        corpus, num_reader_blocks=NUM_READ[version]
+    ).predict(asked)
+    outputs = ask(asked)
+    for row, wanted in enumerate(predictions):
+        found = {name: value[row] for name, value in outputs.items()}
+        assert found["answer"].decode("utf-8") == wanted.answer
+        assert found["block_id"] == wanted.block_id
+        assert (found["start"], found["limit"]) == (wanted.start, wanted.limit)
+        assert found["score"] == pytest.approx(wanted.score, abs=1e-4)
+        assert found["confidence"] == pytest.approx(wanted.confidence, abs=1e-4)
+        num_read = len(wanted.candidates)
+        assert found["candidate_block_id"].tolist() == [
+            c.block_id for c in wanted.candidates
+        ] + [-1] * (NUM_READ[version] - num_read)
+        assert _decode(found["candidate_answer"])[:num_read] == [
+            c.answer for c in wanted.candidates
+        ]
+        np.testing.assert_allclose(
+            found["candidate_log_prob"][:num_read],
+            [c.log_prob for c in wanted.candidates],
+            atol=1e-4,
+        )
+
+
+def test_the_evidence_is_the_blocks_own(ask, corpus, asked):
+    records = corpus.records
+    outputs = ask(asked)
+    for row, block in enumerate(outputs["block_id"]):
+        if block < 0:
+            continue
+        text = outputs["text"][row].decode("utf-8")
+        assert text == records.texts[block]
+        assert outputs["title"][row].decode("utf-8") == records.titles[block]
+        assert outputs["url"][row].decode("utf-8") == records.urls[block]
+        answer = outputs["answer"][row].decode("utf-8")
+        start, limit = outputs["start"][row], outputs["limit"][row]
+        assert (
+            text[start:limit]
+            == answer
+            == _decode(outputs["nbest_answer"][row])[0]
+        )
+        assert outputs["nbest_score"][row, 0] == outputs["score"][row]
+        assert np.all(np.diff(outputs["nbest_score"][row]) <= 0)
+        for place, candidate in enumerate(outputs["candidate_block_id"][row]):
+            if candidate >= 0:
+                title, text = (
+                    outputs[f"candidate_{name}"][row, place].decode("utf-8")
+                    for name in ("title", "text")
+                )
+                assert title == records.titles[candidate]
+                assert text == records.texts[candidate]
+        log_probs = outputs["candidate_log_prob"][row]
+        assert np.exp(log_probs).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_fewer_blocks_than_are_read_are_padded(ask, version):
+    outputs = ask(["Where was Ada?"])
+    num_padded = max(0, NUM_READ[version] - NUM_BLOCKS)
+    padded = outputs["candidate_block_id"][0] == -1
+    assert padded.tolist() == [False] * (NUM_READ[version] - num_padded) + (
+        [True] * num_padded
+    )
+    for name in ("title", "text", "answer"):
+        assert set(outputs[f"candidate_{name}"][0][padded]) <= {b""}
+    assert np.all(outputs["candidate_log_prob"][0][padded] == -np.inf)
+
+
+@pytest.mark.parametrize("question", ["", " \t\n "])
+def test_an_empty_question_has_no_answer(ask, question):
+    outputs = ask([question, "fire"])
+    for name, expected in (
+        ("answer", b""),
+        ("title", b""),
+        ("text", b""),
+        ("url", b""),
+        ("score", 0.0),
+        ("confidence", 0.0),
+        ("block_id", -1),
+        ("start", 0),
+        ("limit", 0),
+    ):
+        assert outputs[name][0] == expected, name
+    assert set(outputs["candidate_block_id"][0]) == {-1}
+    assert set(outputs["candidate_answer"][0]) == {b""}
+    assert set(outputs["nbest_answer"][0]) == {b""}
+    assert outputs["block_id"][1] >= 0 and outputs["answer"][1] != b""
+    assert set(ask([question], "retrieve")["block_id"][0]) == {-1}
+
+
+def test_alone_as_in_a_batch(ask, asked):
+    batch = ask(asked)
+    for row, question in enumerate(asked):
+        for name, value in ask([question]).items():
+            if value.dtype == object or value.dtype == np.int64:
+                np.testing.assert_array_equal(
+                    value[0], batch[name][row], err_msg=name
+                )
+            else:
+                np.testing.assert_allclose(
+                    value[0], batch[name][row], atol=1e-4, err_msg=name
+                )
+
+
+def test_no_string_is_an_error(ask):
+    strings = ["fire " * 4000, "x" * 10_000, b"\xff\xfe broken", "🧑‍🚀"]
+    outputs = ask(strings)
+    # Cut, and otherwise the same question.
+    np.testing.assert_array_equal(
+        outputs["answer"][0], ask(["fire " * 62])["answer"][0]
+    )
+
+
+def test_retrieve_is_the_index(ask, corpus):
+    question = "What flows to Egypt?"
+    (wanted,) = Predictor(corpus).predict([question])
+    found = ask([question], "retrieve")
+    assert found["block_id"][0].tolist() == wanted.retrieved
+    assert _decode(found["title"][0]) == [
+        corpus.records.titles[b] for b in wanted.retrieved
+    ]
+    assert _decode(found["text"][0]) == [
+        corpus.records.texts[b] for b in wanted.retrieved
+    ]
+    query = ask([question], "embed_query")["embedding"][0]
+    table = np.asarray(corpus.index.embeddings)
+    np.testing.assert_allclose(
+        found["score"][0], table[wanted.retrieved] @ query, atol=1e-5
+    )
+
+
+def test_embed_block_gives_the_rows_of_the_index(
+    signatures, corpus, brute_force_index_dir
+):
+    records = corpus.records
+    found = signatures[1]["embed_block"](
+        title=tf.constant(records.titles), text=tf.constant(records.texts)
+    )
+    np.testing.assert_allclose(
+        found["embedding"].numpy(),
+        index_store.load_embeddings(brute_force_index_dir),
+        atol=1e-5,
+    )
+
+
+def test_no_text_is_a_constant_of_the_graph(exported, version, corpus):
+    """Graphs end at 2 GB; variables do not."""
+    with open(f"{exported}/{version}/saved_model.pb", "rb") as file:
+        graph = file.read()
+    for text in corpus.records.texts:
+        assert text.encode("utf-8") not in graph
+
+
+def test_each_export_is_a_new_version(
+    exported, model_dir, blocks_dir, brute_force_index_dir, scann_index_dir
+):
+    assert sorted(os.listdir(exported)) == ["1", "2"]
+    for version, index in enumerate(
+        (brute_force_index_dir, scann_index_dir), 1
+    ):
+        metadata = stages.read(f"{exported}/{version}", kind="saved_model")
+        for name, directory in (
+            ("model", model_dir),
+            ("blocks", blocks_dir),
+            ("index", index),
+        ):
+            parent = stages.read(directory, kind=name)
+            assert metadata["parents"][name] == parent["fingerprint"]
+        assert metadata["num_blocks"] == NUM_BLOCKS
+    assert saved_model.next_version(exported) == 3
+
+
+def test_versions_are_counted_by_number(tmp_path):
+    assert saved_model.next_version(str(tmp_path / "none")) == 1
+    for name in ("2", "10", "11.partial", "notes"):
+        (tmp_path / name).mkdir()
+    assert saved_model.next_version(str(tmp_path)) == 11
+
+
+def test_what_does_not_belong_together_is_refused(
+    exported, tmp_path, model_dir, blocks_dir, scann_index_dir
+):
+    directories = model_dir, blocks_dir, scann_index_dir
+    with pytest.raises(InputError, match="is itself a finished stage"):
+        saved_model.export(*directories, f"{exported}/1")
+    with pytest.raises(InputError, match="expected 'index'"):
+        saved_model.export(model_dir, blocks_dir, blocks_dir, str(tmp_path))
+    with pytest.raises(InputError, match="num_reader_blocks=0"):
+        saved_model.export(
+            *directories, str(tmp_path / "base"), num_reader_blocks=0
+        )
+    assert not list(tmp_path.rglob("*.partial"))

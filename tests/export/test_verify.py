@@ -1,0 +1,126 @@
+"""`realm verify`: a good export passes, a tampered one does not."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from export import verify as verify_module
+from export import verify_worker
+from export.verify import verify
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.errors import InputError
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="a SavedModel is made with the TensorFlow backend",
+)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_export_passes_every_check(exported, version, tmp_path):
+    directory = f"{exported}/{version}"
+    output = str(tmp_path / "verification")
+    report = verify(directory, output=output)
+    failed = [c["name"] for c in report["checks"] if not c["ok"]]
+    assert report["ok"] and not failed
+    # A fresh process: not even the package it stands in was imported.
+    assert report["modules_of_realm"] == []
+    names = " ".join(check["name"] for check in report["checks"])
+    for what in (
+        "answer equals that of the Python code",
+        "candidate_log_prob within",
+        "alone as in a batch",
+        "batch of 64",
+        "10000 characters",
+        "an empty question has no answer",
+        "retrieve agrees",
+        "embed_block agrees with the index",
+        "nothing of realm's was imported",
+    ):
+        assert what in names
+    assert report["load_seconds"] > 0
+    assert report["milliseconds_per_question"] > 0
+    stages.read(output, kind="verification")
+    stored = json.loads(stages.read_text(f"{output}/report.json"))
+    assert stored == report
+
+
+@pytest.fixture
+def copy(exported, tmp_path):
+    """A base directory with a copy of the exact version."""
+    shutil.copytree(f"{exported}/1", tmp_path / "base" / "1")
+    return tmp_path / "base"
+
+
+def test_other_answers_than_were_stored_fail(copy, capsys, tmp_path):
+    path = copy / "1" / "assets.extra" / "expected.json"
+    expected = json.loads(path.read_text())
+    expected[0]["answer"] += "x"
+    expected[1]["score"] += 0.01
+    expected[2]["candidate_block_id"][-1] += 1
+    path.write_text(json.dumps(expected))
+    assert cli.main(["verify", "--saved-model", str(copy)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = [line for line in lines if line.startswith("FAILED")]
+    assert [line.split()[1] for line in failed] == [
+        "answer",
+        "candidate_block_id",
+        "score",
+    ]
+    assert sum(line.startswith("ok") for line in lines) > 10
+
+
+def test_damaged_weights_fail(copy, capsys):
+    (path,) = (copy / "1" / "variables").glob("*.data-*")
+    path.write_bytes(path.read_bytes()[:-5000])
+    assert cli.main(["verify", "--saved-model", str(copy)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "FAILED  a fresh process loads and asks\n"
+    assert "It ended with status 1:" in captured.err
+
+
+def _fake_worker(monkeypatch, report):
+    monkeypatch.setattr(
+        verify_module, "_run_worker", lambda directory: dict(report)
+    )
+
+
+def test_a_failure_leaves_no_complete_report(copy, monkeypatch, tmp_path):
+    _fake_worker(
+        monkeypatch,
+        {
+            "ok": False,
+            "checks": [
+                {"name": "good", "ok": True},
+                {"name": "score within 0.0001", "ok": False},
+            ],
+        },
+    )
+    output = tmp_path / "verification"
+    with pytest.raises(RuntimeError, match="from: score within 0.0001"):
+        verify(str(copy), output=str(output))
+    assert not output.exists()
+
+
+def test_what_is_no_export_is_refused(copy, tmp_path, capsys):
+    with pytest.raises(InputError, match="none does not exist"):
+        verify(str(tmp_path / "none"))
+    (copy / "1" / "COMPLETED").unlink()
+    assert cli.main(["verify", "--saved-model", str(copy)]) == 2
+    assert "was not written by `realm export` to its end" in (
+        capsys.readouterr().err
+    )
+
+
+def test_lists_are_filled_up_to_the_exports_width():
+    batch = {"a": np.zeros((2, 3)), "b": np.zeros(2)}
+    rows = [{"a": ["x"], "b": "y"}, {"a": [], "b": ""}]
+    assert verify_worker._wanted(rows, "a", batch, "") == [
+        ["x", "", ""],
+        ["", "", ""],
+    ]
+    assert verify_worker._wanted(rows, "b", batch, "") == ["y", ""]

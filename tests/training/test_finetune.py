@@ -1,0 +1,291 @@
+"""Fine-tuning end to end on the tiny world, with a model of one layer."""
+
+import os
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from beam_pipelines import embed_blocks
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.checkpoints import initialize
+from realm_tf.configs.open_qa import get_recipe
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.retrieval import index_store
+from realm_tf.retrieval.corpus import Corpus
+from realm_tf.training.finetune import _trainer
+from realm_tf.training.finetune import finetune
+
+# Two epochs of one batch each.
+RECIPE = get_recipe("tiny", ["batch_size=8"])
+# Only the reader's head learns.
+HEAD_ONLY = [
+    "num_epochs=1",
+    "train_query_tower=false",
+    "freeze_word_embeddings=true",
+    "num_frozen_layers=1",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
+    """Paths of a model of one layer, its indexes, blocks and questions."""
+    root = tmp_path_factory.mktemp("finetune")
+    loaded = initialize.random(
+        vocab=vocabulary_path,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=8,
+        projection_dim=4,
+        seed=1,
+    )
+    for variable in loaded.model.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(25.0 * variable)
+    paths = {name: str(root / name) for name in ("model", "exact", "scann")}
+    model_directory.save(loaded, paths["model"])
+    embed_blocks.embed(paths["model"], blocks_dir, str(root / "embeddings"))
+    # ScaNN's op needs the TensorFlow backend.
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    for name, kind in (
+        ("exact", "brute_force"),
+        ("scann", "scann" if is_tensorflow else "brute_force"),
+    ):
+        index_store.build(str(root / "embeddings"), paths[name], kind=kind)
+    return {
+        **paths,
+        "blocks": blocks_dir,
+        "questions": questions_path,
+        "root": root,
+    }
+
+
+def _finetune(world, name, *, model=None, index="exact", **arguments):
+    output = str(world["root"] / name)
+    rows = finetune(
+        model or world["model"],
+        world["blocks"],
+        world[index],
+        world["questions"],
+        output,
+        **{"recipe": RECIPE, "verbose": 0, **arguments},
+    )
+    return output, rows
+
+
+@pytest.fixture(scope="module")
+def tuned(world):
+    return _finetune(world, "tuned")
+
+
+def _values(part):
+    return {
+        v.path: np.asarray(v)
+        for v in part.variables
+        if "seed_generator" not in v.path
+    }
+
+
+def _moved(before, after):
+    before, after = _values(before), _values(after)
+    assert before.keys() == after.keys()
+    return {
+        path
+        for path, value in before.items()
+        if not np.array_equal(value, after[path])
+    }
+
+
+def test_the_command_with_the_same_seed_makes_the_same_model(
+    world, tuned, capsys
+):
+    output, rows = tuned
+    again = str(world["root"] / "again")
+    arguments = ["finetune", "--recipe", "tiny", "--set", "batch_size=8"]
+    for name, value in (
+        ("model", "model"),
+        ("blocks", "blocks"),
+        ("index", "exact"),
+        ("questions", "questions"),
+    ):
+        arguments += [f"--{name}", world[value]]
+    # Whatever was drawn before.
+    keras.utils.set_random_seed(77)
+    assert cli.main([*arguments, "--output", again]) == 0
+    assert f"{again}: " in capsys.readouterr().out
+    first, second = (model_directory.load(path) for path in (output, again))
+    assert second.metadata["history"] == rows
+    assert not _moved(first.model, second.model)
+    assert first.metadata["fingerprint"] == second.metadata["fingerprint"]
+
+
+def test_query_tower_and_reader_move_and_the_block_tower_does_not(world, tuned):
+    start = model_directory.load(world["model"])
+    end = model_directory.load(tuned[0])
+    assert start.model.share_embedders and not end.model.share_embedders
+    assert not _moved(start.model.block_embedder, end.model.block_embedder)
+    for part in ("query_embedder", "reader"):
+        moved = _moved(getattr(start.model, part), getattr(end.model, part))
+        assert "token_embedding/embeddings" in moved
+        assert "transformer_layer_0/self_attention_layer/query/kernel" in moved
+    assert end.metadata["block_tower"] == start.metadata["block_tower"]
+    assert end.metadata["fingerprint"] != start.metadata["fingerprint"]
+
+
+def test_the_metadata_says_what_was_done(world, tuned):
+    output, rows = tuned
+    metadata = stages.read(output, kind="model")
+    assert metadata["history"] == rows and len(rows) == 2
+    for row in rows:
+        assert row["loss"] == pytest.approx(
+            row["retriever_loss"] + row["reader_loss"], abs=1e-5
+        )
+        assert row["candidates_recall"] >= row["top_block_recall"]
+    # One question's answer is a pattern.
+    assert metadata["counts"] == {
+        "questions": 8,
+        "questions_left_out": 1,
+        "steps": 2,
+    }
+    assert metadata["parameters"]["batch_size"] == 8
+    parents = metadata["parents"]
+    model = stages.read(world["model"], kind="model")
+    index = stages.read(world["exact"], kind="index")
+    assert parents["model"] == model["fingerprint"]
+    assert parents["index"] == index["fingerprint"]
+    assert parents["questions"] == stages.fingerprint(
+        stages.read_bytes(world["questions"])
+    )
+
+
+def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
+    """Tuned again, over the other index, with much of it frozen."""
+    Corpus.load(tuned[0], world["blocks"], world["scann"])
+    output = str(world["root"] / "twice")
+    rows = finetune(
+        tuned[0],
+        world["blocks"],
+        world["scann"],
+        # Two files, learned from one after the other.
+        [world["questions"]] * 2,
+        output,
+        recipe=get_recipe(
+            "tiny",
+            [
+                "batch_size=8",
+                "num_epochs=1",
+                "freeze_word_embeddings=true",
+                "num_frozen_layers=1",
+            ],
+        ),
+        verbose=0,
+    )
+    first, second = (model_directory.load(path) for path in (tuned[0], output))
+    assert len(rows) == 2 and second.metadata["counts"]["questions"] == 16
+    assert not _moved(first.model.block_embedder, second.model.block_embedder)
+    assert second.metadata["block_tower"] == first.metadata["block_tower"]
+    Corpus.load(output, world["blocks"], world["exact"])
+    moved = {
+        part: {
+            path.split("/")[0]
+            for path in _moved(
+                getattr(first.model, part), getattr(second.model, part)
+            )
+        }
+        for part in ("query_embedder", "reader")
+    }
+    assert moved == {
+        "query_embedder": {
+            "transformer_layer_0",
+            "pooled_dense",
+            "projection",
+            "projection_layer_norm",
+        },
+        "reader": {"span_scorer"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "tower", "reader"),
+    [
+        ([], True, {"token_embedding", "transformer_layer_0", "span_scorer"}),
+        (
+            ["train_query_tower=false"],
+            False,
+            {"token_embedding", "transformer_layer_0", "span_scorer"},
+        ),
+        (
+            ["train_query_tower=false", "freeze_word_embeddings=true"],
+            False,
+            {"transformer_layer_0", "span_scorer"},
+        ),
+        (HEAD_ONLY, False, {"span_scorer"}),
+    ],
+)
+def test_a_recipe_says_what_learns(world, changes, tower, reader):
+    corpus = Corpus.load(world["model"], world["blocks"], world["exact"])
+    trainer = _trainer(corpus, world["exact"], get_recipe("tiny", changes))
+    model = trainer.open_qa
+    assert bool(model.query_embedder.trainable_variables) == tower
+    assert model.share_embedders != tower
+    assert not model.block_embedder.trainable_variables
+    found = {v.path.split("/")[0] for v in model.reader.trainable_variables}
+    embeddings = {
+        "token_embedding",
+        "position_embedding",
+        "segment_embedding",
+        "embeddings_layer_norm",
+    }
+    assert found - (embeddings - {"token_embedding"}) == reader
+    assert len(trainer.trainable_variables) == len(
+        model.query_embedder.trainable_variables
+    ) + len(model.reader.trainable_variables)
+
+
+def test_an_interrupted_run_leaves_nothing(world, tmp_path):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune(
+            world["model"],
+            world["blocks"],
+            world["exact"],
+            world["questions"],
+            str(tmp_path / "model"),
+            recipe=get_recipe("tiny", HEAD_ONLY),
+            verbose=0,
+            callbacks=[Interrupt()],
+        )
+    assert not os.listdir(tmp_path)
+
+
+def test_what_does_not_belong_together_is_refused(
+    world, model_dir, tuned, tmp_path
+):
+    with pytest.raises(InputError, match="this model's block tower"):
+        _finetune(world, "other", model=model_dir)
+    with pytest.raises(InputError, match="exists already"):
+        _finetune(world, "tuned")
+    copy = tmp_path / "half"
+    shutil.copytree(world["model"], copy)
+    os.remove(copy / "COMPLETED")
+    with pytest.raises(InputError, match="half is not complete"):
+        _finetune(world, "other", model=str(copy))
+    assert not os.path.exists(world["root"] / "other")
+    assert not os.path.exists(world["root"] / "other.partial")
+
+
+def test_questions_that_teach_nothing_are_refused(world, tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text(
+        '{"question": "When?", "answer": ["1\\\\d+"], "answer_type": "regex"}\n'
+    )
+    with pytest.raises(InputError, match="every answer is a pattern or longer"):
+        _finetune({**world, "questions": str(path)}, "other")
+    assert not os.path.exists(world["root"] / "other.partial")
