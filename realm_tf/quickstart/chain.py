@@ -380,9 +380,9 @@ def _print_summary(chain, summary):
         f"Peak memory {summary['peak_memory_bytes'] / 1e9:.1f} GB.\n\n"
         "Go on with:\n"
         f"  realm serve --saved-model {chain.path('saved_model')}\n"
-        '  realm ask "who discovered polonium"\n'
+        '  realm ask "when was uranus discovered"\n'
         f"  realm ask --saved-model {chain.path('saved_model')} "
-        '"who discovered polonium"',
+        '"when was uranus discovered"',
         soft_wrap=True,
     )
 
