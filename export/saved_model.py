@@ -10,6 +10,7 @@ needed to serve it. OUTPUT gets a new version directory (OUTPUT/1, OUTPUT/2,
 
 import json
 import os
+import types
 
 import keras
 import numpy as np
@@ -206,19 +207,25 @@ class RealmModule(tf.Module):
     def __init__(self, corpus: Corpus, *, num_reader_blocks: int):
         super().__init__()
         records = corpus.records
-        self._loaded = corpus.loaded
         self._num_padding = max(0, num_reader_blocks - len(records))
         self._max_block_length = records.metadata["max_block_length"]
         self.tokenizer = GraphTokenizer(
             corpus.loaded.tokenizer.vocabulary,
             lowercase=corpus.loaded.tokenizer.lowercase,
         )
-        self._model = corpus.retrieve_and_read(
-            num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
-            num_reader_blocks=num_reader_blocks,
+        # In a namespace, where TensorFlow does not look: Keras's own objects
+        # would be saved, too, and every weight a second time.
+        self._keras = types.SimpleNamespace(
+            loaded=corpus.loaded,
+            retrieve_and_read=corpus.retrieve_and_read(
+                num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
+                num_reader_blocks=num_reader_blocks,
+            ),
         )
         # Keras's variables, as TensorFlow's own, are what is saved.
-        self.weights = [v.value for v in self._model.variables]
+        self.weights = [
+            v.value for v in self._keras.retrieve_and_read.variables
+        ]
         self.block_tower_weights = [
             v.value for v in corpus.loaded.model.block_embedder.variables
         ]
@@ -256,7 +263,7 @@ class RealmModule(tf.Module):
     def answer(self, question):
         """question `(batch_size,)` -> answer with evidence."""
         inputs, asked = self._pack(question)
-        outputs = self._model(inputs, training=False)
+        outputs = self._keras.retrieve_and_read(inputs, training=False)
         spans = best_spans(outputs, num_best=NUM_BEST)
         block_ids = outputs["read_ids"]
         # (b, n): the block of each of the n best spans.
@@ -301,8 +308,8 @@ class RealmModule(tf.Module):
         """question `(batch_size,)` -> the best blocks, best first."""
         inputs, asked = self._pack(question)
         embeddings = self._embed(inputs)
-        scores, block_ids = self._model.index.search(
-            embeddings, self._model.num_candidates
+        scores, block_ids = self._keras.retrieve_and_read.index.search(
+            embeddings, self._keras.retrieve_and_read.num_candidates
         )
         block_ids = tf.where(asked[:, None], block_ids, -1)
         return {
@@ -319,19 +326,19 @@ class RealmModule(tf.Module):
 
     def embed_block(self, title, text):
         """title and text `(batch_size,)` -> embedding as in the index."""
-        tokenizer = self._loaded.tokenizer
+        tokenizer = self._keras.loaded.tokenizer
         inputs = packing.join_bert(
             [self.tokenizer(title), self.tokenizer(text)],
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             max_length=self._max_block_length,
-            segment_ids=self._loaded.block_segment_ids,
+            segment_ids=self._keras.loaded.block_segment_ids,
         )
-        return {"embedding": self._loaded.model.embed_blocks(inputs)}
+        return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
 
     def _pack(self, question):
         """Packed questions, and which of them ask anything at all."""
-        tokenizer = self._loaded.tokenizer
+        tokenizer = self._keras.loaded.tokenizer
         ids = self.tokenizer(question)
         inputs = packing.join_bert(
             [ids],
@@ -342,7 +349,7 @@ class RealmModule(tf.Module):
         return inputs, ids.row_lengths() > 0
 
     def _embed(self, inputs):
-        return self._loaded.model.embed_queries(inputs)
+        return self._keras.loaded.model.embed_queries(inputs)
 
     def _slice(self, block_ids, starts, limits):
         """Answers, with their code points, of spans given in wordpieces."""

@@ -272,6 +272,19 @@ def test_no_text_is_a_constant_of_the_graph(exported, version, corpus):
         assert text.encode("utf-8") not in graph
 
 
+def test_every_weight_is_saved_once(exported, version, corpus):
+    shapes = [
+        shape
+        for _, shape in tf.train.list_variables(
+            f"{exported}/{version}/variables/variables"
+        )
+    ]
+    encoder = corpus.loaded.model.query_embedder.encoder
+    # Of the shared tower and of the reader.
+    for rows in (encoder.vocabulary_size, encoder.max_sequence_length):
+        assert shapes.count([rows, encoder.hidden_dim]) == 2
+
+
 def test_each_export_is_a_new_version(
     exported, model_dir, blocks_dir, brute_force_index_dir, scann_index_dir
 ):
