@@ -42,8 +42,10 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
     """Reads a JSONL file of questions; gzip and bz2 are read as they are.
 
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
-    str is taken as a list of one), `"answer_type": "regex"` for patterns;
-    further keys are kept. Blank lines are skipped.
+    str is taken as a list of one), `"answer_type": "regex"` for patterns,
+    `"evidence": {"title": str, "sentence": str}` where it is known which
+    sentence of which article answers; further keys are kept. Blank lines are
+    skipped.
 
     Args:
         path: str.
@@ -106,6 +108,15 @@ def _question(line, where, need_answers):
         raise InputError(
             f'{where}: "answer_type" must be one of {ANSWER_TYPES}. '
             f"Received: {answer_type!r}"
+        )
+    evidence = line.get("evidence")
+    if evidence is not None and not (
+        isinstance(evidence, dict)
+        and isinstance(evidence.get("title"), str)
+        and isinstance(evidence.get("sentence"), str)
+    ):
+        raise InputError(
+            f'{where}: "evidence" must be {{"title": "...", "sentence": "..."}}.'
         )
     return Question(line["question"], tuple(answers), answer_type, line)
 

@@ -4,9 +4,12 @@
   realm evaluate ... --retriever bm25     the same reader on BM25's blocks
 
 Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, with 95 %
-bootstrap intervals) and predictions.jsonl.
+bootstrap intervals) and predictions.jsonl. Where a question names its evidence
+("evidence": {"title": ..., "sentence": ...}, as the embedded ones do),
+gold_recall@k tells how often that very block is among the first k.
 """
 
+import collections
 import dataclasses
 import json
 
@@ -133,7 +136,7 @@ def evaluate(
         predictions = predictor.predict(
             [q.question for q in asked], search=search, progress=progress
         )
-        rows = score(asked, predictions, corpus.records.texts)
+        rows = score(asked, predictions, corpus.records)
         metrics = summarize(rows)
         stages.write_text(
             stage.path("metrics.json"), json.dumps(metrics, indent=2)
@@ -155,44 +158,89 @@ def evaluate(
     return metrics
 
 
-def score(questions, predictions, texts) -> list[dict]:
+def score(questions, predictions, records) -> list[dict]:
     """Exact match, F1 and recall of each question.
+
+    A pattern has no words to share: its F1 is 1 or 0, as the match is.
 
     Args:
         questions: list of `Question`.
         predictions: list of `Prediction`.
-        texts: list of str. Block texts by block id.
+        records: `BlockRecords`.
 
     Returns:
-        list of dict of float.
+        list of dict of float; `gold_recall@k` is there for questions of
+        which `gold_blocks` knows the block.
     """
     rows = []
-    for question, prediction in zip(questions, predictions, strict=True):
+    gold = gold_blocks(questions, records)
+    for question, prediction, gold_block in zip(
+        questions, predictions, gold, strict=True
+    ):
+        is_correct = answers.is_correct(
+            prediction.answer, question.answers, question.answer_type
+        )
         row = {
-            "exact_match": float(
-                answers.is_correct(
-                    prediction.answer, question.answers, question.answer_type
-                )
-            ),
-            "f1": answers.f1_score(prediction.answer, question.answers),
+            "exact_match": float(is_correct),
+            "f1": float(is_correct)
+            if question.answer_type == "regex"
+            else answers.f1_score(prediction.answer, question.answers),
         }
+        retrieved = prediction.retrieved[: max(RECALL_AT)]
         found = [
             answers.contains_answer(
-                texts[block_id], question.answers, question.answer_type
+                records.texts[block_id], question.answers, question.answer_type
             )
-            for block_id in prediction.retrieved[: max(RECALL_AT)]
+            for block_id in retrieved
         ]
         for k in RECALL_AT:
             row[f"answer_recall@{k}"] = float(any(found[:k]))
+        if gold_block is not None:
+            for k in RECALL_AT:
+                row[f"gold_recall@{k}"] = float(gold_block in retrieved[:k])
         rows.append(row)
     return rows
+
+
+def gold_blocks(questions, records) -> list[int | None]:
+    """The block that each question names as its evidence.
+
+    Args:
+        questions: list of `Question`. A line may hold `"evidence"`:
+            `{"title": str, "sentence": str}`.
+        records: `BlockRecords`.
+
+    Returns:
+        list: for each question the first block of an article of that title
+        that holds the sentence (white space aside), `None` without one.
+    """
+    blocks_of = collections.defaultdict(list)
+    for block_id, title in enumerate(records.titles):
+        blocks_of[title].append(block_id)
+    found = []
+    for question in questions:
+        evidence = question.line.get("evidence") or {}
+        sentence = " ".join(evidence.get("sentence", "").split())
+        found.append(
+            next(
+                (
+                    block_id
+                    for block_id in blocks_of[evidence.get("title")]
+                    if sentence
+                    and sentence in " ".join(records.texts[block_id].split())
+                ),
+                None,
+            )
+        )
+    return found
 
 
 def summarize(rows: list[dict], *, num_samples: int = 2000) -> dict:
     """Means of rows, with 95 % percentile-bootstrap intervals.
 
     Args:
-        rows: list of dict of float. One a question.
+        rows: list of dict of float. One a question; a metric is averaged
+            over the rows that have it.
         num_samples: int. Bootstrap samples, drawn with a fixed seed.
             Defaults to `2000`.
 
@@ -200,11 +248,12 @@ def summarize(rows: list[dict], *, num_samples: int = 2000) -> dict:
         dict of metric to mean, metric + `_interval` to `[low, high]`, and
         `questions`.
     """
-    random = np.random.default_rng(0)
-    drawn = random.integers(0, len(rows), (num_samples, len(rows)))
     metrics = {}
-    for name in rows[0]:
-        values = np.array([row[name] for row in rows])
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = np.array([row[name] for row in rows if name in row])
+        # The same samples for all metrics of the same questions.
+        random = np.random.default_rng(0)
+        drawn = random.integers(0, len(values), (num_samples, len(values)))
         low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
         metrics[name] = round(float(values.mean()), 4)
         metrics[f"{name}_interval"] = [

@@ -25,7 +25,7 @@ from realm_tf.errors import InputError
 DEFAULT_OUTPUT = "quickstart-output"
 # Short blocks keep the reader's steps short.
 MAX_BLOCK_LENGTH = 128
-NUM_CLOZE_QUESTIONS = 2000
+NUM_CLOZE_QUESTIONS = 1000
 NUM_ASKED = 5
 SEED = 0
 RECIPE = "quickstart"

@@ -53,6 +53,14 @@ def world(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
         )
     ]
     lines[2]["answer_type"] = "regex"
+    for number, title, sentence in (
+        (0, "Ada", "Ada was\u00a0in  London."),
+        (1, "Rome", "The Tiber is the river of Rome."),
+        # Of another article; of none.
+        (3, "Ada", "The Moon is grey."),
+        (4, "Etna", ""),
+    ):
+        lines[number]["evidence"] = {"title": title, "sentence": sentence}
     questions = root / "questions.jsonl"
     questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return {
@@ -129,7 +137,9 @@ def test_metrics_recomputed_from_the_predictions(world, evaluated):
     wanted = {
         "exact_match": [float(bool(_matches(line))) for line in lines],
         "f1": [
-            max(_f1(line["prediction"], a) for a in line["answer"])
+            float(bool(_matches(line)))
+            if line.get("answer_type") == "regex"
+            else max(_f1(line["prediction"], a) for a in line["answer"])
             for line in lines
         ],
     }
@@ -146,6 +156,30 @@ def test_metrics_recomputed_from_the_predictions(world, evaluated):
     assert wanted["f1"][0] == 1.0 and 0 < wanted["f1"][1] < 1
     # All 11 blocks are retrieved, except for the empty question.
     assert wanted["answer_recall@20"][4:] == [1.0, 0.0]
+
+
+def test_the_block_that_a_question_names(world, evaluated):
+    output, metrics = evaluated
+    lines = _predictions(output)
+    blocks = list(schema.read_blocks(world["blocks"]))
+    gold = [
+        next(
+            block.block_id
+            for block in blocks
+            if block.title == title and sentence in block.text
+        )
+        for title, sentence in (
+            ("Ada", "Ada was in London."),
+            ("Rome", "The Tiber is the river of Rome."),
+        )
+    ]
+    for k in (1, 5, 20):
+        found = [gold[i] in lines[i]["retrieved"][:k] for i in range(2)]
+        assert [lines[i][f"gold_recall@{k}"] for i in range(2)] == found
+        assert metrics[f"gold_recall@{k}"] == np.mean(found)
+    assert metrics["gold_recall@20"] == 1.0
+    # Nobody knows where the other questions are answered.
+    assert not any("gold_recall@1" in line for line in lines[2:])
 
 
 def test_what_a_prediction_line_holds(world, evaluated):
@@ -191,6 +225,9 @@ def test_the_files_and_their_metadata(world, evaluated):
         "answer_recall@1",
         "answer_recall@5",
         "answer_recall@20",
+        "gold_recall@1",
+        "gold_recall@5",
+        "gold_recall@20",
         "questions",
     }
     assert metrics["questions"] == 6

@@ -1,0 +1,80 @@
+"""The hand-labelled sets and their readers."""
+
+import pytest
+
+from realm_tf import quickstart
+from realm_tf.errors import InputError
+from realm_tf.quickstart import labelled
+
+
+def test_passages(tmp_path):
+    path = tmp_path / "passages.txt"
+    path.write_text("It rained. \nWe left.\n\n\nWho won?\n", encoding="utf-8")
+
+    assert labelled.read_passages(path) == [
+        ["It rained.", "We left."],
+        ["Who won?"],
+    ]
+
+
+def test_marked(tmp_path):
+    path = tmp_path / "marked.txt"
+    path.write_text(
+        "In [1869|DATE] [Ferdinand de Lesseps|PER]'s canal opened.\n"
+        "\nNothing here.\n",
+        encoding="utf-8",
+    )
+
+    (sentence, spans), nothing = labelled.read_marked(path)
+
+    assert sentence == "In 1869 Ferdinand de Lesseps's canal opened."
+    assert [(sentence[a:b], label) for a, b, label in spans] == [
+        ("1869", "DATE"),
+        ("Ferdinand de Lesseps", "PER"),
+    ]
+    assert nothing == ("Nothing here.", [])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("In [1869|YEAR] it opened.", "line 2: label YEAR is none of PER"),
+        ("In [1869] it opened.", "line 2: a bracket or bar that belongs to no"),
+        ("In [1869|DATE it opened.", "line 2: a bracket or bar"),
+        ("In [[1869|DATE]] it opened.", "line 2: a bracket or bar"),
+    ],
+)
+def test_broken_marks_are_named(tmp_path, line, message):
+    path = tmp_path / "marked.txt"
+    path.write_text(f"Fine.\n{line}\n", encoding="utf-8")
+
+    with pytest.raises(InputError, match=message):
+        labelled.read_marked(path)
+
+
+def test_the_embedded_sets_are_large_enough():
+    passages = labelled.read_passages(quickstart.SENTENCE_BOUNDARIES)
+    marked = labelled.read_marked(quickstart.NAMES_AND_DATES)
+
+    assert sum(len(passage) - 1 for passage in passages) >= 200
+    assert len(marked) >= 200
+    counts = {label: 0 for label in labelled.LABELS}
+    for sentence, spans in marked:
+        limits = [0]
+        for start, limit, label in spans:
+            assert limits[-1] <= start < limit <= len(sentence)
+            assert sentence[start:limit].strip() == sentence[start:limit]
+            limits.append(limit)
+            counts[label] += 1
+    assert min(counts.values()) >= 20, counts
+    # Nothing to find is a case, too.
+    assert any(not spans for _, spans in marked)
+
+
+def test_no_sentence_stands_twice():
+    passages = labelled.read_passages(quickstart.SENTENCE_BOUNDARIES)
+    for found in (
+        [sentence for passage in passages for sentence in passage],
+        [s for s, _ in labelled.read_marked(quickstart.NAMES_AND_DATES)],
+    ):
+        assert len(set(found)) == len(found)
