@@ -11,14 +11,15 @@ from realm_tf import stages
 from realm_tf.errors import InputError
 
 BLOCKS = "blocks"
+ANNOTATED = "annotated"
 EMBEDDINGS = "embeddings"
 INDEX = "index"
 MODEL = "model"
 EVALUATION = "evaluation"
 SAVED_MODEL = "saved_model"
 
-# Feature name: element type of tf.train.Example. The first five are single
-# values, the others lists.
+# Feature name: int or bytes for a single value, list for several integers,
+# tuple for several strings.
 BLOCK_FEATURES = {
     "block_id": int,
     "article_id": bytes,
@@ -32,6 +33,19 @@ BLOCK_FEATURES = {
     "sentence_starts": list,
     "link_starts": list,
     "link_limits": list,
+}
+
+# The original's names (google-research/language, language/realm), block_id and
+# span_label are ours. `_byte_start` and `_byte_limit` count UTF-8 bytes.
+ANNOTATED_FEATURES = {
+    "block_id": int,
+    "title": bytes,
+    "text": bytes,
+    "sentence_byte_start": list,
+    "sentence_byte_limit": list,
+    "span_byte_start": list,
+    "span_byte_limit": list,
+    "span_label": tuple,
 }
 
 
@@ -74,53 +88,150 @@ class Block:
         ]
 
 
+@dataclasses.dataclass
+class AnnotatedPassage:
+    """A passage with the spans of it that are worth masking.
+
+    Args:
+        block_id: int. The block that the passage is; -1 for one of another
+            corpus.
+        title: str. The article's title.
+        text: str.
+        sentence_byte_start: list of int. UTF-8 byte where each sentence
+            begins.
+        sentence_byte_limit: list of int. The byte after its last one.
+        span_byte_start: list of int. UTF-8 byte where each salient span
+            begins; spans lie inside one sentence and do not overlap.
+        span_byte_limit: list of int. The byte after its last one.
+        span_label: list of str. What each span is, by its tagger.
+    """
+
+    block_id: int
+    title: str
+    text: str
+    sentence_byte_start: list[int] = dataclasses.field(default_factory=list)
+    sentence_byte_limit: list[int] = dataclasses.field(default_factory=list)
+    span_byte_start: list[int] = dataclasses.field(default_factory=list)
+    span_byte_limit: list[int] = dataclasses.field(default_factory=list)
+    span_label: list[str] = dataclasses.field(default_factory=list)
+
+    def sentences(self) -> list[str]:
+        """The texts of the sentences."""
+        return self._texts(self.sentence_byte_start, self.sentence_byte_limit)
+
+    def spans(self) -> list[str]:
+        """The texts of the spans."""
+        return self._texts(self.span_byte_start, self.span_byte_limit)
+
+    def _texts(self, starts, limits):
+        content = self.text.encode("utf-8")
+        return [
+            content[start:limit].decode("utf-8")
+            for start, limit in zip(starts, limits, strict=True)
+        ]
+
+
 def block_to_example(block: Block) -> bytes:
     """A block as a serialised `tf.train.Example`."""
-    import tensorflow as tf
-
-    features = {}
-    for name, kind in BLOCK_FEATURES.items():
-        value = getattr(block, name)
-        if kind is bytes:
-            features[name] = tf.train.Feature(
-                bytes_list=tf.train.BytesList(value=[value.encode("utf-8")])
-            )
-        else:
-            values = [value] if kind is int else value
-            features[name] = tf.train.Feature(
-                int64_list=tf.train.Int64List(value=values)
-            )
-    example = tf.train.Example(features=tf.train.Features(feature=features))
-    return example.SerializeToString(deterministic=True)
+    return _to_example(block, BLOCK_FEATURES)
 
 
 def block_from_example(serialized: bytes) -> Block:
     """The block in a serialised `tf.train.Example`."""
+    return Block(**_from_example(serialized, BLOCK_FEATURES))
+
+
+def annotated_to_example(passage: AnnotatedPassage) -> bytes:
+    """An annotated passage as a serialised `tf.train.Example`."""
+    return _to_example(passage, ANNOTATED_FEATURES)
+
+
+def annotated_from_example(serialized: bytes) -> AnnotatedPassage:
+    """The annotated passage in a serialised `tf.train.Example`."""
+    return AnnotatedPassage(**_from_example(serialized, ANNOTATED_FEATURES))
+
+
+def _to_example(record, features):
+    import tensorflow as tf
+
+    found = {}
+    for name, kind in features.items():
+        value = getattr(record, name)
+        values = value if kind in (list, tuple) else [value]
+        if kind in (bytes, tuple):
+            found[name] = tf.train.Feature(
+                bytes_list=tf.train.BytesList(
+                    value=[text.encode("utf-8") for text in values]
+                )
+            )
+        else:
+            found[name] = tf.train.Feature(
+                int64_list=tf.train.Int64List(value=values)
+            )
+    example = tf.train.Example(features=tf.train.Features(feature=found))
+    return example.SerializeToString(deterministic=True)
+
+
+def _from_example(serialized, features):
     import tensorflow as tf
 
     example = tf.train.Example.FromString(serialized)
-    values = {}
-    for name, kind in BLOCK_FEATURES.items():
+    found = {}
+    for name, kind in features.items():
         feature = example.features.feature[name]
-        if kind is bytes:
-            values[name] = feature.bytes_list.value[0].decode("utf-8")
-        elif kind is int:
-            values[name] = feature.int64_list.value[0]
+        if kind in (bytes, tuple):
+            values = [text.decode("utf-8") for text in feature.bytes_list.value]
         else:
-            values[name] = list(feature.int64_list.value)
-    return Block(**values)
+            values = list(feature.int64_list.value)
+        found[name] = values if kind in (list, tuple) else values[0]
+    return found
 
 
-def block_shard_paths(blocks: str) -> list[str]:
-    """The shards of a blocks directory, in the order of block ids."""
+def shard_paths(directory: str) -> list[str]:
+    """The record shards of a directory, in the order of their records."""
     paths = [
-        stages.join(blocks, name)
-        for name in stages.list_names(blocks)
+        stages.join(directory, name)
+        for name in stages.list_names(directory)
         if name.endswith(".tfrecord.gz")
     ]
     if not paths:
-        raise InputError(f"{blocks} holds no block shards (*.tfrecord.gz).")
+        raise InputError(f"{directory} holds no shards (*.tfrecord.gz).")
     return paths
+
+
+def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
+    """Passages of a directory that `realm annotate` wrote, in order.
+
+    Args:
+        annotated: str. The directory.
+
+    Yields:
+        `AnnotatedPassage`.
+
+    Raises:
+        InputError: if the directory is not complete or a shard is missing or
+            damaged.
+    """
+    import tensorflow as tf
+
+    again = "make it again with `realm annotate`"
+    metadata = stages.read(annotated, kind=ANNOTATED)
+    number = 0
+    for path in shard_paths(annotated):
+        dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
+        try:
+            for serialized in dataset.as_numpy_iterator():
+                yield annotated_from_example(serialized)
+                number += 1
+        except tf.errors.DataLossError as error:
+            raise InputError(
+                f"{path} is truncated or damaged: {again}."
+            ) from error
+    if number != metadata["num_passages"]:
+        raise InputError(
+            f"{annotated} holds {number} passages, expected "
+            f"{metadata['num_passages']}: {again}."
+        )
 
 
 def read_blocks(
@@ -142,7 +253,7 @@ def read_blocks(
     """
     metadata = stages.read(blocks, kind=BLOCKS)
     limit = metadata["num_blocks"] if limit is None else limit
-    paths = block_shard_paths(blocks)
+    paths = shard_paths(blocks)
     if len(paths) != len(metadata["shard_rows"]):
         raise InputError(
             f"{blocks} holds {len(paths)} block shards, expected "

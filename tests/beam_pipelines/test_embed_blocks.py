@@ -236,7 +236,7 @@ def test_a_torn_shard_is_computed_again(
 def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
     blocks = str(tmp_path / "blocks")
     shutil.copytree(blocks_dir, blocks)
-    path = schema.block_shard_paths(blocks)[1]
+    path = schema.shard_paths(blocks)[1]
     with open(path, "rb") as file:
         content = file.read()
     with open(path, "wb") as file:
@@ -247,7 +247,7 @@ def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
     assert str(caught.value).startswith(path)
     assert not output.exists()
     # Mended, the run goes on; the blocks' fingerprint is the same.
-    shutil.copy(schema.block_shard_paths(blocks_dir)[1], path)
+    shutil.copy(schema.shard_paths(blocks_dir)[1], path)
     counts, _ = _embed(model_dir, blocks, output, rows_per_shard=2)
     assert 1 <= counts["shards_skipped"] < counts["shards"]
     assert "error.txt" not in os.listdir(output)

@@ -104,7 +104,7 @@ def test_a_range_of_blocks(tmp_path, start, limit):
 
 def test_the_blocks_of_the_tiny_world(blocks_dir):
     blocks = list(schema.read_blocks(blocks_dir))
-    assert len(schema.block_shard_paths(blocks_dir)) == 2
+    assert len(schema.shard_paths(blocks_dir)) == 2
     assert [block.block_id for block in blocks] == list(range(11))
     assert blocks[9].title == "Rome"
     assert blocks[9].text == "Rome is a city in Italy. The Tiber is the " + (
@@ -148,11 +148,11 @@ def test_a_shard_that_lacks_blocks_is_refused(tmp_path, start):
 def test_a_missing_shard_is_refused(tmp_path):
     blocks = _blocks(4)
     directory = _write(tmp_path / "blocks", [blocks[:2], blocks[2:]])
-    os.remove(schema.block_shard_paths(directory)[1])
+    os.remove(schema.shard_paths(directory)[1])
     with pytest.raises(InputError, match="holds 1 block shards, expected 2"):
         _ids(directory)
-    os.remove(schema.block_shard_paths(directory)[0])
-    with pytest.raises(InputError, match="holds no block shards"):
+    os.remove(schema.shard_paths(directory)[0])
+    with pytest.raises(InputError, match="holds no shards"):
         _ids(directory)
 
 
@@ -160,7 +160,7 @@ def test_a_missing_shard_is_refused(tmp_path):
 def test_a_damaged_shard_is_named(tmp_path, blocks_dir, damage):
     directory = str(tmp_path / "blocks")
     shutil.copytree(blocks_dir, directory)
-    path = schema.block_shard_paths(directory)[0]
+    path = schema.shard_paths(directory)[0]
     with open(path, "rb") as file:
         content = bytearray(file.read())
     if damage == "cut":
@@ -181,3 +181,48 @@ def test_another_directory_is_refused(tmp_path, model_dir):
         _ids(str(tmp_path / "missing"))
     with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
         _ids(model_dir)
+
+
+PASSAGE = schema.AnnotatedPassage(
+    block_id=-1,
+    title="Reykjavík",
+    text="Ísland means “ice”. It is so.",
+    sentence_byte_start=[0, 25],
+    sentence_byte_limit=[24, 34],
+    span_byte_start=[0],
+    span_byte_limit=[7],
+    span_label=["LOC"],
+)
+
+
+def test_an_annotated_passage_survives_and_counts_bytes():
+    record = schema.annotated_to_example(PASSAGE)
+    assert schema.annotated_from_example(record) == PASSAGE
+    assert PASSAGE.spans() == ["Ísland"]
+    assert PASSAGE.sentences() == ["Ísland means “ice”.", "It is so."]
+    example = tf.train.Example.FromString(record)
+    assert set(example.features.feature) == set(schema.ANNOTATED_FEATURES)
+
+
+def test_annotated_passages_are_read_in_order(tmp_path):
+    directory = str(tmp_path / "annotated")
+    passages = [
+        dataclasses.replace(PASSAGE, block_id=number) for number in range(5)
+    ]
+    with stages.write(directory, kind=schema.ANNOTATED, parameters={}) as stage:
+        for name, part in (("a-1", passages[:3]), ("a-2", passages[3:])):
+            path = stage.path(f"{name}.tfrecord.gz")
+            with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+                for passage in part:
+                    writer.write(schema.annotated_to_example(passage))
+        stage.metadata["num_passages"] = 5
+    assert list(schema.read_annotated(directory)) == passages
+
+    path = schema.shard_paths(directory)[1]
+    with open(path, "rb+") as file:
+        file.truncate(os.path.getsize(path) - 12)
+    with pytest.raises(InputError, match="a-2.* damaged: make it again"):
+        list(schema.read_annotated(directory))
+    os.remove(path)
+    with pytest.raises(InputError, match="holds 3 passages, expected 5"):
+        list(schema.read_annotated(directory))
