@@ -151,4 +151,8 @@ def brute_force_index_dir(tmp_path_factory, embeddings_dir):
 @pytest.fixture(scope="session")
 def scann_index_dir(tmp_path_factory, embeddings_dir):
     """What `realm index --kind scann` makes of the embeddings."""
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("ScaNN's op needs the TensorFlow backend")
     return _build_index(tmp_path_factory, embeddings_dir, "scann")

@@ -1,5 +1,7 @@
 """BM25 over titles and texts: the lexical baseline."""
 
+import logging
+
 import bm25s
 import numpy as np
 import Stemmer
@@ -8,6 +10,9 @@ import Stemmer
 # 1.2 < k1 < 2 and 0.5 < b < 0.8 are reasonably good in many circumstances.
 K1 = 1.5
 B = 0.75
+
+# It sets its own logger to DEBUG; where a root handler is (absl's), that shows.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 class Bm25:
