@@ -1,0 +1,283 @@
+"""From an annotated passage to a masked query: the x and y of pre-training.
+
+Masking draws on wordpieces alone (`tokenized_passages`). Three modes over the
+same passages:
+
+- `"salient"` (REALM): one salient span of the passage, uniformly; every
+  wordpiece that lies wholly in it becomes [MASK].
+- `"uniform"` (BERT): a sentence, uniformly; 15 % of its wordpieces.
+- `"random_span"` (SpanBERT): a sentence, uniformly; spans of whole words with
+  geometric lengths until 15 % of its wordpieces are masked.
+
+The last two are the ablations of REALM's table 2.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from realm_tf.data.tokenized_passages import TokenizedPassage
+
+MODES = ("salient", "uniform", "random_span")
+# Original code: google-research/language, language/realm/local_launcher.sh
+# (query_seq_len, max_masks).
+MAX_QUERY_LENGTH = 96
+MAX_MASKED = 10
+# Devlin et al., 2019, section 3.1.
+MASK_RATE = 0.15
+# Joshi et al., 2020, section 3.1.
+SPAN_LENGTH_P = 0.2
+MAX_SPAN_LENGTH = 10
+
+# P(length <= k) of the geometric distribution on 1..10: renormalised, not
+# clipped, which is what gives the mean of 3.8 words in the paper.
+_SPAN_LENGTH_CUMULATIVE = (
+    1 - (1 - SPAN_LENGTH_P) ** np.arange(1, MAX_SPAN_LENGTH + 1)
+) / (1 - (1 - SPAN_LENGTH_P) ** MAX_SPAN_LENGTH)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedExample:
+    """A masked query and what was masked.
+
+    Args:
+        block_id: int. The block that the query was taken from, or -1.
+        title: str. Of the article; not a part of the query.
+        token_ids: int32 array `(query_length,)`. [CLS], the sentence with
+            [MASK] in it, [SEP].
+        mask_positions: int32 array `(num_masked,)`. Places in `token_ids`,
+            ascending.
+        mask_ids: int32 array `(num_masked,)`. The wordpieces that stood
+            there.
+        sentence_ids: int32 array `(query_length - 2,)`. The query unmasked,
+            without [CLS] and [SEP]: the sentence, or the window of it that
+            the query is. A block that holds these is the query's own.
+        sentence: str. The whole sentence, for display.
+        answer: str. What was masked, for display: the salient span's text;
+            in other modes wordpieces, runs of them separated by `" | "`.
+    """
+
+    block_id: int
+    title: str
+    token_ids: np.ndarray
+    mask_positions: np.ndarray
+    mask_ids: np.ndarray
+    sentence_ids: np.ndarray
+    sentence: str
+    answer: str
+
+
+def draw_span_length(generator: np.random.Generator) -> int:
+    """A span length in words, 1 to 10, geometric with p = 0.2.
+
+    References:
+        [Joshi et al., 2020](https://arxiv.org/abs/1907.10529), section 3.1.
+    """
+    row = np.searchsorted(
+        _SPAN_LENGTH_CUMULATIVE, generator.random(), side="right"
+    )
+    return int(row) + 1
+
+
+class Masker:
+    """Masks passages in one of the three modes.
+
+    A sentence longer than the query is cut to a window: of those that hold
+    the whole salient span (in the other modes, of all), one uniformly. (The
+    original drops an example whose span would be cut off.)
+
+    Salient spans of more than `max_masked` wordpieces are not eligible: half
+    a name is another task. (The original trains on the first ones only.)
+
+    Args:
+        wordpieces: list of str. The vocabulary, in the order of ids.
+        mode: str. One of `MODES`. Defaults to `"salient"`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
+            96.
+        max_masked: int. Wordpieces. Defaults to 10.
+        mask_rate: float. Share of the query's wordpieces, [CLS] and [SEP]
+            left out, that modes other than `"salient"` mask, rounded; at
+            least one. Defaults to 0.15.
+        bert_80_10_10: bool. In mode `"uniform"`, leave 10 % of what is
+            chosen as it is and put any wordpiece of the vocabulary in the
+            place of another 10 %, as BERT does. Defaults to `False`.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), sections 3.4
+        and 4.5; [Devlin et al., 2019](https://arxiv.org/abs/1810.04805),
+        section 3.1; [Joshi et al., 2020](https://arxiv.org/abs/1907.10529).
+    """
+
+    def __init__(
+        self,
+        wordpieces: list[str],
+        *,
+        mode: str = "salient",
+        max_query_length: int = MAX_QUERY_LENGTH,
+        max_masked: int = MAX_MASKED,
+        mask_rate: float = MASK_RATE,
+        bert_80_10_10: bool = False,
+    ):
+        if mode not in MODES:
+            raise ValueError(
+                f"`mode` must be one of {MODES}. Received: mode={mode!r}"
+            )
+        if not 1 <= max_masked <= max_query_length - 2:
+            raise ValueError(
+                "`max_masked` must be at least 1 and fit beside [CLS] and "
+                f"[SEP]. Received: max_masked={max_masked}, "
+                f"max_query_length={max_query_length}"
+            )
+        if not 0 < mask_rate <= 1:
+            raise ValueError(
+                "`mask_rate` must be above 0 and at most 1. "
+                f"Received: mask_rate={mask_rate}"
+            )
+        if bert_80_10_10 and mode != "uniform":
+            raise ValueError(
+                "`bert_80_10_10` belongs to mode 'uniform'. "
+                f"Received: mode={mode!r}"
+            )
+        self.mode = mode
+        self.max_query_length = max_query_length
+        self.max_masked = max_masked
+        self.mask_rate = mask_rate
+        self.bert_80_10_10 = bert_80_10_10
+        self._wordpieces = list(wordpieces)
+        self._cls_id = self._wordpieces.index("[CLS]")
+        self._sep_id = self._wordpieces.index("[SEP]")
+        self._mask_id = self._wordpieces.index("[MASK]")
+        self._starts_word = np.array(
+            [not piece.startswith("##") for piece in self._wordpieces]
+        )
+
+    def mask(
+        self, passage: TokenizedPassage, generator: np.random.Generator
+    ) -> MaskedExample | None:
+        """A masked query from a passage.
+
+        Args:
+            passage: `TokenizedPassage`.
+            generator: `numpy.random.Generator`. Decides every draw.
+
+        Returns:
+            `MaskedExample`, or `None` if nothing of the passage can be
+            masked: no eligible span (no wordpiece, in the other modes).
+        """
+        if self.mode == "salient":
+            return self._mask_salient(passage, generator)
+        if not len(passage.sentences):
+            return None
+        row = generator.integers(len(passage.sentences))
+        ids = _sentence_ids(passage, row)
+        window = self._window(len(ids), (len(ids), 0), generator)
+        ids = ids[window]
+        # As BERT's create_pretraining_data.py.
+        budget = min(self.max_masked, max(1, round(len(ids) * self.mask_rate)))
+        if self.mode == "uniform":
+            places = np.sort(generator.permutation(len(ids))[:budget])
+        else:
+            places = self._random_spans(ids, budget, generator)
+        answer = self._runs(ids, places)
+        put = self._replacements(ids[places], generator)
+        return self._example(passage, row, ids, places, put, answer)
+
+    def _mask_salient(self, passage, generator):
+        lengths = passage.spans[:, 1] - passage.spans[:, 0]
+        eligible = np.flatnonzero(lengths <= self.max_masked)
+        if not len(eligible):
+            return None
+        span = passage.spans[eligible[generator.integers(len(eligible))]]
+        first_pieces = passage.sentences[:, 0]
+        row = np.searchsorted(first_pieces, span[0], side="right") - 1
+        ids = _sentence_ids(passage, row)
+        start, limit = (int(place - first_pieces[row]) for place in span[:2])
+        window = self._window(len(ids), (start, limit), generator)
+        places = np.arange(start, limit) - window.start
+        answer = passage.text[span[2] : span[3]].decode("utf-8")
+        return self._example(
+            passage, row, ids[window], places, self._mask_id, answer
+        )
+
+    def _window(self, length, span, generator):
+        width = self.max_query_length - 2
+        if length <= width:
+            return slice(0, length)
+        start, limit = span
+        low = max(0, limit - width)
+        high = min(start, length - width)
+        first = int(generator.integers(low, high + 1))
+        return slice(first, first + width)
+
+    def _random_spans(self, ids, budget, generator):
+        """Places of whole words, at most `budget` wordpieces.
+
+        A span begins at a word drawn from those that still fit and ends
+        before one that is masked or does not fit. Where every word is longer
+        than the budget, the first wordpieces of one are masked.
+        """
+        begins = self._starts_word[ids]
+        begins[0] = True
+        starts = np.flatnonzero(begins)
+        lengths = np.diff(starts, append=len(ids))
+        masked = np.zeros(len(starts), bool)
+        left = budget
+        while True:
+            fitting = np.flatnonzero(~masked & (lengths <= left))
+            if not len(fitting):
+                break
+            wanted = draw_span_length(generator)
+            first = fitting[generator.integers(len(fitting))]
+            for word in range(first, min(first + wanted, len(starts))):
+                if masked[word] or lengths[word] > left:
+                    break
+                masked[word] = True
+                left -= lengths[word]
+        if not masked.any():
+            first = starts[generator.integers(len(starts))]
+            return np.arange(first, first + budget)
+        return np.flatnonzero(np.repeat(masked, lengths))
+
+    def _replacements(self, ids, generator):
+        if not self.bert_80_10_10:
+            return self._mask_id
+        draws = generator.random(len(ids))
+        any_ids = generator.integers(len(self._wordpieces), size=len(ids))
+        return np.where(
+            draws < 0.8, self._mask_id, np.where(draws < 0.9, ids, any_ids)
+        )
+
+    def _runs(self, ids, places):
+        runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+        return " | ".join(
+            " ".join(self._wordpieces[i] for i in ids[run]).replace(" ##", "")
+            for run in runs
+        )
+
+    def _example(self, passage, row, ids, places, put, answer):
+        token_ids = np.empty(len(ids) + 2, "int32")
+        token_ids[0] = self._cls_id
+        token_ids[1:-1] = ids
+        token_ids[-1] = self._sep_id
+        token_ids[places + 1] = put
+        _, start, limit = passage.sentences[row]
+        return MaskedExample(
+            block_id=passage.block_id,
+            title=passage.title,
+            token_ids=token_ids,
+            mask_positions=(places + 1).astype("int32"),
+            mask_ids=ids[places].astype("int32"),
+            sentence_ids=ids.astype("int32"),
+            sentence=passage.text[start:limit].decode("utf-8"),
+            answer=answer,
+        )
+
+
+def _sentence_ids(passage, row):
+    first = passage.sentences[row, 0]
+    if row + 1 < len(passage.sentences):
+        return passage.token_ids[first : passage.sentences[row + 1, 0]]
+    return passage.token_ids[first:]

@@ -1,0 +1,307 @@
+import collections
+import random
+
+import numpy as np
+import pytest
+
+from realm_tf.data import masking
+from realm_tf.data.tokenized_passages import tokenize_passages
+
+SENTENCES = (
+    "<東京> was in the 👍🏽 <Café> of <São> the river.",
+    "The city of <Capybara> was in the city of <e\u0301te\u0301>, <Öb>.",
+    "The river was in the river, the city was in the city of the river.",
+)
+
+
+@pytest.fixture
+def passage(mark_passage, letters):
+    return _tokenized(mark_passage(*SENTENCES, block_id=3), letters)
+
+
+def _tokenized(passage, letters):
+    (found,) = tokenize_passages([passage], letters)
+    return found
+
+
+def _masker(letters, mode, **options):
+    return masking.Masker(letters.vocabulary, mode=mode, **options)
+
+
+def _draws(masker, passage, number):
+    return [
+        masker.mask(passage, np.random.default_rng(seed))
+        for seed in range(number)
+    ]
+
+
+def _chi_square(counts, expected):
+    counts, expected = np.asarray(counts), np.asarray(expected)
+    return float(np.sum((counts - expected) ** 2 / expected))
+
+
+# Chi-square at 0.001 by degrees of freedom (any table).
+CRITICAL = {2: 13.82, 4: 18.47, 6: 22.46, 9: 27.88, 11: 31.26, 14: 36.12}
+
+
+@pytest.mark.parametrize("mode", masking.MODES)
+@pytest.mark.parametrize("max_query_length", [12, 96])
+def test_an_example_is_its_sentence_masked(
+    passage, letters, mode, max_query_length
+):
+    masker = _masker(letters, mode, max_query_length=max_query_length)
+    seen = set()
+    for example in _draws(masker, passage, 200):
+        ids = letters.tokenize(example.sentence).ids
+        restored = example.token_ids.copy()
+        assert (restored[example.mask_positions] == letters.mask_id).all()
+        restored[example.mask_positions] = example.mask_ids
+        assert restored[0] == letters.cls_id
+        assert restored[-1] == letters.sep_id
+        assert restored[1:-1].tolist() == example.sentence_ids.tolist()
+        windows = [
+            ids[first : first + max_query_length - 2]
+            for first in range(max(1, len(ids) - max_query_length + 3))
+        ]
+        assert example.sentence_ids.tolist() in windows
+        # Nothing else is masked, and no place twice.
+        num_masked = np.sum(example.token_ids == letters.mask_id)
+        assert num_masked == len(example.mask_positions) >= 1
+        assert (np.diff(example.mask_positions) > 0).all()
+        assert example.block_id == 3
+        assert example.token_ids.dtype == example.mask_ids.dtype == "int32"
+        seen.add(example.sentence)
+    # The third sentence has no salient span.
+    expected = [sentence.replace("<", "") for sentence in SENTENCES]
+    expected = [sentence.replace(">", "") for sentence in expected]
+    assert seen == set(expected[:2] if mode == "salient" else expected)
+
+
+def test_salient_masks_the_wordpieces_of_the_span(passage, letters):
+    for example in _draws(_masker(letters, "salient"), passage, 100):
+        # Whole words, so that the span tokenised alone is the target.
+        ids = letters.tokenize(example.answer).ids
+        assert example.mask_ids.tolist() == ids
+        first = example.mask_positions[0]
+        assert example.mask_positions.tolist() == list(
+            range(first, first + len(ids))
+        )
+        place = letters.tokenize(
+            example.sentence[: example.sentence.index(example.answer)]
+        )
+        assert first == len(place) + 1
+
+
+def test_salient_draws_spans_uniformly(passage, letters):
+    # Unevenly over the sentences; each span is as likely.
+    draws = _draws(_masker(letters, "salient", max_masked=3), passage, 3000)
+    counts = collections.Counter(example.answer for example in draws)
+    # "Capybara" is five wordpieces: not eligible here.
+    assert set(counts) == {"東京", "Café", "São", "e\u0301te\u0301", "Öb"}
+    assert _chi_square(list(counts.values()), [600] * 5) < CRITICAL[4]
+
+
+def test_spans_of_ten_wordpieces_at_most(mark_passage, letters):
+    passage = _tokenized(mark_passage("<abcdefghijk> in <abcdefghij>"), letters)
+    masker = _masker(letters, "salient")
+    draws = _draws(masker, passage, 20)
+    assert {example.answer for example in draws} == {"abcdefghij"}
+    assert all(len(example.mask_ids) == 10 for example in draws)
+    passage = _tokenized(mark_passage("<abcdefghijk> in"), letters)
+    assert masker.mask(passage, np.random.default_rng(0)) is None
+
+
+@pytest.mark.parametrize("mode", masking.MODES)
+def test_nothing_to_mask(mark_passage, letters, mode):
+    passage = _tokenized(mark_passage("\u200d"), letters)
+    masker = _masker(letters, mode)
+    assert masker.mask(passage, np.random.default_rng(0)) is None
+
+
+def test_windows_hold_the_span_and_are_drawn_uniformly(mark_passage, letters):
+    words = [f"{a}{b}" for a in "abcdef" for b in "123456789"]  # 108 pieces
+    sentence = " ".join([*words[:20], "<river>", *words[20:]])
+    passage = _tokenized(mark_passage(sentence), letters)
+    assert len(passage.token_ids) == 109
+    draws = _draws(_masker(letters, "salient"), passage, 3000)
+    # 94 of 109 wordpieces: first of the window 0 to 15, the span is number
+    # 40, so that its place in the window is 25 to 40.
+    counts = collections.Counter(
+        int(example.mask_positions[0]) - 1 for example in draws
+    )
+    assert sorted(counts) == list(range(25, 41))
+    assert _chi_square(list(counts.values()), [3000 / 16] * 16) < 37.70
+    assert all(len(example.token_ids) == 96 for example in draws)
+    # Whole, at the very beginning and end, too.
+    for place in (0, len(words)):
+        sentence = " ".join([*words[:place], "<capybara>", *words[place:]])
+        passage = _tokenized(mark_passage(sentence), letters)
+        for example in _draws(_masker(letters, "salient"), passage, 20):
+            assert example.answer == "capybara"
+            assert len(example.mask_ids) == 5
+
+
+def test_sentences_are_drawn_uniformly_in_the_ablations(passage, letters):
+    for mode in ("uniform", "random_span"):
+        draws = _draws(_masker(letters, mode), passage, 3000)
+        counts = collections.Counter(example.sentence for example in draws)
+        assert _chi_square(list(counts.values()), [1000] * 3) < CRITICAL[2]
+
+
+def _words_of_one_piece(number):
+    return " ".join(["river"] * number)
+
+
+@pytest.mark.parametrize("mode", ["uniform", "random_span"])
+@pytest.mark.parametrize(
+    ("length", "masked"),
+    [(1, 1), (2, 1), (9, 1), (11, 2), (20, 3), (40, 6), (65, 10), (94, 10)],
+)
+def test_fifteen_percent_but_one_to_ten(
+    mark_passage, letters, mode, length, masked
+):
+    passage = _tokenized(mark_passage(_words_of_one_piece(length)), letters)
+    for example in _draws(_masker(letters, mode), passage, 30):
+        assert len(example.mask_ids) == masked
+
+
+def test_uniform_masks_each_wordpiece_as_often(mark_passage, letters):
+    passage = _tokenized(mark_passage(_words_of_one_piece(15)), letters)
+    masker = _masker(letters, "uniform", mask_rate=0.2)
+    counts = np.zeros(15)
+    pairs = 0
+    for example in _draws(masker, passage, 4000):
+        np.add.at(counts, example.mask_positions - 1, 1)
+        pairs += np.sum(np.diff(example.mask_positions) == 1)
+    # Without replacement: the variance is (1 - 3/15) of a multinomial's.
+    assert _chi_square(counts, [800] * 15) / 0.8 < CRITICAL[14] * 15 / 14
+    # Neighbours as often as chance has them: 14 pairs, P = 3 * 2 / (15 * 14).
+    assert pairs == pytest.approx(4000 * 14 * 6 / 210, rel=0.05)
+
+
+def test_uniform_keeps_and_replaces_only_on_demand(mark_passage, letters):
+    passage = _tokenized(mark_passage(_words_of_one_piece(94)), letters)
+    masker = _masker(letters, "uniform", bert_80_10_10=True)
+    draws = _draws(masker, passage, 1000)
+    river = letters.tokenize("river").ids[0]
+    put = np.concatenate([e.token_ids[e.mask_positions] for e in draws])
+    size = letters.vocabulary_size
+    masked, same = np.sum(put == letters.mask_id), np.sum(put == river)
+    counts = [masked, same, len(put) - masked - same]
+    shares = np.array([0.8 + 0.1 / size, 0.1 + 0.1 / size, 0.1 - 0.2 / size])
+    assert _chi_square(counts, len(put) * shares) < CRITICAL[2]
+    # Any wordpiece may stand there.
+    assert len(set(put.tolist())) == size
+    # The targets are what stood there, whatever is put.
+    assert all((example.mask_ids == river).all() for example in draws)
+
+
+def test_span_lengths_are_geometric():
+    generator = np.random.default_rng(0)
+    lengths = [masking.draw_span_length(generator) for _ in range(20_000)]
+    weights = np.array([0.8**k * 0.2 for k in range(10)])
+    expected = 20_000 * weights / weights.sum()
+    counts = np.bincount(lengths, minlength=11)[1:]
+    assert _chi_square(counts, expected) < CRITICAL[9]
+    # Joshi et al., 2020, section 3.1, state 3.8.
+    assert np.mean(lengths) == pytest.approx(3.8, abs=0.05)
+
+
+def _simulated_runs(num_words, budget, generator):
+    """Lengths of the masked runs, word by word; every word is one piece."""
+    masked = set()
+    while len(masked) < budget:
+        length = 11
+        while length > 10:  # Geometric by coin tosses, longer ones redrawn.
+            length = 1
+            while generator.random() >= 0.2:
+                length += 1
+        first = generator.randrange(num_words)
+        if first in masked:
+            continue
+        for word in range(first, min(first + length, num_words)):
+            if word in masked or len(masked) == budget:
+                break
+            masked.add(word)
+    runs = "".join("m" if i in masked else " " for i in range(num_words))
+    return [len(run) for run in runs.split()]
+
+
+def test_random_spans_against_a_simulation(mark_passage, letters):
+    passage = _tokenized(mark_passage(_words_of_one_piece(80)), letters)
+    masker = _masker(letters, "random_span", max_masked=12)
+    found = np.zeros(13)
+    for example in _draws(masker, passage, 3000):
+        breaks = np.flatnonzero(np.diff(example.mask_positions) > 1) + 1
+        for run in np.split(example.mask_positions, breaks):
+            found[len(run)] += 1
+    generator = random.Random(0)
+    expected = np.zeros(13)
+    for _ in range(3000):
+        for length in _simulated_runs(80, 12, generator):
+            expected[length] += 1
+    # Two samples: sum (a - b)^2 / (a + b).
+    both = found + expected
+    kept = both > 0
+    statistic = np.sum((found - expected)[kept] ** 2 / both[kept])
+    assert statistic < CRITICAL[11]
+
+
+def test_random_spans_are_whole_words(mark_passage, letters):
+    sentence = "capybara in abc river of abcd, the " * 3
+    passage = _tokenized(mark_passage(sentence.strip()), letters)
+    masker = _masker(letters, "random_span")
+    first_pieces = [
+        not letters.vocabulary[i].startswith("##") for i in passage.token_ids
+    ]
+    word_of = np.cumsum(first_pieces)
+    runs = set()
+    for example in _draws(masker, passage, 300):
+        places = set((example.mask_positions - 1).tolist())
+        for place in places:
+            word = np.flatnonzero(word_of == word_of[place])
+            assert places.issuperset(word.tolist())
+        assert 1 <= len(places) <= 8  # 15 % of 51
+        runs.update(example.answer.split(" | "))
+    # Every word of up to eight wordpieces has its turn; texts as words.
+    assert {"capybara", "abc", "abcd", "abcd ,", "in abc"} <= runs
+
+
+def test_a_word_longer_than_the_budget_is_masked_in_part(mark_passage, letters):
+    passage = _tokenized(mark_passage("abcdefgh bcdefghi"), letters)
+    draws = _draws(_masker(letters, "random_span"), passage, 50)
+    places = {tuple(example.mask_positions.tolist()) for example in draws}
+    assert places == {(1, 2), (9, 10)}  # 15 % of 16 is 2.
+
+
+@pytest.mark.parametrize("mode", masking.MODES)
+def test_the_generator_decides_everything(passage, letters, mode):
+    masker = _masker(letters, mode)
+    one, two = _draws(masker, passage, 30), _draws(masker, passage, 30)
+    for first, second in zip(one, two, strict=True):
+        assert first.token_ids.tolist() == second.token_ids.tolist()
+        assert first.mask_positions.tolist() == second.mask_positions.tolist()
+    assert len({tuple(example.token_ids) for example in one}) > 4
+
+
+def test_the_passage_is_left_as_it_is(passage, letters):
+    before = passage.token_ids.copy()
+    passage.token_ids.flags.writeable = False
+    for mode in masking.MODES:
+        _draws(_masker(letters, mode), passage, 10)
+    assert (passage.token_ids == before).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "ict"}, "`mode` must be one of"),
+        ({"max_masked": 0}, "`max_masked` must be at least 1"),
+        ({"max_query_length": 11}, "`max_masked` must be at least 1"),
+        ({"mode": "uniform", "mask_rate": 0.0}, "`mask_rate` must be above 0"),
+        ({"bert_80_10_10": True}, "belongs to mode 'uniform'"),
+    ],
+)
+def test_bad_arguments_are_refused(letters, options, words):
+    with pytest.raises(ValueError, match=words):
+        masking.Masker(letters.vocabulary, **options)
