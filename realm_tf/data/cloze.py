@@ -51,8 +51,7 @@ def make_cloze_questions(blocks, *, num_questions: int, seed: int = 0):
 
 def _cloze(sentence, span, generator):
     start, limit, kind = span
-    before = sentence[:start].split()
-    after = sentence[limit:].split()
+    before, after = _words(sentence[:start]), _words(sentence[limit:])
     if len(before) + len(after) < _MIN_WORDS:
         return None
     # A window around the gap, at a random place.
@@ -70,3 +69,8 @@ def _cloze(sentence, span, generator):
         "question": " ".join(words).lower(),
         "answer": [sentence[start:limit]],
     }
+
+
+def _words(text):
+    # Without the marks that the span leaves alone: "(" before, "." after it.
+    return [word for word in text.split() if any(map(str.isalnum, word))]
