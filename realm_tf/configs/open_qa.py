@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from realm_tf.configs import overrides as recipe_overrides
 from realm_tf.errors import InputError
 
 
@@ -107,31 +108,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> OpenQaRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    if name not in RECIPES:
-        raise InputError(
-            f"--recipe must be one of {', '.join(RECIPES)}. Received: {name}"
-        )
-    fields = {f.name: f.type for f in dataclasses.fields(OpenQaRecipe)}
-    changes = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or key not in fields:
-            raise InputError(
-                f"--set {override}: expected NAME=VALUE with a name of "
-                f"{', '.join(fields)}."
-            )
-        changes[key] = _parse(key, value, fields[key])
-    return dataclasses.replace(RECIPES[name], **changes)
-
-
-def _parse(key, value, kind):
-    if kind is bool:
-        choices = {"true": True, "false": False, "1": True, "0": False}
-        if value.lower() in choices:
-            return choices[value.lower()]
-    else:
-        try:
-            return kind(value)
-        except ValueError:
-            pass
-    raise InputError(f"--set {key}={value}: expected type {kind.__name__}.")
+    return recipe_overrides.get_recipe(RECIPES, name, overrides)

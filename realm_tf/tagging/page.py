@@ -1,0 +1,314 @@
+"""Salient spans shown to people: a page of passages, sentences as text."""
+
+import collections
+import html
+import random
+import string
+from collections.abc import Iterator
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+
+# Neighbouring labels get hues far apart: the golden angle, in degrees.
+_HUE_STEP = 137.508
+_FIRST_HUE = 210
+# Passages to find a few sentences with spans in.
+_NUM_LOOKED_AT = 32
+# No page can hold these, escaped or not.
+_CONTROLS = {
+    code: "\ufffd" for code in (*range(0x20), 0x7F) if chr(code) not in "\t\n\r"
+}
+
+_PAGE = string.Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Salient spans</title>
+<style>
+:root { --back: #fff; --text: #1c1c1e; --soft: #62626a; --line: #d8d8dd;
+  --mark: 85% 84%; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #17181b; --text: #ececee; --soft: #a5a5ae; --line: #3a3b40;
+    --mark: 45% 27%; }
+}
+body { margin: 0 auto; max-width: 46rem; padding: 0 1rem 3rem;
+  background: var(--back); color: var(--text);
+  font: 1rem/1.65 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; margin: 1.2rem 0 .2rem; }
+h2 { font-size: 1rem; margin: 0; }
+header p, small { color: var(--soft); font-size: .85rem; }
+header p { margin: 0; }
+small { font-weight: normal; }
+nav { position: sticky; top: 0; max-height: 35vh; overflow: auto;
+  display: flex; flex-wrap: wrap; gap: .4rem; padding: .6rem 0;
+  margin-bottom: .6rem; background: var(--back);
+  border-bottom: 1px solid var(--line); font-size: .85rem; }
+nav label { padding: .15rem .55rem; border-radius: 1rem; cursor: pointer;
+  border: 1px solid var(--line); }
+nav input { margin: 0 .3rem 0 0; vertical-align: middle; }
+nav label[style], mark { background: hsl(var(--hue) var(--mark)); }
+article { padding: .9rem 0; border-bottom: 1px solid var(--line); }
+article p { margin: .3rem 0 0; }
+mark { color: inherit; border-radius: .25rem; padding: .08rem .2rem; }
+mark::after { content: attr(data-label); margin-left: .3rem;
+  font-size: .65rem; color: var(--soft); }
+.names-off mark::after { content: none; }
+mark.off { background: none; padding: 0; }
+mark.off::after { content: none; }
+</style>
+</head>
+<body>
+<header>
+<h1>Salient spans</h1>
+<p>$summary</p>
+</header>
+<nav aria-label="Labels">
+$legend
+<label><input type="checkbox" id="names" checked>show labels</label>
+</nav>
+<main>
+$passages
+</main>
+<script>
+for (const box of document.querySelectorAll("nav input[data-label]")) {
+  const update = () => {
+    for (const mark of document.querySelectorAll("mark"))
+      if (mark.dataset.label === box.dataset.label)
+        mark.classList.toggle("off", !box.checked);
+  };
+  box.addEventListener("change", update);
+  update();
+}
+const names = document.getElementById("names");
+const updateNames = () =>
+  document.body.classList.toggle("names-off", !names.checked);
+names.addEventListener("change", updateNames);
+updateNames();
+</script>
+</body>
+</html>
+""")
+
+
+def write_page(
+    annotated_dir: str, path: str, *, num_passages: int = 200, seed: int = 0
+) -> None:
+    """Writes a page on which a person sees the spans marked in their text.
+
+    One HTML file that needs nothing else: labels are colours, which can be
+    switched off one by one.
+
+    Args:
+        annotated_dir: str. What `realm annotate` wrote.
+        path: str. The file to write; one that is there is replaced.
+        num_passages: int. Passages to show, spread evenly over the corpus.
+            Defaults to `200`.
+        seed: int. Which ones. Defaults to `0`.
+
+    Raises:
+        InputError: if the directory is not complete, or the file cannot be
+            written.
+    """
+    metadata = stages.read(annotated_dir, kind=schema.ANNOTATED)
+    found = list(
+        sample_passages(annotated_dir, num_passages=num_passages, seed=seed)
+    )
+    total = collections.Counter(
+        {
+            name.removeprefix("spans_"): count
+            for name, count in metadata["counts"].items()
+            if name.startswith("spans_")
+        }
+    )
+    shown = collections.Counter()
+    for _, passage in found:
+        shown.update(passage.span_label)
+    hues = {
+        label: round(_FIRST_HUE + number * _HUE_STEP) % 360
+        for number, label in enumerate(sorted({*total, *shown}))
+    }
+    summary = (
+        f"{len(found):,} of {metadata['num_passages']:,} passages; tagger: "
+        f"{metadata['parameters']['tagger']}. Numbers: spans on this page, "
+        "and in the whole corpus."
+    )
+    content = _PAGE.substitute(
+        summary=_escape(summary),
+        legend="\n".join(
+            _legend(label, hue, shown[label], total[label])
+            for label, hue in hues.items()
+        ),
+        passages="\n".join(
+            _article(number, passage, hues) for number, passage in found
+        ),
+    )
+    try:
+        stages.write_text(path, content)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror or error}."
+        ) from error
+
+
+def sample_passages(
+    annotated_dir: str, *, num_passages: int, seed: int = 0
+) -> Iterator[tuple[int, schema.AnnotatedPassage]]:
+    """Passages spread evenly over an annotated corpus.
+
+    The corpus is divided into as many equal parts, and one passage is drawn
+    from each. Only shards that hold one of them are read.
+
+    Args:
+        annotated_dir: str. What `realm annotate` wrote.
+        num_passages: int. At most this many.
+        seed: int. Defaults to `0`.
+
+    Yields:
+        (place in the corpus, from 0; `schema.AnnotatedPassage`), in order.
+
+    Raises:
+        InputError: if the number is not positive, the directory is not
+            complete, or a shard is missing or damaged.
+    """
+    if num_passages < 1:
+        raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
+    metadata = stages.read(annotated_dir, kind=schema.ANNOTATED)
+    wanted = _spread(metadata["num_passages"], num_passages, seed)
+    paths = schema.shard_paths(annotated_dir)
+    if len(paths) != len(metadata["shard_rows"]):
+        raise InputError(
+            f"{annotated_dir} holds {len(paths)} shards, expected "
+            f"{len(metadata['shard_rows'])}: make it again with `realm "
+            "annotate`."
+        )
+    first = 0
+    for path, rows in zip(paths, metadata["shard_rows"], strict=True):
+        here = [place - first for place in wanted if 0 <= place - first < rows]
+        if here:
+            for row, record in _read_rows(path, here):
+                yield first + row, schema.annotated_from_example(record)
+        first += rows
+
+
+def sample_sentences(annotated_dir: str, *, num_sentences: int) -> list[str]:
+    """A few sentences with their spans marked as `[text|label]`.
+
+    Args:
+        annotated_dir: str. What `realm annotate` wrote.
+        num_sentences: int. At most this many, of different passages.
+
+    Returns:
+        list of str.
+    """
+    passages = sample_passages(annotated_dir, num_passages=_NUM_LOOKED_AT)
+    found = [passage for _, passage in passages if passage.span_label]
+    count = min(num_sentences, len(found))
+    return [
+        _marked_sentence(found[number * len(found) // count])
+        for number in range(count)
+    ]
+
+
+def _spread(total, number, seed):
+    if number >= total:
+        return list(range(total))
+    generator = random.Random(seed)
+    bounds = [total * part // number for part in range(number + 1)]
+    return [
+        generator.randrange(start, limit)
+        for start, limit in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def _read_rows(path, rows):
+    """(row, record) of ascending rows of a shard."""
+    import tensorflow as tf
+
+    dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
+    dataset = dataset.skip(rows[0]).take(rows[-1] - rows[0] + 1)
+    left = set(rows)
+    try:
+        for row, record in enumerate(dataset.as_numpy_iterator(), rows[0]):
+            if row in left:
+                left.remove(row)
+                yield row, record
+    except tf.errors.DataLossError as error:
+        raise InputError(_damaged(path)) from error
+    if left:
+        raise InputError(_damaged(path))
+
+
+def _damaged(path):
+    return (
+        f"{path} is truncated or damaged: make it again with `realm annotate`."
+    )
+
+
+def _marked_sentence(passage):
+    start = max(
+        start
+        for start in passage.sentence_byte_start
+        if start <= passage.span_byte_start[0]
+    )
+    limit = passage.sentence_byte_limit[
+        passage.sentence_byte_start.index(start)
+    ]
+    return "".join(
+        text if label is None else f"[{text}|{label}]"
+        for text, label in _pieces(passage, start, limit)
+    )
+
+
+def _pieces(passage, start, limit):
+    """The text from byte to byte as (text, label); `None` between spans."""
+    content = passage.text.encode("utf-8")
+    place = start
+    for span_start, span_limit, label in zip(
+        passage.span_byte_start,
+        passage.span_byte_limit,
+        passage.span_label,
+        strict=True,
+    ):
+        if start <= span_start and span_limit <= limit:
+            yield content[place:span_start].decode("utf-8"), None
+            yield content[span_start:span_limit].decode("utf-8"), label
+            place = span_limit
+    yield content[place:limit].decode("utf-8"), None
+
+
+def _escape(text):
+    return html.escape(text.translate(_CONTROLS))
+
+
+def _legend(label, hue, shown, total):
+    name = _escape(label)
+    return (
+        f'<label style="--hue:{hue}"><input type="checkbox" checked '
+        f'data-label="{name}">{name} <b>{shown:,}</b> / {total:,}</label>'
+    )
+
+
+def _article(number, passage, hues):
+    length = len(passage.text.encode("utf-8"))
+    body = "".join(
+        _escape(text)
+        if label is None
+        else f'<mark style="--hue:{hues[label]}" data-label="{_escape(label)}">'
+        f"{_escape(text)}</mark>"
+        for text, label in _pieces(passage, 0, length)
+    )
+    # A passage of another corpus is no block.
+    place = (
+        f"passage {number:,}"
+        if passage.block_id < 0
+        else f"block {passage.block_id:,}"
+    )
+    title = _escape(passage.title) or "(no title)"
+    return (
+        f'<article><h2 dir="auto">{title} <small>{place}</small></h2>\n'
+        f'<p dir="auto">{body}</p></article>'
+    )

@@ -1,0 +1,248 @@
+"""Taggers: what finds the salient spans of blocks.
+
+A tagger has `tag(blocks)`, which gives, for each `schema.Block`, its spans as
+`(start, limit, label)`: code points of the text, the limit exclusive, sorted,
+not overlapping, each inside one sentence.
+"""
+
+import contextlib
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.text.dates import find_dates
+from realm_tf.text.salient_spans import find_spans
+
+RULES = "rules"
+LINKS = "links"
+BERT = "bert"
+SPACY = "spacy"
+TAGGERS = (RULES, LINKS, BERT, SPACY)
+
+SPACY_MODEL = "en_core_web_sm"
+# Our choice: a link's text of one character is a footnote or a symbol.
+_MIN_LINK_LENGTH = 2
+
+Span = tuple[int, int, str]
+
+
+class RulesTagger:
+    """Dates, numbers and capitalised names, by rules."""
+
+    def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
+        """The spans of each block, labelled `date`, `number` or `name`."""
+        return [_tag_sentences(block, find_spans) for block in blocks]
+
+
+class LinksTagger:
+    """The texts of wiki links, as entities, and the dates between them.
+
+    Links are there only in blocks of wiki markup. Those shorter than two
+    characters, or without a letter or a digit, are left out.
+    """
+
+    def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
+        """The spans of each block, labelled `link` or `date`."""
+        return [self._tag(block) for block in blocks]
+
+    def _tag(self, block):
+        links = [
+            (start, limit, "link")
+            for start, limit in zip(
+                block.link_starts, block.link_limits, strict=True
+            )
+            if _is_name(block.text[start:limit])
+        ]
+        return without_overlaps([*links, *_tag_sentences(block, _dates)])
+
+
+class SpacyTagger:
+    """The named entities of a spaCy pipeline, sentence by sentence.
+
+    Args:
+        model: str. A pipeline that is installed, or a directory of one.
+            Defaults to `"en_core_web_sm"`.
+        batch_size: int. Sentences computed at once. Defaults to `32`.
+
+    Raises:
+        InputError: if spaCy or the pipeline is not installed.
+    """
+
+    def __init__(self, model: str = SPACY_MODEL, *, batch_size: int = 32):
+        try:
+            import spacy
+        except ImportError as error:
+            raise InputError(
+                "--tagger spacy needs spaCy, which is not installed here: run "
+                f"`pip install spacy` and `python -m spacy download {model}`."
+            ) from error
+        try:
+            self._pipeline = spacy.load(model)
+        except OSError as error:
+            raise InputError(
+                f"--spacy-model {model}: spaCy can load no such pipeline here: "
+                f"run `python -m spacy download {model}`, or name a directory."
+            ) from error
+        self._version = (
+            f"{model} {self._pipeline.meta['version']}, "
+            f"spaCy {spacy.__version__}"
+        )
+        self._batch_size = batch_size
+
+    def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
+        """The spans of each block, with the labels of the pipeline."""
+        places = [
+            (number, start, limit)
+            for number, block in enumerate(blocks)
+            for start, limit in sentences(block)
+        ]
+        texts = [blocks[n].text[start:limit] for n, start, limit in places]
+        spans = [[] for _ in blocks]
+        # Else each new word stays in the pipeline's vocabulary for ever.
+        # spaCy has zones since 3.8.
+        with getattr(self._pipeline, "memory_zone", contextlib.nullcontext)():
+            found = self._pipeline.pipe(texts, batch_size=self._batch_size)
+            for (number, offset, _), document in zip(
+                places, found, strict=True
+            ):
+                spans[number] += [
+                    (
+                        offset + entity.start_char,
+                        offset + entity.end_char,
+                        entity.label_,
+                    )
+                    for entity in document.ents
+                ]
+        return [without_overlaps(each) for each in spans]
+
+    def version(self) -> str:
+        """What the pipeline was asked for as, its version and spaCy's."""
+        return self._version
+
+
+def make_tagger(
+    name: str,
+    *,
+    tagger_model: str | None = None,
+    spacy_model: str | None = None,
+    batch_size: int = 32,
+):
+    """A tagger by name.
+
+    Args:
+        name: str. One of `TAGGERS`.
+        tagger_model: str. For `bert`: the directory of its model.
+        spacy_model: str. For `spacy`: the pipeline. Defaults to `None`:
+            `SPACY_MODEL`.
+        batch_size: int. Sequences that a model computes at once. Defaults to
+            `32`.
+
+    Returns:
+        An object with `tag(blocks)`.
+
+    Raises:
+        InputError: if the name is unknown, an argument belongs to another
+            tagger, or the tagger's model is missing.
+    """
+    _check(name, tagger_model, spacy_model)
+    if name == RULES:
+        return RulesTagger()
+    if name == LINKS:
+        return LinksTagger()
+    if name == SPACY:
+        return SpacyTagger(spacy_model or SPACY_MODEL, batch_size=batch_size)
+    from realm_tf.tagging.bert import BertTagger
+
+    return BertTagger(tagger_model, batch_size=batch_size)
+
+
+def identity(
+    name: str,
+    *,
+    tagger_model: str | None = None,
+    spacy_model: str | None = None,
+) -> str:
+    """What tells a tagger's spans from those of another.
+
+    Args:
+        name: str. As for `make_tagger`.
+        tagger_model: str. As for `make_tagger`.
+        spacy_model: str. As for `make_tagger`.
+
+    Returns:
+        str, the fingerprint of the model of `bert`, the version of the
+        pipeline of `spacy`, else the name.
+
+    Raises:
+        InputError: as `make_tagger`.
+    """
+    _check(name, tagger_model, spacy_model)
+    if name == BERT:
+        from realm_tf.tagging import token_classifier
+
+        metadata = stages.read(tagger_model, kind=token_classifier.TAGGER)
+        return metadata["fingerprint"]
+    if name == SPACY:
+        return SpacyTagger(spacy_model or SPACY_MODEL).version()
+    return name
+
+
+def sentences(block: schema.Block) -> list[tuple[int, int]]:
+    """Start and limit of each sentence of a block."""
+    return list(
+        zip(block.sentence_starts, block.sentence_limits(), strict=True)
+    )
+
+
+def without_overlaps(spans: list[Span]) -> list[Span]:
+    """The spans in order, each that overlaps an earlier one left out.
+
+    Args:
+        spans: list of `(start, limit, label)`. Of two that overlap, the
+            first in this list stays.
+
+    Returns:
+        list of the same, sorted.
+    """
+    kept = []
+    for start, limit, label in spans:
+        if all(limit <= other[0] or start >= other[1] for other in kept):
+            kept.append((start, limit, label))
+    return sorted(kept)
+
+
+def _check(name, tagger_model, spacy_model):
+    if name not in TAGGERS:
+        raise InputError(
+            f"--tagger {name} is unknown: expected one of {', '.join(TAGGERS)}."
+        )
+    if name == BERT and not tagger_model:
+        raise InputError(
+            "--tagger bert needs --tagger-model: the directory that `realm "
+            "train-tagger` made."
+        )
+    for owner, option, value in (
+        (BERT, "--tagger-model", tagger_model),
+        (SPACY, "--spacy-model", spacy_model),
+    ):
+        if value and name != owner:
+            raise InputError(
+                f"{option} belongs to --tagger {owner}. Received: --tagger "
+                f"{name}"
+            )
+
+
+def _tag_sentences(block, find):
+    return [
+        (offset + start, offset + end, label)
+        for offset, limit in sentences(block)
+        for start, end, label in find(block.text[offset:limit])
+    ]
+
+
+def _dates(sentence):
+    return [(start, limit, "date") for start, limit in find_dates(sentence)]
+
+
+def _is_name(text):
+    return len(text) >= _MIN_LINK_LENGTH and any(map(str.isalnum, text))

@@ -1,0 +1,354 @@
+"""The BERT tagger's model: a label for each word; and its directory."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf import stages
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.tagging import inputs as tagger_inputs
+from realm_tf.tagging.inputs import Row
+from realm_tf.tagging.inputs import SentenceEncoder
+from realm_tf.text.tokenizer import Tokenizer
+
+TAGGER = "tagger"
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class TokenClassifier(keras.Model):
+    """BERT with a dense layer over each wordpiece, and with word shapes.
+
+        logits = W dropout(BERT(words + positions + shapes)) + b
+
+    Inputs are a dict of int tensors `(batch_size, sequence_length)`:
+    `token_ids`, `shape_ids` (rows of `inputs.SHAPES`) and `padding_mask`. The
+    output is a float tensor `(batch_size, sequence_length, num_labels)`, of
+    which only the first wordpiece of each word counts.
+
+    A lower-casing vocabulary cannot tell "Turkey" from "turkey". So one more
+    table beside BERT's word and position tables adds how a word is written:
+    at the input, where the words around it see it, too (in a headline,
+    capitals say little). It starts as zeros, so training starts from what
+    the encoder was.
+
+    Args:
+        encoder: `BertEncoder`. Its layers become this model's; all but the
+            pooled [CLS], which nothing here reads.
+        num_labels: int.
+        num_shapes: int. Rows of the shape table. Defaults to those of
+            `inputs.SHAPES`.
+        dropout: float. Before the dense layer, in training. Defaults to
+            `0.1`, as BERT.
+
+    References:
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 5.3:
+        the first wordpiece stands for the word.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        num_labels,
+        num_shapes=tagger_inputs.NUM_SHAPES,
+        dropout=0.1,
+        **kwargs,
+    ):
+        # === Functional Model ===
+        inputs = {
+            name: keras.Input((None,), dtype="int32", name=name)
+            for name in ("token_ids", "shape_ids", "padding_mask")
+        }
+        tokens = encoder.get_layer("token_embedding")(inputs["token_ids"])
+        segments = encoder.get_layer("segment_embedding")(
+            ops.zeros_like(inputs["token_ids"])
+        )
+        shapes = keras.layers.Embedding(
+            num_shapes,
+            encoder.hidden_dim,
+            embeddings_initializer="zeros",
+            name="shape_embedding",
+        )(inputs["shape_ids"])
+        x = keras.layers.Add(name="input_add")(
+            (
+                tokens,
+                encoder.get_layer("position_embedding")(tokens),
+                segments,
+                shapes,
+            )
+        )
+        x = encoder.get_layer("embeddings_layer_norm")(x)
+        x = encoder.get_layer("embeddings_dropout")(x)
+        for index in range(encoder.num_layers):
+            layer = encoder.get_layer(f"transformer_layer_{index}")
+            x = layer(x, padding_mask=inputs["padding_mask"])
+        x = keras.layers.Dropout(dropout, name="output_dropout")(x)
+        logits = keras.layers.Dense(
+            num_labels,
+            # Standard deviation as in google-research/bert, modeling.py.
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+            name="labels",
+        )(x)
+        super().__init__(inputs=inputs, outputs=logits, **kwargs)
+
+        # === Config ===
+        self.encoder_config = encoder.get_config()
+        self.num_labels = num_labels
+        self.num_shapes = num_shapes
+        self.dropout = dropout
+
+    def get_config(self):
+        return {
+            "encoder": dict(self.encoder_config),
+            "num_labels": self.num_labels,
+            "num_shapes": self.num_shapes,
+            "dropout": self.dropout,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        return cls(BertEncoder(**config.pop("encoder")), **config)
+
+
+def word_loss():
+    """Cross-entropy of the words: the mean over a batch's labelled positions.
+
+        - sum_i w_i log p(y_i | x) / sum_i w_i
+
+    The weights `w` are 1 at the first wordpiece of each word, else 0.
+    """
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
+@dataclasses.dataclass
+class LoadedTagger:
+    """A token classifier with what turns sentences into its inputs.
+
+    Args:
+        model: `TokenClassifier`.
+        tokenizer: `Tokenizer`.
+        labels: tuple of str. Tags in IOB2, in the order of the logits.
+        max_length: int. Most wordpieces of a row, as trained.
+        metadata: dict. Of the directory; empty for one made in memory.
+    """
+
+    model: TokenClassifier
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    max_length: int
+    metadata: dict = dataclasses.field(default_factory=dict)
+
+    def sentence_encoder(self) -> SentenceEncoder:
+        """What makes this tagger's rows."""
+        return SentenceEncoder(self.tokenizer, max_length=self.max_length)
+
+    def predict(self, rows: list[Row], *, batch_size: int) -> list[np.ndarray]:
+        """The most probable label of each word.
+
+        Args:
+            rows: list of `Row`.
+            batch_size: int. See `inputs.batches_by_length`.
+
+        Returns:
+            list of int arrays: for each row, the label of each of its
+            `words`.
+        """
+        lengths = [
+            tagger_inputs.padded_length(row, self.max_length) for row in rows
+        ]
+        found = [None] * len(rows)
+        for batch in tagger_inputs.batches_by_length(lengths, batch_size):
+            inputs = tagger_inputs.stack(
+                [rows[index] for index in batch],
+                self.tokenizer,
+                max_length=self.max_length,
+                num_rows=_num_rows(len(batch)),
+            )
+            # Compiled, which `model(inputs)` is not.
+            logits = np.asarray(self.model.predict_on_batch(inputs))
+            labels = logits.argmax(axis=-1)
+            for number, index in enumerate(batch):
+                found[index] = labels[number, rows[index].positions]
+        return found
+
+    def predict_tags(
+        self, rows: list[Row], num_words: list[int], *, batch_size: int
+    ) -> list[list[str]]:
+        """The tags of each sentence's words, as predicted: not yet mended.
+
+        Args:
+            rows: list of `Row`. Of all sentences.
+            num_words: list of int. Of each sentence.
+            batch_size: int. See `inputs.batches_by_length`.
+
+        Returns:
+            list of lists of str. A word without a wordpiece is `"O"`.
+        """
+        tags = [["O"] * number for number in num_words]
+        labels = self.predict(rows, batch_size=batch_size)
+        for row, labels_of_row in zip(rows, labels, strict=True):
+            for word, label in zip(row.words, labels_of_row, strict=True):
+                tags[row.sentence][word] = self.labels[label]
+        return tags
+
+
+def _num_rows(number):
+    """Rows of a batch: a backend that compiles each shape gets few of them.
+
+    TensorFlow's graph takes any number; elsewhere multiples of 8 or, below,
+    powers of two.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return number
+    return -(-number // 8) * 8 if number > 4 else 1 << (number - 1).bit_length()
+
+
+def from_model(
+    loaded: model_directory.LoadedModel,
+    labels: list[str],
+    *,
+    max_length: int,
+    dropout: float = 0.1,
+    freeze_word_embeddings: bool = False,
+    num_frozen_layers: int = 0,
+) -> LoadedTagger:
+    """A tagger that starts from the encoder of a model's block tower.
+
+    Args:
+        loaded: `model_directory.LoadedModel`. Its layers are taken over, not
+            copied.
+        labels: list of str. Tags in IOB2.
+        max_length: int. Most wordpieces of a row.
+        dropout: float. See `TokenClassifier`.
+        freeze_word_embeddings: bool. See `BertEncoder.freeze`. The shape
+            table learns all the same.
+        num_frozen_layers: int. Lowest layers that do not learn.
+
+    Returns:
+        `LoadedTagger`.
+
+    Raises:
+        InputError: if the encoder has fewer positions than `max_length`.
+    """
+    encoder = loaded.model.block_embedder.encoder
+    if max_length > encoder.max_sequence_length:
+        raise InputError(
+            f"max_length={max_length} is more than the model's "
+            f"{encoder.max_sequence_length} positions: choose less with --set."
+        )
+    encoder.freeze(
+        embeddings=freeze_word_embeddings, num_layers=num_frozen_layers
+    )
+    model = TokenClassifier(encoder, len(labels), dropout=dropout)
+    return LoadedTagger(model, loaded.tokenizer, tuple(labels), max_length)
+
+
+def write_files(tagger: LoadedTagger, stage: stages.Stage) -> None:
+    """Writes a tagger's files into a stage that is being written."""
+    config = {
+        "model": "token_classifier",
+        "classifier": _without_names(tagger.model.get_config()),
+        "labels": list(tagger.labels),
+        "shapes": list(tagger_inputs.SHAPES),
+        "max_length": tagger.max_length,
+        "lowercase": tagger.tokenizer.lowercase,
+    }
+    stages.write_text(
+        stage.path(model_directory.CONFIG),
+        json.dumps(config, indent=2, sort_keys=True),
+    )
+    stages.write_text(
+        stage.path(model_directory.VOCABULARY),
+        "\n".join(tagger.tokenizer.vocabulary) + "\n",
+    )
+    tagger.model.save_weights(stage.path(model_directory.WEIGHTS))
+    stage.metadata["tokenizer"] = tagger.tokenizer.fingerprint()
+    stage.metadata["fingerprint"] = stages.fingerprint(
+        json.dumps(config, sort_keys=True),
+        tagger.tokenizer.fingerprint(),
+        *(
+            np.asarray(v).tobytes()
+            for v in tagger.model.variables
+            if "seed_generator" not in v.path
+        ),
+    )
+
+
+def save(
+    tagger: LoadedTagger,
+    output: str,
+    *,
+    parameters: dict | None = None,
+    parents: dict | None = None,
+) -> None:
+    """Writes a tagger directory; see `stages.write`."""
+    with stages.write(
+        output, kind=TAGGER, parameters=parameters, parents=parents
+    ) as stage:
+        write_files(tagger, stage)
+
+
+def load(directory: str) -> LoadedTagger:
+    """Opens a tagger directory.
+
+    Args:
+        directory: str. Written by `realm train-tagger`.
+
+    Returns:
+        `LoadedTagger`.
+
+    Raises:
+        InputError: if it is not a complete tagger directory, its weights are
+            damaged, or it is of a version with other word shapes.
+    """
+    metadata = stages.read(directory, kind=TAGGER)
+    config = json.loads(
+        stages.read_text(stages.join(directory, model_directory.CONFIG))
+    )
+    if (
+        config["model"] != "token_classifier"
+        or tuple(config["shapes"]) != tagger_inputs.SHAPES
+    ):
+        raise InputError(
+            f"{directory} holds a tagger that this version does not know: "
+            "train it again with `realm train-tagger`."
+        )
+    model = TokenClassifier.from_config(config["classifier"])
+    weights = stages.join(directory, model_directory.WEIGHTS)
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{weights} is damaged or not that of the "
+            f"{model_directory.CONFIG} beside it: {error} Make the directory "
+            "again."
+        ) from error
+    tokenizer = Tokenizer.from_file(
+        stages.join(directory, model_directory.VOCABULARY),
+        lowercase=config["lowercase"],
+    )
+    return LoadedTagger(
+        model,
+        tokenizer,
+        tuple(config["labels"]),
+        config["max_length"],
+        metadata,
+    )
+
+
+def _without_names(config):
+    """A model's name differs from run to run; its fingerprint must not."""
+    config = {k: v for k, v in config.items() if k != "name"}
+    encoder = config["encoder"]
+    return {
+        **config,
+        "encoder": {k: v for k, v in encoder.items() if k != "name"},
+    }

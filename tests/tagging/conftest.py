@@ -1,0 +1,101 @@
+"""Sentences whose names a tiny BERT can learn in seconds."""
+
+import pytest
+
+SENTENCES = """\
+Ada B-PER
+was O
+in O
+London B-LOC
+. O
+
+Bach B-PER
+wrote O
+music O
+in O
+Leipzig B-LOC
+. O
+
+The O
+Nile B-LOC
+flows O
+to O
+Egypt B-LOC
+. O
+
+Ada I-PER
+Bach I-PER
+wrote O
+. O
+
+Rome B-LOC
+is O
+in O
+Italy B-LOC
+. O
+
+The O
+Etna B-LOC
+is O
+a O
+hill O
+. O
+
+Ada B-PER
+wrote O
+numbers O
+in O
+1843 O
+. O
+"""
+
+
+@pytest.fixture(scope="session")
+def conll_path(tmp_path_factory):
+    """Seven sentences: seven places, four persons, one of two words."""
+    path = tmp_path_factory.mktemp("tagging") / "sentences.conll"
+    path.write_text(SENTENCES)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def start_dir(tmp_path_factory, vocabulary_path):
+    """As `model_dir`, with weights small enough to learn from."""
+    from realm_tf.checkpoints import initialize
+    from realm_tf.models import model_directory
+
+    output = str(tmp_path_factory.mktemp("world") / "start")
+    loaded = initialize.random(
+        vocab=vocabulary_path,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        projection_dim=8,
+        seed=3,
+    )
+    for variable in loaded.model.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(5.0 * variable)
+    model_directory.save(loaded, output)
+    return output
+
+
+@pytest.fixture(scope="session")
+def tagger_dir(tmp_path_factory, start_dir, conll_path):
+    """What `realm train-tagger` makes of them."""
+    from realm_tf.configs import tagger as configs
+    from realm_tf.tagging import train
+
+    output = str(tmp_path_factory.mktemp("world") / "tagger")
+    train.train(
+        # An epoch of seven sentences would be two steps.
+        [conll_path] * 12,
+        conll_path,
+        start_dir,
+        output,
+        test=conll_path,
+        recipe=configs.get_recipe("tiny"),
+        verbose=0,
+    )
+    return output

@@ -1,0 +1,125 @@
+"""The tagger of blocks: words, spans in characters, dates, windows."""
+
+import pytest
+
+from realm_tf.data.schema import Block
+from realm_tf.errors import InputError
+from realm_tf.tagging import bert
+from realm_tf.tagging.bert import BertTagger
+from realm_tf.tagging.bert import find_words
+
+
+@pytest.mark.parametrize(
+    "sentence, words",
+    [
+        ("Ada (1815-1852) wrote.", "Ada ( 1815-1852 ) wrote ."),
+        ("Mr. Lee of the U.S. Navy.", "Mr. Lee of the U.S. Navy ."),
+        ("J. R. R. Tolkien", "J. R. R. Tolkien"),
+        ("Vitamin C.", "Vitamin C ."),
+        ("O'Brien's and Jones’ cats’s", "O'Brien 's and Jones ’ cats ’s"),
+        ("AT&T paid $5.3bn, or 20,000.", "AT&T paid $ 5.3bn , or 20,000 ."),
+        ("The Paris–Dakar—a race…", "The Paris – Dakar — a race …"),
+        ("An all-rounder's “day”", "An all-rounder 's “ day ”"),
+        ("naïve cafe\u0301 हिन्दी", "naïve cafe\u0301 हिन्दी"),
+        ("a\u00a0b\u2009c", "a b c"),
+        ("", ""),
+    ],
+)
+def test_words_are_cut_as_conll_cuts_them(sentence, words):
+    found = [sentence[start:limit] for start, limit in find_words(sentence)]
+    assert found == words.split(" ") if words else found == []
+
+
+def test_words_leave_nothing_out():
+    sentence = (
+        "«Ω» 5′ x² 東京—A.B., it's—'tis 100% of U.N.'s \u200b e.g., \u0301"
+    )
+    covered = "".join(sentence[s:e] for s, e in find_words(sentence))
+    assert covered == "".join(sentence.split())
+
+
+def test_spans_of_tags():
+    words = [(0, 4), (5, 9), (9, 11), (12, 16)]
+    assert bert.spans_of(words, ["B-PER", "I-PER", "O", "B-LOC"]) == [
+        (0, 9, "PER"),
+        (12, 16, "LOC"),
+    ]
+    # Ill-formed: an I that continues nothing begins.
+    assert bert.spans_of(words, ["O", "I-PER", "I-LOC", "I-LOC"]) == [
+        (5, 9, "PER"),
+        (9, 16, "LOC"),
+    ]
+
+
+def test_dates_give_way_to_names():
+    spans = [(5, 10, "ORG"), (20, 24, "PER")]
+    assert bert.add_dates(spans, [(0, 4), (4, 6), (10, 14), (22, 30)]) == [
+        (0, 4, "DATE"),
+        (5, 10, "ORG"),
+        (10, 14, "DATE"),
+        (20, 24, "PER"),
+    ]
+
+
+def _block(*sentences):
+    starts, text = [], ""
+    for sentence in sentences:
+        text += " " if text else ""
+        starts.append(len(text))
+        text += sentence
+    return Block(0, "1", "", text, sentence_starts=starts)
+
+
+def test_blocks_are_marked_in_their_text(tagger_dir):
+    tagger = BertTagger(tagger_dir, batch_size=1)
+    blocks = [
+        _block("Bach wrote music in Leipzig.", "Ada was in London."),
+        _block(),
+        # Code points, not bytes, though BERT takes an accent off.
+        _block("Ádà Bach wrote.", "Rome is in Italy."),
+        _block("\u200b"),
+    ]
+    # A block without a sentence is no block of ours, but its text is one.
+    blocks[1].sentence_starts = [0]
+    found = [
+        [(block.text[s:e], label) for s, e, label in spans]
+        for block, spans in zip(blocks, tagger.tag(blocks), strict=True)
+    ]
+    assert found == [
+        [
+            ("Bach", "PER"),
+            ("Leipzig", "LOC"),
+            ("Ada", "PER"),
+            ("London", "LOC"),
+        ],
+        [],
+        [("Ádà Bach", "PER"), ("Rome", "LOC"), ("Italy", "LOC")],
+        [],
+    ]
+    assert tagger.tag([]) == []
+    # One by one as all together.
+    assert tagger.tag(blocks) == [tagger.tag([block])[0] for block in blocks]
+
+
+def test_dates_are_marked_where_no_name_is(tagger_dir):
+    tagger = BertTagger(tagger_dir)
+    block = _block("Rome is in Italy.", "Ada wrote numbers in 1843.")
+    assert tagger.tag([block]) == [
+        [(0, 4, "LOC"), (11, 16, "LOC"), (18, 21, "PER"), (39, 43, "DATE")]
+    ]
+
+
+def test_a_long_sentence_is_read_to_its_end(tagger_dir):
+    """Five windows of 32 wordpieces, by a tagger that calls all B-PER."""
+    tagger = BertTagger(tagger_dir)
+    kernel, bias = tagger._tagger.model.get_layer("labels").weights
+    kernel.assign(0.0 * kernel)
+    bias.assign([0.0, 0.0, 0.0, 1.0, 0.0])
+    text = " ".join(["Ada was in London in 1843."] * 12)
+    (spans,) = tagger.tag([_block(text)])
+    assert spans == [(*word, "PER") for word in find_words(text)]
+
+
+def test_a_directory_of_another_kind_is_refused(model_dir):
+    with pytest.raises(InputError, match="holds 'model', expected 'tagger'"):
+        BertTagger(model_dir)

@@ -1,0 +1,246 @@
+import html.parser
+import os
+import re
+
+import pytest
+import tensorflow as tf
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.tagging import page
+
+
+def passage(number, text, *spans, title=None, sentences=None, block_id=None):
+    """A passage; spans are (text, label), places are found in bytes."""
+    content = text.encode("utf-8")
+    starts, limits = [], []
+    place = 0
+    for span, _ in spans:
+        found = span.encode("utf-8")
+        place = content.index(found, place)
+        starts.append(place)
+        place += len(found)
+        limits.append(place)
+    sentence_limits, place = [], 0
+    for sentence in sentences or [text]:
+        place += len(sentence.encode("utf-8"))
+        sentence_limits.append(place)
+        place += 1
+    return schema.AnnotatedPassage(
+        block_id=number if block_id is None else block_id,
+        title=f"Title {number}" if title is None else title,
+        text=text,
+        sentence_byte_start=[0] + [limit + 1 for limit in sentence_limits[:-1]],
+        sentence_byte_limit=sentence_limits,
+        span_byte_start=starts,
+        span_byte_limit=limits,
+        span_label=[label for _, label in spans],
+    )
+
+
+def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
+    """An annotated directory, as `realm annotate` makes it."""
+    shards = [
+        passages[first : first + rows_per_shard]
+        for first in range(0, len(passages), rows_per_shard)
+    ]
+    labels = [label for each in passages for label in each.span_label]
+    with stages.write(
+        str(directory), kind=schema.ANNOTATED, parameters={"tagger": tagger}
+    ) as stage:
+        for number, shard in enumerate(shards):
+            name = f"annotated-{number:05d}-of-{len(shards):05d}.tfrecord.gz"
+            with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
+                for each in shard:
+                    writer.write(schema.annotated_to_example(each))
+        stage.metadata.update(
+            num_passages=len(passages),
+            shard_rows=[len(shard) for shard in shards],
+            counts={f"spans_{x}": labels.count(x) for x in set(labels)},
+        )
+    return str(directory)
+
+
+class Reader(html.parser.HTMLParser):
+    """What a browser would show of the page."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.inside = []
+        self.marks = []
+        self.hues = {}
+        self.passages = []
+        self.titles = []
+        self.boxes = {}
+        self.scripts = 0
+        self.feed(content)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag in ("meta", "input"):
+            self.box = attributes.get("data-label")
+            return
+        self.inside.append(tag)
+        self.scripts += tag == "script"
+        if tag == "mark":
+            label = attributes["data-label"]
+            self.marks.append([len(self.passages) - 1, "", label])
+            self.hues.setdefault(label, set()).add(attributes["style"])
+        elif tag == "p" and "article" in self.inside:
+            self.passages.append("")
+        elif tag == "h2":
+            self.titles.append("")
+
+    def handle_endtag(self, tag):
+        assert self.inside.pop() == tag
+
+    def handle_data(self, data):
+        if "p" in self.inside and "article" in self.inside:
+            self.passages[-1] += data
+        if "h2" in self.inside:
+            self.titles[-1] += data
+        if "mark" in self.inside:
+            self.marks[-1][1] += data
+        if "label" in self.inside and self.box:
+            self.boxes[self.box] = self.boxes.get(self.box, "") + data
+
+
+def read(directory, tmp_path, **arguments):
+    path = str(tmp_path / "page.html")
+    page.write_page(directory, path, **arguments)
+    with open(path, encoding="utf-8") as file:
+        content = file.read()
+    return Reader(content), content
+
+
+PASSAGES = [
+    passage(
+        0,
+        "🚢 Über <b>Zürich</b> & 日本: é, in 1869.",
+        *(("Über", "LOC"), ("<b>Zürich</b>", "LOC"), ("日本", "A<B\"'&")),
+        *(("é", "LOC"), ("1869", "DATE")),
+        title='</h2><script>alert("x")</script>',
+    ),
+    passage(1, "Nothing here.", title=""),
+    passage(2, "1869, 1869 and 1869.", ("1869", "DATE"), ("1869", "DATE")),
+    passage(3, "From $x to ${y}\x00\x1b[1m", ("$x", "LOC"), block_id=-1),
+]
+
+
+def test_every_span_is_marked_once_and_text_is_escaped(tmp_path):
+    directory = write(tmp_path / "annotated", PASSAGES)
+    found, content = read(directory, tmp_path)
+    assert found.inside == []
+    assert [tuple(mark) for mark in found.marks] == [
+        (number, text, label)
+        for number, each in enumerate(PASSAGES)
+        for text, label in zip(each.spans(), each.span_label, strict=True)
+    ]
+    assert found.passages == [
+        *(each.text for each in PASSAGES[:3]),
+        "From $x to ${y}\ufffd\ufffd[1m",
+    ]
+    assert found.titles == [
+        '</h2><script>alert("x")</script> block 0',
+        "(no title) block 1",
+        "Title 2 block 2",
+        "Title 3 passage 3",
+    ]
+    assert found.scripts == 1
+    assert content.count("<mark ") == 8
+    # The second date of the third passage comes right after the first.
+    assert re.search(
+        r"<mark[^>]*>1869</mark>, <mark[^>]*>1869</mark> and 1869", content
+    )
+
+
+def test_labels_have_colours_counts_and_switches(tmp_path):
+    directory = write(tmp_path / "annotated", PASSAGES)
+    found, content = read(directory, tmp_path, num_passages=2, seed=3)
+    shown = [label for _, _, label in found.marks]
+    total = {"LOC": 4, "DATE": 3, "A<B\"'&": 1}
+    assert found.boxes == {
+        label: f"{label} {shown.count(label)} / {count}"
+        for label, count in total.items()
+    }
+    hues = [hue for hues in found.hues.values() for hue in hues]
+    assert len(hues) == len(set(hues)) == len(found.hues)
+    assert "2 of 4 passages; tagger: rules." in content
+
+
+def test_the_page_needs_nothing_else(tmp_path):
+    directory = write(tmp_path / "annotated", PASSAGES)
+    _, content = read(directory, tmp_path)
+    assert not re.search(r"https?:|<link|@import|url\(|\bsrc=", content)
+    assert 'name="viewport" content="width=device-width' in content
+    assert "prefers-color-scheme: dark" in content
+    assert os.listdir(tmp_path / "annotated").count("page.html") == 0
+
+
+def test_the_page_is_the_same_each_time(tmp_path):
+    passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(20)]
+    directory = write(tmp_path / "annotated", passages)
+    pages = [
+        read(directory, tmp_path, num_passages=5, seed=seed)[1]
+        for seed in (0, 0, 1)
+    ]
+    assert pages[0] == pages[1] != pages[2]
+
+
+def test_passages_are_spread_evenly(tmp_path):
+    passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(23)]
+    directory = write(tmp_path / "annotated", passages, rows_per_shard=4)
+    for seed in range(5):
+        found = list(page.sample_passages(directory, num_passages=5, seed=seed))
+        places = [place for place, _ in found]
+        assert len(places) == 5
+        for part, place in enumerate(places):
+            assert 23 * part // 5 <= place < 23 * (part + 1) // 5
+        assert [each for _, each in found] == [passages[n] for n in places]
+    for number in (23, 200):
+        found = list(page.sample_passages(directory, num_passages=number))
+        assert found == list(enumerate(passages))
+
+
+def test_sentences_with_their_spans(tmp_path):
+    passages = [
+        passage(0, "No."),
+        passage(
+            1,
+            "🚢 Hm. Über 日本 in 1869. In 1870.",
+            *(("日本", "LOC"), ("1869", "DATE"), ("1870", "DATE")),
+            sentences=["🚢 Hm.", "Über 日本 in 1869.", "In 1870."],
+        ),
+        passage(2, "Ada came.", ("Ada", "PER")),
+    ]
+    directory = write(tmp_path / "annotated", passages, rows_per_shard=1)
+    assert page.sample_sentences(directory, num_sentences=3) == [
+        "Über [日本|LOC] in [1869|DATE].",
+        "[Ada|PER] came.",
+    ]
+    assert len(page.sample_sentences(directory, num_sentences=1)) == 1
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    directory = write(tmp_path / "annotated", PASSAGES)
+    path = str(tmp_path / "page.html")
+    with pytest.raises(InputError, match="--num-passages 0: expected 1"):
+        page.write_page(directory, path, num_passages=0)
+    with pytest.raises(InputError, match="none does not exist"):
+        page.write_page(str(tmp_path / "none"), path)
+    with pytest.raises(InputError, match="none/page.html cannot be written"):
+        page.write_page(directory, str(tmp_path / "none" / "page.html"))
+    shards = schema.shard_paths(directory)
+    with open(shards[0], "rb") as file:
+        content = file.read()
+    with open(shards[0], "wb") as file:
+        file.write(content[: len(content) // 2])
+    with pytest.raises(InputError) as caught:
+        page.write_page(directory, path)
+    assert str(caught.value).startswith(f"{shards[0]} is truncated or damaged")
+    os.remove(shards[0])
+    with pytest.raises(InputError, match="holds 1 shards, expected 2"):
+        page.write_page(directory, path)
+    assert not os.path.exists(path)

@@ -1,0 +1,257 @@
+import sys
+import types
+
+import pytest
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.tagging import bert
+from realm_tf.tagging import taggers
+
+
+def block(*sentences, links=()):
+    """A block of sentences; `links` are texts that stand in it once."""
+    starts = []
+    text = ""
+    for sentence in sentences:
+        starts.append(len(text))
+        text += f"{sentence} "
+    text = text[:-1]
+    found = sorted((text.index(link), len(link)) for link in links)
+    return schema.Block(
+        0,
+        "1",
+        "Title",
+        text,
+        sentence_starts=starts,
+        link_starts=[start for start, _ in found],
+        link_limits=[start + length for start, length in found],
+    )
+
+
+def marked(tagger, *blocks):
+    """Texts and labels instead of places."""
+    return [
+        [(each.text[start:limit], label) for start, limit, label in spans]
+        for each, spans in zip(blocks, tagger.tag(list(blocks)), strict=True)
+    ]
+
+
+SUEZ = block(
+    "In 1869 🚢 the Suez Canal had no locks.",
+    "At 日本, Café Zürich sold 12 million cups.",
+)
+
+
+def test_rules():
+    assert marked(taggers.RulesTagger(), SUEZ, block("It is so.")) == [
+        [
+            ("1869", "date"),
+            ("Suez Canal", "name"),
+            ("Café Zürich", "name"),
+            ("12 million", "number"),
+        ],
+        [],
+    ]
+
+
+def test_rules_read_each_sentence_by_itself(monkeypatch):
+    read = []
+
+    def find(sentence):
+        read.append(sentence)
+        return [(0, sentence.index(" "), "first")]
+
+    monkeypatch.setattr(taggers, "find_spans", find)
+    assert taggers.RulesTagger().tag([SUEZ, block("They saw Bach")]) == [
+        [(0, 2, "first"), (39, 41, "first")],
+        [(0, 4, "first")],
+    ]
+    assert read == [
+        "In 1869 🚢 the Suez Canal had no locks.",
+        "At 日本, Café Zürich sold 12 million cups.",
+        "They saw Bach",
+    ]
+
+
+def test_links_and_the_dates_between_them():
+    linked = block(
+        "🎼 Bach wrote in June 1723.",
+        "Leipzig, a †, saw the 1723 Cantata and, in 1724, the †† of x.",
+        links=["Bach", "†, ", "x", "Leipzig", "1723 Cantata", "††"],
+    )
+    assert marked(taggers.LinksTagger(), linked, block("Bach.")) == [
+        [
+            ("Bach", "link"),
+            ("June 1723", "date"),
+            ("Leipzig", "link"),
+            ("1723 Cantata", "link"),
+            ("1724", "date"),
+        ],
+        [],
+    ]
+
+
+def test_without_overlaps():
+    spans = [(5, 9, "a"), (8, 12, "b"), (0, 5, "c"), (9, 10, "d"), (5, 9, "e")]
+    assert taggers.without_overlaps(spans) == [
+        (0, 5, "c"),
+        (5, 9, "a"),
+        (9, 10, "d"),
+    ]
+
+
+class FakePipeline:
+    """Marks each word that begins with a capital letter."""
+
+    meta = {"version": "1.2.3"}
+
+    def __init__(self):
+        self.calls = []
+
+    def pipe(self, texts, batch_size):
+        self.calls.append((list(texts), batch_size))
+        for text in texts:
+            entities = []
+            start = 0
+            for word in text.split(" "):
+                if word[:1].isupper():
+                    entities.append(
+                        types.SimpleNamespace(
+                            start_char=start,
+                            end_char=start + len(word.rstrip(".,")),
+                            label_="ORG",
+                        )
+                    )
+                start += len(word) + 1
+            yield types.SimpleNamespace(ents=tuple(entities))
+
+
+@pytest.fixture
+def spacy(monkeypatch):
+    """Stands in for spaCy: its pipeline is called `shouting`."""
+    pipeline = FakePipeline()
+
+    def load(name):
+        if name != "shouting":
+            raise OSError(f"[E050] Can't find model '{name}'.")
+        return pipeline
+
+    module = types.ModuleType("spacy")
+    module.load = load
+    module.__version__ = "9.8.7"
+    monkeypatch.setitem(sys.modules, "spacy", module)
+    return pipeline
+
+
+def test_spacy_gets_sentences_and_gives_places_in_the_block(spacy):
+    tagger = taggers.make_tagger("spacy", spacy_model="shouting", batch_size=5)
+    blocks = [SUEZ, block("no"), block("Ada.", "In Rome.")]
+    assert marked(tagger, *blocks) == [
+        [
+            ("In", "ORG"),
+            ("Suez", "ORG"),
+            ("Canal", "ORG"),
+            ("At", "ORG"),
+            ("Café", "ORG"),
+            ("Zürich", "ORG"),
+        ],
+        [],
+        [("Ada", "ORG"), ("In", "ORG"), ("Rome", "ORG")],
+    ]
+    assert spacy.calls == [
+        (
+            [
+                "In 1869 🚢 the Suez Canal had no locks.",
+                "At 日本, Café Zürich sold 12 million cups.",
+                *("no", "Ada.", "In Rome."),
+            ],
+            5,
+        )
+    ]
+
+
+def test_spacy_forgets_words_where_it_can(spacy):
+    entered = []
+
+    class Zone:
+        def __enter__(self):
+            entered.append(True)
+
+        def __exit__(self, *_):
+            entered.append(False)
+
+    spacy.memory_zone = Zone
+    tagger = taggers.SpacyTagger("shouting")
+    assert marked(tagger, block("To Rome.")) == [
+        [("To", "ORG"), ("Rome", "ORG")]
+    ]
+    assert entered == [True, False]
+
+
+def test_what_is_missing_of_spacy_is_named(spacy, monkeypatch):
+    with pytest.raises(InputError) as caught:
+        taggers.make_tagger("spacy")
+    assert "--spacy-model en_core_web_sm" in str(caught.value)
+    assert "python -m spacy download en_core_web_sm" in str(caught.value)
+    # What `import` makes of it then is an ImportError.
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(InputError) as caught:
+        taggers.make_tagger("spacy", spacy_model="de_core_news_sm")
+    assert "pip install spacy" in str(caught.value)
+    assert "spacy download de_core_news_sm" in str(caught.value)
+
+
+def test_bert(tagger_dir):
+    tagger = taggers.make_tagger("bert", tagger_model=tagger_dir)
+    assert tagger.tag([SUEZ]) == bert.BertTagger(tagger_dir).tag([SUEZ])
+
+
+def test_bert_gets_its_arguments(monkeypatch):
+    class BertTagger:
+        def __init__(self, directory, batch_size):
+            self.arguments = directory, batch_size
+
+    monkeypatch.setattr(bert, "BertTagger", BertTagger)
+    tagger = taggers.make_tagger("bert", tagger_model="there", batch_size=7)
+    assert tagger.arguments == ("there", 7)
+
+
+def test_identity(tmp_path, spacy, tagger_dir):
+    assert taggers.identity("rules") == "rules"
+    assert taggers.identity("links") == "links"
+    assert (
+        taggers.identity("spacy", spacy_model="shouting")
+        == "shouting 1.2.3, spaCy 9.8.7"
+    )
+    metadata = stages.read_metadata(tagger_dir)
+    assert (
+        taggers.identity("bert", tagger_model=tagger_dir)
+        == metadata["fingerprint"]
+    )
+    with pytest.raises(InputError, match="none does not exist"):
+        taggers.identity("bert", tagger_model=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("make", [taggers.make_tagger, taggers.identity])
+@pytest.mark.parametrize(
+    "name, arguments, reason",
+    [
+        ("flair", {}, "--tagger flair is unknown: expected one of rules, "),
+        ("bert", {}, "--tagger bert needs --tagger-model"),
+        (
+            "rules",
+            {"tagger_model": "x"},
+            "--tagger-model belongs to --tagger bert. Received: --tagger rules",
+        ),
+        (
+            "bert",
+            {"tagger_model": "x", "spacy_model": "y"},
+            "--spacy-model belongs to --tagger spacy",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(make, name, arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        make(name, **arguments)

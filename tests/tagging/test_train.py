@@ -1,0 +1,216 @@
+"""Training: a toy file is learned whole; what was done is on record."""
+
+import json
+
+import numpy as np
+import pytest
+
+from realm_tf import stages
+from realm_tf.configs import tagger as configs
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.tagging import conll
+from realm_tf.tagging import token_classifier
+from realm_tf.tagging import train
+
+
+def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
+    metrics = json.loads(stages.read_text(f"{tagger_dir}/metrics.json"))
+    one = {"precision": 1.0, "recall": 1.0, "f1": 1.0}
+    scores = {
+        "LOC": {**one, "num_entities": 7},
+        "PER": {**one, "num_entities": 4},
+        "all": {**one, "num_entities": 11},
+    }
+    assert metrics == {"dev": scores, "test": scores}
+    # What was saved is what was measured.
+    tagger = token_classifier.load(tagger_dir)
+    assert tagger.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    sentences = conll.read_sentences(conll_path)
+    assert train.evaluate(tagger, sentences, batch_size=1) == scores
+
+
+def test_the_metadata_says_what_was_done(tagger_dir, start_dir, conll_path):
+    metadata = stages.read(tagger_dir, kind="tagger")
+    history = metadata["history"]
+    assert len(history) == configs.get_recipe("tiny").num_epochs
+    assert history[-1]["loss"] < 0.2 * history[0]["loss"]
+    assert max(row["dev_f1"] for row in history) == 1.0
+    assert metadata["f1"] == {"dev": 1.0, "test": 1.0}
+    assert metadata["counts"]["sentences"] == 12 * 7
+    assert metadata["counts"]["words"] == 12 * 38
+    digest = stages.fingerprint(stages.read_bytes(conll_path))
+    assert metadata["parents"] == {
+        "model": stages.read(start_dir, kind="model")["fingerprint"],
+        "train": stages.fingerprint(*[stages.read_bytes(conll_path)] * 12),
+        "dev": digest,
+        "test": digest,
+    }
+
+
+def _train(start_dir, conll_path, output, *overrides):
+    train.train(
+        [conll_path, conll_path],
+        conll_path,
+        start_dir,
+        str(output),
+        recipe=configs.get_recipe("tiny", overrides),
+        verbose=0,
+    )
+    return stages.read(str(output), kind="tagger")
+
+
+def test_seeds_decide_the_weights(start_dir, conll_path, tmp_path):
+    found = [
+        _train(start_dir, conll_path, tmp_path / name, "num_epochs=1", seed)
+        for name, seed in (("a", "seed=1"), ("b", "seed=1"), ("c", "seed=2"))
+    ]
+    # Two files are learned together.
+    assert found[0]["counts"]["sentences"] == 14
+    assert set(found[0]["f1"]) == {"dev"}
+    losses = [[row["loss"] for row in one["history"]] for one in found]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0] != pytest.approx(losses[2], rel=1e-3)
+
+
+def test_the_best_epoch_is_kept(start_dir, conll_path, tmp_path, monkeypatch):
+    scores = iter([0.3, 0.6, 0.6])
+    kept = []
+
+    def evaluate(tagger, sentences, *, batch_size):
+        # Three epochs; what is measured after them is what is kept.
+        kept.append(np.asarray(tagger.model.get_layer("labels").kernel))
+        return {"all": {"f1": next(scores, 0.1)}}
+
+    monkeypatch.setattr(train, "evaluate", evaluate)
+    _train(start_dir, conll_path, tmp_path / "tagger", "num_epochs=3")
+    np.testing.assert_array_equal(kept[3], kept[1])
+    assert np.abs(kept[2] - kept[1]).max() > 1e-4
+    found = token_classifier.load(str(tmp_path / "tagger"))
+    np.testing.assert_array_equal(
+        np.asarray(found.model.get_layer("labels").kernel), kept[1]
+    )
+
+
+@pytest.fixture(scope="module")
+def batches(start_dir, conll_path):
+    sentences = conll.read_sentences(conll_path)
+    tagger = token_classifier.from_model(
+        model_directory.load(start_dir), train._labels(sentences), max_length=32
+    )
+    recipe = configs.get_recipe("tiny", ["batch_size=1"])
+    return sentences, tagger, train.TaggedBatches(sentences, tagger, recipe)
+
+
+def test_an_epoch_holds_each_word_once(batches):
+    sentences, tagger, made = batches
+    # First wordpieces of what is no wordpiece as a whole.
+    first = {"flows": "flow", "numbers": "number"}
+    orders = []
+    for number in (0, 1):
+        found, order = [], []
+        epoch = list(made.epoch(number))
+        assert len(epoch) == len(made) == 3
+        for inputs, labels, weights in epoch:
+            for row in range(len(labels)):
+                at = np.flatnonzero(weights[row])
+                words = [
+                    tagger.tokenizer.vocabulary[i]
+                    for i in inputs["token_ids"][row, at]
+                ]
+                tags = [tagger.labels[i] for i in labels[row, at]]
+                found.append((words, tags))
+                order.append(words)
+            assert set(np.unique(weights)) == {0.0, 1.0}
+        expected = [
+            ([first.get(w, w.lower()) for w in s.words], list(s.tags))
+            for s in sentences
+        ]
+        assert sorted(found) == sorted(expected)
+        orders.append(order)
+    assert orders[0] != orders[1]
+
+
+def test_each_label_stands_on_its_words_first_wordpiece(start_dir):
+    sentences = [
+        conll.Sentence(("Numbers", "of", "Ada"), ("B-MISC", "O", "B-PER"))
+    ]
+    tagger = token_classifier.from_model(
+        model_directory.load(start_dir), train._labels(sentences), max_length=32
+    )
+    recipe = configs.get_recipe("tiny")
+    made = train.TaggedBatches(sentences, tagger, recipe)
+    ((inputs, labels, weights),) = made.epoch(0)
+    pieces = [tagger.tokenizer.vocabulary[i] for i in inputs["token_ids"][0]]
+    assert pieces[:6] == ["[CLS]", "number", "##s", "of", "ada", "[SEP]"]
+    assert tagger.labels == ("O", "B-MISC", "I-MISC", "B-PER", "I-PER")
+    assert labels[0].tolist() == [0, 1, 0, 0, 3, 0, 0, 0]
+    assert weights[0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
+
+
+def test_scores_by_hand():
+    expected = [
+        ["B-PER", "I-PER", "O", "B-LOC"],
+        ["B-creative-work", "O", "B-LOC"],
+    ]
+    predicted = [
+        # The first is too short, the second mended, the third of another
+        # type, the fourth missed.
+        ["B-PER", "O", "O", "I-LOC"],
+        ["B-LOC", "O", "O"],
+    ]
+    scores = train.entity_scores(expected, predicted)
+    assert scores["all"] == {
+        "precision": pytest.approx(1 / 3),
+        "recall": pytest.approx(1 / 4),
+        "f1": pytest.approx(2 / 7),
+        "num_entities": 4,
+    }
+    assert scores["LOC"] == {
+        "precision": 0.5,
+        "recall": 0.5,
+        "f1": 0.5,
+        "num_entities": 2,
+    }
+    assert scores["creative-work"]["recall"] == 0.0
+    assert set(scores) == {"all", "LOC", "PER", "creative-work"}
+
+
+def test_what_cannot_be_measured_is_refused(start_dir, conll_path, tmp_path):
+    other, nothing = tmp_path / "other", tmp_path / "nothing"
+    other.write_text("Ada B-person\n")
+    nothing.write_text("Ada O\n")
+    recipe = configs.get_recipe("tiny")
+    output = tmp_path / "tagger"
+
+    def run(dev, test=None):
+        train.train(
+            conll_path,
+            str(dev),
+            start_dir,
+            str(output),
+            recipe=recipe,
+            test=test,
+        )
+
+    with pytest.raises(InputError, match="other holds .* person.* LOC, PER"):
+        run(other)
+    with pytest.raises(InputError, match="nothing marks no entity"):
+        run(conll_path, str(nothing))
+    assert not output.exists()
+
+
+def test_the_command(start_dir, conll_path, tmp_path, capsys):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    output = str(tmp_path / "tagger")
+    arguments = f"--train {conll_path} {conll_path} --dev {conll_path}"
+    arguments += f" --model {start_dir} --output {output} --recipe tiny"
+    train.run(
+        parser.parse_args([*arguments.split(), "--set", "num_epochs=1"]), []
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2].startswith("      epoch 1/1: dev F1 0.")
+    assert lines[-1].startswith(f"{output}: dev F1 0.")
