@@ -4,13 +4,20 @@ Input, told apart by content: MediaWiki XML dumps (.xml, .bz2), WikiExtractor
 output (plain or --json), JSONL with "id", "title", "text" and, if you like,
 "url", and DPR's TSV (id, text, title); bz2 and gzip are read as they are.
 
+A multistream dump with its index beside it (...-multistream.xml.bz2 and
+...-multistream-index.txt.bz2) is read by all workers at once.
+
 Output: a directory of blocks, numbered from 0 by file name and position in
-the file. The order of the arguments, the number of workers and of shards
-change nothing. Options that this command does not know go to Beam, for
-instance --direct_num_workers=2 --direct_running_mode=multi_processing.
+the file. Names are compared character by character: part 10 of a dump comes
+before part 2. The order of the arguments, the number of workers and of shards
+change nothing. Started again after an interruption, the command makes only
+the parts (some 1000 pages) and shards that are missing. Options that it does
+not know go to Beam, for instance --direct_num_workers=2
+--direct_running_mode=multi_processing.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import re
@@ -20,7 +27,9 @@ import apache_beam as beam
 from apache_beam.pvalue import AsDict
 from apache_beam.pvalue import AsList
 
+from beam_pipelines import parts
 from beam_pipelines import shards
+from beam_pipelines import sources
 from beam_pipelines import transforms
 from beam_pipelines.execution import num_local_workers
 from beam_pipelines.execution import pipeline_options
@@ -37,10 +46,11 @@ from realm_tf.text.tokenizer import Tokenizer
 ACCEPTS_EXTRA = True
 
 VOCABULARY = "vocab.txt"
-# About 60 MB a shard at 288 wordpieces (our choice).
-BLOCKS_PER_SHARD = 50_000
+# About 15 MB a shard at 288 wordpieces (our choice): shards are also what
+# workers share.
+BLOCKS_PER_SHARD = 10_000
 
-_PARTS = "parts"
+_PARTS = "parts-"
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9-]+)?")
 
 
@@ -65,10 +75,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-block-length",
         type=int,
-        default=blocks.MAX_BLOCK_LENGTH,
         metavar="N",
-        help="wordpieces of a block with its title, [CLS] and two [SEP] "
-        "(default: %(default)s)",
+        help="longest block: wordpieces with its title, [CLS] and two [SEP] "
+        f"(default: {blocks.MAX_BLOCK_LENGTH}), or with --unit words its "
+        f"words (default: {blocks.WORDS_PER_PASSAGE})",
+    )
+    parser.add_argument(
+        "--unit",
+        choices=blocks.UNITS,
+        default=blocks.WORDPIECES,
+        help="wordpieces: whole sentences, as many as fit, as REALM; words: "
+        "so many words, wherever sentences end, as DPR (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=int,
+        default=0,
+        metavar="N",
+        help="sentences (with --unit words: words) that a block repeats of "
+        "the one before, where they fit (default: 0, as REALM)",
+    )
+    parser.add_argument(
+        "--multistream-index",
+        metavar="FILE",
+        help="index of the one multistream dump of --input (default: the one "
+        "beside each dump, by its name)",
     )
     parser.add_argument(
         "--format",
@@ -122,8 +153,11 @@ def chunk(
     output: str,
     vocab: str,
     *,
-    max_block_length: int = blocks.MAX_BLOCK_LENGTH,
+    max_block_length: int | None = None,
+    unit: str = blocks.WORDPIECES,
+    overlap: int = 0,
     format: str | None = None,
+    multistream_index: str | None = None,
     num_shards: int | None = None,
     lowercase: bool = True,
     language: str = "en",
@@ -135,13 +169,21 @@ def chunk(
 
     Args:
         input: str or sequence of str. Paths or globs.
-        output: str. The directory to make; nothing is left there if the run
-            does not end well.
+        output: str. The directory to make. A run that was interrupted leaves
+            `output.partial`, where the same command goes on; one that ends
+            with a mistake in the input leaves nothing.
         vocab: str. A `vocab.txt`; a copy of it goes into `output`.
         max_block_length: int. Wordpieces, counting title, [CLS] and two
-            [SEP]. Defaults to 288.
+            [SEP]; with `unit="words"` words. Defaults to `None`: 288
+            wordpieces or 100 words.
+        unit: str. One of `blocks.UNITS`; see `blocks.split_articles`.
+        overlap: int. Sentences, with `unit="words"` words, that a block
+            repeats of the one before. Defaults to `0`, as in the paper.
         format: str. One of `articles.FORMATS`. Defaults to `None`: by
             content, file by file.
+        multistream_index: str. Index of the dump, if `input` is one
+            multistream dump. Defaults to `None`: the one beside each dump,
+            if there is one.
         num_shards: int. Files to write, at most one a block. Defaults to
             `None`: one per `BLOCKS_PER_SHARD` blocks.
         lowercase: bool. Defaults to `True`, as uncased BERT.
@@ -155,87 +197,122 @@ def chunk(
     Returns:
         dict, what this adds to `metadata.json`: `counts` (every page read is
         either dropped under a name or kept), `num_blocks`, `shard_rows`
-        (blocks of each file), `max_block_length`, `longest_block` (wordpieces
-        of a text, without title), `tokenizer` and `fingerprint` of the
-        content, which does not depend on the shards.
+        (blocks of each file), `max_block_length` (wordpieces, title and
+        special ones included, that a model should read), `longest_block`
+        (wordpieces of a text, without title), `tokenizer` and `fingerprint`
+        of the content, which does not depend on the shards.
 
     Raises:
         InputError: if an argument, the vocabulary or an input file is wrong,
             or no block could be made.
     """
-    _check(max_block_length, num_shards, language, format)
+    packing = _packing(unit, max_block_length, overlap, language)
+    _check(num_shards, format)
     tokenizer = Tokenizer.from_file(vocab, lowercase=lowercase)
     options = pipeline_options(beam_options)
-    paths = pages.find_files([input] if isinstance(input, str) else input)
+    paths = sources.find_inputs([input] if isinstance(input, str) else input)
     formats = [format or articles.detect_format(path) for path in paths]
+    indices = sources.find_indices(paths, formats, multistream_index)
     parameters = {
         "inputs": paths,
         "formats": sorted(set(formats)),
-        "max_block_length": max_block_length,
+        "multistream_indices": [index for index in indices if index],
+        "unit": unit,
+        "max_block_length": packing.max_length,
+        "overlap": overlap,
         "lowercase": lowercase,
         "language": language,
         "base_url": base_url,
         "keep_all_titles": keep_all_titles,
+        "num_shards": num_shards,
         "tokenizer": tokenizer.fingerprint(),
     }
-    with stages.write(
-        output, kind=schema.BLOCKS, parameters=parameters
-    ) as stage:
-        parts = stage.path(_PARTS)
-        stages.make_directory(parts)
-        chunk_pages = transforms.ChunkPages(
-            parts,
-            vocabulary=tokenizer.vocabulary,
-            lowercase=lowercase,
-            max_block_length=max_block_length,
-            language=language,
-            base_url=base_url,
-            keep_all_titles=keep_all_titles,
+    with (
+        stages.write(
+            output, kind=schema.BLOCKS, parameters=parameters, resumable=True
+        ) as stage,
+        _nothing_left_of_a_mistake(stage),
+    ):
+        directory = _prepare(
+            stage, parameters, [*paths, *filter(None, indices)]
         )
-        plan_shards = shards.PlanShards(
-            stage.directory,
-            directory=parts,
-            num_shards=num_shards,
-            blocks_per_shard=BLOCKS_PER_SHARD,
-        )
-        summary_path = stages.join(parts, "summary.json")
         build = functools.partial(
             _build,
-            sources=_sources(paths, formats, num_local_workers(options)),
-            chunk_pages=chunk_pages,
-            keep_first=transforms.KeepFirst(parts, paths=paths),
-            plan_shards=plan_shards,
-            write_blocks=shards.WriteBlocks(max_block_length),
-            summary_path=summary_path,
+            elements=sources.make_sources(
+                paths, formats, indices, num_local_workers(options)
+            ),
+            chunk_pages=transforms.ChunkPages(
+                directory,
+                vocabulary=tokenizer.vocabulary,
+                lowercase=lowercase,
+                packing=packing,
+                base_url=base_url,
+                keep_all_titles=keep_all_titles,
+            ),
+            keep_first=transforms.KeepFirst(
+                directory, paths=paths, formats=formats
+            ),
+            plan_shards=shards.PlanShards(
+                stage.directory,
+                directory=directory,
+                num_shards=num_shards,
+                blocks_per_shard=BLOCKS_PER_SHARD,
+            ),
+            write_blocks=shards.WriteBlocks(directory, packing),
+            summary_path=stages.join(directory, "summary.json"),
         )
-        counters = run_pipeline(build, options)
-        transforms.raise_error(parts)
-        summary = json.loads(stages.read_text(summary_path))
-        stage.metadata.update(_metadata(counters, summary))
-        stage.metadata["max_block_length"] = max_block_length
+        run_pipeline(build, options)
+        transforms.raise_error(directory)
+        summary = json.loads(
+            stages.read_text(stages.join(directory, "summary.json"))
+        )
+        stage.metadata.update(shards.metadata(summary, packing))
         stage.metadata["tokenizer"] = tokenizer.fingerprint()
         stages.write_text(
             stage.path(VOCABULARY),
             "".join(f"{piece}\n" for piece in tokenizer.vocabulary),
         )
-        stages.remove(parts)
+        stages.remove(directory)
     return stage.metadata
 
 
-def _check(max_block_length, num_shards, language, format):
-    if max_block_length <= blocks.NUM_SPECIAL:
+def _packing(unit, max_length, overlap, language):
+    """The packing that the arguments ask for, if they agree."""
+    if unit not in blocks.UNITS:
         raise InputError(
-            f"--max-block-length {max_block_length} leaves no room beside the "
+            f"--unit {unit} is unknown: expected one of "
+            f"{', '.join(blocks.UNITS)}."
+        )
+    words = unit == blocks.WORDS
+    if max_length is None:
+        max_length = (
+            blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
+        )
+    if words and max_length < 1:
+        raise InputError(
+            f"--max-block-length {max_length}: expected 1 word or more, such "
+            f"as {blocks.WORDS_PER_PASSAGE}."
+        )
+    if not words and max_length <= blocks.NUM_SPECIAL:
+        raise InputError(
+            f"--max-block-length {max_length} leaves no room beside the "
             f"{blocks.NUM_SPECIAL} special wordpieces: expected "
             f"{blocks.NUM_SPECIAL + 1} or more, such as 288."
         )
-    if num_shards is not None and num_shards < 1:
-        raise InputError(f"--num-shards {num_shards}: expected 1 or more.")
+    if overlap < 0 or (words and overlap >= max_length):
+        most = f" and less than {max_length} words" if words else ""
+        raise InputError(f"--overlap {overlap}: expected 0 or more{most}.")
     if not _LANGUAGE.fullmatch(language):
         raise InputError(
             f"--language {language!r} is not a code: expected one such as en "
             "or de."
         )
+    return blocks.Packing(unit, max_length, overlap, language)
+
+
+def _check(num_shards, format):
+    if num_shards is not None and num_shards < 1:
+        raise InputError(f"--num-shards {num_shards}: expected 1 or more.")
     if format is not None and format not in articles.FORMATS:
         raise InputError(
             f"--format {format} is unknown: expected one of "
@@ -243,70 +320,74 @@ def _check(max_block_length, num_shards, language, format):
         )
 
 
-def _sources(paths, formats, num_workers):
-    stride = -(-num_workers // len(paths))
-    return [
-        transforms.Source(number, path, format, stride, remainder)
-        for number, (path, format) in enumerate(
-            zip(paths, formats, strict=True)
-        )
-        for remainder in range(stride)
-    ]
+@contextlib.contextmanager
+def _nothing_left_of_a_mistake(stage):
+    try:
+        yield
+    except InputError:
+        # Nobody will go on with these.
+        stages.remove(stage.directory)
+        raise
+
+
+def _prepare(stage, parameters, inputs):
+    """The directory of the parts, with those of an interrupted run.
+
+    Its name says what they are made of. So no worker of a run that was killed
+    can add a part to those of a run with other options or inputs.
+    """
+    state = json.dumps([parameters, [pages.file_state(p) for p in inputs]])
+    name = f"{_PARTS}{stages.fingerprint(state)}"
+    directory = stage.path(name)
+    if name not in stages.list_names(stage.directory):
+        # A new run, or the inputs have changed since.
+        for other in stages.list_names(stage.directory):
+            if other.startswith((_PARTS, shards.PREFIX)):
+                stages.remove(stage.path(other))
+        stages.make_directory(directory)
+    parts.remove_temporary(stage.directory)
+    parts.remove_temporary(directory)
+    transforms.clear_error(directory)
+    return directory
 
 
 def _build(
     pipeline,
     *,
-    sources,
+    elements,
     chunk_pages,
     keep_first,
     plan_shards,
     write_blocks,
     summary_path,
 ):
-    found = (
+    chunked = (
         pipeline
-        | "Files" >> beam.Create(sources)
+        | "Files" >> beam.Create(elements)
         | "Share files" >> beam.Reshuffle()
-        | "Chunk pages" >> beam.ParDo(chunk_pages)
-        | "Group by article" >> beam.GroupByKey()
-        | "Keep first"
-        >> beam.ParDo(keep_first).with_outputs("dropped", main="kept")
+        | "Chunk pages"
+        >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
     )
-    counts = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
+    found = (
+        chunked.pages
+        | "Group by id" >> beam.GroupByKey()
+        | "Keep first"
+        >> beam.ParDo(keep_first).with_outputs("counts", "dropped", main="kept")
+    )
+    num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
+    counts = (
+        (chunked.counts, found.counts)
+        | "All counts" >> beam.Flatten()
+        | "Count pages" >> beam.CombinePerKey(sum)
+    )
     return (
         pipeline
         | "Start" >> beam.Create([None])
         | "Plan shards"
-        >> beam.ParDo(plan_shards, AsDict(counts), AsList(found.dropped))
+        >> beam.ParDo(plan_shards, AsDict(num_blocks), AsList(found.dropped))
         | "Share shards" >> beam.Reshuffle()
         | "Write blocks" >> beam.ParDo(write_blocks)
         | "Sum up" >> beam.CombineGlobally(shards.merge_summaries)
-        | "Write summary" >> beam.Map(shards.write_summary, summary_path)
+        | "Write summary"
+        >> beam.Map(shards.write_summary, summary_path, AsDict(counts))
     )
-
-
-def _metadata(counters, summary):
-    counts = {name: counters.get(name, 0) for name in transforms.COUNTERS}
-    bad_records = {
-        name: value
-        for name, value in sorted(counters.items())
-        if name.startswith("dropped_bad_record_")
-    }
-    if not summary["shard_rows"]:
-        reasons = ", ".join(
-            f"{name} {value:,}"
-            for name, value in {**counts, **bad_records}.items()
-            if value
-        )
-        raise InputError(
-            "no block was made: the input holds no article that is kept "
-            f"({reasons or 'no page at all'})."
-        )
-    return {
-        "counts": {**counts, **bad_records},
-        "num_blocks": sum(summary["shard_rows"]),
-        "shard_rows": summary["shard_rows"],
-        "longest_block": summary["longest_block"],
-        "fingerprint": stages.fingerprint(summary["digest"]),
-    }

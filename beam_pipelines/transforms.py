@@ -1,31 +1,33 @@
 """Transforms that make blocks of articles.
 
 Chunking goes over the articles once. `ChunkPages` writes the blocks of every
-`PAGES_PER_PART` pages of a file to a part file and hands on only counts and
-digests; what these say (which pages are duplicates, how many blocks come
-before a part) decides the ids, with which `shards.WriteBlocks` copies the
-parts to the final shards. So neither the runner nor a worker ever holds the
-texts of a corpus, and the ids follow from file and position alone.
+`PAGES_PER_PART` pages of a file to a part and hands on only counts and
+digests: 32 bytes a page. What these say (which pages are duplicates, how many
+blocks come before a part) decides the ids, with which `shards.WriteBlocks`
+copies the parts to the final shards. So neither the runner nor a worker ever
+holds the texts of a corpus, and the ids follow from file and position alone.
+
+A part that an interrupted run has written to its end is not made again.
 
 A mistake in the input is not raised in a worker, where runners print it with
 their own tracebacks and some try again: `report_error` writes it down, all
 steps stop, and `raise_error` raises it where the pipeline was started.
 """
 
-import dataclasses
-import hashlib
 import itertools
 import sys
 import time
 
 import apache_beam as beam
-import tensorflow as tf
+import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
+from beam_pipelines import parts
+from beam_pipelines.sources import PAGES_PER_PART
+from beam_pipelines.sources import Source
 from realm_tf import stages
 from realm_tf.data import articles
-from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
@@ -45,34 +47,12 @@ COUNTERS = (
     "overlong_sentences",
     "wordpieces",
 )
-# Enough pages to make opening a file cheap, few enough to share them out.
-PAGES_PER_PART = 1000
 SECONDS_BETWEEN_REPORTS = 10
+# Code points of articles that are cut at once (our choice): enough to make
+# calls cheap, and a block stays in the processor's cache.
+BATCH_LENGTH = 1 << 16
 
 _ERROR = "error.txt"
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """An input file, or every so many-th part of one.
-
-    A reader that knows byte ranges can replace `stride` and `remainder`: the
-    order of the pages within a file is all that the ids depend on.
-
-    Args:
-        file_number: int. Rank of the file among the inputs.
-        path: str.
-        format: str. One of `articles.FORMATS`.
-        stride: int. The file is shared among so many elements.
-        remainder: int. This one takes the parts whose number, divided by
-            `stride`, leaves this.
-    """
-
-    file_number: int
-    path: str
-    format: str
-    stride: int = 1
-    remainder: int = 0
 
 
 def count(name: str, amount: int = 1) -> None:
@@ -80,14 +60,13 @@ def count(name: str, amount: int = 1) -> None:
     Metrics.counter("chunk", name).inc(amount)
 
 
-def part_path(directory: str, part: tuple[int, int]) -> str:
-    """The file of a part (file number, number in the file)."""
-    return stages.join(directory, f"{part[0]:05d}-{part[1]:08d}.tfrecord")
-
-
 def report_error(directory: str, error: InputError) -> None:
     """Writes down why the pipeline that uses `directory` must stop."""
-    stages.write_text(stages.join(directory, _ERROR), str(error))
+    path = stages.join(directory, _ERROR)
+    # Several workers may find a mistake at the same time.
+    temporary = parts.temporary_path(path)
+    stages.write_text(temporary, str(error))
+    parts.publish(temporary, path)
 
 
 def clear_error(directory: str) -> None:
@@ -107,17 +86,17 @@ def raise_error(directory: str) -> None:
 
 
 class ChunkPages(beam.DoFn):
-    """`Source` to part files; yields what decides the ids.
+    """`Source` to parts; yields what decides the ids.
 
-    Yields (article_id, (part, page number, digest of the text, number of
-    blocks, place)), where a part is (file number, number in the file).
+    Yields (bucket, (part, pages)): `parts.PAGES` of the pages whose ids fall
+    into the same bucket, as bytes; and, tagged `counts`, (name, amount) of
+    each counter of a part.
 
     Args:
-        directory: str. Where the part files go.
+        directory: str. Where the parts go.
         vocabulary: list of str. Wordpieces.
         lowercase: bool. As the tokenizer.
-        max_block_length: int. Wordpieces.
-        language: str. For sentence boundaries.
+        packing: `blocks.Packing`.
         base_url: str or None. Before the title in URLs.
         keep_all_titles: bool. Keep lists and disambiguations.
     """
@@ -128,16 +107,14 @@ class ChunkPages(beam.DoFn):
         *,
         vocabulary: list[str],
         lowercase: bool,
-        max_block_length: int,
-        language: str,
+        packing: blocks.Packing,
         base_url: str | None,
         keep_all_titles: bool,
     ):
         self._directory = directory
         self._vocabulary = vocabulary
         self._lowercase = lowercase
-        self._max_block_length = max_block_length
-        self._language = language
+        self._packing = packing
         self._base_url = base_url
         self._keep_all_titles = keep_all_titles
 
@@ -146,67 +123,90 @@ class ChunkPages(beam.DoFn):
         self._reported = time.monotonic()
 
     def process(self, source: Source):
-        pages = articles.read_pages(
-            source.path, format=source.format, base_url=self._base_url
-        )
-        parts = itertools.groupby(
-            pages, key=lambda page: (page.number - 1) // PAGES_PER_PART
-        )
         try:
-            for number, part_pages in parts:
-                if has_error(self._directory):
-                    return
-                if number % source.stride == source.remainder:
-                    yield from self._write_part(source, number, part_pages)
+            if source.streams is not None:
+                yield from self._process_range(source)
+            else:
+                yield from self._process_file(source)
         except InputError as error:
             report_error(self._directory, error)
 
-    def _write_part(self, source, part_number, pages):
-        part = (source.file_number, part_number)
-        path = part_path(self._directory, part)
-        with tf.io.TFRecordWriter(path) as writer:
+    def _process_range(self, source):
+        part = (source.file_number, source.remainder)
+        if has_error(self._directory):
+            return
+        summary = parts.read_summary(self._directory, part)
+        if summary is None:
+            summary = self._write_part(source, part, self._pages(source))
+        yield from _hand_on(part, summary)
+
+    def _process_file(self, source):
+        numbered = itertools.groupby(
+            self._pages(source),
+            key=lambda page: (page.number - 1) // PAGES_PER_PART,
+        )
+        for number, pages in numbered:
+            if has_error(self._directory):
+                return
+            if number % source.stride != source.remainder:
+                continue
+            part = (source.file_number, number)
+            summary = parts.read_summary(self._directory, part)
+            if summary is None:
+                summary = self._write_part(source, part, pages)
+            yield from _hand_on(part, summary)
+
+    def _pages(self, source):
+        return articles.read_pages(
+            source.path,
+            format=source.format,
+            base_url=self._base_url,
+            streams=source.streams,
+        )
+
+    def _write_part(self, source, part, pages):
+        with parts.PartWriter(self._directory, part) as writer:
+            batch = []
+            length = 0
             for page in pages:
-                count("pages_read")
+                writer.count("pages_read")
                 reason = articles.drop_reason(
                     page,
                     format=source.format,
                     keep_all_titles=self._keep_all_titles,
                 )
-                found = [] if reason else self._blocks(page, source.format)
-                if not found:
-                    count(f"dropped_{reason or 'empty'}")
+                if reason:
+                    writer.count(f"dropped_{reason}")
                     continue
-                for block in found:
-                    writer.write(schema.block_to_example(block))
-                digest = hashlib.sha256(page.text.encode("utf-8")).digest()
-                place = page.place.removeprefix(source.path)
-                yield (
-                    page.article_id,
-                    (part, page.number, digest[:16], len(found), place),
-                )
-                self._report(page.place)
+                plain = articles.article_text(page, format=source.format)
+                batch.append((page, plain))
+                length += len(plain.text)
+                if length >= BATCH_LENGTH:
+                    self._write_batch(writer, batch)
+                    batch = []
+                    length = 0
+            self._write_batch(writer, batch)
+        for name, amount in writer.summary.counts.items():
+            count(name, amount)
+        return writer.summary
 
-    def _blocks(self, page, format):
-        plain = articles.article_text(page, format=format)
-        article = blocks.ArticleText(
-            page.title, plain.text, plain.link_starts, plain.link_limits
+    def _write_batch(self, writer, batch):
+        found = blocks.split_articles(
+            [
+                blocks.ArticleText(
+                    page.title, plain.text, plain.link_starts, plain.link_limits
+                )
+                for page, plain in batch
+            ],
+            self._tokenizer,
+            self._packing,
         )
-        return [
-            # The page's number stands in for the id until that is known.
-            schema.Block(
-                block_id=page.number,
-                article_id=page.article_id,
-                title=page.title,
-                url=page.url,
-                **vars(block),
-            )
-            for block in blocks.split_article(
-                article,
-                self._tokenizer,
-                max_block_length=self._max_block_length,
-                language=self._language,
-            )
-        ]
+        for (page, _), article_blocks in zip(batch, found, strict=True):
+            if article_blocks:
+                writer.write(page, article_blocks)
+                self._report(page.place)
+            else:
+                writer.count("dropped_empty")
 
     def _report(self, place):
         now = time.monotonic()
@@ -215,38 +215,86 @@ class ChunkPages(beam.DoFn):
             print(f"chunk: at {place}", file=sys.stderr, flush=True)
 
 
-class KeepFirst(beam.DoFn):
-    """Keeps the first of several articles with one id.
+def _hand_on(part, summary):
+    pages = summary.pages
+    buckets = pages["id_low"] % parts.NUM_BUCKETS
+    for bucket in np.unique(buckets).tolist():
+        yield bucket, (part, pages[buckets == bucket].tobytes())
+    for item in summary.counts.items():
+        yield TaggedOutput("counts", item)
 
-    Yields (part, number of blocks) for what is kept and, tagged `dropped`,
-    (part, page number) for the others.
+
+class KeepFirst(beam.DoFn):
+    """Keeps the first of several articles with one id, for a bucket of ids.
+
+    Yields (part, number of blocks) of what is kept, tagged `dropped` (part,
+    page number) of the others, and tagged `counts` (name, amount).
 
     Args:
         directory: str. Where errors are reported.
         paths: list of str. The input files by number, for messages.
+        formats: list of str. Their formats.
     """
 
-    def __init__(self, directory: str, *, paths: list[str]):
+    def __init__(self, directory: str, *, paths: list[str], formats: list[str]):
         self._directory = directory
         self._paths = paths
+        self._formats = formats
 
     def process(self, keyed):
-        article_id, entries = keyed
-        first, *others = sorted(entries)
-        for other in others:
-            if other[2] != first[2]:
-                error = InputError(
-                    f"article id {article_id!r} stands at "
-                    f"{self._place(first)} and, with another text, at "
-                    f"{self._place(other)}: give every article its own id or "
-                    "leave one of the files out."
-                )
-                report_error(self._directory, error)
-                return
-            count("dropped_duplicate")
-            yield TaggedOutput("dropped", (other[0], other[1]))
-        count("articles_kept")
-        yield first[0], first[3]
+        found = sorted(keyed[1])
+        tables = [np.frombuffer(data, dtype=parts.PAGES) for _, data in found]
+        sizes = [len(table) for table in tables]
+        pages = np.concatenate(tables)
+        # Stable, and the parts are sorted: the first comes first.
+        order = np.lexsort((pages["id_low"], pages["id_high"]))
+        ordered = pages[order]
+        is_new = np.ones(len(pages), dtype=bool)
+        is_new[1:] = (ordered["id_low"][1:] != ordered["id_low"][:-1]) | (
+            ordered["id_high"][1:] != ordered["id_high"][:-1]
+        )
+        firsts = np.maximum.accumulate(
+            np.where(is_new, np.arange(len(pages)), 0)
+        )
+        other_text = ordered["text"] != ordered["text"][firsts]
+        part_numbers = np.repeat(np.arange(len(found)), sizes)
+        if other_text.any():
+            other = int(np.flatnonzero(other_text)[0])
+            places = order[[firsts[other], other]].tolist()
+            self._report_conflict(
+                *((found[part_numbers[p]][0], pages[p]) for p in places)
+            )
+            return
+        is_kept = np.empty(len(pages), dtype=bool)
+        is_kept[order] = is_new
+        amounts = np.bincount(
+            part_numbers, pages["blocks"] * is_kept, minlength=len(found)
+        )
+        for (part, _), amount in zip(found, amounts.tolist(), strict=True):
+            yield part, int(amount)
+        for place in np.flatnonzero(~is_kept).tolist():
+            part = found[part_numbers[place]][0]
+            yield TaggedOutput("dropped", (part, int(pages["number"][place])))
+        num_kept = int(is_new.sum())
+        yield TaggedOutput("counts", ("articles_kept", num_kept))
+        yield TaggedOutput(
+            "counts", ("dropped_duplicate", len(pages) - num_kept)
+        )
 
-    def _place(self, entry):
-        return self._paths[entry[0][0]] + entry[4]
+    def _report_conflict(self, first, other):
+        (article_id, place), (_, other_place) = map(self._find, (first, other))
+        error = InputError(
+            f"article id {article_id!r} stands at {place} and, with another "
+            f"text, at {other_place}: give every article its own id or leave "
+            "one of the files out."
+        )
+        report_error(self._directory, error)
+
+    def _find(self, entry):
+        # Read again, so that a run without a mistake need not hold them.
+        (file_number, _), page = entry
+        pages = articles.read_pages(
+            self._paths[file_number], format=self._formats[file_number]
+        )
+        found = next(p for p in pages if p.number == page["number"])
+        return found.article_id, found.place

@@ -23,12 +23,20 @@ COMMANDS = {
         "beam_pipelines.chunk_wikipedia",
         "cut articles (a Wikipedia dump, JSONL) into blocks",
     ),
+    "annotate": (
+        "beam_pipelines.annotate_spans",
+        "mark the salient spans of passages, for pre-training",
+    ),
+    "train-tagger": (
+        "realm_tf.tagging.train",
+        "train the tagger of names on CoNLL files",
+    ),
     "embed": (
         "beam_pipelines.embed_blocks",
         "compute the embeddings of all blocks",
     ),
     "index": (
-        "realm_tf.retrieval.index_store",
+        "beam_pipelines.build_index",
         "build a search index over the embeddings",
     ),
     "finetune": (

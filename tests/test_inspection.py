@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from beam_pipelines import annotate_spans
 from realm_tf import inspection
 from realm_tf import stages
 from realm_tf.errors import InputError
@@ -56,6 +57,24 @@ def test_a_block_that_is_not_there(blocks_dir, block_id):
 def test_a_block_of_something_else(model_dir):
     with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
         inspection.read_block(model_dir, 0)
+
+
+def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
+    annotated, page = str(tmp_path / "annotated"), tmp_path / "spans.html"
+    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    _run(annotated, "--html", page, "--num-passages", 4)
+    assert capsys.readouterr().out.endswith(f"\n{page}: open it in a browser\n")
+    shown = page.read_text()
+    assert shown.count("<article>") == 4
+    # Which spans are marked, test_page.py tells.
+    assert "<mark " in shown
+
+
+def test_a_page_of_something_else(blocks_dir, tmp_path):
+    page = tmp_path / "spans.html"
+    with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
+        _run(blocks_dir, "--html", page)
+    assert not page.exists()
 
 
 def test_a_directory_that_is_not_complete(tmp_path):

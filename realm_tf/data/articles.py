@@ -5,12 +5,14 @@ time: a dump is never in memory as a whole. `drop_reason` and `article_text`
 decide which pages are articles and what of them is text.
 """
 
+import contextlib
 import csv
 import html
 import json
 import re
 from collections.abc import Iterator
 
+from realm_tf.data import multistream
 from realm_tf.data.mediawiki import read_mediawiki
 from realm_tf.data.pages import Page
 from realm_tf.data.pages import open_bytes
@@ -85,7 +87,11 @@ def _detect_json(line: str) -> str:
 
 
 def read_pages(
-    path: str, *, format: str | None = None, base_url: str | None = None
+    path: str,
+    *,
+    format: str | None = None,
+    base_url: str | None = None,
+    streams: multistream.StreamRange | None = None,
 ) -> Iterator[Page]:
     """All pages of a file, in their order.
 
@@ -95,6 +101,8 @@ def read_pages(
         base_url: str. What comes before the title in the URL of a page that
             brings none, such as `"https://en.wikipedia.org/wiki/"`. Defaults
             to `None`: for a dump what its `<siteinfo>` says, else no URL.
+        streams: `StreamRange`. The pages of a multistream dump to read.
+            Defaults to `None`: the whole file, from the front.
 
     Yields:
         `Page`.
@@ -110,21 +118,30 @@ def read_pages(
             f"--format {format} is unknown: expected one of "
             f"{', '.join(FORMATS)}."
         )
-    with open_bytes(path) as file:
-        if format == MEDIAWIKI:
-            pages = read_mediawiki(file, path, base_url)
-        elif format == WIKIEXTRACTOR:
-            pages = _read_wikiextractor(file, path)
-        elif format == DPR:
-            pages = _read_dpr(file, path)
+    with contextlib.ExitStack() as stack:
+        if streams is not None:
+            file = stack.enter_context(multistream.open_range(path, streams))
+            pages = read_mediawiki(
+                file, path, base_url, first_number=streams.first_number
+            )
+            pages = multistream.check_pages(pages, path, streams)
         else:
-            pages = _read_json(file, path)
+            file = stack.enter_context(open_bytes(path))
+            pages = _reader(format)(file, path, base_url)
         for page in pages:
             page.title = " ".join(_valid(page.title).split())
             page.text = _valid(page.text)
             if not page.url and base_url and page.title:
                 page.url = page_url(base_url, page.title)
             yield page
+
+
+def _reader(format):
+    if format == MEDIAWIKI:
+        return read_mediawiki
+    if format == WIKIEXTRACTOR:
+        return _read_wikiextractor
+    return _read_dpr if format == DPR else _read_json
 
 
 def drop_reason(
@@ -180,7 +197,7 @@ def _valid(text):
     return _SURROGATE.sub("\ufffd", text)
 
 
-def _read_wikiextractor(file, path):
+def _read_wikiextractor(file, path, _):
     number = 0
     page = None
     body = []
@@ -219,7 +236,7 @@ def _read_wikiextractor(file, path):
         )
 
 
-def _read_json(file, path):
+def _read_json(file, path, _):
     number = 0
     for line_number, line in read_lines(file, path):
         if not line.strip():
@@ -261,7 +278,7 @@ def _json_page(row, number, place):
     return page
 
 
-def _read_dpr(file, path):
+def _read_dpr(file, path, _):
     # The default, 128 KiB, is shorter than a long article.
     csv.field_size_limit(1 << 30)
     number = 0

@@ -14,7 +14,9 @@ _SILENT_NAMESPACES = {"-2", "6", "14"}
 _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
 
 
-def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
+def read_mediawiki(
+    file, path: str, base_url: str | None, *, first_number: int = 1
+) -> Iterator[Page]:
     """All pages of an export of any version, in their order.
 
     Args:
@@ -22,6 +24,7 @@ def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
         path: str. Its name, for messages.
         base_url: str. What comes before the title in a page's URL. `None`:
             what `<siteinfo>` says, if it is there.
+        first_number: int. Number of the first page. Defaults to `1`.
 
     Yields:
         `Page`. Redirects and pages outside the main namespace have `dropped`
@@ -33,7 +36,7 @@ def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
     """
     namespaces = {}
     silent = frozenset()
-    number = 0
+    number = first_number - 1
     events = ET.iterparse(file, events=("start", "end"))
     _, root = next(events)
     if _local(root.tag) != "mediawiki":

@@ -100,37 +100,56 @@ def open_bytes(path):
     What a truncated or damaged file raises while it is open becomes an
     `InputError`.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            if stages.is_remote(path):
-                file = stack.enter_context(_gfile().GFile(path, "rb"))
-            else:
-                file = stack.enter_context(open(path, "rb"))
-            head = file.read(3)
-            file.seek(0)
-            if head == b"BZh":
-                file = stack.enter_context(bz2.open(file))
-            elif head[:2] == b"\x1f\x8b":
-                file = stack.enter_context(gzip.open(file))
-            yield file
-        except EOFError as error:
-            raise InputError(
-                f"{path} is truncated: its compressed data end before the "
-                "end-of-stream marker. Fetch the file again."
-            ) from error
-        except ET.ParseError as error:
-            line, column = error.position
-            raise InputError(
-                f"{path}:{line}: broken XML at column {column + 1} "
-                f"({error.msg.split(':')[0]}): the dump is truncated or "
-                "damaged. Fetch the file again."
-            ) from error
-        except (OSError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(
-                f"{path} cannot be read ({reason}): expected a whole file, "
-                "plain, bz2 or gzip."
-            ) from error
+    with readable(path), contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_file(path))
+        head = file.read(3)
+        file.seek(0)
+        if head == b"BZh":
+            file = stack.enter_context(bz2.open(file))
+        elif head[:2] == b"\x1f\x8b":
+            file = stack.enter_context(gzip.open(file))
+        yield file
+
+
+def open_file(path):
+    """Opens a file, local or remote, for reading its bytes as they are."""
+    if stages.is_remote(path):
+        return _gfile().GFile(path, "rb")
+    return open(path, "rb")
+
+
+def file_state(path: str) -> list:
+    """Path, size and time of change, which tell whether a file is the same."""
+    if stages.is_remote(path):
+        status = _gfile().stat(path)
+        return [path, status.length, status.mtime_nsec]
+    status = os.stat(path)
+    return [path, status.st_size, status.st_mtime_ns]
+
+
+@contextlib.contextmanager
+def readable(path):
+    """Makes an `InputError` of what a damaged file raises."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(
+            f"{path} is truncated: its compressed data end before the "
+            "end-of-stream marker. Fetch the file again."
+        ) from error
+    except ET.ParseError as error:
+        line, column = error.position
+        raise InputError(
+            f"{path}:{line}: broken XML at column {column + 1} "
+            f"({error.msg.split(':')[0]}): the dump is truncated or "
+            "damaged. Fetch the file again."
+        ) from error
+    except (OSError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{path} cannot be read ({reason}): expected a whole file, "
+            "plain, bz2 or gzip."
+        ) from error
 
 
 def read_lines(file, path):

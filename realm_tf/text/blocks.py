@@ -1,7 +1,11 @@
-"""Articles to blocks: sentences packed greedily, none ever split."""
+"""Articles to blocks: sentences packed greedily, or passages of 100 words."""
 
 import bisect
 import dataclasses
+import itertools
+import re
+
+import numpy as np
 
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
@@ -10,6 +14,14 @@ from realm_tf.text.tokenizer import Tokenizer
 # them.
 MAX_BLOCK_LENGTH = 288
 NUM_SPECIAL = 3
+# Karpukhin et al., 2020, section 4.1.
+WORDS_PER_PASSAGE = 100
+
+WORDPIECES = "wordpieces"
+WORDS = "words"
+UNITS = (WORDPIECES, WORDS)
+
+_WORD = re.compile(r"\S+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +67,26 @@ class BlockText:
     link_limits: list[int]
 
 
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """How articles are cut.
+
+    Args:
+        unit: str. `"wordpieces"`: whole sentences, as many as fit.
+            `"words"`: so many words, wherever sentences end, as DPR does.
+        max_length: int. Of a block, in `unit`: wordpieces count [CLS], title
+            and both [SEP], words are those of the text alone.
+        overlap: int. How much of a block the next one repeats: sentences, or
+            words if these are the unit. Defaults to `0`.
+        language: str. For the sentence boundaries. Defaults to `"en"`.
+    """
+
+    unit: str = WORDPIECES
+    max_length: int = MAX_BLOCK_LENGTH
+    overlap: int = 0
+    language: str = "en"
+
+
 def split_article(
     article: ArticleText,
     tokenizer: Tokenizer,
@@ -62,42 +94,58 @@ def split_article(
     max_block_length: int = MAX_BLOCK_LENGTH,
     language: str = "en",
 ) -> list[BlockText]:
-    """The blocks of an article.
+    """The blocks of one article; see `split_articles`."""
+    packing = Packing(max_length=max_block_length, language=language)
+    return split_articles([article], tokenizer, packing)[0]
 
-    A sentence joins the block iff 3 + title + block + sentence, in
-    wordpieces, is at most `max_block_length`. A sentence that is longer alone
-    is its own block, uncut; the last block is kept however short; blocks do
-    not overlap. Sentences without any wordpiece (only control characters)
-    are dropped.
 
+def split_articles(
+    articles: list[ArticleText], tokenizer: Tokenizer, packing: Packing
+) -> list[list[BlockText]]:
+    """The blocks of some articles.
+
+    Unit wordpieces: a sentence joins the block iff 3 + title + block +
+    sentence is at most `max_length`. A sentence that is longer alone is its
+    own block, uncut; the last block is kept however short. With an overlap, a
+    block begins with the last sentences of the one before, fewer where they
+    do not fit beside the next sentence.
+
+    Unit words: every `max_length` words, separated by white space, are a
+    block, the last one may be shorter. (The released psgs_w100.tsv of DPR
+    fills the last passage up with the beginning of the article, though the
+    paper calls passages disjoint; here they are.)
+
+    Sentences without any wordpiece (only control characters) are dropped.
     The wordpieces of a block are those of its sentences, one after the other:
     BERT's tokenizer never reads across a space.
 
     Args:
-        article: `ArticleText`.
+        articles: list of `ArticleText`. Some 100 at once are faster than one.
         tokenizer: `Tokenizer`.
-        max_block_length: int. Wordpieces, counting [CLS], title and both
-            [SEP]. Defaults to 288.
-        language: str. For the sentence boundaries. Defaults to `"en"`.
+        packing: `Packing`.
 
     Returns:
-        list of `BlockText`, empty for an article without text.
+        list, for each article a list of `BlockText`, empty for one without
+        text.
 
     References:
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 4.3.
         Original code: google-research/language,
         language/orqa/preprocessing/wiki_preprocessor.py.
+        [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906), section
+        4.1.
     """
-    spans = sentences.split(article.text, language=language)
-    texts = [article.text[start:limit] for start, limit in spans]
-    title, *pieces = tokenizer.tokenize_batch([article.title, *texts])
-    found = [
-        (start, limit, each)
-        for (start, limit), each in zip(spans, pieces, strict=True)
-        if each.ids
+    spans = [
+        sentences.split(article.text, language=packing.language)
+        for article in articles
     ]
-    budget = max_block_length - NUM_SPECIAL - len(title)
-    return [_join(article, title.ids, group) for group in _pack(found, budget)]
+    joined = _Joined(articles, spans, tokenizer)
+    if joined.drop_empty(spans):
+        joined = _Joined(articles, spans, tokenizer)
+    return [
+        joined.blocks(number, packing, spans[number])
+        for number in range(len(articles))
+    ]
 
 
 def is_overlong(block: BlockText, max_block_length: int) -> bool:
@@ -106,51 +154,143 @@ def is_overlong(block: BlockText, max_block_length: int) -> bool:
     return length > max_block_length
 
 
-def _pack(sentences_found, budget):
-    groups = []
-    length = 0
-    for sentence in sentences_found:
-        size = len(sentence[2])
-        if groups and length + size <= budget:
-            groups[-1].append(sentence)
-            length += size
+class _Joined:
+    """Titles and sentences of some articles as one text with wordpieces.
+
+    A block is a slice of it: nothing is done sentence by sentence.
+    """
+
+    def __init__(self, articles, spans, tokenizer):
+        self._articles = articles
+        items = []
+        # Where the title of each article stands among the items.
+        self._titles = []
+        for article, sentence_spans in zip(articles, spans, strict=True):
+            self._titles.append(len(items))
+            items.append(article.title)
+            text = article.text
+            items += [text[start:limit] for start, limit in sentence_spans]
+        self._text = " ".join(items)
+        lengths = list(map(len, items))
+        # The item after the last begins after a space that is not there.
+        places = itertools.accumulate((n + 1 for n in lengths), initial=0)
+        self._item_starts = list(places)
+        self._ids, self._starts, self._limits = tokenizer.tokenize_text(
+            self._text
+        )
+        # The first wordpiece of each item, and the number of all.
+        self._pieces = self._find_pieces(self._item_starts)
+
+    def _find_pieces(self, places):
+        # Of the same type, or numpy would convert all starts at every call.
+        places = np.array(places, dtype=self._starts.dtype)
+        return np.searchsorted(self._starts, places).tolist()
+
+    def drop_empty(self, spans):
+        """Drops sentences without a wordpiece; returns whether there are."""
+        found = False
+        for title, sentence_spans in zip(self._titles, spans, strict=True):
+            first = title + 1
+            kept = [
+                span
+                for item, span in enumerate(sentence_spans, start=first)
+                if self._pieces[item + 1] > self._pieces[item]
+            ]
+            found = found or len(kept) < len(sentence_spans)
+            sentence_spans[:] = kept
+        return found
+
+    def blocks(self, number, packing, spans):
+        """The blocks of an article."""
+        title = self._titles[number]
+        first, limit = title + 1, title + 1 + len(spans)
+        if not spans:
+            return []
+        title_ids = self._ids[self._pieces[title] : self._pieces[first]]
+        if packing.unit == WORDS:
+            cuts = self._cut_words(first, limit, packing)
         else:
-            groups.append([sentence])
-            length = size
-    return groups
+            sizes = np.diff(self._pieces[first : limit + 1]).tolist()
+            budget = packing.max_length - NUM_SPECIAL - len(title_ids)
+            cuts = [
+                (self._item_starts[first + i], self._item_starts[first + j] - 1)
+                for i, j in _pack(sizes, budget, packing.overlap)
+            ]
+        links = self._links(self._articles[number], first, spans)
+        sentence_starts = self._item_starts[first:limit]
+        return [
+            self._block(cut, title_ids.tolist(), sentence_starts, *links)
+            for cut in cuts
+        ]
 
+    def _cut_words(self, first, limit, packing):
+        start, stop = self._item_starts[first], self._item_starts[limit] - 1
+        words = [w.span() for w in _WORD.finditer(self._text, start, stop)]
+        step = packing.max_length - packing.overlap
+        # What would repeat nothing but the end of the block before is none.
+        last = max(1, len(words) - packing.overlap)
+        return [
+            (
+                words[place][0],
+                words[min(place + packing.max_length, len(words)) - 1][1],
+            )
+            for place in range(0, last, step)
+        ]
 
-def _join(article, title_ids, group):
-    texts = []
-    sentence_starts = []
-    ids, starts, limits = [], [], []
-    link_starts, link_limits = [], []
-    offset = 0
-    for start, limit, pieces in group:
-        texts.append(article.text[start:limit])
-        sentence_starts.append(offset)
-        ids += pieces.ids
-        starts += [place + offset for place in pieces.starts]
-        limits += [place + offset for place in pieces.limits]
-        shift = offset - start
-        index = bisect.bisect_left(article.link_starts, start)
-        while (
-            index < len(article.link_starts)
-            and article.link_starts[index] < limit
+    def _links(self, article, first, spans):
+        """Where the links inside one sentence begin and end in the text."""
+        starts, limits = [], []
+        if not article.link_starts:
+            return starts, limits
+        sentence_starts = [start for start, _ in spans]
+        for start, limit in zip(
+            article.link_starts, article.link_limits, strict=True
         ):
+            sentence = bisect.bisect_right(sentence_starts, start) - 1
             # A link that runs on into the next sentence is dropped.
-            if article.link_limits[index] <= limit:
-                link_starts.append(article.link_starts[index] + shift)
-                link_limits.append(article.link_limits[index] + shift)
-            index += 1
-        offset += limit - start + 1
-    return BlockText(
-        text=" ".join(texts),
-        title_ids=title_ids,
-        token_ids=ids,
-        token_starts=starts,
-        token_limits=limits,
-        sentence_starts=sentence_starts,
-        link_starts=link_starts,
-        link_limits=link_limits,
-    )
+            if sentence >= 0 and limit <= spans[sentence][1]:
+                shift = self._item_starts[first + sentence]
+                shift -= spans[sentence][0]
+                starts.append(start + shift)
+                limits.append(limit + shift)
+        return starts, limits
+
+    def _block(self, cut, title_ids, sentence_starts, link_starts, link_limits):
+        start, limit = cut
+        first, last = self._find_pieces(cut)
+        begun = bisect.bisect_right(sentence_starts, start)
+        ended = bisect.bisect_left(sentence_starts, limit)
+        link = bisect.bisect_left(link_starts, start)
+        link_end = bisect.bisect_right(link_limits, limit)
+        return BlockText(
+            text=self._text[start:limit],
+            title_ids=title_ids,
+            token_ids=self._ids[first:last].tolist(),
+            token_starts=(self._starts[first:last] - start).tolist(),
+            token_limits=(self._limits[first:last] - start).tolist(),
+            # Words may begin in the middle of a sentence.
+            sentence_starts=[0]
+            + [place - start for place in sentence_starts[begun:ended]],
+            link_starts=[place - start for place in link_starts[link:link_end]],
+            link_limits=[place - start for place in link_limits[link:link_end]],
+        )
+
+
+def _pack(sizes, budget, overlap):
+    """Sentences to blocks as (first, limit), from the sizes of sentences."""
+    found = []
+    first = length = 0
+    for number, size in enumerate(sizes):
+        if number and length + size > budget:
+            found.append((first, number))
+            first, length = number, size
+            # Never the whole block before: it had no room for this sentence.
+            while number - first < overlap and length + sizes[first - 1] <= (
+                budget
+            ):
+                first -= 1
+                length += sizes[first]
+        else:
+            length += size
+    found.append((first, len(sizes)))
+    return found

@@ -1,10 +1,19 @@
 """Splitting text into sentences.
 
 sentencex (Wikimedia, MIT) decides; it has rules and abbreviations for many
-languages, gives places instead of copies and needs no model. Three things are
-ours: a line break always ends a sentence; "U.S." is never cut in two; and a
-very long sentence, which sentencex keeps whole because it is a quotation or
-because a bracket was never closed, is split inside these too.
+languages, gives places instead of copies and needs no model. Ours are:
+
+- a line break always ends a sentence;
+- "U.S." is never cut in two;
+- no sentence begins with a small letter ("the show Jeopardy! in the 1960s"),
+  unless the one before did, as in text without capitals, or the word holds a
+  capital ("eBay");
+- a sentence in brackets ends with its bracket;
+- in English, an abbreviation that stands before a number or a name ("vol. 2",
+  "Ms. Ortega") does not end a sentence, and one that may ("p.m.", "U.S.",
+  "etc.") does so before a word that begins sentences rather than names;
+- a very long sentence, which sentencex keeps whole because it is a quotation
+  or because a bracket was never closed, is split inside these too.
 """
 
 import re
@@ -21,6 +30,40 @@ _INITIAL_BEFORE = re.compile(r"(?:^|[\W\d_])\w\.$")
 _INITIAL_AFTER = re.compile(r"[^\W\d_]\.")
 _ENCLOSING = re.compile(r"[\"“”„«»()\[\]]")
 _OPENING_AT_END = re.compile(r"(?<=\s)[\"“„«(\[]+\s*$")
+# "eBay", "iPod", "mRNA".
+_SMALL_THEN_CAPITAL = re.compile(r"[^\W\d_]{1,2}[A-Z]")
+_BRACKETED = re.compile(
+    r"[(\[][^()\[\]]*[.!?…][\"'”’]*[)\]]\s+(?=[A-Z\"“‘(\[])"
+)
+
+# English only. Enough characters for the longest word of the patterns and for
+# what follows it.
+_BEFORE_LENGTH = 9
+_AFTER_LENGTH = 5
+_NO_END = re.compile(
+    r"(?:"
+    # Before a number.
+    r"\b(?:approx|arts?|ca?|chaps?|chs?|ed|eds|figs?|nos?|op|pp?|pts?|secs?"
+    r"|vers|vols?)\.\s+(?=\d)"
+    # Before a name.
+    r"|\b(?:Messrs|Mlle|Mme|Mrs?|Ms|Profs?)\.\s+(?=[A-Z])"
+    # "9 a.m. EDT".
+    r"|\b[ap]\.m\.\s+(?=(?-i:[A-Z]{2,3}T|UTC|GMT)\b)"
+    r")",
+    re.IGNORECASE,
+)
+_STARTERS = (
+    "After|Although|And|As|At|But|By|During|For|From|He|Her|His|However|If|In"
+    "|It|Its|On|She|Since|That|The|Their|There|These|They|This|Those|To|Two"
+    "|Until|We|When|While|With|You"
+)
+# The dot comes first: so the search goes from dot to dot.
+_END = re.compile(
+    r"\.(?:(?<=\b[ap]\.m\.)|(?<=\b(?:U\.S|U\.K|D\.C|B\.C|A\.D|etc|Inc|Ltd)\.)"
+    r"|(?<=\bCorp\.)|(?<=\b[JS]r\.)"
+    # "vitamin C. The", "taller than I. You".
+    rf"|(?<=[a-z] [A-Z]\.))\s+(?=(?:{_STARTERS})\s+[a-z])"
+)
 
 
 def split(text: str, *, language: str = "en") -> list[tuple[int, int]]:
@@ -45,31 +88,35 @@ def split(text: str, *, language: str = "en") -> list[tuple[int, int]]:
     sentences = []
     for match in _PARAGRAPH.finditer(text):
         paragraph = match[0]
+        offset = match.start()
+        num_before = len(sentences)
         for start, limit in _split_long(paragraph, language):
-            sentence = paragraph[start:limit]
-            stripped = sentence.strip()
-            if not stripped:
+            while start < limit and paragraph[limit - 1].isspace():
+                limit -= 1
+            while start < limit and paragraph[start].isspace():
+                start += 1
+            if start == limit:
                 continue
-            first = start + len(sentence) - len(sentence.lstrip())
-            first += match.start()
-            limit = first + len(stripped)
-            if (
-                sentences
-                and sentences[-1][0] >= match.start()
-                and not any(map(str.isalnum, stripped))
+            if len(sentences) > num_before and not (
+                paragraph[start].isalnum()
+                or any(map(str.isalnum, paragraph[start:limit]))
             ):
                 # Punctuation alone is no sentence.
-                sentences[-1] = (sentences[-1][0], limit)
+                sentences[-1] = (sentences[-1][0], offset + limit)
             else:
-                sentences.append((first, limit))
+                sentences.append((offset + start, offset + limit))
     return sentences
 
 
 def _split_long(paragraph, language):
     """Spans that cover a paragraph, long ones split without enclosures."""
-    for start, limit in _paragraph_spans(paragraph, language):
+    spans = _paragraph_spans(paragraph, language)
+    if len(paragraph) <= LONG_SENTENCE:
+        return spans
+    found = []
+    for start, limit in spans:
         if limit - start <= LONG_SENTENCE:
-            yield start, limit
+            found.append((start, limit))
             continue
         sentence = paragraph[start:limit]
         bare = _ENCLOSING.sub(" ", sentence)
@@ -79,24 +126,62 @@ def _split_long(paragraph, language):
             opening = _OPENING_AT_END.search(sentence, first, last)
             if opening and last < len(sentence):
                 last = opening.start()
-            yield start + first, start + last
+            found.append((start + first, start + last))
             first = last
+    return found
 
 
 def _paragraph_spans(paragraph, language):
-    spans = []
-    for boundary in sentencex.get_sentence_boundaries(language, paragraph):
-        start, limit = boundary["start_index"], boundary["end_index"]
-        if spans and _inside_abbreviation(paragraph, spans[-1][0], start):
-            spans[-1] = (spans[-1][0], limit)
-        else:
-            spans.append((start, limit))
-    return spans
+    english = language.startswith("en")
+    places = [
+        boundary["start_index"]
+        for boundary in sentencex.get_sentence_boundaries(language, paragraph)
+    ]
+    found = []
+    start = 0
+    for place in [*places[1:], len(paragraph)]:
+        if place < len(paragraph) and _is_inside(
+            paragraph, start, place, english
+        ):
+            continue
+        start = _cut_further(found, paragraph, start, place, english)
+        found.append((start, place))
+        start = place
+    return found
+
+
+def _is_inside(paragraph, start, place, english):
+    """Whether a boundary stands inside a sentence that began at `start`."""
+    after = paragraph[place]
+    if not (paragraph[place - 1].isspace() or after.isspace()):
+        return _inside_abbreviation(paragraph, start, place)
+    if after.islower():
+        return not (
+            paragraph[start].islower()
+            or _SMALL_THEN_CAPITAL.match(paragraph, place)
+        )
+    if english:
+        # Words that may precede are short.
+        before = max(start, place - _BEFORE_LENGTH)
+        match = _NO_END.search(paragraph, before, place + _AFTER_LENGTH)
+        return bool(match) and match.end() == place
+    return False
+
+
+def _cut_further(found, paragraph, start, limit, english):
+    """Cuts what sentencex kept together; returns where the rest begins."""
+    match = _BRACKETED.match(paragraph, start, limit)
+    if match:
+        found.append((start, match.end()))
+        start = match.end()
+    if english:
+        for match in _END.finditer(paragraph, start, limit):
+            found.append((start, match.end()))
+            start = match.end()
+    return start
 
 
 def _inside_abbreviation(paragraph, sentence_start, boundary):
-    if paragraph[boundary - 1].isspace() or paragraph[boundary].isspace():
-        return False
     # Four characters are enough for both patterns.
     before = paragraph[max(sentence_start, boundary - 4) : boundary]
     return bool(

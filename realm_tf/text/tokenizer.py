@@ -6,13 +6,16 @@ Hugging Face's `tokenizers` does the work and decides what an id is;
 
 import dataclasses
 import hashlib
-import pathlib
+import itertools
+import re
 
+import numpy as np
 import tokenizers
 from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 
+from realm_tf import stages
 from realm_tf.errors import InputError
 
 PAD = "[PAD]"
@@ -25,6 +28,17 @@ MASK = "[MASK]"
 # (google-research/bert, tokenization.py, max_input_chars_per_word is 200
 # there; Hugging Face's BertTokenizerFast, which decides here, has 100).
 MAX_CHARACTERS_PER_WORD = 100
+
+# Characters of the different words that `tokenize_text` remembers before it
+# starts anew: about 250,000 words of English, 60 MB (our choice).
+MAX_REMEMBERED_CHARACTERS = 2_000_000
+
+# What the tokenizer never reads across: a space, ASCII punctuation, a Chinese
+# character. A word takes the space before it along, so that words cover a text.
+_PUNCTUATION = r"!-/:-@\[-`{-~"
+_WORD = re.compile(
+    rf" ?(?:[{_PUNCTUATION}\u4e00-\u9fff]|[^ {_PUNCTUATION}\u4e00-\u9fff]+)| "
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +63,7 @@ def read_vocabulary(path: str) -> list[str]:
     """The wordpieces of a `vocab.txt`, one a line, in the order of ids.
 
     Args:
-        path: str. A UTF-8 file.
+        path: str. A UTF-8 file, local or remote.
 
     Returns:
         list of str.
@@ -58,13 +72,13 @@ def read_vocabulary(path: str) -> list[str]:
         InputError: if the file is missing, is not text, lacks one of the
             special wordpieces or holds one twice.
     """
-    try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError) as error:
+    if not stages.is_file(path):
         raise InputError(
             f"Vocabulary {path} does not exist: expected a vocab.txt with "
             "one wordpiece a line."
-        ) from error
+        )
+    try:
+        text = stages.read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"Vocabulary {path} is not UTF-8 text.") from error
     # Not splitlines(): a wordpiece may be a Unicode line separator.
@@ -120,6 +134,7 @@ class Tokenizer:
             lowercase=lowercase
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._words = _Words(self._tokenizer)
 
     @classmethod
     def from_file(cls, path: str, *, lowercase: bool = True):
@@ -149,9 +164,124 @@ class Tokenizer:
         )
         return [self._wordpieces(encoding) for encoding in encodings]
 
+    def tokenize_text(
+        self, text: str
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The wordpieces of a long text, faster still.
+
+        The same as `tokenize`: every different word is tokenized once and
+        then remembered.
+
+        Args:
+            text: str.
+
+        Returns:
+            ids, starts, limits: int32 arrays `(num_wordpieces,)`, as in
+            `Wordpieces`.
+        """
+        return self._words.tokenize(text)
+
+    def __getstate__(self):
+        return {"vocabulary": self.vocabulary, "lowercase": self.lowercase}
+
+    def __setstate__(self, state):
+        self.__init__(state["vocabulary"], lowercase=state["lowercase"])
+
     def _wordpieces(self, encoding) -> Wordpieces:
         return Wordpieces(
             ids=encoding.ids,
             starts=[start for start, _ in encoding.offsets],
             limits=[limit for _, limit in encoding.offsets],
         )
+
+
+class _Words(dict):
+    """Word to its number; their wordpieces stand in arrays, one by one."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._forget()
+
+    def __missing__(self, word):
+        number = self[word] = len(self)
+        self._new.append(word)
+        return number
+
+    def tokenize(self, text):
+        if self._num_characters > MAX_REMEMBERED_CHARACTERS:
+            self._forget()
+        words = _WORD.findall(text)
+        numbers = np.fromiter(
+            map(self.__getitem__, words), dtype=np.int64, count=len(words)
+        )
+        if self._new:
+            self._learn()
+        lengths = self._lengths[numbers]
+        word_starts = np.cumsum(lengths) - lengths
+        counts = self._counts[numbers]
+        # Where the pieces of each word begin, less where they go.
+        shifts = self._firsts[numbers] - (np.cumsum(counts) - counts)
+        places = np.repeat(shifts, counts)
+        places += np.arange(len(places))
+        offsets = np.repeat(word_starts, counts).astype(np.int32)
+        return (
+            self._ids[places],
+            self._starts[places] + offsets,
+            self._limits[places] + offsets,
+        )
+
+    def _forget(self):
+        self.clear()
+        self._new = []
+        self._num_characters = 0
+        self._lengths, self._counts, self._firsts = (_Column() for _ in "123")
+        self._ids, self._starts, self._limits = (
+            _Column(np.int32) for _ in "123"
+        )
+
+    def _learn(self):
+        """Tokenizes the words that are new, all at once."""
+        encoding = self._tokenizer.encode(
+            " ".join(self._new), add_special_tokens=False
+        )
+        lengths = np.fromiter(map(len, self._new), dtype=np.int64)
+        word_starts = np.cumsum(lengths + 1) - lengths - 1
+        offsets = np.fromiter(
+            itertools.chain.from_iterable(encoding.offsets), dtype=np.int64
+        ).reshape(-1, 2)
+        words = np.searchsorted(word_starts, offsets[:, 0], side="right") - 1
+        offsets -= word_starts[words, None]
+        counts = np.bincount(words, minlength=len(self._new))
+        firsts = len(self._ids) + np.cumsum(counts) - counts
+        self._lengths.extend(lengths)
+        self._counts.extend(counts)
+        self._firsts.extend(firsts)
+        self._ids.extend(encoding.ids)
+        self._starts.extend(offsets[:, 0])
+        self._limits.extend(offsets[:, 1])
+        self._num_characters += int(lengths.sum())
+        self._new = []
+
+
+class _Column:
+    """An array that grows at its end."""
+
+    def __init__(self, dtype=np.int64):
+        self._values = np.empty(1024, dtype)
+        self._length = 0
+
+    def __len__(self):
+        return self._length
+
+    def __getitem__(self, places):
+        return self._values[places]
+
+    def extend(self, values):
+        limit = self._length + len(values)
+        if limit > len(self._values):
+            grown = np.empty(2 * limit, self._values.dtype)
+            grown[: self._length] = self._values[: self._length]
+            self._values = grown
+        self._values[self._length : limit] = values
+        self._length = limit

@@ -1,22 +1,20 @@
 import bz2
+import glob
 import json
 import os
+import pathlib
 import string
 
-import apache_beam as beam
 import pytest
-from apache_beam.testing import test_pipeline
-from apache_beam.testing.util import assert_that
-from apache_beam.testing.util import equal_to
 
 from beam_pipelines import chunk_wikipedia
-from beam_pipelines import execution
 from beam_pipelines import shards
 from beam_pipelines import transforms
 from realm_tf import cli
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
 
 # Every letter is a wordpiece, so lengths can be counted by eye.
@@ -118,9 +116,9 @@ def rows(count):
 def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
     output = str(tmp_path / "out")
     metadata = chunk_wikipedia.chunk(inputs, output, vocab, max_block_length=30)
-    blocks = list(schema.read_blocks(output))
+    found = list(schema.read_blocks(output))
 
-    assert [(b.block_id, b.article_id, b.title, b.text) for b in blocks] == [
+    assert [(b.block_id, b.article_id, b.title, b.text) for b in found] == [
         (0, "1", "Graz", "Graz lies on the Mur."),
         (1, "1", "Graz", "It is old."),
         (2, "9", "Linz", "Linz is wide. Linz is wide."),
@@ -128,13 +126,13 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
         (4, "9", "Linz", "Ships go there."),
         (5, "8", "Wels", "Wels is small."),
     ]
-    graz = blocks[0]
+    graz = found[0]
     assert graz.url == "https://w.example.org/wiki/Graz"
     assert (graz.link_starts, graz.link_limits) == ([17], [20])
     assert graz.title_ids == Tokenizer(VOCABULARY).tokenize("Graz").ids
     assert graz.token_ids == Tokenizer(VOCABULARY).tokenize(graz.text).ids
-    assert blocks[2].sentence_starts == [0, 14]
-    assert blocks[2].token_starts[:5] == [0, 1, 2, 3, 5]
+    assert found[2].sentence_starts == [0, 14]
+    assert found[2].token_starts[:5] == [0, 1, 2, 3, 5]
     assert metadata["counts"] == {
         "pages_read": 11,
         "dropped_redirect": 1,
@@ -147,7 +145,7 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
         "blocks": 6,
         "sentences": 7,
         "overlong_sentences": 0,
-        "wordpieces": sum(len(block.token_ids) for block in blocks),
+        "wordpieces": sum(len(block.token_ids) for block in found),
     }
 
 
@@ -206,6 +204,26 @@ def test_same_bytes_whatever_the_order_and_the_workers(
     assert len(shard_bytes(three)) == 3
     assert list(schema.read_blocks(three)) == list(schema.read_blocks(expected))
     assert len(fingerprints) == 1
+
+
+@pytest.mark.slow
+def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
+    inputs.append(jsonl(tmp_path / "c.jsonl", rows(2500)))
+    alone, shared = str(tmp_path / "alone"), str(tmp_path / "shared")
+    chunk_wikipedia.chunk(inputs, alone, vocab, num_shards=3)
+    metadata = chunk_wikipedia.chunk(
+        inputs[::-1],
+        shared,
+        vocab,
+        num_shards=3,
+        beam_options=[
+            "--direct_num_workers=2",
+            "--direct_running_mode=multi_processing",
+        ],
+    )
+
+    assert metadata["counts"]["articles_kept"] == 2503
+    assert shard_bytes(shared) == shard_bytes(alone)
 
 
 def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
@@ -322,6 +340,13 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
     [
         ({"max_block_length": 3}, "--max-block-length 3 leaves no room"),
         ({"num_shards": 0}, "--num-shards 0"),
+        ({"unit": "bytes"}, "--unit bytes is unknown"),
+        ({"overlap": -1}, "--overlap -1: expected 0 or more"),
+        (
+            {"unit": "words", "max_block_length": 0},
+            "--max-block-length 0: expected 1 word",
+        ),
+        ({"unit": "words", "overlap": 100}, "and less than 100 words"),
         ({"language": "English"}, "--language 'English'"),
         ({"format": "parquet"}, "--format parquet is unknown"),
         ({"input": "none-*.xml"}, "matches no file"),
@@ -374,108 +399,133 @@ def test_command(tmp_path, vocab, inputs, capsys):
     )
 
 
-def test_keep_first(tmp_path):
-    entries = [
-        ("a", ((1, 0), 5, b"x", 2, ":5")),
-        ("a", ((0, 3), 9, b"x", 2, ":9")),
-        ("b", ((0, 0), 1, b"y", 4, ":1")),
-        ("a", ((0, 3), 8, b"x", 2, ":8")),
-    ]
-    keep_first = transforms.KeepFirst(str(tmp_path), paths=["p", "q"])
-    with test_pipeline.TestPipeline(runner=execution.LOCAL_RUNNER) as pipeline:
-        found = (
-            pipeline
-            | beam.Create(entries)
-            | beam.GroupByKey()
-            | beam.ParDo(keep_first).with_outputs("dropped", main="kept")
-        )
-        assert_that(found.kept, equal_to([((0, 3), 2), ((0, 0), 4)]), "kept")
-        assert_that(
-            found.dropped, equal_to([((1, 0), 5), ((0, 3), 9)]), "dropped"
-        )
-
-
-def test_plan_shards(tmp_path):
-    counts = {(1, 0): 3, (0, 1): 1, (0, 0): 4}
-    plan = shards.PlanShards(
-        "out", directory="parts", num_shards=3, blocks_per_shard=50
-    )
-
-    assert list(plan.process(None, counts, [((0, 0), 7), ((0, 0), 8)])) == [
-        shards.ShardPlan(
-            "out/blocks-00000-of-00003.tfrecord.gz",
-            0,
-            2,
-            (("parts/00000-00000000.tfrecord", 0, frozenset({7, 8})),),
-        ),
-        shards.ShardPlan(
-            "out/blocks-00001-of-00003.tfrecord.gz",
-            2,
-            3,
-            (
-                ("parts/00000-00000000.tfrecord", 2, frozenset({7, 8})),
-                ("parts/00000-00000001.tfrecord", 0, frozenset()),
-            ),
-        ),
-        shards.ShardPlan(
-            "out/blocks-00002-of-00003.tfrecord.gz",
-            5,
-            3,
-            (("parts/00001-00000000.tfrecord", 0, frozenset()),),
-        ),
-    ]
-
-
-def test_number_of_shards():
-    def count(num_shards, blocks_per_shard):
-        plan = shards.PlanShards(
-            "out",
-            directory="parts",
-            num_shards=num_shards,
-            blocks_per_shard=blocks_per_shard,
-        )
-        return len(list(plan.process(None, {(0, 0): 10}, [])))
-
-    assert count(None, 4) == 3
-    assert count(None, 5) == 2
-    assert count(2, 1) == 2
-    assert count(99, 1) == 10
-
-
-def test_summaries_merge_in_any_grouping():
-    first = (((0, 5),), 7, b"\xff" * 32)
-    second = (((5, 3),), 9, b"\x01".rjust(32, b"\0"))
-    third = (((8, 2),), 8, b"\x02".rjust(32, b"\0"))
-    merged = shards.merge_summaries([third, first, second])
-
-    assert merged == (((0, 5), (5, 3), (8, 2)), 9, b"\x02".rjust(32, b"\0"))
-    assert (
-        shards.merge_summaries([second, shards.merge_summaries([first, third])])
-        == merged
-    )
-
-
-def test_options_pin_the_local_runner():
-    options = execution.pipeline_options([])
-    other = execution.pipeline_options(["--runner=FlinkRunner", "--own=1"])
-
-    assert options.get_all_options()["runner"] == "FnApiRunner"
-    assert other.get_all_options()["runner"] == "FlinkRunner"
-    assert execution.num_local_workers(options) == 1
-    assert (
-        execution.num_local_workers(execution.pipeline_options(TWO_THREADS))
-        == 2
-    )
-
-
-def test_an_interrupt_stays_one_and_leaves_nothing(
-    tmp_path, vocab, inputs, monkeypatch
+def test_an_interrupt_stays_one_and_the_next_run_goes_on(
+    tmp_path, vocab, inputs, small_parts, monkeypatch
 ):
-    def interrupt(*_, **__):
+    output = str(tmp_path / "out")
+    expected = str(tmp_path / "expected")
+    chunk_wikipedia.chunk(inputs, expected, vocab)
+    cut = blocks.split_articles
+    calls = []
+
+    def interrupt(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return cut(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "split_articles", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk_wikipedia.chunk(inputs, output, vocab)
+    assert os.listdir(f"{output}.partial")
+    monkeypatch.setattr(blocks, "split_articles", interrupt)
+    metadata = chunk_wikipedia.chunk(inputs, output, vocab)
+
+    # Of six parts, all but the two that were there.
+    assert len(calls) == 3 + 4
+    assert metadata["counts"]["pages_read"] == 11
+    assert shard_bytes(output) == shard_bytes(expected)
+    assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
+
+
+@pytest.mark.parametrize("what", ["input", "option"])
+def test_what_has_changed_since_an_interruption_is_made_again(
+    tmp_path, vocab, inputs, small_parts, monkeypatch, what
+):
+    output = str(tmp_path / "out")
+
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transforms.blocks, "split_article", interrupt)
+    # All parts are there, and two of the shards.
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write_summary", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+    options = {"num_shards": 2}
+    if what == "input":
+        pathlib.Path(inputs[0]).write_text(
+            dump(page(3, "Enns", "Enns lies on the Enns. It is new."))
+        )
+    else:
+        options["max_block_length"] = 30
+    metadata = chunk_wikipedia.chunk(inputs, output, vocab, **options)
+    expected = str(tmp_path / "expected")
+    fresh = chunk_wikipedia.chunk(inputs, expected, vocab, **options)
 
-    with pytest.raises(KeyboardInterrupt):
-        chunk_wikipedia.chunk(inputs, str(tmp_path / "out"), vocab)
-    assert not [n for n in os.listdir(tmp_path) if n.startswith("out")]
+    assert metadata["counts"] == fresh["counts"]
+    assert shard_bytes(output) == shard_bytes(expected)
+    assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
+
+
+def test_a_file_that_is_missing_or_torn_is_made_again(
+    tmp_path, vocab, inputs, small_parts, monkeypatch
+):
+    expected = str(tmp_path / "expected")
+    output = str(tmp_path / "out")
+    chunk_wikipedia.chunk(inputs, expected, vocab, num_shards=2)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write_summary", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+    first, second, *_ = find(output, "records")
+    third = find(output, "npz")[2]
+    os.remove(first)
+    os.truncate(second, 9)
+    os.remove(third)
+    os.remove(find(output, "tfrecord.gz")[0])
+    metadata = chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+
+    assert metadata["counts"]["pages_read"] == 11
+    assert shard_bytes(output) == shard_bytes(expected)
+
+
+def find(output, ending):
+    return sorted(glob.glob(f"{output}.partial/**/*.{ending}", recursive=True))
+
+
+def test_overlap(tmp_path, vocab):
+    text = "Aa bb. Cc dd. Ee kk. Gg hh."
+    path = jsonl(
+        tmp_path / "rows.jsonl", [{"id": "1", "title": "T", "text": text}]
+    )
+    output = str(tmp_path / "out")
+    # Title and special ones 4, a sentence 5.
+    metadata = chunk_wikipedia.chunk(
+        path, output, vocab, max_block_length=14, overlap=1
+    )
+
+    assert [block.text for block in schema.read_blocks(output)] == [
+        "Aa bb. Cc dd.",
+        "Cc dd. Ee kk.",
+        "Ee kk. Gg hh.",
+    ]
+    assert metadata["counts"]["sentences"] == 6
+
+
+def test_unit_words(tmp_path, vocab):
+    text = "Aa bb cc. Dd ee.\nFf gg hh ii."
+    path = jsonl(
+        tmp_path / "rows.jsonl", [{"id": "1", "title": "T", "text": text}]
+    )
+    output = str(tmp_path / "out")
+    metadata = chunk_wikipedia.chunk(
+        path, output, vocab, unit="words", max_block_length=4
+    )
+    found = list(schema.read_blocks(output))
+
+    assert [block.text for block in found] == [
+        "Aa bb cc. Dd",
+        "ee. Ff gg hh",
+        "ii.",
+    ]
+    assert [block.sentence_starts for block in found] == [[0, 10], [0, 4], [0]]
+    # What a model must read: 9 wordpieces, [CLS], title and both [SEP].
+    assert metadata["longest_block"] == 9
+    assert metadata["max_block_length"] == 13
+    assert metadata["counts"]["overlong_sentences"] == 0

@@ -3,6 +3,7 @@ import random
 import pytest
 
 from realm_tf.text import blocks
+from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -152,3 +153,165 @@ def generator_sentences(count):
     for _ in range(count):
         words = generator.choices(["river", "lake", "ship", "long"], k=5)
         yield " ".join(words).capitalize() + "."
+
+
+# What follows compares with references that go sentence by sentence, or word
+# by word, and keep no places: slow, but simple enough to be right.
+VOCABULARY = SPECIAL + [*"abcdes.,!中文σ0", "##a", "##b", "##c", "##d", "##e"]
+
+
+def random_article(generator):
+    """An article of words, odd characters, line breaks and links."""
+    words = ["ab", "Cab", "dé", "e,", "a.b", "中文", "ΣΑΣ", "🙂", "\u200d", "0"]
+    ends = [". ", "! ", ".\n", ".\n\n", " ", ", "]
+    pieces = []
+    for _ in range(generator.randint(0, 25)):
+        some = generator.choices(words, k=generator.randint(1, 9))
+        pieces.append(" ".join(some).capitalize() + generator.choice(ends))
+    text = "".join(pieces)
+    starts, limits = [], []
+    place = 0
+    while place + 12 < len(text):
+        place += generator.randint(0, 12)
+        starts.append(place)
+        place += generator.randint(1, 9)
+        limits.append(min(place, len(text)))
+    title = " ".join(generator.choices(words[:4], k=generator.randint(0, 3)))
+    return blocks.ArticleText(title, text, starts, limits)
+
+
+def kept_sentences(article, tokenizer):
+    return [
+        (start, limit)
+        for start, limit in sentences.split(article.text)
+        if tokenizer.tokenize(article.text[start:limit]).ids
+    ]
+
+
+def slow_sentence_blocks(article, tokenizer, max_length, overlap):
+    """Lists of the sentences of each block."""
+
+    def fits(group):
+        text = " ".join(article.text[start:limit] for start, limit in group)
+        ids = tokenizer.tokenize(article.title).ids
+        return 3 + len(ids) + len(tokenizer.tokenize(text).ids) <= max_length
+
+    groups = []
+    for sentence in kept_sentences(article, tokenizer):
+        if groups and fits([*groups[-1], sentence]):
+            groups[-1].append(sentence)
+            continue
+        before = groups[-1] if groups else []
+        repeated = next(
+            before[len(before) - count :]
+            for count in range(min(overlap, len(before)), -1, -1)
+            if count == 0 or fits([*before[len(before) - count :], sentence])
+        )
+        groups.append([*repeated, sentence])
+    return groups
+
+
+def check_block(block, article, tokenizer):
+    """Checks what every block of any kind must say of its text."""
+    whole = tokenizer.tokenize(block.text)
+    assert block.title_ids == tokenizer.tokenize(article.title).ids
+    assert block.token_ids == whole.ids
+    assert block.token_starts == whole.starts
+    assert block.token_limits == whole.limits
+    assert block.sentence_starts[0] == 0
+    assert block.sentence_starts == sorted(set(block.sentence_starts))
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+def test_sentences_against_a_slow_reference(overlap):
+    tokenizer = Tokenizer(VOCABULARY)
+    generator = random.Random(overlap)
+    for _ in range(60):
+        # Several at once, as the pipeline does.
+        articles = [random_article(generator) for _ in range(4)]
+        max_length = generator.choice([5, 12, 20, 40, 288])
+        packing = blocks.Packing(max_length=max_length, overlap=overlap)
+        found = blocks.split_articles(articles, tokenizer, packing)
+        for article, article_blocks in zip(articles, found, strict=True):
+            groups = slow_sentence_blocks(
+                article, tokenizer, max_length, overlap
+            )
+            assert len(article_blocks) == len(groups)
+            for block, group in zip(article_blocks, groups, strict=True):
+                check_block(block, article, tokenizer)
+                parts = [article.text[start:limit] for start, limit in group]
+                limits = block.sentence_starts[1:] + [len(block.text) + 1]
+                assert [
+                    block.text[start : limit - 1]
+                    for start, limit in zip(
+                        block.sentence_starts, limits, strict=True
+                    )
+                ] == parts
+                links = [
+                    (place, article.text[first:last])
+                    for place, (start, limit) in zip(
+                        block.sentence_starts, group, strict=True
+                    )
+                    for first, last in zip(
+                        article.link_starts, article.link_limits, strict=True
+                    )
+                    if start <= first and last <= limit
+                ]
+                assert [
+                    block.text[first:last]
+                    for first, last in zip(
+                        block.link_starts, block.link_limits, strict=True
+                    )
+                ] == [text for _, text in links]
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 4])
+def test_words_against_a_slow_reference(overlap):
+    tokenizer = Tokenizer(VOCABULARY)
+    generator = random.Random(overlap)
+    for _ in range(60):
+        article = random_article(generator)
+        max_length = generator.choice([5, 7, 10, 100])
+        packing = blocks.Packing("words", max_length, overlap)
+        (found,) = blocks.split_articles([article], tokenizer, packing)
+        # (word, whether a sentence begins with it)
+        words = [
+            (word, number == 0)
+            for start, limit in kept_sentences(article, tokenizer)
+            for number, word in enumerate(article.text[start:limit].split())
+        ]
+        expected = []
+        first = 0
+        while words:
+            expected.append(words[first : first + max_length])
+            if first + max_length >= len(words):
+                break
+            first += max_length - overlap
+
+        assert [block.text.split() for block in found] == [
+            [word for word, _ in group] for group in expected
+        ]
+        for block, group in zip(found, expected, strict=True):
+            check_block(block, article, tokenizer)
+            starts = [
+                len(block.text[:place].split())
+                for place in block.sentence_starts
+            ]
+            assert starts == [
+                number
+                for number, (_, begins) in enumerate(group)
+                if begins or number == 0
+            ]
+
+
+def test_articles_at_once_are_those_one_by_one():
+    tokenizer = Tokenizer(VOCABULARY)
+    generator = random.Random(8)
+    articles = [random_article(generator) for _ in range(30)]
+    packing = blocks.Packing(max_length=20)
+
+    assert blocks.split_articles(articles, tokenizer, packing) == [
+        blocks.split_articles([article], tokenizer, packing)[0]
+        for article in articles
+    ]
+    assert blocks.split_articles([], tokenizer, packing) == []

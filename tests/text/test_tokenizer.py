@@ -2,6 +2,9 @@
 
 import json
 import pathlib
+import pickle
+import random
+import string
 
 import pytest
 
@@ -163,3 +166,83 @@ def test_refuses_bad_vocabulary_files(tmp_path):
     path = _write(tmp_path / "twice.txt", [*SPECIAL, "a", "a"])
     with pytest.raises(InputError, match="twice"):
         tokenizer_lib.read_vocabulary(path)
+
+
+def _random_text(generator):
+    """Letters of many scripts and what text is made of besides."""
+    pools = (
+        string.ascii_letters,
+        " ",
+        " \t\n\r\u00a0\u2009\u3000\u2028\u0085",
+        string.punctuation,
+        "„“”‘’«»—–…·¿¡。、！？\u3001\u30fb",
+        "京都東大學한국어\u3400\uf900\U00020000\U0002f800ひカ",
+        "\u0300\u0301\u0308\u0323\u05b0\u0651\u093c\u3099\u20dd",
+        "\x00\x01\x1f\x7f\u200b\u200c\u200d\u200e\u2060\ufeff\ufffd\u00ad",
+        "éÉßſİıǄǆﬁﬀŉΣςσΐᾳÅÅ½²ªº①",
+        "абвЁйקשابתहिन्दीไทยกำ",
+        "🙂👩\u200d👩🏽🇦🇹\U0001f1e6\U000e0101",
+        "0123456789٣५",
+    )
+    pieces = []
+    for _ in range(generator.randint(1, 12)):
+        pool = generator.choice(pools)
+        kind = generator.random()
+        if kind < 0.05:
+            pieces.append(generator.choice(pool) * generator.randint(90, 120))
+        elif kind < 0.15:
+            # Any code point, but halves of surrogate pairs.
+            number = generator.randrange(0x110000 - 0x800)
+            pieces.append(chr(number + 0x800 * (number >= 0xD800)))
+        else:
+            size = generator.randint(1, 8)
+            pieces.append("".join(generator.choices(pool, k=size)))
+    return "".join(pieces)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_whole_texts_as_one_by_one(lowercase):
+    letters = sorted({*string.ascii_letters, *"京都éßабישकก한0٣🙂İσ½"})
+    marks = list(string.punctuation + "„“。…")
+    tokenizer = tokenizer_lib.Tokenizer(
+        [
+            *SPECIAL,
+            *letters,
+            *marks,
+            *(f"##{letter}" for letter in letters),
+            *("##ab", "ca", "##\u0301", "\u0301", "i\u0307"),
+        ],
+        lowercase=lowercase,
+    )
+    generator = random.Random(lowercase)
+    for number in range(5000):
+        text = _random_text(generator)
+        expected = tokenizer.tokenize(text)
+        ids, starts, limits = tokenizer.tokenize_text(text)
+
+        assert ids.tolist() == expected.ids, (number, text)
+        assert starts.tolist() == expected.starts, (number, text)
+        assert limits.tolist() == expected.limits, (number, text)
+
+
+def test_words_are_forgotten_in_time(monkeypatch):
+    monkeypatch.setattr(tokenizer_lib, "MAX_REMEMBERED_CHARACTERS", 30)
+    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY)
+    generator = random.Random(3)
+    for _ in range(200):
+        text = _random_text(generator)
+        ids, starts, _ = tokenizer.tokenize_text(text)
+
+        assert ids.tolist() == tokenizer.tokenize(text).ids
+        assert starts.tolist() == tokenizer.tokenize(text).starts
+
+
+def test_a_copy_in_another_process_is_the_same():
+    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY, lowercase=False)
+    tokenizer.tokenize_text("Caf un!")
+    copy = pickle.loads(pickle.dumps(tokenizer))
+
+    assert copy.tokenize("Caf unable").ids == (
+        tokenizer.tokenize("Caf unable").ids
+    )
+    assert copy.fingerprint() == tokenizer.fingerprint()

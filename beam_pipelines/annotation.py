@@ -1,0 +1,326 @@
+"""Transforms that mark the salient spans of blocks.
+
+A range of blocks becomes one shard. After its file comes its summary (counts
+and a digest), which says that the shard is complete; the summaries of all
+shards make up those of the corpus, so neither depends on how often a run was
+killed.
+"""
+
+import bisect
+import collections
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+import apache_beam as beam
+import tensorflow as tf
+from apache_beam.metrics import Metrics
+
+from beam_pipelines import parts
+from beam_pipelines import transforms
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.tagging import taggers
+from realm_tf.text.blocks import is_overlong
+
+# Counters of annotating, besides spans_* for each label.
+COUNTERS = (
+    "passages",
+    "sentences",
+    "spans",
+    "passages_without_span",
+    "overlong_passages",
+    "dropped_crossing_spans",
+    "dropped_overlapping_spans",
+)
+SUMMARIES = "summaries"
+# Blocks that a tagger gets at once (our choice): enough sentences to batch
+# those of equal length.
+BLOCKS_PER_CALL = 64
+# Of a passage that is no block of the knowledge corpus.
+NO_BLOCK_ID = -1
+
+_MODULUS = 1 << 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A range of blocks, and the file that their passages go to.
+
+    Args:
+        path: str. The file to write.
+        summary_path: str. Written after the file: the shard is complete.
+        start: int. Id of the first block.
+        limit: int. Id after the last one.
+        is_complete: bool. Whether an earlier run wrote it.
+    """
+
+    path: str
+    summary_path: str
+    start: int
+    limit: int
+    is_complete: bool
+
+
+def plan_shards(
+    directory: str, *, num_blocks: int, passages_per_shard: int
+) -> list[Shard]:
+    """Divides blocks into shards, and finds those that are complete.
+
+    Args:
+        directory: str. The stage's.
+        num_blocks: int.
+        passages_per_shard: int.
+
+    Returns:
+        list of `Shard`, in the order of the blocks.
+    """
+    summaries = stages.join(directory, SUMMARIES)
+    stages.make_directory(summaries)
+    present = {*stages.list_names(directory), *stages.list_names(summaries)}
+    total = -(-num_blocks // passages_per_shard)
+    plan = []
+    for number in range(total):
+        stem = f"annotated-{number:05d}-of-{total:05d}"
+        names = f"{stem}.tfrecord.gz", f"{stem}.json"
+        shard = Shard(
+            stages.join(directory, names[0]),
+            stages.join(summaries, names[1]),
+            number * passages_per_shard,
+            min((number + 1) * passages_per_shard, num_blocks),
+            present.issuperset(names),
+        )
+        if names[1] in present and not shard.is_complete:
+            # Its file may have been lost since.
+            stages.remove(shard.summary_path)
+        plan.append(shard)
+    return plan
+
+
+def merge_summaries(plan: list[Shard]) -> tuple[dict[str, int], str]:
+    """Counts and fingerprint of the whole corpus.
+
+    Args:
+        plan: list of `Shard`, all complete.
+
+    Returns:
+        dict of counters, and a fingerprint of the records in their order,
+        whatever the bounds of the shards.
+    """
+    found = collections.Counter()
+    digest = 0
+    for shard in plan:
+        summary = json.loads(stages.read_text(shard.summary_path))
+        found.update(summary["counts"])
+        digest += int(summary["digest"], 16)
+    labels = sorted(name for name in found if name.startswith("spans_"))
+    counts = {name: found[name] for name in (*COUNTERS, *labels)}
+    return counts, stages.fingerprint(_hex(digest))
+
+
+def _hex(digest):
+    return f"{digest % _MODULUS:064x}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run is, over all its workers.
+
+    Args:
+        directory: str. The stage's.
+        rows: dict. Name of each summary to the passages of its shard.
+        num_skipped: int. Passages that an earlier run did.
+        started: float. Seconds since the epoch.
+    """
+
+    directory: str
+    rows: dict[str, int]
+    num_skipped: int
+    started: float
+
+    @classmethod
+    def start(cls, directory: str, plan: list[Shard]) -> "Progress":
+        """That of a run which begins now."""
+        return cls(
+            directory,
+            {
+                os.path.basename(shard.summary_path): shard.limit - shard.start
+                for shard in plan
+            },
+            sum(s.limit - s.start for s in plan if s.is_complete),
+            time.time(),
+        )
+
+    def report(self, num_begun: int) -> None:
+        """Prints a line with an estimate.
+
+        Args:
+            num_begun: int. Passages done of a shard that is not complete.
+        """
+        names = stages.list_names(stages.join(self.directory, SUMMARIES))
+        done = num_begun + sum(self.rows.get(name, 0) for name in names)
+        total = sum(self.rows.values())
+        seconds = max(1.0, time.time() - self.started)
+        rate = (done - self.num_skipped) / seconds
+        print(
+            f"annotate: {done:,} of {total:,} passages, {rate:,.0f} a second, "
+            f"{(total - done) / rate / 60:,.1f} minutes left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+class AnnotateRange(beam.DoFn):
+    """Annotates a range of blocks and writes its shard.
+
+    Args:
+        blocks: str. Blocks directory.
+        tagger: dict. Arguments of `taggers.make_tagger`, called once a
+            worker.
+        has_block_ids: bool. Whether the passages are blocks of the knowledge
+            corpus.
+        progress: `Progress`.
+    """
+
+    def __init__(self, blocks, *, tagger, has_block_ids, progress):
+        self._blocks = blocks
+        self._tagger_arguments = tagger
+        self._has_block_ids = has_block_ids
+        self._progress = progress
+
+    def setup(self):
+        self._reported = time.monotonic()
+        try:
+            self._tagger = taggers.make_tagger(**self._tagger_arguments)
+        except InputError as error:
+            transforms.report_error(self._progress.directory, error)
+
+    def process(self, shard: Shard):
+        if transforms.has_error(self._progress.directory):
+            return
+        try:
+            self._write(shard)
+        except InputError as error:
+            transforms.report_error(self._progress.directory, error)
+            return
+        yield shard.path
+
+    def _write(self, shard):
+        counts = collections.Counter()
+        digest = 0
+        path = parts.temporary_path(shard.path)
+        with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+            for number, passage in self._annotate(shard, counts):
+                record = schema.annotated_to_example(passage)
+                writer.write(record)
+                # With its place, so that order counts.
+                placed = number.to_bytes(8, "big") + record
+                digest += int.from_bytes(hashlib.sha256(placed).digest(), "big")
+        parts.publish(path, shard.path)
+        for name, value in counts.items():
+            Metrics.counter("annotate", name).inc(value)
+        summary = {"counts": counts, "digest": _hex(digest)}
+        stages.write_text(shard.summary_path, json.dumps(summary))
+
+    def _annotate(self, shard, counts):
+        found = schema.read_blocks(
+            self._blocks, start=shard.start, limit=shard.limit
+        )
+        max_block_length = stages.read(self._blocks, kind=schema.BLOCKS)[
+            "max_block_length"
+        ]
+        while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
+            tagged = self._tagger.tag(batch)
+            for block, spans in zip(batch, tagged, strict=True):
+                passage, block_counts = annotate_block(block, spans)
+                number = block.block_id
+                if not self._has_block_ids:
+                    passage.block_id = NO_BLOCK_ID
+                counts.update(block_counts)
+                counts["overlong_passages"] += is_overlong(
+                    block, max_block_length
+                )
+                yield number, passage
+            self._report(counts["passages"])
+
+    def _report(self, num_begun):
+        now = time.monotonic()
+        if now - self._reported > transforms.SECONDS_BETWEEN_REPORTS:
+            self._reported = now
+            self._progress.report(num_begun)
+
+
+def annotate_block(
+    block: schema.Block, spans: Sequence[taggers.Span]
+) -> tuple[schema.AnnotatedPassage, collections.Counter]:
+    """A block with its spans, in UTF-8 bytes.
+
+    Args:
+        block: `schema.Block`.
+        spans: sequence of (start, limit, label), code points. One that is not
+            inside one sentence is dropped; of two that overlap, the one that
+            begins earlier, or else is longer, stays.
+
+    Returns:
+        `schema.AnnotatedPassage` and a counter of `passages`, `sentences`,
+        `spans`, `spans_*` for each label, `passages_without_span`,
+        `dropped_crossing_spans` and `dropped_overlapping_spans`.
+
+    Raises:
+        ValueError: if a span is empty or outside the text, which is a defect
+            of the tagger.
+    """
+    sentences = taggers.sentences(block)
+    counts = collections.Counter(passages=1, sentences=len(sentences))
+    kept = []
+    for start, limit, label in sorted(spans, key=_earlier_then_longer):
+        if not 0 <= start < limit <= len(block.text):
+            raise ValueError(
+                f"A tagger marked {start} to {limit} of a text of "
+                f"{len(block.text)} characters (block {block.block_id})."
+            )
+        number = bisect.bisect_right(block.sentence_starts, start) - 1
+        if number < 0 or limit > sentences[number][1]:
+            counts["dropped_crossing_spans"] += 1
+        elif kept and start < kept[-1][1]:
+            counts["dropped_overlapping_spans"] += 1
+        else:
+            kept.append((start, limit, label))
+            counts["spans"] += 1
+            counts[f"spans_{label}"] += 1
+    counts["passages_without_span"] += not kept
+    sentence_bytes = _utf8_offsets(block.text, sentences)
+    span_bytes = _utf8_offsets(block.text, [span[:2] for span in kept])
+    passage = schema.AnnotatedPassage(
+        block_id=block.block_id,
+        title=block.title,
+        text=block.text,
+        sentence_byte_start=sentence_bytes[::2],
+        sentence_byte_limit=sentence_bytes[1::2],
+        span_byte_start=span_bytes[::2],
+        span_byte_limit=span_bytes[1::2],
+        span_label=[label for _, _, label in kept],
+    )
+    return passage, counts
+
+
+def _earlier_then_longer(span):
+    start, limit, label = span
+    return start, -limit, label
+
+
+def _utf8_offsets(text, ranges):
+    """UTF-8 bytes before each start and limit of ranges in order, flat."""
+    offsets = []
+    place = offset = 0
+    for next_place in itertools.chain.from_iterable(ranges):
+        offset += len(text[place:next_place].encode("utf-8"))
+        offsets.append(offset)
+        place = next_place
+    return offsets

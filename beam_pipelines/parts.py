@@ -1,0 +1,266 @@
+"""Parts: the blocks of some pages, and what is known of them.
+
+A part is two files: the records one after the other, and a summary of
+numbers only, written last: a part that has both is complete. `WriteBlocks`
+finds in it which bytes belong to which page without reading the records.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf import stages
+from realm_tf.data import pages
+from realm_tf.data import schema
+from realm_tf.data.pages import Page
+from realm_tf.text.blocks import BlockText
+
+# What decides the ids: 32 bytes for every page that has blocks. Digests are
+# of the article's id (128 bits: two of 10 million pages agree with a
+# probability of 1e-25) and of its text (64 bits, only compared with its like).
+PAGES = np.dtype(
+    [
+        ("id_high", "<u8"),
+        ("id_low", "<u8"),
+        ("text", "<u8"),
+        ("number", "<i4"),
+        ("blocks", "<i4"),
+    ]
+)
+# What is counted of every block.
+BLOCKS = np.dtype(
+    [
+        ("bytes", "<i4"),
+        ("title", "<i4"),
+        ("wordpieces", "<i4"),
+        ("sentences", "<i4"),
+    ]
+)
+# Pages are compared with those of the same bucket: few enough that a part has
+# many of one, enough to compare them in parallel (our choice).
+NUM_BUCKETS = 16
+
+# One block after the other is small; one write for all of them is not.
+_BUFFER_BYTES = 1 << 22
+_TEMPORARY = ".tmp"
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What is known of a part.
+
+    Args:
+        pages: array of `PAGES`, in the order of the file.
+        blocks: array of `BLOCKS`, in that order.
+        counts: dict, name of a counter to its amount.
+    """
+
+    pages: np.ndarray
+    blocks: np.ndarray
+    counts: dict[str, int]
+
+
+def records_path(directory: str, part: tuple[int, int]) -> str:
+    """The records of a part (file number, number in the file)."""
+    return stages.join(directory, f"{part[0]:05d}-{part[1]:08d}.records")
+
+
+def _summary_path(directory, part):
+    return stages.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
+
+
+def read_summary(directory: str, part: tuple[int, int]) -> Summary | None:
+    """The summary of a part, or `None` if the part is not complete."""
+    path = _summary_path(directory, part)
+    if not stages.exists(path):
+        return None
+    with np.load(io.BytesIO(stages.read_bytes(path))) as arrays:
+        summary = Summary(
+            arrays["pages"],
+            arrays["blocks"],
+            json.loads(arrays["counts"].tobytes()),
+        )
+    # A run killed while it removed its parts may leave one file of the two.
+    records = records_path(directory, part)
+    num_bytes = int(summary.blocks["bytes"].sum(dtype=np.int64))
+    if not stages.exists(records) or pages.file_state(records)[1] != num_bytes:
+        return None
+    return summary
+
+
+class PartWriter:
+    """Writes a part; entered and left with `with`.
+
+    Args:
+        directory: str.
+        part: tuple of (file number, number in the file).
+    """
+
+    def __init__(self, directory: str, part: tuple[int, int]):
+        self._path = records_path(directory, part)
+        self._summary_path = _summary_path(directory, part)
+        self._counts = {}
+        self._pages = []
+        self._blocks = []
+        self._buffer = bytearray()
+        self.summary = None
+
+    def __enter__(self):
+        self._temporary = temporary_path(self._path)
+        self._file = _open(self._temporary)
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self._file.close()
+            return
+        self._file.write(bytes(self._buffer))
+        self._file.close()
+        publish(self._temporary, self._path)
+        self.summary = Summary(
+            np.array(self._pages, dtype=PAGES),
+            np.array(self._blocks, dtype=BLOCKS),
+            self._counts,
+        )
+        self._write_summary()
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Adds to a counter."""
+        self._counts[name] = self._counts.get(name, 0) + amount
+
+    def write(self, page: Page, blocks: list[BlockText]) -> None:
+        """Writes the blocks of a page."""
+        digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
+        self._pages.append(
+            (
+                int.from_bytes(digest[:8], "big"),
+                int.from_bytes(digest[8:16], "big"),
+                _text_digest(page.text),
+                page.number,
+                len(blocks),
+            )
+        )
+        for block, record in zip(blocks, records(page, blocks), strict=True):
+            self._buffer += record
+            self._blocks.append(
+                (
+                    len(record),
+                    len(block.title_ids),
+                    len(block.token_ids),
+                    len(block.sentence_starts),
+                )
+            )
+        if len(self._buffer) > _BUFFER_BYTES:
+            self._file.write(bytes(self._buffer))
+            self._buffer.clear()
+
+    def _write_summary(self):
+        content = io.BytesIO()
+        counts = json.dumps(self._counts).encode("utf-8")
+        np.savez(
+            content,
+            pages=self.summary.pages,
+            blocks=self.summary.blocks,
+            counts=np.frombuffer(counts, dtype=np.uint8),
+        )
+        temporary = temporary_path(self._summary_path)
+        with _open(temporary) as file:
+            file.write(content.getvalue())
+        publish(temporary, self._summary_path)
+
+
+def temporary_path(path: str, *, directory: str | None = None) -> str:
+    """Where to write what shall appear at `path` whole or not at all.
+
+    Object stores do that themselves. Names differ by process and thread: a
+    worker that outlives a killed run for some seconds must not write into a
+    file of ours.
+
+    Args:
+        path: str.
+        directory: str. Another directory on the same disk to write in.
+            Defaults to `None`: that of `path`.
+    """
+    if stages.is_remote(path):
+        return path
+    if directory is not None:
+        path = stages.join(directory, os.path.basename(path))
+    return f"{path}.{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
+
+
+def publish(temporary: str, path: str) -> None:
+    """Gives a file from `temporary_path` its name."""
+    if temporary != path:
+        os.replace(temporary, path)
+
+
+def remove_temporary(directory: str) -> None:
+    """Removes what a killed run was writing."""
+    for name in stages.list_names(directory):
+        if name.endswith(_TEMPORARY):
+            stages.remove(stages.join(directory, name))
+
+
+def _open(path):
+    if stages.is_remote(path):
+        return tf.io.gfile.GFile(path, "wb")
+    return open(path, "wb")
+
+
+def _text_digest(text):
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+# What all blocks of an article share.
+_OF_ARTICLE = ("article_id", "title", "url", "title_ids")
+
+
+def records(page: Page, blocks: list[BlockText]) -> list[bytes]:
+    """The blocks of an article as `schema.block_to_example` writes them.
+
+    The id is 0 until it is known. One message serves for all the blocks of
+    an article, which is three times as fast as to make each anew.
+    """
+    example = tf.train.Example()
+    features = example.features.feature
+    first = schema.Block(
+        0, page.article_id, page.title, "", page.url, blocks[0].title_ids
+    )
+    lists = {}
+    for name, kind in schema.BLOCK_FEATURES.items():
+        value = getattr(first, name)
+        if kind is bytes:
+            features[name].bytes_list.value.append(value.encode("utf-8"))
+        else:
+            values = features[name].int64_list.value
+            # So that an empty list is written too.
+            features[name].int64_list.SetInParent()
+            if kind is int:
+                values.append(value)
+            elif name in _OF_ARTICLE:
+                values.extend(value)
+            else:
+                lists[name] = values
+    text = features["text"].bytes_list.value
+    found = []
+    for block in blocks:
+        text[0] = block.text.encode("utf-8")
+        for name, values in lists.items():
+            del values[:]
+            values.extend(getattr(block, name))
+        found.append(example.SerializeToString(deterministic=True))
+    return found
+
+
+def with_block_id(record: bytes, block_id: int) -> bytes:
+    """A record with its id."""
+    example = tf.train.Example.FromString(record)
+    example.features.feature["block_id"].int64_list.value[0] = block_id
+    return example.SerializeToString(deterministic=True)

@@ -1,0 +1,238 @@
+"""Rates of chunking, beside peers in the same run. One thread or process each.
+
+    python benchmarks/chunking.py --data-dir DIR --vocab FILE
+
+`markup`: reading DIR/wiki.xml.bz2 and making plain text with places of links
+of it; peer is mwparserfromhell's own parse and strip_code over the markup of
+the same articles.
+`plain_text`: sentences, wordpieces, blocks and their records of the texts of
+DIR/corpus.jsonl.gz; peer is encode_batch_fast of the bare `tokenizers` library
+with the same vocabulary over the same texts, which makes wordpieces only. The
+best of some rounds each, in turn; ours learns its words anew in every round.
+`workers`: `realm chunk` from start to end over that corpus, repeated with new
+ids in a file each, with 1 and with 2 workers (processes). After the first copy
+all words are known: the rate is that of a corpus with few new words.
+
+Ratios are ours to the peer's, in bytes a second.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import tempfile
+import time
+
+# Before the library is loaded: one thread.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import corpus
+import mwparserfromhell
+import tokenizers
+from tokenizers import models
+from tokenizers import normalizers
+from tokenizers import pre_tokenizers
+
+from beam_pipelines import parts
+from beam_pipelines import transforms
+from realm_tf.data import articles
+from realm_tf.data import pages
+from realm_tf.text import blocks
+from realm_tf.text import tokenizer as tokenizer_lib
+
+CLAIMS = ("markup", "plain_text", "workers")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--vocab", required=True, help="vocab.txt of the model")
+    parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=CLAIMS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--num-passages", type=int, help="of plain_text (default: all)"
+    )
+    parser.add_argument(
+        "--copies",
+        type=int,
+        default=30,
+        help="of the corpus, for `workers` (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--temporary-dir", help="where `workers` writes (default: /tmp)"
+    )
+    args = parser.parse_args()
+    data_dir = pathlib.Path(args.data_dir)
+    passages = str(data_dir / "corpus.jsonl.gz")
+    result = {"cpus": os.cpu_count()}
+    if "markup" in args.claims:
+        dump = str(data_dir / "wiki.xml.bz2")
+        result["markup"] = markup_rates(dump, args.rounds)
+    if "plain_text" in args.claims:
+        result["plain_text"] = plain_text_rates(
+            passages, args.vocab, args.rounds, args.num_passages
+        )
+    if "workers" in args.claims:
+        with tempfile.TemporaryDirectory(dir=args.temporary_dir) as folder:
+            result["workers"] = worker_rates(
+                passages, args.vocab, args.copies, folder
+            )
+    print(json.dumps(result, indent=2))
+
+
+def markup_rates(dump, rounds):
+    """Rates of reading a dump and of its markup alone."""
+    ours, clean, theirs = [], [], []
+    for _ in range(rounds):
+        found = []
+        ours.append(_seconds(lambda found=found: found.extend(_texts(dump))))
+        kept = _kept(dump)
+        clean.append(_seconds(lambda kept=kept: list(map(_text, kept))))
+        theirs.append(_seconds(lambda kept=kept: list(map(_bare, kept))))
+    with pages.open_bytes(dump) as file:
+        num_bytes = len(file.read())
+    num_pages = sum(1 for _ in articles.read_pages(dump))
+    markup_bytes = sum(len(page.text.encode()) for page in kept)
+    return {
+        "pages": num_pages,
+        "articles": len(kept),
+        "pages_per_second": round(num_pages / min(ours), 1),
+        "articles_per_second": round(len(kept) / min(ours), 1),
+        "xml_megabytes_per_second": round(num_bytes / min(ours) / 1e6, 3),
+        "markup_megabytes_per_second": round(
+            markup_bytes / min(clean) / 1e6, 3
+        ),
+        "peer_markup_megabytes_per_second": round(
+            markup_bytes / min(theirs) / 1e6, 3
+        ),
+        "ratio_to_peer": round(min(theirs) / min(clean), 3),
+    }
+
+
+def _kept(dump):
+    return [
+        page
+        for page in articles.read_pages(dump, format=articles.MEDIAWIKI)
+        if not articles.drop_reason(page, format=articles.MEDIAWIKI)
+    ]
+
+
+def _texts(dump):
+    return map(_text, _kept(dump))
+
+
+def _text(page):
+    return articles.article_text(page, format=articles.MEDIAWIKI)
+
+
+def _bare(page):
+    return mwparserfromhell.parse(page.text).strip_code()
+
+
+def plain_text_rates(passages, vocab, rounds, num_passages):
+    """Rates of blocks of plain text, and of the tokenizer alone."""
+    kept = []
+    for page in articles.read_pages(passages, format=articles.JSONL):
+        if len(kept) == num_passages:
+            break
+        plain = articles.article_text(page, format=articles.JSONL)
+        kept.append((page, blocks.ArticleText(page.title, plain.text)))
+    texts = [article.text for _, article in kept]
+    batches = list(_batches(kept))
+    vocabulary = tokenizer_lib.read_vocabulary(vocab)
+    ours, theirs = [], []
+    for _ in range(rounds):
+        tokenizer = tokenizer_lib.Tokenizer(vocabulary)
+        bare = _bare_tokenizer(vocabulary)
+        ours.append(_seconds(lambda t=tokenizer: _chunk(batches, t)))
+        theirs.append(
+            _seconds(
+                lambda b=bare: b.encode_batch_fast(
+                    texts, add_special_tokens=False
+                )
+            )
+        )
+    num_bytes = sum(len(text.encode("utf-8")) for text in texts)
+    return {
+        "passages": len(texts),
+        "passages_per_second": round(len(texts) / min(ours)),
+        "megabytes_per_second": round(num_bytes / min(ours) / 1e6, 3),
+        "peer_megabytes_per_second": round(num_bytes / min(theirs) / 1e6, 3),
+        "ratio_to_peer": round(min(theirs) / min(ours), 3),
+        "threads": 1,
+    }
+
+
+def _batches(kept):
+    """Articles as the pipeline takes them together."""
+    batch, length = [], 0
+    for item in kept:
+        batch.append(item)
+        length += len(item[1].text)
+        if length >= transforms.BATCH_LENGTH:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+def _chunk(batches, tokenizer):
+    packing = blocks.Packing()
+    for batch in batches:
+        found = blocks.split_articles(
+            [article for _, article in batch], tokenizer, packing
+        )
+        for (page, _), article_blocks in zip(batch, found, strict=True):
+            if article_blocks:
+                parts.records(page, article_blocks)
+
+
+def _bare_tokenizer(vocabulary):
+    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    bare = tokenizers.Tokenizer(
+        models.WordPiece(
+            ids,
+            unk_token=tokenizer_lib.UNK,
+            max_input_chars_per_word=tokenizer_lib.MAX_CHARACTERS_PER_WORD,
+        )
+    )
+    bare.normalizer = normalizers.BertNormalizer(lowercase=True)
+    bare.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return bare
+
+
+def worker_rates(passages, vocab, copies, folder):
+    """Seconds of `realm chunk` with one and two workers."""
+    inputs = pathlib.Path(folder, "inputs")
+    inputs.mkdir()
+    num_passages = corpus.write_copies(passages, str(inputs), copies)
+    seconds = {
+        workers: corpus.time_chunk(
+            f"{inputs}/*.jsonl",
+            f"{folder}/blocks-{workers}",
+            vocab,
+            workers=workers,
+        )
+        for workers in (1, 2)
+    }
+    num_bytes = corpus.num_bytes(str(inputs))
+    return {
+        "passages": num_passages,
+        "megabytes": round(num_bytes / 1e6, 1),
+        "seconds_1_worker": round(seconds[1], 1),
+        "seconds_2_workers": round(seconds[2], 1),
+        "megabytes_per_second_1_worker": round(num_bytes / seconds[1] / 1e6, 3),
+        "speed_up": round(seconds[1] / seconds[2], 3),
+    }
+
+
+def _seconds(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""`realm chunk` over real pages.
+
+REALM_DATA_DIR names a directory with wiki.xml.bz2, a MediaWiki export of 206
+pages of the English Wikipedia, 100 of them redirects, and corpus.jsonl.gz,
+rows of "id", "title", "text".
+"""
+
+import gzip
+import itertools
+import json
+import os
+import pathlib
+import re
+
+import pytest
+import tokenizers
+
+from beam_pipelines import chunk_wikipedia
+from beam_pipelines import transforms
+from realm_tf.data import articles
+from realm_tf.data import schema
+from realm_tf.text import sentences
+from realm_tf.text.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.data
+
+MAX_BLOCK_LENGTH = 288
+RESIDUE = ("[[", "{{", "}}", "|", "File:", "<ref", "==")
+
+
+def workers(number):
+    return [
+        f"--direct_num_workers={number}",
+        "--direct_running_mode=multi_processing",
+    ]
+
+
+@pytest.fixture(scope="module")
+def data_dir():
+    directory = os.environ.get("REALM_DATA_DIR")
+    if not directory:
+        pytest.skip("REALM_DATA_DIR is not set")
+    return pathlib.Path(directory)
+
+
+@pytest.fixture(scope="module")
+def dump(data_dir):
+    return str(data_dir / "wiki.xml.bz2")
+
+
+@pytest.fixture(scope="module")
+def vocab(data_dir, tmp_path_factory):
+    """Wordpieces of the corpus, about as many as BERT's."""
+    trained = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    with gzip.open(data_dir / "corpus.jsonl.gz", "rt") as file:
+        trained.train_from_iterator(
+            (json.loads(row)["text"] for row in itertools.islice(file, 20_000)),
+            vocab_size=30_000,
+            show_progress=False,
+        )
+    folder = tmp_path_factory.mktemp("vocabulary")
+    trained.save_model(str(folder))
+    return str(folder / "vocab.txt")
+
+
+@pytest.fixture(scope="module")
+def chunked(dump, vocab, tmp_path_factory):
+    """(directory, metadata) of one worker."""
+    output = str(tmp_path_factory.mktemp("real") / "blocks")
+    return output, chunk_wikipedia.chunk(dump, output, vocab)
+
+
+@pytest.fixture(scope="module")
+def found(chunked):
+    return list(schema.read_blocks(chunked[0]))
+
+
+def test_counters(chunked, found):
+    counts = chunked[1]["counts"]
+    dropped = {k: n for k, n in counts.items() if k.startswith("dropped_")}
+
+    assert counts["pages_read"] == 206
+    assert dropped["dropped_redirect"] == 100
+    assert counts["articles_kept"] == 206 - sum(dropped.values())
+    assert counts["articles_kept"] >= 90
+    assert counts["blocks"] == len(found) == chunked[1]["num_blocks"]
+    assert [block.block_id for block in found] == list(range(len(found)))
+
+
+def test_no_markup_is_left(found):
+    texts = [block.text for block in found]
+    num_words = sum(len(text.split()) for text in texts)
+    residue = {mark: sum(t.count(mark) for t in texts) for mark in RESIDUE}
+
+    assert num_words > 100_000
+    assert 1000 * sum(residue.values()) / num_words < 0.5, residue
+
+
+def test_no_block_is_too_long(chunked, found, vocab):
+    tokenizer = Tokenizer.from_file(vocab)
+    overlong = 0
+    for block in found:
+        pieces = tokenizer.tokenize(block.text)
+        title = tokenizer.tokenize(block.title)
+        assert block.token_ids == pieces.ids
+        assert block.title_ids == title.ids
+        if 3 + len(title) + len(pieces) > MAX_BLOCK_LENGTH:
+            overlong += 1
+            assert block.sentence_starts == [0]
+
+    assert overlong == chunked[1]["counts"]["overlong_sentences"]
+    assert overlong < len(found) / 100
+
+
+def test_every_sentence_is_there_once(dump, found):
+    expected = {}
+    for page in articles.read_pages(dump):
+        if articles.drop_reason(page, format=articles.MEDIAWIKI):
+            continue
+        text = articles.article_text(page, format=articles.MEDIAWIKI).text
+        spans = sentences.split(text)
+        if spans:
+            expected.setdefault(
+                page.article_id, [text[start:limit] for start, limit in spans]
+            )
+    kept = {}
+    for block in found:
+        limits = [start - 1 for start in block.sentence_starts[1:]]
+        kept.setdefault(block.article_id, []).extend(
+            block.text[start:limit]
+            for start, limit in zip(
+                block.sentence_starts, [*limits, len(block.text)], strict=True
+            )
+        )
+
+    assert list(kept) == list(expected)
+    assert kept == expected
+    assert sum(map(len, kept.values())) > 5000
+
+
+def test_links_are_in_the_text(found):
+    links = [
+        block.text[start:limit]
+        for block in found
+        for start, limit in zip(
+            block.link_starts, block.link_limits, strict=True
+        )
+    ]
+
+    assert len(links) > 5000
+    odd = [text for text in links if re.search(r"^\W*$|^\s|\s$", text)]
+    assert len(odd) < len(links) / 100
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_same_bytes_from_more_workers(tmp_path, dump, vocab, chunked, number):
+    output = str(tmp_path / "blocks")
+    chunk_wikipedia.chunk(dump, output, vocab, beam_options=workers(number))
+
+    assert shards(output) == shards(chunked[0])
+
+
+def test_same_bytes_from_many_small_parts(
+    tmp_path, monkeypatch, dump, vocab, chunked
+):
+    monkeypatch.setattr(transforms, "PAGES_PER_PART", 13)
+    output = str(tmp_path / "blocks")
+    threads = [
+        "--direct_num_workers=4",
+        "--direct_running_mode=multi_threading",
+    ]
+    chunk_wikipedia.chunk(dump, output, vocab, beam_options=threads)
+
+    assert shards(output) == shards(chunked[0])
+
+
+def test_same_bytes_in_any_order_of_files(tmp_path, data_dir, dump, vocab):
+    inputs = [dump]
+    with gzip.open(data_dir / "corpus.jsonl.gz", "rt") as file:
+        for name in ("a", "b"):
+            rows = tmp_path / f"{name}.jsonl"
+            rows.write_text("".join(itertools.islice(file, 2500)))
+            inputs.append(str(rows))
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    for output, paths, options in (
+        (one, inputs, []),
+        (other, inputs[::-1], workers(2)),
+    ):
+        metadata = chunk_wikipedia.chunk(
+            paths, output, vocab, num_shards=3, beam_options=options
+        )
+
+    assert shards(other) == shards(one)
+    assert len(shards(one)) == 3
+    assert metadata["counts"]["dropped_redirect"] == 100
+
+
+def shards(directory):
+    paths = sorted(pathlib.Path(directory).glob("*.tfrecord.gz"))
+    return {path.name: path.read_bytes() for path in paths}

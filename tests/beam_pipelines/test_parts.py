@@ -1,0 +1,126 @@
+import os
+
+import pytest
+
+from beam_pipelines import parts
+from realm_tf.data import schema
+from realm_tf.data.pages import Page
+from realm_tf.text import blocks
+
+PAGE = Page(
+    7, "here", article_id="é7", title="Tëst", text="markup", url="http://u"
+)
+BLOCKS = [
+    blocks.BlockText("A b.", [9, 8], [1, 2], [0, 2], [1, 4], [0], [0], [1]),
+    blocks.BlockText(
+        "Ç. D.", [9, 8], [300, 4, 5], [0, 1, 3], [1, 2, 5], [0, 3], [], []
+    ),
+]
+
+
+def write(directory, part, *, fail=False):
+    with parts.PartWriter(str(directory), part) as writer:
+        writer.count("pages_read", 2)
+        writer.write(PAGE, BLOCKS)
+        if fail:
+            raise RuntimeError("stop")
+    return writer.summary
+
+
+def test_records_are_those_of_the_schema():
+    expected = [
+        schema.block_to_example(
+            schema.Block(
+                0,
+                "é7",
+                "Tëst",
+                block.text,
+                "http://u",
+                block.title_ids,
+                block.token_ids,
+                block.token_starts,
+                block.token_limits,
+                block.sentence_starts,
+                block.link_starts,
+                block.link_limits,
+            )
+        )
+        for block in BLOCKS
+    ]
+    found = parts.records(PAGE, BLOCKS)
+
+    assert [schema.block_from_example(record) for record in found] == [
+        schema.block_from_example(record) for record in expected
+    ]
+    # Every feature is there, even where it is empty.
+    assert found == expected
+    for block_id in (1, 300, 1 << 40):
+        numbered = schema.block_from_example(
+            parts.with_block_id(found[1], block_id)
+        )
+        assert (numbered.block_id, numbered.text) == (block_id, "Ç. D.")
+
+
+def test_a_part_is_read_as_it_was_written(tmp_path):
+    written = write(tmp_path, (3, 12))
+    found = parts.read_summary(str(tmp_path), (3, 12))
+
+    assert found.counts == written.counts == {"pages_read": 2}
+    assert found.pages.tolist() == written.pages.tolist()
+    assert found.pages[["number", "blocks"]].tolist() == [(7, 2)]
+    assert found.blocks[["title", "wordpieces", "sentences"]].tolist() == [
+        (2, 2, 1),
+        (2, 3, 2),
+    ]
+    with open(parts.records_path(str(tmp_path), (3, 12)), "rb") as file:
+        content = file.read()
+    assert content == b"".join(parts.records(PAGE, BLOCKS))
+    assert found.blocks["bytes"].sum() == len(content)
+    assert sorted(os.listdir(tmp_path)) == [
+        "00003-00000012.npz",
+        "00003-00000012.records",
+    ]
+
+
+def test_a_part_without_blocks(tmp_path):
+    with parts.PartWriter(str(tmp_path), (0, 0)) as writer:
+        writer.count("dropped_redirect")
+    found = parts.read_summary(str(tmp_path), (0, 0))
+
+    assert len(found.pages) == len(found.blocks) == 0
+    assert found.counts == {"dropped_redirect": 1}
+
+
+def test_what_a_failure_leaves_is_no_part(tmp_path):
+    with pytest.raises(RuntimeError):
+        write(tmp_path, (0, 0), fail=True)
+
+    assert parts.read_summary(str(tmp_path), (0, 0)) is None
+    assert [name.endswith(".tmp") for name in os.listdir(tmp_path)] == [True]
+    parts.remove_temporary(str(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_part_is_complete_with_both_files_only(tmp_path):
+    directory = str(tmp_path)
+    records = parts.records_path(directory, (0, 0))
+    assert parts.read_summary(directory, (0, 0)) is None
+    write(tmp_path, (0, 0))
+    os.truncate(records, os.path.getsize(records) - 1)
+    assert parts.read_summary(directory, (0, 0)) is None
+    os.remove(records)
+    assert parts.read_summary(directory, (0, 0)) is None
+    write(tmp_path, (0, 0))
+    assert parts.read_summary(directory, (0, 0)) is not None
+
+
+def test_temporary_path(tmp_path):
+    path = f"{tmp_path}/a.gz"
+    other = f"{tmp_path}/parts"
+
+    assert parts.temporary_path(path).startswith(f"{path}.{os.getpid()}-")
+    assert parts.temporary_path(path, directory=other).startswith(
+        f"{other}/a.gz.{os.getpid()}-"
+    )
+    # An object store shows a file once it is whole.
+    assert parts.temporary_path("gs://b/a", directory="gs://b/p") == "gs://b/a"
