@@ -1,10 +1,15 @@
-"""REALM's losses: pure functions on tensors, nothing reduced over the batch.
+"""REALM's losses: pure functions on tensors, not reduced over the batch.
 
-Masks are boolean and separate from scores. A row in which nothing is allowed,
-or nothing is correct, gives 0 with a gradient of 0, never NaN.
+Only `mean_over_masked` and `marginal_likelihood_loss` reduce. Masks are boolean and separate from scores. A
+row in which nothing is allowed, or nothing is correct, gives 0 with a
+gradient of 0, never NaN. From `relevance_scores` on, all is computed in
+float32, whatever comes in.
 """
 
 from keras import ops
+
+# How wordpieces and blocks are summed out; see `marginal_log_likelihood`.
+MARGINALIZATIONS = ("token", "span")
 
 
 def masked_logsumexp(scores, mask, axis=-1):
@@ -66,6 +71,285 @@ def marginal_span_loss(scores, correct, mask, axis=-1):
         scores, correct, axis
     )
     return ops.where(any_correct, loss, 0.0)
+
+
+def relevance_scores(query_embeddings, block_embeddings):
+    """Inner products of each query with its own candidates.
+
+        f(x, z) = Embed_input(x) . Embed_doc(z)
+
+    Without a temperature: a model's `score_scale` is in the query embeddings
+    already (`OpenQa.embed_queries`).
+
+    Args:
+        query_embeddings: float tensor `(batch_size, embedding_dim)`.
+        block_embeddings: float tensor `(batch_size, num_candidates,
+            embedding_dim)`.
+
+    Returns:
+        float32 tensor `(batch_size, num_candidates)`.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.2.
+    """
+    queries = ops.cast(query_embeddings, "float32")
+    blocks = ops.cast(block_embeddings, "float32")
+    # Not a matmul: accelerators round its operands, which at scores of some
+    # hundreds is a whole nat, and these few products cost nothing.
+    return ops.sum(queries[:, None, :] * blocks, axis=-1)
+
+
+def masked_log_softmax(scores, mask):
+    """Log-softmax over the allowed entries of the last axis.
+
+        log p_i = s_i - log sum_{j: mask_j} exp(s_j)
+
+    Args:
+        scores: float tensor `(..., num)`. Entries outside the mask are not
+            read.
+        mask: bool tensor of the same shape.
+
+    Returns:
+        float32 tensor of the same shape, in nats. Outside the mask it is the
+        most negative number that can be added to itself, with a gradient of
+        0; its exponential is 0.
+    """
+    scores = ops.cast(scores, "float32")
+    total = ops.expand_dims(masked_logsumexp(scores, mask), axis=-1)
+    return ops.where(mask, scores - total, _lowest("float32"))
+
+
+def retrieval_log_probs(query_embeddings, block_embeddings, mask):
+    """How likely the retriever is to choose each candidate.
+
+        log p(z | x) = f(x, z) - log sum_{z'} exp f(x, z')
+
+    Args:
+        query_embeddings: float tensor `(batch_size, embedding_dim)`.
+        block_embeddings: float tensor `(batch_size, num_candidates,
+            embedding_dim)`.
+        mask: bool tensor `(batch_size, num_candidates)`. Candidates that
+            take part.
+
+    Returns:
+        float32 tensor `(batch_size, num_candidates)`, in nats; see
+        `masked_log_softmax` for candidates that are not allowed.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.2.
+    """
+    return masked_log_softmax(
+        relevance_scores(query_embeddings, block_embeddings), mask
+    )
+
+
+def masked_lm_log_probs(logits, mask_ids):
+    """Log-probability of the wordpieces that were masked.
+
+        log p(y_m | .) = logits[m, y_m] - log sum_v exp(logits[m, v])
+
+    No log-softmax of the whole vocabulary is kept beside the logits.
+
+    Args:
+        logits: float tensor `(..., num_masks, vocabulary_size)`.
+        mask_ids: int tensor `(..., num_masks)`. Ids of the vocabulary, where
+            there is padding too.
+
+    Returns:
+        float32 tensor `(..., num_masks)`, in nats.
+
+    References:
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1.
+    """
+    return -ops.sparse_categorical_crossentropy(
+        mask_ids, ops.cast(logits, "float32"), from_logits=True
+    )
+
+
+def marginal_log_likelihood(
+    log_probs,
+    retrieval_log_probs,
+    mask_weights,
+    mask,
+    *,
+    marginalization="token",
+):
+    """Log-likelihood of the masked wordpieces, over candidate blocks.
+
+        "token":  L[m] = log sum_z p(z | x) p(y_m | z, x)
+        "span":   L    = log sum_z p(z | x) prod_m p(y_m | z, x)
+
+    The paper has the span form; the original code, and the default here, the
+    token form, in which another block may explain each wordpiece. With one
+    candidate, and with one masked wordpiece, they are equal. A row that
+    masks nothing, or has no allowed candidate, gives 0 and a gradient of 0.
+
+    Args:
+        log_probs: float tensor `(batch_size, num_candidates, num_masks)`.
+            log p(y_m | z, x), in nats.
+        retrieval_log_probs: float tensor `(batch_size, num_candidates)`.
+            log p(z | x), in nats. Candidate 0 is the null block.
+        mask_weights: tensor `(batch_size, num_masks)`. Above 0 where a
+            wordpiece is masked, 0 where there is padding.
+        mask: bool tensor `(batch_size, num_candidates)`. Candidates that
+            take part.
+        marginalization: str. `"token"` or `"span"`. Defaults to `"token"`.
+
+    Returns:
+        float32 tensor, in nats: `(batch_size, num_masks)` for `"token"`,
+        `(batch_size,)` for `"span"`.
+
+    Raises:
+        ValueError: if `marginalization` is neither of the two.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.1.
+        Original code: google-research/language, language/realm/model.py.
+    """
+    joint, joint_mask = joint_log_probs(
+        log_probs, retrieval_log_probs, mask_weights, mask, marginalization
+    )
+    total = masked_logsumexp(joint, joint_mask, axis=1)
+    return ops.where(ops.any(joint_mask, axis=1), total, 0.0)
+
+
+def joint_log_probs(
+    log_probs, retrieval_log_probs, mask_weights, mask, marginalization
+):
+    """What `marginal_log_likelihood` sums over, and where it counts.
+
+        "token":  log p(z | x) + log p(y_m | z, x)
+        "span":   log p(z | x) + sum_m log p(y_m | z, x)
+
+    Args:
+        log_probs, retrieval_log_probs, mask_weights, mask, marginalization:
+            as `marginal_log_likelihood`.
+
+    Returns:
+        `(joint, joint_mask)`, float32 and bool tensors `(batch_size,
+        num_candidates, num_masks)` for `"token"`, `(batch_size,
+        num_candidates)` for `"span"`.
+
+    Raises:
+        ValueError: if `marginalization` is neither of the two.
+    """
+    check_marginalization(marginalization)
+    log_probs = ops.cast(log_probs, "float32")
+    retrieval_log_probs = ops.cast(retrieval_log_probs, "float32")
+    # (b, 1, m)
+    is_masked = ops.greater(mask_weights, 0)[:, None, :]
+    if marginalization == "token":
+        joint = log_probs + retrieval_log_probs[:, :, None]
+        return joint, ops.logical_and(mask[:, :, None], is_masked)
+    # (b, k)
+    of_span = ops.sum(ops.where(is_masked, log_probs, 0.0), axis=-1)
+    joint_mask = ops.logical_and(mask, ops.any(is_masked, axis=-1))
+    return of_span + retrieval_log_probs, joint_mask
+
+
+def check_marginalization(marginalization):
+    """Raises `ValueError` if it is none of `MARGINALIZATIONS`."""
+    if marginalization not in MARGINALIZATIONS:
+        raise ValueError(
+            f"`marginalization` must be one of {MARGINALIZATIONS}. "
+            f"Received: marginalization={marginalization!r}"
+        )
+
+
+def mean_over_masked(values, mask_weights):
+    """Sum of what is known, divided by the number of masked wordpieces.
+
+    Of a likelihood it makes nats per masked wordpiece of the whole batch, in
+    both forms: the form does not change the unit, and rows of padding do not
+    count. (The original code divides its token form so. The paper's span
+    form has no denominator; this one is the same for all examples.)
+
+    Args:
+        values: float tensor `(batch_size, num_masks)` or `(batch_size,)`; 0
+            where there is padding.
+        mask_weights: tensor `(batch_size, num_masks)`. Above 0 where a
+            wordpiece is masked.
+
+    Returns:
+        float32 scalar; 0 if nothing is masked.
+    """
+    num_masked = ops.sum(ops.cast(ops.greater(mask_weights, 0), "float32"))
+    return ops.sum(ops.cast(values, "float32")) / ops.maximum(num_masked, 1.0)
+
+
+def marginal_likelihood_loss(
+    log_probs,
+    retrieval_log_probs,
+    mask_weights,
+    mask,
+    *,
+    marginalization="token",
+):
+    """REALM's pre-training loss.
+
+        loss = - sum L / number of masked wordpieces of the batch
+
+    Args:
+        log_probs, retrieval_log_probs, mask_weights, mask, marginalization:
+            as `marginal_log_likelihood`, which gives L.
+
+    Returns:
+        float32 scalar, in nats per masked wordpiece; 0 with a gradient of 0
+        if nothing is masked.
+
+    Raises:
+        ValueError: if `marginalization` is neither of the two.
+    """
+    marginal = marginal_log_likelihood(
+        log_probs,
+        retrieval_log_probs,
+        mask_weights,
+        mask,
+        marginalization=marginalization,
+    )
+    return -mean_over_masked(marginal, mask_weights)
+
+
+def in_batch_softmax(query_embeddings, block_embeddings, targets, mask):
+    """The Inverse Cloze Task's loss: find the own block in the batch.
+
+        loss_i = log sum_j exp(q_i . z_j) - q_i . z_{t_i}
+
+    Args:
+        query_embeddings: float tensor `(batch_size, embedding_dim)`.
+        block_embeddings: float tensor `(num_blocks, embedding_dim)`. All
+            blocks of the global batch.
+        targets: int tensor `(batch_size,)`. The row of each query's block.
+        mask: bool tensor `(num_blocks,)` or `(batch_size, num_blocks)`.
+            Blocks that are candidates: not padding, and not a second copy of
+            the own block.
+
+    Returns:
+        `(loss, correct)`, both `(batch_size,)`: float32, in nats, and bool,
+        whether the own block has the highest score (the first of equals
+        counts). A query whose own block is not a candidate has a loss of 0,
+        a gradient of 0, and is not correct.
+
+    References:
+        [Lee et al., 2019](https://arxiv.org/abs/1906.00300), on the Inverse
+        Cloze Task.
+    """
+    # (b, n)
+    scores = ops.matmul(
+        ops.cast(query_embeddings, "float32"),
+        ops.transpose(ops.cast(block_embeddings, "float32")),
+    )
+    mask = ops.broadcast_to(mask, ops.shape(scores))
+    columns = ops.arange(ops.shape(scores)[1], dtype="int32")[None]
+    targets = ops.cast(targets, "int32")
+    is_target = ops.equal(columns, targets[:, None])
+    loss = marginal_span_loss(scores, is_target, mask)
+    best = ops.argmax(ops.where(mask, scores, _lowest("float32")), axis=-1)
+    correct = ops.logical_and(
+        ops.equal(ops.cast(best, "int32"), targets),
+        ops.any(ops.logical_and(is_target, mask), axis=-1),
+    )
+    return loss, correct
 
 
 def _lowest(dtype):

@@ -8,6 +8,9 @@ import numpy as np
 
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
 
 # Hugging Face's name: (our path, how to turn it into ours). `{i}` is the
 # layer. PyTorch keeps a dense kernel as [out, in].
@@ -37,6 +40,31 @@ _LAYER = {
 _LAYER_NORMS = {
     "attention.output.LayerNorm": "self_attention_layer_norm",
     "output.LayerNorm": "feedforward_layer_norm",
+}
+# The masked-LM head of a BERT or REALM.
+_MASKED_LM = {
+    "cls.predictions.transform.dense.weight": (
+        "masked_lm_head/intermediate_dense/kernel",
+        "transpose",
+    ),
+    "cls.predictions.transform.dense.bias": (
+        "masked_lm_head/intermediate_dense/bias",
+        "as",
+    ),
+    "cls.predictions.transform.LayerNorm.weight": (
+        "masked_lm_head/intermediate_layer_norm/gamma",
+        "as",
+    ),
+    "cls.predictions.transform.LayerNorm.bias": (
+        "masked_lm_head/intermediate_layer_norm/beta",
+        "as",
+    ),
+    "cls.predictions.bias": ("masked_lm_head/output_bias", "as"),
+}
+# Copies that some files hold and some do not: of the tensor they equal.
+_MASKED_LM_TIED = {
+    "cls.predictions.decoder.weight": "realm.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 # Our argument: Hugging Face's name.
 _CONFIG_NAMES = {
@@ -81,6 +109,15 @@ def bert_mapping(num_layers: int) -> dict:
     return mapping
 
 
+def knowledge_augmented_encoder_mapping(num_layers: int) -> dict:
+    """As `bert_mapping`, for REALM's BERT with the masked-LM head."""
+    bert = bert_mapping(num_layers)
+    return {
+        **{f"realm.{name}": target for name, target in bert.items()},
+        **_MASKED_LM,
+    }
+
+
 def assign_bert(encoder: BertEncoder, tensors: dict, *, source: str) -> None:
     """Fills an encoder from a Hugging Face BERT's tensors.
 
@@ -93,16 +130,62 @@ def assign_bert(encoder: BertEncoder, tensors: dict, *, source: str) -> None:
     Raises:
         InputError: if a tensor is missing, unknown or of another shape.
     """
-    variables = {
-        v.path: v for v in encoder.variables if "seed_generator" not in v.path
+    ignored = {*_IGNORED, *_higher_layers(tensors, encoder.num_layers)}
+    _assign(
+        encoder,
+        bert_mapping(encoder.num_layers),
+        {k: v for k, v in tensors.items() if k not in ignored},
+        source=source,
+        what="BERT",
+    )
+
+
+def assign_knowledge_augmented_encoder(
+    model: KnowledgeAugmentedEncoder, tensors: dict, *, source: str
+) -> None:
+    """Fills a model from the tensors of a `RealmKnowledgeAugEncoder`.
+
+    Args:
+        model: `KnowledgeAugmentedEncoder`.
+        tensors: dict of name to numpy array. The copies of tied tensors,
+            `cls.predictions.decoder.*`, may be missing.
+        source: str. Where they come from, for messages.
+
+    Raises:
+        InputError: if a tensor is missing, unknown or of another shape, or
+            the head is not tied to the word embeddings.
+    """
+    tensors = {
+        name: value
+        for name, value in tensors.items()
+        if name.removeprefix("realm.") not in _IGNORED
     }
-    mapping = bert_mapping(encoder.num_layers)
-    unused = {
-        name for name in tensors if name not in mapping and name not in _IGNORED
-    } - _higher_layers(tensors, encoder.num_layers)
+    for copy, original in _MASKED_LM_TIED.items():
+        if copy not in tensors or original not in tensors:
+            continue
+        if not np.array_equal(tensors.pop(copy), tensors[original]):
+            raise InputError(
+                f"{source}: {copy} differs from {original}. A head that is "
+                "not tied to the word embeddings cannot be read."
+            )
+    _assign(
+        model,
+        knowledge_augmented_encoder_mapping(model.encoder.num_layers),
+        tensors,
+        source=source,
+        what="a knowledge-augmented encoder",
+    )
+
+
+def _assign(model, mapping, tensors, *, source, what):
+    """Fills every variable of a model, from every tensor."""
+    variables = {
+        v.path: v for v in model.variables if "seed_generator" not in v.path
+    }
+    unused = set(tensors) - set(mapping)
     if unused:
         raise InputError(
-            f"{source} has tensors that no part of BERT takes: "
+            f"{source} has tensors that no part of {what} takes: "
             f"{', '.join(sorted(unused))}."
         )
     for name, (path, transform) in mapping.items():

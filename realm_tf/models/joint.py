@@ -8,7 +8,15 @@ import keras
 from keras import ops
 
 
-def join_bert(query_ids, query_mask, block_ids, block_lengths, *, sep_id):
+def join_bert(
+    query_ids,
+    query_mask,
+    block_ids,
+    block_lengths,
+    *,
+    sep_id,
+    max_length=None,
+):
     """Packs `[CLS] query [SEP] block [SEP]`, without a gap in between.
 
         join_BERT(x, z) = [CLS] x [SEP] z_body [SEP]
@@ -24,12 +32,14 @@ def join_bert(query_ids, query_mask, block_ids, block_lengths, *, sep_id):
             and padding (0).
         block_lengths: int tensor `(batch_size,)`. Wordpieces of each body.
         sep_id: int. Id of [SEP].
+        max_length: int. Bodies are cut so that no row is longer. Defaults to
+            `None`: none is cut.
 
     Returns:
         A dict of int32 tensors `(batch_size, query_length + block_length +
-        1)`: `token_ids`, `segment_ids` (1 for the block and its [SEP]),
-        `padding_mask`, and `block_positions`: the wordpiece of the body that
-        stands there, -1 elsewhere.
+        1)`, or `max_length` if that is shorter: `token_ids`, `segment_ids` (1
+        for the block and its [SEP]), `padding_mask`, and `block_positions`:
+        the wordpiece of the body that stands there, -1 elsewhere.
     """
     query_ids = ops.cast(query_ids, "int32")
     block_ids = ops.cast(block_ids, "int32")
@@ -40,6 +50,9 @@ def join_bert(query_ids, query_mask, block_ids, block_lengths, *, sep_id):
     lengths = ops.cast(block_lengths, "int32")[:, None]
     # (1, l)
     position = ops.arange(query_length + block_length + 1, dtype="int32")[None]
+    if max_length is not None:
+        lengths = ops.maximum(ops.minimum(lengths, max_length - 1 - used), 0)
+        position = position[:, :max_length]
     # (b, l)
     in_block = position - used
     is_query = in_block < 0
@@ -67,6 +80,47 @@ def join_bert(query_ids, query_mask, block_ids, block_lengths, *, sep_id):
         "padding_mask": ops.cast(in_block <= lengths, "int32"),
         "block_positions": ops.where(is_block, in_block, -1),
     }
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class JoinBert(keras.layers.Layer):
+    """`join_bert` of each query with each of its candidates, as a layer.
+
+    Call it with `query_ids` and `query_mask`, `(batch_size, query_length)`,
+    `block_ids`, `(batch_size, num_candidates, block_length)`, and
+    `block_lengths`, `(batch_size, num_candidates)`. The rows of the result
+    are `batch_size * num_candidates`: all candidates of the first query,
+    then of the second. A body of length 0 is the null block's.
+
+    Args:
+        sep_id: int. Id of [SEP].
+        max_length: int. Bodies are cut so that no row is longer. Defaults to
+            `None`: none is cut.
+    """
+
+    def __init__(self, sep_id, max_length=None, **kwargs):
+        super().__init__(**kwargs)
+        self.sep_id = sep_id
+        self.max_length = max_length
+        self.built = True
+
+    def call(self, query_ids, query_mask, block_ids, block_lengths):
+        num_candidates = ops.shape(block_ids)[1]
+        return join_bert(
+            ops.repeat(query_ids, num_candidates, axis=0),
+            ops.repeat(query_mask, num_candidates, axis=0),
+            ops.reshape(block_ids, (-1, ops.shape(block_ids)[2])),
+            ops.reshape(block_lengths, (-1,)),
+            sep_id=self.sep_id,
+            max_length=self.max_length,
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "sep_id": self.sep_id,
+            "max_length": self.max_length,
+        }
 
 
 def trim(joined):

@@ -9,44 +9,6 @@ from realm_tf.errors import InputError
 from realm_tf.models import joint
 
 
-class BlockTable(keras.layers.Layer):
-    """The wordpieces of every block's body, on the device.
-
-    Args:
-        token_ids: int array `(num_blocks, block_length)`. Padded with 0.
-        lengths: int array `(num_blocks,)`. Wordpieces of each.
-    """
-
-    def __init__(self, token_ids, lengths, **kwargs):
-        super().__init__(trainable=False, **kwargs)
-        self.token_ids = self._constant(token_ids, "token_ids")
-        self.lengths = self._constant(lengths, "lengths")
-        self.built = True
-
-    def _constant(self, array, name):
-        weight = self.add_weight(
-            shape=np.shape(array),
-            dtype="int32",
-            initializer="zeros",
-            trainable=False,
-            name=name,
-        )
-        weight.assign(np.asarray(array, dtype="int32"))
-        return weight
-
-    @property
-    def num_blocks(self):
-        """Number of rows."""
-        return self.token_ids.shape[0]
-
-    def call(self, block_ids):
-        """`(token_ids, lengths)` of the blocks asked for."""
-        return (
-            ops.take(self.token_ids, block_ids, axis=0),
-            ops.take(self.lengths, block_ids, axis=0),
-        )
-
-
 class RetrieveAndRead(keras.Model):
     """Answers questions with spans of retrieved blocks, and learns to.
 

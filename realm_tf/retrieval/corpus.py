@@ -76,14 +76,13 @@ class Corpus:
             **arguments: of `RetrieveAndRead`.
         """
         from realm_tf.models import retrieve_and_read
+        from realm_tf.models.block_table import BlockTable
 
         tokenizer = self.loaded.tokenizer
         return retrieve_and_read.RetrieveAndRead(
             model or self.loaded.model,
             self.index,
-            retrieve_and_read.BlockTable(
-                self.records.token_ids, self.records.lengths
-            ),
+            BlockTable(self.records.token_ids, self.records.lengths),
             is_continuation=[
                 piece.startswith("##") for piece in tokenizer.vocabulary
             ],

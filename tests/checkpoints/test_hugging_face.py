@@ -8,6 +8,10 @@ import pytest
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.hugging_face import BertCheckpoint
 from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
 
 HIDDEN, INNER, VOCABULARY, POSITIONS = 6, 10, 11, 13
 CONFIG = {
@@ -199,6 +203,78 @@ def test_the_numbers_of_the_positions_are_no_weights(tensors):
     found = _values(_checkpoint(tensors).encoder())
     for path, value in plain.items():
         np.testing.assert_array_equal(found[path], value)
+
+
+@pytest.fixture
+def realm_tensors(tensors):
+    """As `RealmKnowledgeAugEncoder` names them."""
+    random = np.random.default_rng(1)
+    transform = "cls.predictions.transform"
+    shapes = {
+        f"{transform}.dense.weight": (HIDDEN, HIDDEN),
+        f"{transform}.dense.bias": (HIDDEN,),
+        f"{transform}.LayerNorm.weight": (HIDDEN,),
+        f"{transform}.LayerNorm.bias": (HIDDEN,),
+        "cls.predictions.bias": (VOCABULARY,),
+    }
+    return {
+        **{f"realm.{name}": value for name, value in tensors.items()},
+        **{
+            name: random.normal(size=shape).astype("float32")
+            for name, shape in shapes.items()
+        },
+    }
+
+
+def _filled(realm_tensors):
+    model = KnowledgeAugmentedEncoder(BertEncoder(**CONFIG))
+    hugging_face.assign_knowledge_augmented_encoder(
+        model, realm_tensors, source="model.safetensors"
+    )
+    return _values(model)
+
+
+@pytest.mark.parametrize("with_copies", [False, True])
+def test_a_masked_lm_head_lands_beside_its_bert(
+    tensors, realm_tensors, with_copies
+):
+    if with_copies:
+        # As pytorch_model.bin has them.
+        words = realm_tensors["realm.embeddings.word_embeddings.weight"]
+        realm_tensors["cls.predictions.decoder.weight"] = words
+        realm_tensors["cls.predictions.decoder.bias"] = realm_tensors[
+            "cls.predictions.bias"
+        ]
+        realm_tensors["realm.embeddings.position_ids"] = np.arange(9)[None]
+    values = _filled(dict(realm_tensors))
+    for path, value in _values(_checkpoint(tensors).encoder()).items():
+        np.testing.assert_array_equal(values.pop(path), value)
+    transform = "cls.predictions.transform"
+    head = "masked_lm_head/intermediate"
+    for path, value in {
+        f"{head}_dense/kernel": realm_tensors[f"{transform}.dense.weight"].T,
+        f"{head}_dense/bias": realm_tensors[f"{transform}.dense.bias"],
+        f"{head}_layer_norm/gamma": realm_tensors[
+            f"{transform}.LayerNorm.weight"
+        ],
+        f"{head}_layer_norm/beta": realm_tensors[f"{transform}.LayerNorm.bias"],
+        "masked_lm_head/output_bias": realm_tensors["cls.predictions.bias"],
+    }.items():
+        np.testing.assert_array_equal(values.pop(path), value)
+    assert not values
+
+
+def test_a_head_that_is_not_tied_is_refused(realm_tensors):
+    words = realm_tensors["realm.embeddings.word_embeddings.weight"]
+    realm_tensors["cls.predictions.decoder.weight"] = words + 1.0
+    with pytest.raises(InputError, match="differs from realm.embeddings.word"):
+        _filled(realm_tensors)
+
+
+def test_a_head_is_not_taken_in_part(realm_tensors):
+    del realm_tensors["cls.predictions.bias"]
+    with pytest.raises(InputError, match="lacks the tensor cls.predictions"):
+        _filled(realm_tensors)
 
 
 HF_CONFIG = {

@@ -151,3 +151,37 @@ def test_answers_wider_than_a_span_are_never_found(length):
         tokens, answer, np.zeros(3, bool), max_span_width=3
     )
     assert bool(np.asarray(found).any()) is (length == 3)
+
+
+def test_the_layer_joins_each_query_with_each_candidate():
+    import keras
+
+    random = np.random.default_rng(1)
+    query_ids = np.array([[2, 11, 12, 3], [2, 13, 3, 0]])
+    block_ids = random.integers(20, 30, (2, 3, 5))
+    lengths = np.array([[0, 5, 2], [0, 1, 4]])
+    layer = joint.JoinBert(SEP, max_length=8)
+    arguments = (query_ids, (query_ids > 0).astype(int), block_ids, lengths)
+    joined = {k: np.asarray(v) for k, v in layer(*arguments).items()}
+    for query, candidate in np.ndindex(2, 3):
+        alone = joint.join_bert(
+            query_ids[query : query + 1],
+            arguments[1][query : query + 1],
+            block_ids[query, candidate][None],
+            lengths[query, candidate][None],
+            sep_id=SEP,
+            max_length=8,
+        )
+        for name, array in joined.items():
+            assert array.shape == (6, 8)
+            np.testing.assert_array_equal(
+                array[3 * query + candidate], np.asarray(alone[name])[0]
+            )
+    symbolic = [
+        keras.Input(array.shape[1:], dtype="int32") for array in arguments
+    ]
+    model = keras.Model(symbolic, layer(*symbolic))
+    copy = keras.Model.from_config(model.get_config())
+    outputs = copy([array.astype("int32") for array in arguments])
+    for name, array in joined.items():
+        np.testing.assert_array_equal(np.asarray(outputs[name]), array)

@@ -1,0 +1,72 @@
+"""What a step needs of every block, on the device."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+class BlockTable(keras.layers.Layer):
+    """The wordpieces of every block's body, and of its title if given.
+
+    Args:
+        token_ids: int array `(num_blocks, block_length)`. Bodies, padded
+            with 0.
+        lengths: int array `(num_blocks,)`. Wordpieces of each body.
+        title_ids: int array `(num_blocks, title_length)`. Padded with 0.
+            Defaults to `None`: no block can be embedded from this table.
+        title_lengths: int array `(num_blocks,)`. Given with `title_ids`.
+        article_numbers: int array `(num_blocks,)`. Blocks of one article
+            share theirs. Defaults to `None`.
+    """
+
+    def __init__(
+        self,
+        token_ids,
+        lengths,
+        *,
+        title_ids=None,
+        title_lengths=None,
+        article_numbers=None,
+        **kwargs,
+    ):
+        super().__init__(trainable=False, **kwargs)
+        self.token_ids = self._constant(token_ids, "token_ids")
+        self.lengths = self._constant(lengths, "lengths")
+        self.title_ids = self._constant(title_ids, "title_ids")
+        self.title_lengths = self._constant(title_lengths, "title_lengths")
+        self.article_numbers = self._constant(
+            article_numbers, "article_numbers"
+        )
+        self.built = True
+
+    def _constant(self, array, name):
+        if array is None:
+            return None
+        weight = self.add_weight(
+            shape=np.shape(array),
+            dtype="int32",
+            initializer="zeros",
+            trainable=False,
+            name=name,
+        )
+        weight.assign(np.asarray(array, dtype="int32"))
+        return weight
+
+    @property
+    def num_blocks(self):
+        """Number of rows."""
+        return self.token_ids.shape[0]
+
+    def call(self, block_ids):
+        """`(token_ids, lengths)` of the blocks asked for."""
+        return (
+            ops.take(self.token_ids, block_ids, axis=0),
+            ops.take(self.lengths, block_ids, axis=0),
+        )
+
+    def titles(self, block_ids):
+        """`(title_ids, title_lengths)` of the blocks asked for."""
+        return (
+            ops.take(self.title_ids, block_ids, axis=0),
+            ops.take(self.title_lengths, block_ids, axis=0),
+        )

@@ -1,0 +1,107 @@
+"""Which retrieved blocks a masked sentence may be predicted from."""
+
+from keras import ops
+
+# Guu et al., 2020, section 3.4, rule out the block that the sentence is from.
+# Blocks that were cut differently are told by their text: half of the
+# sentence's 8-grams (our choice), or, of a shorter sentence, the whole of it.
+NGRAM_LENGTH = 8
+MIN_SHARE = 0.5
+
+
+def shares_text(sentence_ids, token_ids):
+    """Which blocks hold a sentence, or most of it: trivial retrieval.
+
+    True where at least half of the sentence's 8-grams stand in the block;
+    for a sentence of fewer wordpieces, where it stands there as a whole.
+
+    Args:
+        sentence_ids: int tensor `(batch_size, sentence_length)`. Unmasked
+            wordpieces, padded with -1.
+        token_ids: int tensor `(batch_size, num_candidates, block_length)`.
+            Padded with what is no wordpiece of a sentence, such as 0.
+
+    Returns:
+        bool tensor `(batch_size, num_candidates)`.
+    """
+    sentence_length = ops.shape(sentence_ids)[1]
+    block_length = ops.shape(token_ids)[2]
+    sentences = ops.pad(
+        sentence_ids, [[0, 0], [0, NGRAM_LENGTH]], constant_values=-1
+    )
+    blocks = ops.pad(
+        token_ids, [[0, 0], [0, 0], [0, NGRAM_LENGTH]], constant_values=-2
+    )
+    matches = True
+    for offset in range(NGRAM_LENGTH):
+        # (b, 1, 1, s) and (b, r, l, 1)
+        piece = sentences[:, None, None, offset : offset + sentence_length]
+        here = blocks[:, :, offset : offset + block_length, None]
+        same = ops.logical_or(piece < 0, ops.equal(piece, here))
+        matches = ops.logical_and(matches, same)
+    # (b, r, s)
+    found = ops.any(matches, axis=2)
+    lengths = ops.sum(
+        ops.cast(sentence_ids >= 0, "int32"), axis=1, keepdims=True
+    )
+    # (b, s): where an n-gram begins; a short sentence has one.
+    begins = ops.arange(sentence_length, dtype="int32")[None] < ops.maximum(
+        lengths - NGRAM_LENGTH + 1, ops.minimum(lengths, 1)
+    )
+    num_found = ops.sum(
+        ops.cast(ops.logical_and(found, begins[:, None]), "float32"), axis=2
+    )
+    num_begins = ops.sum(ops.cast(begins, "float32"), axis=1, keepdims=True)
+    return ops.logical_and(num_found >= MIN_SHARE * num_begins, num_begins > 0)
+
+
+def repeats(token_ids, lengths):
+    """Which blocks say the same as one before them.
+
+    Args:
+        token_ids: int tensor `(batch_size, num_candidates, block_length)`.
+        lengths: int tensor `(batch_size, num_candidates)`.
+
+    Returns:
+        bool tensor `(batch_size, num_candidates)`.
+    """
+    num_candidates = token_ids.shape[1]
+    position = ops.arange(ops.shape(token_ids)[2], dtype="int32")
+    bodies = ops.where(position < lengths[..., None], token_ids, -1)
+    earlier = []
+    for number in range(num_candidates):
+        if not number:
+            earlier.append(ops.zeros_like(lengths[:, 0], dtype="bool"))
+            continue
+        same = ops.all(
+            ops.equal(bodies[:, :number], bodies[:, number : number + 1]),
+            axis=2,
+        )
+        earlier.append(ops.any(same, axis=1))
+    return ops.stack(earlier, axis=1)
+
+
+def choose(allowed, num_candidates, *, scores=None):
+    """The places of the best allowed blocks.
+
+    Args:
+        allowed: bool tensor `(batch_size, num_retrieved)`.
+        num_candidates: int. How many, at most `num_retrieved`.
+        scores: float tensor of the same shape. Largest first. Defaults to
+            `None`: in the order they come.
+
+    Returns:
+        int32 tensor `(batch_size, num_candidates)` of places, and a bool
+        tensor of the same shape: `False` where too few blocks are allowed.
+    """
+    num_retrieved = ops.shape(allowed)[1]
+    place = ops.broadcast_to(
+        ops.arange(num_retrieved, dtype="int32")[None], ops.shape(allowed)
+    )
+    if scores is not None:
+        # The place of each in the order of the scores; equal ones stay.
+        order = ops.argsort(-ops.cast(scores, "float32"), axis=1)
+        place = ops.cast(ops.argsort(order, axis=1), "int32")
+    keys = ops.where(allowed, place, place + num_retrieved)
+    places = ops.cast(ops.argsort(keys, axis=1)[:, :num_candidates], "int32")
+    return places, ops.take_along_axis(allowed, places, axis=1)

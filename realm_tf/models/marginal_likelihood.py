@@ -1,0 +1,80 @@
+"""The marginal likelihood as a layer, for Functional models."""
+
+import keras
+
+from realm_tf import losses
+from realm_tf import metrics
+
+
+@keras.saving.register_keras_serializable(package="realm_tf")
+class MarginalLikelihood(keras.layers.Layer):
+    """log p(y | x) over candidate blocks; see `losses`.
+
+    It has no weights and computes in float32 under any dtype policy. Call it
+    with
+
+    - `log_probs`: float tensor `(batch_size, num_candidates, num_masks)`,
+      log p(y_m | z, x), candidate 0 the null block;
+    - `query_embeddings`: float tensor `(batch_size, embedding_dim)`;
+    - `block_embeddings`: float tensor `(batch_size, num_candidates,
+      embedding_dim)`;
+    - `mask_weights`: tensor `(batch_size, num_masks)`, above 0 where a
+      wordpiece is masked;
+    - `candidate_mask`: bool tensor `(batch_size, num_candidates)`.
+
+    It gives a dict of float32 tensors: `retrieval_log_probs`, `(batch_size,
+    num_candidates)`; `marginal_log_likelihood`, `(batch_size, num_masks)`, or
+    `(batch_size,)` in the span form; `retrieval_utility`, `(batch_size,
+    num_masks)`. The loss, in nats per masked wordpiece, is added to the
+    model's (`add_loss`), which is compiled without one.
+
+    Args:
+        marginalization: str. `"token"` (the original) or `"span"` (the
+            paper). Defaults to `"token"`.
+
+    Raises:
+        ValueError: if `marginalization` is neither of the two.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.1.
+    """
+
+    def __init__(self, marginalization="token", **kwargs):
+        losses.check_marginalization(marginalization)
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(**kwargs)
+        self.marginalization = marginalization
+        self.built = True
+
+    def call(
+        self,
+        log_probs,
+        query_embeddings,
+        block_embeddings,
+        mask_weights,
+        candidate_mask,
+    ):
+        retrieval_log_probs = losses.retrieval_log_probs(
+            query_embeddings, block_embeddings, candidate_mask
+        )
+        marginal = losses.marginal_log_likelihood(
+            log_probs,
+            retrieval_log_probs,
+            mask_weights,
+            candidate_mask,
+            marginalization=self.marginalization,
+        )
+        self.add_loss(-losses.mean_over_masked(marginal, mask_weights))
+        return {
+            "retrieval_log_probs": retrieval_log_probs,
+            "marginal_log_likelihood": marginal,
+            "retrieval_utility": metrics.retrieval_utility(
+                log_probs, retrieval_log_probs, mask_weights, candidate_mask
+            ),
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "marginalization": self.marginalization,
+        }

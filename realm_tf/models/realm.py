@@ -1,0 +1,370 @@
+"""REALM's pre-training model: retrieve, then predict what is masked."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf import losses
+from realm_tf import metrics
+from realm_tf.models import candidates
+from realm_tf.models import joint
+
+
+class RealmModel(keras.Model):
+    """Predicts masked wordpieces from retrieved blocks, and learns to.
+
+        p(y|x) = sum_{z in Z} p(y|z,x) p(z|x)
+        p(z|x) = softmax_{z in Z} f(x,z),  f(x,z) = Embed(x) . Embed(z)
+
+    Z are the null block (empty title and body, always first) and the best
+    `num_retrieved` blocks of the index. Never among them: the block that the
+    sentence is from, one that holds the sentence or most of it, one that says
+    the same as a better one; the next best take their places. The index only
+    chooses: queries and candidates are embedded again with the current
+    weights, so a gradient reaches both towers.
+
+    Inputs are a dict of int tensors, as `data.pretraining` makes it:
+    `token_ids` and `padding_mask` `(batch_size, query_length)`, the masked
+    query `[CLS] x [SEP]`; `mask_positions`, `mask_ids` and `mask_weights`
+    `(batch_size, max_masked)`; `sentence_ids` `(batch_size,
+    sentence_length)`, unmasked, padded with -1; `block_id` `(batch_size,)`,
+    the block that the sentence is from, or -1. With `candidate_ids`
+    `(batch_size, num)`, another retriever's blocks are taken instead of the
+    index's, best first and -1 where there are fewer, and pass the same rules.
+
+    Args:
+        query_embedder: `Embedder`.
+        block_embedder: `Embedder`. The same instance, or another.
+        knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
+        index: `retrieval.index.Index` over the block embeddings. `None` if
+            every batch brings `candidate_ids`.
+        block_table: `BlockTable` of the same blocks, with titles.
+        cls_id: int. Id of [CLS].
+        sep_id: int. Id of [SEP].
+        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
+            `(0, 1)`.
+        score_scale: float. See `OpenQa`. Defaults to `1.0`.
+        num_retrieved: int. Candidates besides the null block. Defaults to
+            `7`.
+        num_spare: int. Blocks retrieved beyond `num_retrieved`, to take the
+            places of those that may not be read. Defaults to `8`.
+        rerank: bool. Embed all blocks that were retrieved, and read the best
+            by the current weights rather than by the index. Defaults to
+            `False`.
+        max_block_length: int. Longest `[CLS] title [SEP] body [SEP]` that is
+            embedded. Defaults to `288`.
+        max_joint_length: int. Longest `[CLS] x [SEP] body [SEP]` that is
+            encoded; bodies are cut. Defaults to `384`.
+        marginalization: str. `"token"`: the likelihood is summed over blocks
+            for each masked wordpiece, as the original does; `"span"`: for
+            all of a query's together, as the paper writes it. Defaults to
+            `"token"`.
+        train_block_tower: bool. If `False`, no gradient reaches embeddings of
+            blocks; a block tower of its own is frozen. Defaults to `True`.
+
+    Raises:
+        ValueError: if `marginalization` is neither of the two, or `index` and
+            `block_table` differ in size.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), sections 3 and
+        4. Original code: google-research/language, language/realm.
+    """
+
+    def __init__(
+        self,
+        query_embedder,
+        block_embedder,
+        knowledge_augmented_encoder,
+        index,
+        block_table,
+        *,
+        cls_id,
+        sep_id,
+        block_segment_ids=(0, 1),
+        score_scale=1.0,
+        num_retrieved=7,
+        num_spare=8,
+        rerank=False,
+        max_block_length=288,
+        max_joint_length=384,
+        marginalization="token",
+        train_block_tower=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        losses.check_marginalization(marginalization)
+        if index is not None and index.num_blocks != block_table.num_blocks:
+            raise ValueError(
+                "`index` and `block_table` must hold the same blocks. "
+                f"Received: {index.num_blocks} and {block_table.num_blocks} "
+                "rows"
+            )
+        self.query_embedder = query_embedder
+        self.block_embedder = block_embedder
+        self.knowledge_augmented_encoder = knowledge_augmented_encoder
+        self.index = index
+        self.block_table = block_table
+        self.cls_id = cls_id
+        self.sep_id = sep_id
+        self.block_segment_ids = tuple(block_segment_ids)
+        self.score_scale = score_scale
+        self.num_retrieved = min(num_retrieved, block_table.num_blocks)
+        self.num_searched = min(
+            num_retrieved + num_spare, block_table.num_blocks
+        )
+        self.rerank = rerank
+        self.max_block_length = max_block_length
+        self.max_joint_length = max_joint_length
+        self.marginalization = marginalization
+        self.train_block_tower = train_block_tower
+        if not train_block_tower and block_embedder is not query_embedder:
+            # Weight decay would move it even so.
+            block_embedder.trainable = False
+        self._trackers = {
+            name: keras.metrics.Mean(name=name)
+            for name in (
+                "mlm_accuracy",
+                # In nats for each masked wordpiece.
+                "retrieval_utility",
+                "null_probability",
+                # Of p(z|x), in nats.
+                "entropy",
+                # Whether a candidate is of the sentence's own article, of the
+                # sentences that come from one.
+                "article_recall",
+            )
+        }
+
+    def call(self, inputs, training=False):
+        # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
+        inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
+        query = {
+            "token_ids": inputs["token_ids"],
+            "segment_ids": ops.zeros_like(inputs["token_ids"]),
+            "padding_mask": inputs["padding_mask"],
+        }
+        # (b, d)
+        queries = self.score_scale * self.query_embedder(
+            query, training=training
+        )
+        found, allowed = self._candidates(inputs, queries)
+        # (b, 1 + k, d)
+        blocks = self._embed_candidates(found, training=training)
+        candidate_mask = ops.concatenate(
+            [ops.ones_like(allowed[:, :1]), allowed], axis=1
+        )
+        log_priors = losses.retrieval_log_probs(queries, blocks, candidate_mask)
+        # (b, 1 + k, m, v)
+        logits = self._read(query, inputs["mask_positions"], found, training)
+        mask_ids = ops.repeat(
+            inputs["mask_ids"][:, None], logits.shape[1], axis=1
+        )
+        return {
+            "candidate_ids": found,
+            "candidate_mask": candidate_mask,
+            "retrieval_log_probs": log_priors,
+            "log_probs": losses.masked_lm_log_probs(logits, mask_ids),
+            "predicted_ids": metrics.marginal_predictions(
+                logits, log_priors, candidate_mask
+            ),
+        }
+
+    def _candidates(self, inputs, queries):
+        """Block ids `(batch_size, num_retrieved)` and which may be read."""
+        queries = ops.stop_gradient(ops.cast(queries, "float32"))
+        if "candidate_ids" in inputs:
+            found = inputs["candidate_ids"]
+        else:
+            _, found = self.index.search(queries, self.num_searched)
+        is_block = found >= 0
+        found = ops.maximum(found, 0)
+        token_ids, lengths = self.block_table(found)
+        allowed = ops.logical_and(
+            is_block, ops.not_equal(found, inputs["block_id"][:, None])
+        )
+        for excluded in (
+            candidates.shares_text(inputs["sentence_ids"], token_ids),
+            candidates.repeats(token_ids, lengths),
+        ):
+            allowed = ops.logical_and(allowed, ops.logical_not(excluded))
+        scores = None
+        if self.rerank:
+            blocks = self._embed_blocks(found, training=False)
+            scores = ops.stop_gradient(losses.relevance_scores(queries, blocks))
+        places, allowed = candidates.choose(
+            allowed, min(self.num_retrieved, found.shape[1]), scores=scores
+        )
+        return ops.take_along_axis(found, places, axis=1), allowed
+
+    def _embed_candidates(self, found, *, training):
+        blocks = self._embed_blocks(found, training=training)
+        null = self.block_embedder(
+            {
+                name: ops.convert_to_tensor(value)
+                for name, value in self._null_inputs().items()
+            },
+            training=training,
+        )
+        # One row: the null block is the same for every query.
+        null = ops.broadcast_to(
+            null[:, None], (ops.shape(found)[0], 1, null.shape[-1])
+        )
+        blocks = ops.concatenate([null, blocks], axis=1)
+        return blocks if self.train_block_tower else ops.stop_gradient(blocks)
+
+    def _null_inputs(self):
+        first, second = self.block_segment_ids
+        return {
+            "token_ids": np.array([[self.cls_id, self.sep_id, self.sep_id]]),
+            "segment_ids": np.array([[first, first, second]]),
+            "padding_mask": np.array([[1, 1, 1]]),
+        }
+
+    def _embed_blocks(self, found, *, training):
+        """`(batch_size, num, embedding_dim)`, with the current weights."""
+        flat = ops.reshape(found, (-1,))
+        token_ids, lengths = self.block_table(flat)
+        title_ids, title_lengths = self.block_table.titles(flat)
+        joined = pack_blocks(
+            title_ids,
+            title_lengths,
+            token_ids,
+            lengths,
+            cls_id=self.cls_id,
+            sep_id=self.sep_id,
+            max_length=self.max_block_length,
+            segment_ids=self.block_segment_ids,
+        )
+        embeddings = self.block_embedder(joined, training=training)
+        return ops.reshape(
+            embeddings,
+            (-1, found.shape[1], self.block_embedder.embedding_dim),
+        )
+
+    def _read(self, query, mask_positions, found, training):
+        """Logits `(batch_size, 1 + num_retrieved, max_masked, vocabulary)`."""
+        num_candidates = 1 + found.shape[1]
+        token_ids, lengths = self.block_table(found)
+        # The null block has no body.
+        token_ids = ops.pad(token_ids, [[0, 0], [1, 0], [0, 0]])
+        lengths = ops.pad(lengths, [[0, 0], [1, 0]])
+        joined = joint.join_bert(
+            ops.repeat(query["token_ids"], num_candidates, axis=0),
+            ops.repeat(query["padding_mask"], num_candidates, axis=0),
+            ops.reshape(token_ids, (-1, token_ids.shape[2])),
+            ops.reshape(lengths, (-1,)),
+            sep_id=self.sep_id,
+            max_length=self.max_joint_length,
+        )
+        joined.pop("block_positions")
+        logits = self.knowledge_augmented_encoder(
+            {
+                **joint.trim(joined),
+                "mask_positions": ops.repeat(
+                    mask_positions, num_candidates, axis=0
+                ),
+            },
+            training=training,
+        )
+        return ops.reshape(logits, (-1, num_candidates, *logits.shape[1:]))
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        likelihood = (
+            y_pred["log_probs"],
+            y_pred["retrieval_log_probs"],
+            ops.cast(x["mask_weights"], "float32"),
+            y_pred["candidate_mask"],
+        )
+        self._update_trackers(x, y_pred, likelihood)
+        return losses.marginal_likelihood_loss(
+            *likelihood, marginalization=self.marginalization
+        )
+
+    def _update_trackers(self, x, outputs, likelihood):
+        trackers = self._trackers
+        _, priors, weights, mask = likelihood
+        trackers["mlm_accuracy"].update_state(
+            ops.equal(
+                outputs["predicted_ids"], ops.cast(x["mask_ids"], "int32")
+            ),
+            sample_weight=weights,
+        )
+        trackers["retrieval_utility"].update_state(
+            metrics.retrieval_utility(*likelihood), sample_weight=weights
+        )
+        trackers["null_probability"].update_state(ops.exp(priors[:, 0]))
+        trackers["entropy"].update_state(
+            metrics.retrieval_entropy(priors, mask)
+        )
+        numbers = self.block_table.article_numbers
+        if numbers is not None:
+            block_id = ops.convert_to_tensor(x["block_id"])
+            own = ops.take(numbers, ops.maximum(block_id, 0), axis=0)
+            of_candidates = ops.take(numbers, outputs["candidate_ids"], axis=0)
+            hits = ops.logical_and(
+                ops.equal(of_candidates, own[:, None]),
+                outputs["candidate_mask"][:, 1:],
+            )
+            trackers["article_recall"].update_state(
+                ops.any(hits, axis=1), sample_weight=block_id >= 0
+            )
+
+
+def pack_blocks(
+    title_ids,
+    title_lengths,
+    token_ids,
+    lengths,
+    *,
+    cls_id,
+    sep_id,
+    max_length,
+    segment_ids=(0, 1),
+):
+    """Packs `[CLS] title [SEP] body [SEP]`, the block tower's input.
+
+    Args:
+        title_ids: int tensor `(num_blocks, title_length)`.
+        title_lengths: int tensor `(num_blocks,)`.
+        token_ids: int tensor `(num_blocks, block_length)`. Bodies.
+        lengths: int tensor `(num_blocks,)`.
+        cls_id: int. Id of [CLS].
+        sep_id: int. Id of [SEP].
+        max_length: int. Bodies are cut to fit.
+        segment_ids: tuple of int. Of title and body. Defaults to `(0, 1)`.
+
+    Returns:
+        dict of int32 tensors `(num_blocks, at most max_length)`: `token_ids`,
+        `segment_ids`, `padding_mask`.
+    """
+    title_length = title_ids.shape[1]
+    position = ops.arange(title_length + 2, dtype="int32")[None]
+    titles = ops.where(
+        position == 0,
+        cls_id,
+        ops.where(
+            position <= title_lengths[:, None],
+            ops.pad(title_ids, [[0, 0], [1, 1]]),
+            sep_id,
+        ),
+    )
+    mask = ops.cast(position < title_lengths[:, None] + 2, "int32")
+    joined = joint.trim(
+        joint.join_bert(
+            titles,
+            mask,
+            token_ids,
+            lengths,
+            sep_id=sep_id,
+            max_length=max_length,
+        )
+    )
+    joined.pop("block_positions")
+    first, second = segment_ids
+    joined["segment_ids"] = joined["padding_mask"] * (
+        first + (second - first) * joined["segment_ids"]
+    )
+    return joined

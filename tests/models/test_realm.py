@@ -1,0 +1,380 @@
+"""RealmModel against a slow recomputation, example by example."""
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.models import realm
+from realm_tf.models.block_table import BlockTable
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.text import packing
+
+CLS, SEP, MASK = 2, 3, 4
+BODIES = [
+    [10, 11, 12, 13, 14],
+    [20, 21, 22],
+    [30, 31, 32, 33, 34, 35],
+    [10, 11, 12, 13, 14],  # says what block 0 says
+    [40],
+    [41, 42, 43, 10, 11],
+    [20, 21, 22, 44],  # holds all of block 1's sentence
+    [45, 46, 30, 47],
+]
+TITLES = [[50], [51, 52], [53], [54], [], [55, 56], [57], [58]]
+ARTICLES = [0, 0, 1, 2, 3, 3, 4, 1]
+# (sentence, first masked, after the last masked, block id)
+SENTENCES = [
+    ([20, 21, 22], 1, 2, 1),
+    ([30, 31, 32, 33, 34, 35], 2, 5, 2),
+    ([10, 12], 0, 1, -1),
+    ([48, 49, 40], 0, 2, 4),
+]
+QUERY_LENGTH, MAX_MASKED = 9, 3
+NUM_RETRIEVED = 3
+SCALE = 0.5
+JIT = keras.backend.backend() == "jax"
+
+
+def _pad(rows, length, value=0):
+    return np.array([r + [value] * (length - len(r)) for r in rows], "int32")
+
+
+def make_batch(sentences=SENTENCES):
+    queries, positions, ids, weights = [], [], [], []
+    for sentence, start, limit, _ in sentences:
+        masked = sentence[:start] + [MASK] * (limit - start) + sentence[limit:]
+        queries.append([CLS, *masked, SEP])
+        positions.append([1 + place for place in range(start, limit)])
+        ids.append(sentence[start:limit])
+        weights.append([1] * (limit - start))
+    token_ids = _pad(queries, QUERY_LENGTH)
+    return {
+        "token_ids": token_ids,
+        "padding_mask": (token_ids > 0).astype("int32"),
+        "mask_positions": _pad(positions, MAX_MASKED),
+        "mask_ids": _pad(ids, MAX_MASKED),
+        "mask_weights": _pad(weights, MAX_MASKED),
+        "sentence_ids": _pad([s for s, *_ in sentences], 7, -1),
+        "block_id": np.array([b for *_, b in sentences], "int32"),
+    }
+
+
+@pytest.fixture(scope="module")
+def make_model(make_encoder, randomize):
+    def make(*, share=False, with_index=True, dropout=0.0, **arguments):
+        def encoder():
+            return make_encoder(num_layers=1, dropout=dropout)
+
+        def tower(seed):
+            tower = Embedder(encoder(), projection_dim=4, dropout=dropout)
+            randomize(tower, seed=seed)
+            return tower
+
+        query_embedder = tower(0)
+        block_embedder = query_embedder if share else tower(1)
+        reader = KnowledgeAugmentedEncoder(encoder())
+        randomize(reader, seed=2)
+        embeddings = np.random.default_rng(7).normal(size=(len(BODIES), 4))
+        return realm.RealmModel(
+            query_embedder,
+            block_embedder,
+            reader,
+            BruteForce(embeddings) if with_index else None,
+            BlockTable(
+                _pad(BODIES, 6),
+                list(map(len, BODIES)),
+                title_ids=_pad(TITLES, 2),
+                title_lengths=list(map(len, TITLES)),
+                article_numbers=ARTICLES,
+            ),
+            cls_id=CLS,
+            sep_id=SEP,
+            score_scale=SCALE,
+            **{
+                "num_retrieved": NUM_RETRIEVED,
+                "num_spare": 3,
+                "max_block_length": 9,
+                "max_joint_length": 14,
+                **arguments,
+            },
+        )
+
+    return make
+
+
+# === The slow recomputation ===
+
+
+def _inputs(ids, segments, **more):
+    # Of one length, so that JAX compiles once.
+    return {
+        "token_ids": _pad([ids], 16),
+        "segment_ids": _pad([segments], 16),
+        "padding_mask": _pad([[1] * len(ids)], 16),
+        **more,
+    }
+
+
+def _embed_block(model, title, body):
+    body = body[: model.max_block_length - 3 - len(title)]
+    first, second = model.block_segment_ids
+    ids = [CLS, *title, SEP, *body, SEP]
+    segments = [first] * (len(title) + 2) + [second] * (len(body) + 1)
+    return np.asarray(model.block_embedder(_inputs(ids, segments)))[0]
+
+
+def _may_read(sentence, block_id, block, better):
+    if block == block_id or any(BODIES[b] == BODIES[block] for b in better):
+        return False
+    body, width = BODIES[block], len(sentence)
+    return not any(
+        body[p : p + width] == sentence for p in range(len(body) - width + 1)
+    )
+
+
+def _log_softmax(x):
+    x = np.asarray(x, "float64")
+    return x - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
+def _slow(model, example):
+    sentence, start, limit, block_id = example
+    query = [CLS, *sentence, SEP]
+    query[1 + start : 1 + limit] = [MASK] * (limit - start)
+    embedding = SCALE * np.asarray(
+        model.query_embedder(_inputs(query, [0] * len(query)))
+    )[0].astype("float64")
+    if model.rerank:
+        table = [_embed_block(model, t, b) for t, b in _blocks()]
+    else:
+        table = np.asarray(model.index.embeddings)
+    order = np.argsort(-(np.asarray(model.index.embeddings) @ embedding))
+    order = order[: model.num_searched].tolist()
+    kept = [
+        block
+        for place, block in enumerate(order)
+        if _may_read(sentence, block_id, block, order[:place])
+    ]
+    if model.rerank:
+        kept.sort(key=lambda block: -(table[block] @ embedding))
+    kept = kept[:NUM_RETRIEVED]
+    scores, log_probs = [], []
+    for title, body in [([], []), *((TITLES[b], BODIES[b]) for b in kept)]:
+        scores.append(_embed_block(model, title, body) @ embedding)
+        body = body[: model.max_joint_length - 1 - len(query)]
+        logits = model.knowledge_augmented_encoder(
+            _inputs(
+                [*query, *body, SEP],
+                [0] * len(query) + [1] * (len(body) + 1),
+                mask_positions=_pad([list(range(1 + start, 1 + limit))], 3),
+            )
+        )
+        log_probs.append(
+            [
+                _log_softmax(row)
+                for row in np.asarray(logits)[0, : limit - start]
+            ]
+        )
+    # (1 + k,), (1 + k, m, v), (m,)
+    return {
+        "kept": kept,
+        "priors": _log_softmax(scores),
+        "log_probs": np.array(log_probs),
+        "gold": np.array(sentence[start:limit]),
+    }
+
+
+def _blocks():
+    return zip(TITLES, BODIES, strict=True)
+
+
+def _expected(model):
+    """Loss and metrics of the batch."""
+    found = [_slow(model, example) for example in SENTENCES]
+    total = num_masked = correct = utility = 0
+    null, entropy, recall = [], [], []
+    for (*_, block_id), each in zip(SENTENCES, found, strict=True):
+        priors, gold = each["priors"], each["gold"]
+        places = np.arange(len(gold))
+        of_gold = each["log_probs"][:, places, gold]
+        num_masked += len(gold)
+        token_form = np.log(np.exp(of_gold + priors[:, None]).sum(0))
+        if model.marginalization == "token":
+            total += token_form.sum()
+        else:
+            total += np.log(np.exp(of_gold.sum(1) + priors).sum())
+        marginals = np.einsum(
+            "k,kmv->mv", np.exp(priors), np.exp(each["log_probs"])
+        )
+        correct += (marginals.argmax(-1) == gold).sum()
+        utility += (token_form - of_gold[0]).sum()
+        null.append(np.exp(priors[0]))
+        entropy.append(-(np.exp(priors) * priors).sum())
+        if block_id >= 0:
+            recall.append(
+                any(ARTICLES[b] == ARTICLES[block_id] for b in each["kept"])
+            )
+    return {
+        "loss": -total / num_masked,
+        "mlm_accuracy": correct / num_masked,
+        "retrieval_utility": utility / num_masked,
+        "null_probability": np.mean(null),
+        "entropy": np.mean(entropy),
+        "article_recall": np.mean(recall),
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"share": True, "block_segment_ids": (0, 0)},
+        {"marginalization": "span"},
+        {"rerank": True},
+        {"num_spare": 0},
+    ],
+    ids=["separate", "shared", "span", "rerank", "no-spare"],
+)
+def test_loss_and_metrics(make_model, arguments):
+    model = make_model(**arguments)
+    model.compile(jit_compile=JIT)
+    found = model.evaluate(
+        make_batch(), batch_size=len(SENTENCES), verbose=0, return_dict=True
+    )
+    expected = _expected(model)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, abs=2e-5), name
+
+
+def test_candidates_follow_the_rules(make_model):
+    model = make_model(num_spare=5)
+    outputs = model.predict(make_batch(), verbose=0)
+    for row, example in enumerate(SENTENCES):
+        kept = _slow(model, example)["kept"]
+        mask = np.asarray(outputs["candidate_mask"])[row]
+        ids = np.asarray(outputs["candidate_ids"])[row]
+        assert mask.tolist() == [True, *[True] * len(kept)]
+        assert ids.tolist() == kept
+    # All eight were searched: what is missing was ruled out.
+    first = np.asarray(outputs["candidate_ids"])[0].tolist()
+    assert 1 not in first and 6 not in first
+
+
+def test_candidates_from_the_host(make_model):
+    """The same blocks, found by the index or brought along."""
+    model = make_model()
+    batch = make_batch()
+    expected = model.predict(batch, verbose=0)
+    queries = SCALE * np.asarray(
+        model.query_embedder(
+            {
+                "token_ids": batch["token_ids"],
+                "segment_ids": np.zeros_like(batch["token_ids"]),
+                "padding_mask": batch["padding_mask"],
+            }
+        )
+    )
+    scores = queries @ np.asarray(model.index.embeddings).T
+    found = np.argsort(-scores, axis=1)[:, :6].astype("int32")
+    brought = make_model(with_index=False)
+    brought_along = {**batch, "candidate_ids": found}
+    for name, value in brought.predict(brought_along, verbose=0).items():
+        np.testing.assert_allclose(
+            np.asarray(value), np.asarray(expected[name]), atol=1e-5
+        )
+    # A row without any leaves the null block alone.
+    nothing = {**batch, "candidate_ids": np.full_like(found, -1)}
+    outputs = brought.predict(nothing, verbose=0)
+    np.testing.assert_allclose(
+        np.asarray(outputs["retrieval_log_probs"])[:, 0], 0.0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("train_block_tower", [True, False])
+def test_fit_moves_both_towers(make_model, train_block_tower):
+    model = make_model(train_block_tower=train_block_tower)
+    model.compile(keras.optimizers.SGD(0.01), jit_compile=JIT)
+    parts = {
+        "query": model.query_embedder,
+        "block": model.block_embedder,
+        "encoder": model.knowledge_augmented_encoder,
+    }
+    before = {n: [np.asarray(v) for v in p.variables] for n, p in parts.items()}
+    index = np.asarray(model.index.embeddings)
+    model.fit(make_batch(), batch_size=4, epochs=1, verbose=0)
+    moved = {
+        name: any(
+            not np.array_equal(old, np.asarray(new))
+            for old, new in zip(before[name], part.variables, strict=True)
+        )
+        for name, part in parts.items()
+    }
+    assert moved == {
+        "query": True,
+        "block": train_block_tower,
+        "encoder": True,
+    }
+    np.testing.assert_array_equal(index, np.asarray(model.index.embeddings))
+
+
+def test_loss_falls_when_trained(make_model):
+    model = make_model()
+    model.compile(keras.optimizers.Adam(0.01), jit_compile=JIT)
+    history = model.fit(make_batch(), batch_size=4, epochs=30, verbose=0)
+    losses = history.history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_refresh_is_searched_without_retracing(make_model):
+    model = make_model()
+    model.compile(jit_compile=JIT)
+    batch = make_batch()
+    before = model.predict(batch, verbose=0)["candidate_ids"]
+    embeddings = np.random.default_rng(8).normal(size=(len(BODIES), 4))
+    traces = []
+    call = model.call
+    model.call = lambda *args, **kwargs: (
+        traces.append(1),
+        call(*args, **kwargs),
+    )[1]
+    model.index.swap(embeddings)
+    after = model.predict(batch, verbose=0)["candidate_ids"]
+    assert not traces
+    assert not np.array_equal(before, after)
+    for row, example in enumerate(SENTENCES):
+        assert after[row].tolist() == _slow(model, example)["kept"]
+
+
+@pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0)])
+def test_blocks_are_packed_as_the_index_builder_packs_them(segment_ids):
+    import tensorflow as tf
+
+    expected = packing.join_bert(
+        [tf.ragged.constant(TITLES, "int32"), tf.ragged.constant(BODIES)],
+        cls_id=CLS,
+        sep_id=SEP,
+        max_length=9,
+        segment_ids=segment_ids,
+    )
+    found = realm.pack_blocks(
+        _pad(TITLES, 2),
+        np.array(list(map(len, TITLES))),
+        _pad(BODIES, 6),
+        np.array(list(map(len, BODIES))),
+        cls_id=CLS,
+        sep_id=SEP,
+        max_length=9,
+        segment_ids=segment_ids,
+    )
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), value.numpy())
+
+
+def test_wrong_arguments(make_model):
+    with pytest.raises(ValueError, match="marginalization='block'"):
+        make_model(marginalization="block")
