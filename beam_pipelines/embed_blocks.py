@@ -7,47 +7,85 @@ run that was killed, started again, computes only the shards that are missing.
 Unknown options go to Beam (e.g. --runner, --direct_num_workers).
 """
 
+# Why a shard, and not a batch, is the element of RunInference:
+#
+#   range of ids -> [shard, in length-bucketed batches] -> RunInference
+#     -> (path, rows) -> .npy
+#
+# Predictions for single batches would have to be brought together again by
+# shard, with GroupByKey. That is a barrier: no shard would be written before
+# the last block of the corpus is embedded (nothing to resume from), and the
+# embeddings of the corpus would go through the runner's shuffle (on one
+# machine, its memory). With a whole shard as the element, every step is one
+# element in, one out: no state across elements, none that would rely on how
+# a runner bundles or fuses, and a worker holds the wordpieces and embeddings
+# of one shard for each of its threads.
+
+import argparse
 import os
+import sys
+from collections.abc import Sequence
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import Metrics
+from apache_beam.ml.inference.base import RunInference
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import StandardOptions
 
+from beam_pipelines import parts
+from beam_pipelines.execution import LOCAL_RUNNER
+from beam_pipelines.execution import num_local_workers
 from beam_pipelines.execution import pipeline_options
 from beam_pipelines.execution import run_pipeline
+from beam_pipelines.model_handler import BlockModelHandler
+from beam_pipelines.model_handler import Shard
+from beam_pipelines.model_handler import length_buckets
 from beam_pipelines.transforms import clear_error
+from beam_pipelines.transforms import has_error
 from beam_pipelines.transforms import raise_error
 from beam_pipelines.transforms import report_error
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.retrieval import index_store
 
 ACCEPTS_EXTRA = True
-# About 64 MB of 384-wide float32 rows; a killed run loses one shard at most.
-ROWS_PER_SHARD = 40_000
+COUNTERS = ("blocks", "wordpieces", "padding")
+# What a killed run loses for each of its threads, and what workers share out:
+# 15 MB of 384-wide float32 rows (our choice).
+ROWS_PER_SHARD = 10_000
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `realm embed`."""
-    parser.add_argument("--model", required=True, help="model directory")
-    parser.add_argument("--blocks", required=True, help="blocks directory")
-    parser.add_argument("--output", required=True, help="directory to make")
+    parser.add_argument(
+        "--model", required=True, metavar="DIR", help="model directory"
+    )
+    parser.add_argument(
+        "--blocks", required=True, metavar="DIR", help="blocks directory"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="the directory to make"
+    )
     parser.add_argument(
         "--batch-size",
         type=int,
         default=32,
-        help="blocks computed at once (default: 32)",
+        metavar="N",
+        help="blocks computed at once (default: %(default)s)",
     )
     parser.add_argument(
         "--rows-per-shard",
         type=int,
         default=ROWS_PER_SHARD,
-        help=f"blocks of one .npy file (default: {ROWS_PER_SHARD})",
+        metavar="N",
+        help="blocks of one .npy file (default: %(default)s)",
     )
 
 
-def run(args, extra):
-    """`realm embed`."""
+def run(args: argparse.Namespace, extra: list[str]) -> None:
+    """Runs `realm embed` and prints its counters."""
     counts = embed(
         args.model,
         args.blocks,
@@ -72,7 +110,7 @@ def embed(
     *,
     batch_size: int = 32,
     rows_per_shard: int = ROWS_PER_SHARD,
-    beam_options=(),
+    beam_options: Sequence[str] = (),
 ) -> dict:
     """Embeds all blocks with the block tower of a model.
 
@@ -80,35 +118,27 @@ def embed(
         model: str. Model directory.
         blocks: str. Blocks directory, cut with the model's vocabulary.
         output: str. Directory to make: `.npy` shards `(rows,
-            embedding_dim)`, float32, in order of block id.
+            embedding_dim)`, float32, in order of block id. What an
+            interrupted run of the same job left there is not computed again.
         batch_size: int. Blocks computed at once. Defaults to `32`.
-        rows_per_shard: int. Blocks of one file. Defaults to `40,000`.
-        beam_options: list of str. Options of Beam.
+        rows_per_shard: int. Blocks of one file. Defaults to `10,000`. The
+            values depend on it and on `batch_size` only by rounding (less
+            than 1e-6 in rows of length 1), on the number of workers not at
+            all.
+        beam_options: sequence of str. Options of Beam.
 
     Returns:
-        dict of counters.
+        dict of counters: `shards`, `shards_skipped` and, over the blocks
+        computed in this run, `blocks`, `wordpieces` (special ones included)
+        and `padding`.
 
     Raises:
-        InputError: if model and blocks do not belong together, or a number
-            is not positive.
+        InputError: if model and blocks do not belong together, one of them
+            is damaged, or a number is not positive.
     """
-    for name, value in (
-        ("--batch-size", batch_size),
-        ("--rows-per-shard", rows_per_shard),
-    ):
-        if value < 1:
-            raise InputError(f"{name} {value}: expected 1 or more.")
-    model_metadata = stages.read(model, kind=schema.MODEL)
-    block_metadata = stages.read(blocks, kind=schema.BLOCKS)
-    if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
-        raise InputError(
-            f"{blocks} was cut with another vocabulary than that of {model}: "
-            f"run `realm chunk --vocab {stages.join(model, 'vocab.txt')}`."
-        )
+    _check(batch_size, rows_per_shard)
+    model_metadata, block_metadata = _read_metadata(model, blocks)
     num_blocks = block_metadata["num_blocks"]
-    if not num_blocks:
-        raise InputError(f"{blocks} holds no block.")
-    total = -(-num_blocks // rows_per_shard)
     options = pipeline_options(beam_options)
     parents = {
         "block_tower": model_metadata["block_tower"],
@@ -121,122 +151,195 @@ def embed(
         parents=parents,
         resumable=True,
     ) as stage:
-        shards = [
-            (
-                stage.path(shard_name(number, total)),
-                number * rows_per_shard,
-                min((number + 1) * rows_per_shard, num_blocks),
-            )
-            for number in range(total)
-        ]
-        missing = [shard for shard in shards if not stages.exists(shard[0])]
-        # That of an interrupted run.
+        # What an interrupted run left there.
         clear_error(stage.directory)
-        embed_range = EmbedRange(model, blocks, batch_size, stage.directory)
+        parts.remove_temporary(stage.directory)
+        ranges = shard_ranges(stage.directory, num_blocks, rows_per_shard)
+        missing = [shard for shard in ranges if not _is_complete(*shard)]
 
         def build(pipeline):
-            return (
-                pipeline
-                | "Ranges" >> beam.Create(missing)
-                | "Spread" >> beam.Reshuffle()
-                | "Embed" >> beam.ParDo(embed_range)
+            return build_pipeline(
+                pipeline,
+                missing,
+                model=model,
+                blocks=blocks,
+                max_length=block_metadata["max_block_length"],
+                batch_size=batch_size,
+                error_directory=stage.directory,
+                num_processes=_num_processes(options),
             )
 
+        counters = {}
+        try:
+            if missing:
+                counters = run_pipeline(build, options)
+        finally:
+            # Clearer than what a runner makes of a worker's exception.
+            raise_error(stage.directory)
         counts = {
-            "shards": total,
-            "shards_skipped": total - len(missing),
-            **run_pipeline(build, options),
+            "shards": len(ranges),
+            "shards_skipped": len(ranges) - len(missing),
+            **{name: counters.get(name, 0) for name in COUNTERS},
         }
-        raise_error(stage.directory)
         stage.metadata.update(
             counts=counts,
             num_blocks=num_blocks,
             dtype="float32",
-            shards=[shard_name(number, total) for number in range(total)],
+            shards=[os.path.basename(path) for path, _, _ in ranges],
             fingerprint=stages.fingerprint(*map(str, parents.values())),
         )
     return counts
 
 
-class EmbedRange(beam.DoFn):
-    """Embeds the blocks of one range of ids and writes their shard.
+def _check(batch_size, rows_per_shard):
+    for name, value in (
+        ("--batch-size", batch_size),
+        ("--rows-per-shard", rows_per_shard),
+    ):
+        if value < 1:
+            raise InputError(f"{name} {value}: expected 1 or more.")
 
-    Blocks of similar length are computed together, so that little padding
-    is; the rows are put back in order.
+
+def _read_metadata(model, blocks):
+    """The metadata of model and blocks, if they belong together."""
+    model_metadata = stages.read(model, kind=schema.MODEL)
+    block_metadata = stages.read(blocks, kind=schema.BLOCKS)
+    if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
+        raise InputError(
+            f"{blocks} was cut with another vocabulary than that of {model}: "
+            f"run `realm chunk --vocab {stages.join(model, 'vocab.txt')}`."
+        )
+    if not block_metadata["num_blocks"]:
+        raise InputError(f"{blocks} holds no block.")
+    return model_metadata, block_metadata
+
+
+def _num_processes(options: PipelineOptions) -> int | None:
+    """Worker processes of this machine; `None` on another runner."""
+    if options.view_as(StandardOptions).runner != LOCAL_RUNNER:
+        return None
+    mode = options.view_as(DirectOptions).direct_running_mode
+    return num_local_workers(options) if mode == "multi_processing" else 1
+
+
+def shard_ranges(
+    directory: str, num_blocks: int, rows_per_shard: int
+) -> list[tuple[str, int, int]]:
+    """(path, first block id, id after the last) of each shard, in order."""
+    total = -(-num_blocks // rows_per_shard)
+    return [
+        (
+            stages.join(directory, shard_name(number, total)),
+            number * rows_per_shard,
+            min((number + 1) * rows_per_shard, num_blocks),
+        )
+        for number in range(total)
+    ]
+
+
+def _is_complete(path, start, limit):
+    """Whether an earlier run wrote the whole shard."""
+    if stages.is_remote(path) or not stages.exists(path):
+        # Object stores show only whole files.
+        return stages.exists(path)
+    try:
+        return len(index_store.load_shard(path)) == limit - start
+    except InputError:
+        return False
+
+
+def build_pipeline(
+    pipeline: beam.Pipeline,
+    ranges: Sequence[tuple[str, int, int]],
+    *,
+    model: str,
+    blocks: str,
+    max_length: int,
+    batch_size: int,
+    error_directory: str,
+    num_processes: int | None = 1,
+) -> beam.PCollection:
+    """Applies the transforms that compute some shards.
 
     Args:
-        model: str. Model directory, loaded once a worker.
+        pipeline: `beam.Pipeline`.
+        ranges: sequence of (path, first block id, id after the last).
+        model: str. Model directory.
         blocks: str. Blocks directory.
+        max_length: int. Wordpieces that a block is cut to.
         batch_size: int. Blocks computed at once.
-        directory: str. Where errors are reported.
+        error_directory: str. Where workers report what the user must mend.
+        num_processes: int or None. See `BlockModelHandler`.
+
+    Returns:
+        PCollection of the paths written.
+    """
+    handler = BlockModelHandler(
+        model,
+        max_length=max_length,
+        error_directory=error_directory,
+        num_blocks=sum(limit - start for _, start, limit in ranges),
+        num_processes=num_processes,
+    )
+    return (
+        pipeline
+        | "Ranges" >> beam.Create(ranges)
+        | "Share ranges" >> beam.Reshuffle()
+        | "Read" >> beam.ParDo(ReadShard(blocks, batch_size, error_directory))
+        | "Embed" >> RunInference(handler.with_no_batching())
+        | "Write" >> beam.Map(write_shard)
+    )
+
+
+class ReadShard(beam.DoFn):
+    """(path, start, limit) to a list of one `Shard`, in batches.
+
+    Yields nothing once some worker has reported an error.
+
+    Args:
+        blocks: str. Blocks directory.
+        batch_size: int. Blocks of a batch.
+        error_directory: str. Where errors are reported.
     """
 
-    def __init__(self, model, blocks, batch_size, directory):
-        self.model = model
-        self.blocks = blocks
-        self.batch_size = batch_size
-        self.directory = directory
-        self.embedded = Metrics.counter("embed", "blocks")
-        self.wordpieces = Metrics.counter("embed", "wordpieces")
-        self.padding = Metrics.counter("embed", "padding")
-
-    def setup(self):
-        from realm_tf.models import model_directory
-        from realm_tf.retrieval.block_embedder import BlockEmbedder
-
-        self.embedder = BlockEmbedder(
-            model_directory.load(self.model),
-            max_length=stages.read(self.blocks, kind=schema.BLOCKS)[
-                "max_block_length"
-            ],
-        )
+    def __init__(self, blocks: str, batch_size: int, error_directory: str):
+        self._blocks = blocks
+        self._batch_size = batch_size
+        self._error_directory = error_directory
 
     def process(self, shard):
         path, start, limit = shard
-        try:
-            rows = self._embed(start, limit)
-        except InputError as error:
-            report_error(self.directory, error)
+        if has_error(self._error_directory):
             return
-        _write_array(path, rows)
-        yield path
-
-    def _embed(self, start, limit):
         title_ids, token_ids = [], []
-        for block in schema.read_blocks(self.blocks, start=start, limit=limit):
-            title_ids.append(block.title_ids)
-            token_ids.append(block.token_ids)
-        lengths = np.array(
-            [
-                len(title) + len(body)
-                for title, body in zip(title_ids, token_ids, strict=True)
-            ]
+        try:
+            for block in schema.read_blocks(
+                self._blocks, start=start, limit=limit
+            ):
+                # Lists of Python integers would take eight times the memory.
+                title_ids.append(np.array(block.title_ids, "int32"))
+                token_ids.append(np.array(block.token_ids, "int32"))
+        except InputError as error:
+            report_error(self._error_directory, error)
+            return
+        batches = length_buckets(
+            title_ids, token_ids, batch_size=self._batch_size
         )
-        rows = np.zeros(
-            (len(lengths), self.embedder.embedding_dim), dtype="float32"
-        )
-        order = np.argsort(lengths, kind="stable")
-        for first in range(0, len(order), self.batch_size):
-            batch = order[first : first + self.batch_size]
-            embeddings, mask = self.embedder.embed_ids(
-                [title_ids[row] for row in batch],
-                [token_ids[row] for row in batch],
-            )
-            rows[batch] = embeddings
-            self.wordpieces.inc(int(mask.sum()))
-            self.padding.inc(int(mask.size - mask.sum()))
-            self.embedded.inc(len(batch))
-        return rows
+        # RunInference without batching takes lists of examples.
+        yield [Shard(path, batches)]
 
 
-def _write_array(path, rows):
-    if stages.is_remote(path):
-        import tensorflow as tf
-
-        with tf.io.gfile.GFile(path, "wb") as file:
-            np.save(file, rows)
-        return
-    temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
+def write_shard(prediction: tuple[str, np.ndarray]) -> str:
+    """Writes what RunInference gave for a shard; returns the path."""
+    path, rows = prediction
+    temporary = parts.temporary_path(path)
+    with stages.open_for_writing(temporary) as file:
         np.save(file, rows)
-    os.replace(temporary, path)
+    parts.publish(temporary, path)
+    return path
+
+
+if __name__ == "__main__":
+    from realm_tf import cli
+
+    sys.exit(cli.main(["embed", *sys.argv[1:]]))

@@ -9,9 +9,6 @@ the same articles.
 DIR/corpus.jsonl.gz; peer is encode_batch_fast of the bare `tokenizers` library
 with the same vocabulary over the same texts, which makes wordpieces only. The
 best of some rounds each, in turn; ours learns its words anew in every round.
-`workers`: `realm chunk` from start to end over that corpus, repeated with new
-ids in a file each, with 1 and with 2 workers (processes). After the first copy
-all words are known: the rate is that of a corpus with few new words.
 
 Ratios are ours to the peer's, in bytes a second.
 """
@@ -20,13 +17,11 @@ import argparse
 import json
 import os
 import pathlib
-import tempfile
 import time
 
 # Before the library is loaded: one thread.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import corpus
 import mwparserfromhell
 import tokenizers
 from tokenizers import models
@@ -40,7 +35,7 @@ from realm_tf.data import pages
 from realm_tf.text import blocks
 from realm_tf.text import tokenizer as tokenizer_lib
 
-CLAIMS = ("markup", "plain_text", "workers")
+CLAIMS = ("markup", "plain_text")
 
 
 def main():
@@ -54,15 +49,6 @@ def main():
     parser.add_argument(
         "--num-passages", type=int, help="of plain_text (default: all)"
     )
-    parser.add_argument(
-        "--copies",
-        type=int,
-        default=30,
-        help="of the corpus, for `workers` (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--temporary-dir", help="where `workers` writes (default: /tmp)"
-    )
     args = parser.parse_args()
     data_dir = pathlib.Path(args.data_dir)
     passages = str(data_dir / "corpus.jsonl.gz")
@@ -74,11 +60,6 @@ def main():
         result["plain_text"] = plain_text_rates(
             passages, args.vocab, args.rounds, args.num_passages
         )
-    if "workers" in args.claims:
-        with tempfile.TemporaryDirectory(dir=args.temporary_dir) as folder:
-            result["workers"] = worker_rates(
-                passages, args.vocab, args.copies, folder
-            )
     print(json.dumps(result, indent=2))
 
 
@@ -201,31 +182,6 @@ def _bare_tokenizer(vocabulary):
     bare.normalizer = normalizers.BertNormalizer(lowercase=True)
     bare.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return bare
-
-
-def worker_rates(passages, vocab, copies, folder):
-    """Seconds of `realm chunk` with one and two workers."""
-    inputs = pathlib.Path(folder, "inputs")
-    inputs.mkdir()
-    num_passages = corpus.write_copies(passages, str(inputs), copies)
-    seconds = {
-        workers: corpus.time_chunk(
-            f"{inputs}/*.jsonl",
-            f"{folder}/blocks-{workers}",
-            vocab,
-            workers=workers,
-        )
-        for workers in (1, 2)
-    }
-    num_bytes = corpus.num_bytes(str(inputs))
-    return {
-        "passages": num_passages,
-        "megabytes": round(num_bytes / 1e6, 1),
-        "seconds_1_worker": round(seconds[1], 1),
-        "seconds_2_workers": round(seconds[2], 1),
-        "megabytes_per_second_1_worker": round(num_bytes / seconds[1] / 1e6, 3),
-        "speed_up": round(seconds[1] / seconds[2], 3),
-    }
 
 
 def _seconds(work):

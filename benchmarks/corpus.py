@@ -1,4 +1,4 @@
-"""A corpus repeated with new ids, and `realm chunk` over it."""
+"""A corpus repeated with new ids, and `realm` in processes of its own."""
 
 import gzip
 import json
@@ -27,19 +27,14 @@ def write_copies(corpus: str, folder: str, copies: int) -> int:
     return copies * len(rows)
 
 
-def start_chunk(
-    inputs: str, output: str, vocab: str, *, workers: int
-) -> subprocess.Popen:
-    """Starts `realm chunk` in a process of its own.
+def start(*arguments: str, workers: int = 1) -> subprocess.Popen:
+    """Starts `realm` in a process of its own.
 
     Args:
-        inputs: str. A glob.
-        output: str. The directory to make.
-        vocab: str.
+        *arguments: str. The command and its arguments.
         workers: int. Beam's, each a process if there is more than one.
     """
-    command = [sys.executable, "-m", "realm_tf.cli", "chunk", "--input"]
-    command += [inputs, "--output", output, "--vocab", vocab]
+    command = [sys.executable, "-m", "realm_tf.cli", *arguments]
     if workers > 1:
         command += [
             f"--direct_num_workers={workers}",
@@ -48,12 +43,14 @@ def start_chunk(
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
-def time_chunk(inputs: str, output: str, vocab: str, *, workers: int) -> float:
-    """Seconds that `realm chunk` takes, from start to end of its process."""
+def seconds(*arguments: str, workers: int = 1) -> float:
+    """Seconds that `realm` takes, from start to end of its process."""
     started = time.perf_counter()
-    process = start_chunk(inputs, output, vocab, workers=workers)
+    process = start(*arguments, workers=workers)
     if process.wait():
-        raise SystemExit(f"realm chunk failed with {process.returncode}")
+        raise SystemExit(
+            f"realm {arguments[0]} failed with {process.returncode}"
+        )
     return time.perf_counter() - started
 
 

@@ -55,8 +55,10 @@ def measure(passages, vocab, copies, workers, temporary_dir):
         inputs = pathlib.Path(folder, "inputs")
         inputs.mkdir()
         num_passages = corpus.write_copies(passages, str(inputs), copies)
-        process = corpus.start_chunk(
-            f"{inputs}/*.jsonl", f"{folder}/blocks", vocab, workers=workers
+        process = corpus.start(
+            *("chunk", "--input", f"{inputs}/*.jsonl", "--vocab", vocab),
+            *("--output", f"{folder}/blocks"),
+            workers=workers,
         )
         peak = 0
         while process.poll() is None:

@@ -48,6 +48,13 @@ def exists(path: str) -> bool:
     return os.path.exists(path)
 
 
+def is_file(path: str) -> bool:
+    """Whether `path` is there and no directory."""
+    if is_remote(path):
+        return _gfile().exists(path) and not _gfile().isdir(path)
+    return os.path.isfile(path)
+
+
 def read_text(path: str) -> str:
     """The content of a UTF-8 file."""
     if is_remote(path):
@@ -73,6 +80,11 @@ def write_text(path: str, text: str) -> None:
     temporary = f"{path}.tmp"
     pathlib.Path(temporary).write_text(text, encoding="utf-8")
     os.replace(temporary, path)
+
+
+def open_for_writing(path: str):
+    """A binary file to write, local or remote, for use with `with`."""
+    return _gfile().GFile(path, "wb") if is_remote(path) else open(path, "wb")
 
 
 def list_names(directory: str) -> list[str]:

@@ -135,10 +135,10 @@ def embeddings_dir(tmp_path_factory, model_dir, blocks_dir):
 
 
 def _build_index(tmp_path_factory, embeddings, kind):
-    from realm_tf.retrieval import index_store
+    from beam_pipelines import build_index
 
     output = str(tmp_path_factory.mktemp("world") / kind)
-    index_store.build(embeddings, output, kind=kind)
+    build_index.build(embeddings, output, kind=kind)
     return output
 
 

@@ -148,6 +148,7 @@ def _make_deterministic():
 
 
 def _stages(chain, wheel):
+    from beam_pipelines import build_index
     from beam_pipelines import chunk_wikipedia
     from beam_pipelines import embed_blocks
     from export import saved_model
@@ -156,7 +157,6 @@ def _stages(chain, wheel):
     from realm_tf.configs import open_qa as configs
     from realm_tf.evaluation import open_qa as evaluation
     from realm_tf.models import model_directory
-    from realm_tf.retrieval import index_store
     from realm_tf.training import finetune
 
     path = chain.path
@@ -236,7 +236,7 @@ def _stages(chain, wheel):
         _Stage(
             "embeddings to a ScaNN index",
             "index",
-            lambda target: index_store.build(embeddings, target, kind="scann"),
+            lambda target: build_index.build(embeddings, target, kind="scann"),
             command("index", embeddings=embeddings, kind="scann", output=index),
         ),
         _Stage(

@@ -7,7 +7,7 @@ from realm_tf.text import packing
 
 # Rows are padded to a multiple of this, so that a backend that compiles for
 # each shape compiles few.
-_LENGTH_STEP = 16
+_LENGTH_STEP = 8
 
 
 class BlockEmbedder:

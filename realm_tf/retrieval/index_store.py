@@ -1,10 +1,8 @@
-"""Builds a search index over block embeddings, and loads it again.
+"""The files of a search index over block embeddings.
 
-  realm index --embeddings DIR --output DIR --kind scann
-
-`brute_force` is exact and runs everywhere; `scann` is ScaNN's op, for CPU.
-Both directories hold the embeddings themselves (embeddings.npy), because
-fine-tuning scores blocks with them; an index loads what its kind needs.
+`realm index` (beam_pipelines/build_index.py) writes them. Every index holds
+the embeddings themselves (embeddings.npy), because fine-tuning scores blocks
+with them; an index loads what its kind needs.
 """
 
 import numpy as np
@@ -12,166 +10,85 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
-from realm_tf.retrieval.index import KINDS
 from realm_tf.retrieval.index import Index
 
 _EMBEDDINGS = "embeddings.npy"
 
 
-def add_arguments(parser):
-    """Arguments of `realm index`."""
-    parser.add_argument(
-        "--embeddings", required=True, help="what `realm embed` wrote"
-    )
-    parser.add_argument("--output", required=True, help="directory to make")
-    parser.add_argument(
-        "--kind",
-        choices=KINDS,
-        default="scann",
-        help="kind of search (default: scann)",
-    )
-    parser.add_argument(
-        "--reordering",
-        choices=("float32", "int8"),
-        default="float32",
-        help="scann: what the best candidates are scored with; int8 takes a "
-        "third of the memory and costs some recall (default: float32)",
-    )
-    parser.add_argument(
-        "--num-reordered",
-        type=int,
-        default=200,
-        help="scann, from 20,000 blocks on: candidates that are scored again "
-        "(default: 200)",
-    )
-
-
-def run(args, extra):
-    """`realm index`."""
-    metadata = build(
-        args.embeddings,
-        args.output,
-        kind=args.kind,
-        reordering=args.reordering,
-        num_reordered=args.num_reordered,
-    )
-    print(
-        f"{args.output}: {args.kind} over {metadata['num_blocks']:,} blocks, "
-        f"recall@5 against exact search {metadata['recall@5']:.3f} "
-        f"({metadata['recall_queries']} queries)"
-    )
-
-
-def read_embeddings(directory: str) -> np.ndarray:
-    """All rows that `realm embed` wrote, in order of block id.
+def embedding_shards(directory: str) -> list[tuple[str, int]]:
+    """The files that `realm embed` wrote, in order of block id.
 
     Args:
         directory: str. Embeddings directory.
 
     Returns:
-        float32 array `(num_blocks, embedding_dim)`; memory-mapped where it is
-        one local shard.
+        list of (path, first block id).
 
     Raises:
-        InputError: if the directory is incomplete or a shard is damaged.
+        InputError: if the directory is not complete.
     """
     metadata = stages.read(directory, kind=schema.EMBEDDINGS)
-    shards = [
-        _load_array(stages.join(directory, name)) for name in metadata["shards"]
+    rows_per_shard = metadata["parameters"]["rows_per_shard"]
+    return [
+        (stages.join(directory, name), number * rows_per_shard)
+        for number, name in enumerate(metadata["shards"])
     ]
-    rows = shards[0] if len(shards) == 1 else np.concatenate(shards)
-    if len(rows) != metadata["num_blocks"]:
-        raise InputError(
-            f"{directory} holds {len(rows)} rows, expected "
-            f"{metadata['num_blocks']}: run `realm embed` again."
-        )
-    return rows
 
 
-def build(
-    embeddings: str,
-    output: str,
-    *,
-    kind: str = "scann",
-    reordering: str = "float32",
-    num_reordered: int = 200,
-) -> dict:
-    """Builds an index directory.
-
-    Args:
-        embeddings: str. Directory that `realm embed` wrote.
-        output: str. Directory to make.
-        kind: str. `"scann"` or `"brute_force"`. Defaults to `"scann"`.
-        reordering: str. Of ScaNN: `"float32"` or `"int8"`. Defaults to
-            `"float32"`.
-        num_reordered: int. Of ScaNN, from 20,000 blocks on. Defaults to
-            `200`.
+def load_shard(path: str) -> np.ndarray:
+    """One of `embedding_shards`; memory-mapped if it is local.
 
     Returns:
-        dict, the metadata, with the measured recall@5.
+        float32 array `(num_rows, embedding_dim)`.
+
+    Raises:
+        InputError: if it is missing or damaged.
     """
-    metadata = stages.read(embeddings, kind=schema.EMBEDDINGS)
-    rows = read_embeddings(embeddings)
-    parameters = {"kind": kind}
-    if kind == "scann":
-        parameters.update(reordering=reordering, num_reordered=num_reordered)
-    with stages.write(
-        output,
-        kind=schema.INDEX,
-        parameters=parameters,
-        parents=metadata["parents"],
-    ) as stage:
-        _save_array(stage.path(_EMBEDDINGS), rows)
-        recall, num_queries = 1.0, 0
-        if kind == "scann":
-            from realm_tf.retrieval.scann import Scann
-
-            index = Scann.build(
-                rows, reordering=reordering, num_reordered=num_reordered
-            )
-            for name, array in index.state().items():
-                _save_array(stage.path(f"scann-{name}.npy"), array)
-            recall, num_queries = measure_recall(index, rows, k=5)
-            index.close()
-        stage.metadata.update(
-            num_blocks=len(rows),
-            embedding_dim=rows.shape[1],
-            fingerprint=stages.fingerprint(
-                metadata["fingerprint"], str(sorted(parameters.items()))
-            ),
-            recall_queries=num_queries,
-            **{"recall@5": round(recall, 4)},
-        )
-    return stages.read(output, kind=schema.INDEX)
+    return _load_array(path)
 
 
-def measure_recall(
-    index: Index, rows: np.ndarray, *, k: int, num_queries: int = 200
-):
-    """Recall of an index against brute force, on blocks as queries.
+def write_embeddings(embeddings: str, directory: str) -> np.ndarray:
+    """Joins the shards of embeddings to the file that an index holds.
+
+    One shard is in memory at a time.
 
     Args:
-        index: `Index`.
-        rows: float array `(num_blocks, embedding_dim)`. What it indexes.
-        k: int. Neighbours, at most the number of blocks.
-        num_queries: int. Blocks drawn with a fixed seed. Defaults to `200`.
+        embeddings: str. Embeddings directory.
+        directory: str. Index directory that is being written.
 
     Returns:
-        `(recall, num_queries)`: the share of the true `k` best that the
-        index finds.
-    """
-    from realm_tf.retrieval.brute_force import BruteForce
+        float32 array `(num_blocks, embedding_dim)`; memory-mapped if local.
 
-    k = min(k, len(rows))
-    chosen = np.random.default_rng(0).permutation(len(rows))[:num_queries]
-    queries = np.asarray(rows[np.sort(chosen)], "float32")
-    found = np.asarray(index.search(queries, k)[1])
-    truth = np.asarray(BruteForce(rows).search(queries, k)[1])
-    shared = [
-        len(set(a) & set(b)) / k
-        for a, b in zip(found.tolist(), truth.tolist(), strict=True)
-    ]
-    return float(np.mean(shared)), len(queries)
+    Raises:
+        InputError: if a shard is missing or damaged, or has another number of
+            rows than it should.
+    """
+    num_blocks = stages.read(embeddings, kind=schema.EMBEDDINGS)["num_blocks"]
+    shards = embedding_shards(embeddings)
+    limits = [first for _, first in shards[1:]] + [num_blocks]
+    path = stages.join(directory, _EMBEDDINGS)
+    with stages.open_for_writing(path) as file:
+        for (shard, first), limit in zip(shards, limits, strict=True):
+            rows = load_shard(shard)
+            if not first:
+                header = np.lib.format.header_data_from_array_1_0(rows)
+                header["shape"] = (num_blocks, *rows.shape[1:])
+                np.lib.format.write_array_header_1_0(file, header)
+            if len(rows) != limit - first:
+                raise InputError(
+                    f"{shard} holds {len(rows)} rows, expected "
+                    f"{limit - first}: run `realm embed` again."
+                )
+            file.write(rows.tobytes())
+    return _load_array(path)
+
+
+def write_state(state: dict[str, np.ndarray], directory: str) -> None:
+    """Writes ScaNN's serialised form (`Scann.state`) beside the embeddings."""
+    for name, array in state.items():
+        path = stages.join(directory, f"scann-{name}.npy")
+        with stages.open_for_writing(path) as file:
+            np.save(file, array)
 
 
 def load(directory: str, *, for_export: bool = False) -> Index:
@@ -256,13 +173,3 @@ def _load_array(path):
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."
         ) from error
-
-
-def _save_array(path, array):
-    if stages.is_remote(path):
-        import tensorflow as tf
-
-        with tf.io.gfile.GFile(path, "wb") as file:
-            np.save(file, array)
-    else:
-        np.save(path, array)

@@ -2,11 +2,17 @@ import argparse
 import functools
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import uuid
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from beam_pipelines import embed_blocks
+from beam_pipelines import parts
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
@@ -35,9 +41,15 @@ def other_model_dir(tmp_path_factory, model_dir):
     return output
 
 
+def _rows(directory):
+    """All rows, read as a user would."""
+    names = stages.read(str(directory), kind="embeddings")["shards"]
+    return np.concatenate([np.load(f"{directory}/{name}") for name in names])
+
+
 def _embed(model, blocks, output, **arguments):
     counts = embed_blocks.embed(model, blocks, str(output), **arguments)
-    return counts, index_store.read_embeddings(str(output))
+    return counts, _rows(output)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +81,7 @@ def test_the_tiny_world_tells_blocks_apart(expected):
 
 
 def test_against_a_direct_computation(embeddings_dir, expected):
-    rows = index_store.read_embeddings(embeddings_dir)
+    rows = _rows(embeddings_dir)
     assert rows.dtype == "float32"
     np.testing.assert_allclose(rows, expected, atol=1e-5)
 
@@ -97,9 +109,9 @@ def test_batches_and_shards_change_nothing(
         len(block.token_ids) for block in schema.read_blocks(blocks_dir)
     )
     if batch_size == 1:
-        # To a multiple of 16, or to the longest block.
+        # To a multiple of 8, or to the longest block.
         assert counts["padding"] == sum(
-            (16 if length <= 16 else 20) - length
+            min(-(-length // 8) * 8, 20) - length
             for length in (
                 4 + len(block.token_ids)
                 for block in schema.read_blocks(blocks_dir)
@@ -142,22 +154,22 @@ def test_the_fingerprint_follows_model_and_blocks(
         _, rows = _embed(model, blocks_dir, output, batch_size=2)
         found = stages.read(str(output), kind="embeddings")["fingerprint"]
         assert (found == first) is is_same
-        expected = index_store.read_embeddings(embeddings_dir)
+        expected = _rows(embeddings_dir)
         assert np.allclose(rows, expected, atol=1e-4) is is_same
 
 
 def _fail_after(monkeypatch, num_shards, error):
     """Lets so many shards be written; Beam decides which."""
-    write = embed_blocks._write_array
+    publish = parts.publish
     written = []
 
-    def write_or_fail(path, rows):
+    def publish_or_fail(temporary, path):
         if len(written) == num_shards:
             raise error
         written.append(path)
-        write(path, rows)
+        publish(temporary, path)
 
-    monkeypatch.setattr(embed_blocks, "_write_array", write_or_fail)
+    monkeypatch.setattr(parts, "publish", publish_or_fail)
 
 
 def test_a_run_that_broke_off_goes_on(
@@ -216,21 +228,129 @@ def test_a_run_of_another_model_starts_anew(
     np.testing.assert_array_equal(rows, expected)
 
 
-def test_a_torn_shard_is_computed_again(
-    tmp_path, monkeypatch, model_dir, blocks_dir, expected
-):
-    def save_half(file, rows):
-        file.write(b"\x93NUMPY")
-        raise RuntimeError("killed")
+_KILLED_IN_THE_THIRD_SHARD = """
+import os
+import signal
+import sys
 
+import numpy as np
+
+from beam_pipelines import embed_blocks
+
+save = np.save
+num_saved = 0
+
+
+def save_or_die(file, rows):
+    global num_saved
+    num_saved += 1
+    if num_saved == 3:
+        file.write(b"NUMPY, half of it")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(file, rows)
+
+
+np.save = save_or_die
+embed_blocks.embed(*sys.argv[1:], rows_per_shard=2)
+"""
+
+
+def test_a_killed_run_goes_on(tmp_path, model_dir, blocks_dir):
+    output = tmp_path / "embeddings"
+    killed = subprocess.run(
+        [
+            *(sys.executable, "-c", _KILLED_IN_THE_THIRD_SHARD),
+            *(model_dir, blocks_dir, str(output)),
+        ],
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not output.exists()
+    partial = tmp_path / "embeddings.partial"
+    names = [name for name in os.listdir(partial) if "embeddings-" in name]
+    done = [name for name in names if name.endswith(".npy")]
+    assert (len(names), len(done)) == (3, 2)
+    before = {name: os.stat(partial / name).st_mtime_ns for name in done}
+
+    counts, rows = _embed(model_dir, blocks_dir, output, rows_per_shard=2)
+    assert (counts["shards"], counts["shards_skipped"]) == (6, 2)
+    assert before == {name: os.stat(output / name).st_mtime_ns for name in done}
+    assert sorted(os.listdir(output)) == [
+        "COMPLETED",
+        *(f"embeddings-{number:05d}-of-00006.npy" for number in range(6)),
+        "metadata.json",
+    ]
+    # To the bit what a run that is left alone gives.
+    _, expected = _embed(
+        model_dir, blocks_dir, tmp_path / "whole", rows_per_shard=2
+    )
+    np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "other rows"])
+def test_a_torn_shard_is_computed_again(
+    tmp_path, monkeypatch, model_dir, blocks_dir, expected, how
+):
     output = tmp_path / "embeddings"
     with monkeypatch.context() as patch:
-        patch.setattr(embed_blocks.np, "save", save_half)
-        with pytest.raises(RuntimeError, match="killed"):
-            _embed(model_dir, blocks_dir, output)
-    counts, rows = _embed(model_dir, blocks_dir, output)
-    assert counts["shards_skipped"] == 0
+        _fail_after(patch, 3, RuntimeError("disk full"))
+        with pytest.raises(RuntimeError):
+            _embed(model_dir, blocks_dir, output, rows_per_shard=2)
+    partial = tmp_path / "embeddings.partial"
+    path = next(partial.glob("*.npy"))
+    if how == "other rows":
+        np.save(path, np.zeros((3, 8), "float32"))
+    else:
+        path.write_bytes(path.read_bytes()[:-9] if how == "cut" else b"")
+    counts, rows = _embed(model_dir, blocks_dir, output, rows_per_shard=2)
+    assert counts["shards_skipped"] == 2
     np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
+    root = f"ram://{uuid.uuid4()}"
+    blocks, output = f"{root}/blocks", f"{root}/embeddings"
+    stages.make_directory(blocks)
+    for name in os.listdir(blocks_dir):
+        tf.io.gfile.copy(f"{blocks_dir}/{name}", f"{blocks}/{name}")
+    with monkeypatch.context() as patch:
+        _fail_after(patch, 2, RuntimeError("network"))
+        with pytest.raises(RuntimeError, match="network"):
+            embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
+    assert not stages.is_complete(output)
+    counts = embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
+    # There are no temporary names: the third was there as well.
+    assert counts["shards_skipped"] == 3
+    _, expected = _embed(
+        model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
+    )
+    rows = [
+        index_store.load_shard(path)
+        for path, _ in index_store.embedding_shards(output)
+    ]
+    np.testing.assert_array_equal(np.concatenate(rows), expected)
+
+
+@pytest.mark.slow
+def test_the_number_of_workers_changes_nothing(tmp_path, model_dir, blocks_dir):
+    files = []
+    for workers in (1, 2):
+        output = tmp_path / str(workers)
+        embed_blocks.embed(
+            model_dir,
+            blocks_dir,
+            str(output),
+            rows_per_shard=2,
+            beam_options=[
+                f"--direct_num_workers={workers}",
+                "--direct_running_mode=multi_processing",
+            ],
+        )
+        files.append({p.name: p.read_bytes() for p in output.glob("*.npy")})
+    assert len(files[0]) == 6
+    assert files[0] == files[1]
 
 
 def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from beam_pipelines import build_index
 from beam_pipelines import embed_blocks
 from realm_tf import cli
 from realm_tf import stages
@@ -14,7 +15,6 @@ from realm_tf.checkpoints import initialize
 from realm_tf.configs.open_qa import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
 from realm_tf.retrieval.corpus import Corpus
 from realm_tf.training.finetune import _trainer
 from realm_tf.training.finetune import finetune
@@ -55,7 +55,7 @@ def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
         ("exact", "brute_force"),
         ("scann", "scann" if is_tensorflow else "brute_force"),
     ):
-        index_store.build(str(root / "embeddings"), paths[name], kind=kind)
+        build_index.build(str(root / "embeddings"), paths[name], kind=kind)
     return {
         **paths,
         "blocks": blocks_dir,

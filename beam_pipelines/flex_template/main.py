@@ -1,0 +1,8 @@
+"""What the launcher of a Dataflow Flex Template runs."""
+
+import sys
+
+from beam_pipelines.flex_template import launcher
+
+if __name__ == "__main__":
+    sys.exit(launcher.main())

@@ -1,0 +1,278 @@
+"""The pipelines as Flink and Dataflow would get them, on gs:// paths.
+
+Nothing runs here: the commands are called as a user would call them, up to
+the moment where the runner takes over. A local directory plays the bucket.
+"""
+
+import json
+import os
+import pickle
+import shutil
+
+import apache_beam as beam
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import GoogleCloudOptions
+from apache_beam.pipeline import PipelineVisitor
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.portable_runner import PortableRunner
+
+from beam_pipelines import annotate_spans
+from beam_pipelines import build_index
+from beam_pipelines import chunk_wikipedia
+from beam_pipelines import embed_blocks
+from beam_pipelines.flex_template import launcher
+from realm_tf import cli
+from realm_tf import stages
+
+IMAGE = "example.org/realm:1"
+FLINK = [
+    "--runner=FlinkRunner",
+    "--flink_master=example.org:8081",
+    "--environment_type=DOCKER",
+    f"--environment_config={IMAGE}",
+]
+TEMPLATE = "gs://bucket/staging/template.json"
+GOOGLE_CLOUD = [
+    "--project=project",
+    "--region=us-central1",
+    "--temp_location=gs://bucket/temp",
+    "--staging_location=gs://bucket/staging",
+    # The job is described there and not started.
+    f"--template_location={TEMPLATE}",
+    "--no_auth",
+]
+MODULES = (annotate_spans, build_index, chunk_wikipedia, embed_blocks)
+# Command: its arguments, and the steps that are ours.
+COMMANDS = {
+    "chunk": (
+        "--input gs://bucket/articles.jsonl --vocab gs://bucket/vocab.txt",
+        {"Chunk pages", "Keep first", "Plan shards", "Write blocks"},
+    ),
+    "annotate": (
+        "--blocks gs://bucket/blocks --tagger rules",
+        {"Annotate"},
+    ),
+    "embed": (
+        "--model gs://bucket/model --blocks gs://bucket/blocks",
+        {"Read", "Embed", "Write"},
+    ),
+    "index": (
+        "--embeddings gs://bucket/embeddings --kind brute_force",
+        {"Pick queries", "Search shards", "Build index", "Compare"},
+    ),
+}
+OUTPUT = "gs://bucket/output"
+
+
+def _patch_gfile(monkeypatch, bucket):
+    """Python's view of object stores; workers would use C++'s as well."""
+
+    def local(path):
+        return str(path).replace("gs://bucket", str(bucket))
+
+    def wrap(function):
+        return lambda path, *args, **kw: function(local(path), *args, **kw)
+
+    for name in (
+        *("GFile", "exists", "isdir", "listdir", "makedirs"),
+        *("remove", "rmtree", "stat"),
+    ):
+        monkeypatch.setattr(tf.io.gfile, name, wrap(getattr(tf.io.gfile, name)))
+    glob = tf.io.gfile.glob
+    monkeypatch.setattr(
+        tf.io.gfile,
+        "glob",
+        lambda pattern: [
+            path.replace(str(bucket), "gs://bucket")
+            for path in glob(local(pattern))
+        ],
+    )
+
+
+@pytest.fixture
+def bucket(
+    tmp_path,
+    monkeypatch,
+    articles_path,
+    vocabulary_path,
+    blocks_dir,
+    model_dir,
+    embeddings_dir,
+):
+    """A local directory that gs://bucket is."""
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    shutil.copy(articles_path, bucket / "articles.jsonl")
+    shutil.copy(vocabulary_path, bucket / "vocab.txt")
+    for source, name in (
+        (blocks_dir, "blocks"),
+        (model_dir, "model"),
+        (embeddings_dir, "embeddings"),
+    ):
+        shutil.copytree(source, bucket / name)
+    _patch_gfile(monkeypatch, bucket)
+    return bucket
+
+
+class _Taken(Exception):
+    """Ends a command where a runner takes over."""
+
+
+def _take(monkeypatch, command, arguments):
+    """Runs a command to there: the pipeline, not yet run, and its options."""
+    taken = []
+
+    def take(build, options):
+        pipeline = beam.Pipeline(options=options)
+        build(pipeline)
+        taken.extend((pipeline, options))
+        raise _Taken
+
+    for module in MODULES:
+        monkeypatch.setattr(module, "run_pipeline", take)
+    with pytest.raises(_Taken):
+        cli.main(
+            [
+                *(command, *COMMANDS[command][0].split()),
+                *("--output", OUTPUT, *arguments),
+            ]
+        )
+    return taken
+
+
+class _DoFns(PipelineVisitor):
+    """Collects the DoFns of a pipeline that are ours, by step."""
+
+    def __init__(self):
+        self.found = {}
+
+    def visit_transform(self, transform_node):
+        dofn = getattr(transform_node.transform, "fn", None)
+        if type(dofn).__module__.startswith("beam_pipelines."):
+            self.found[transform_node.full_label] = dofn
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_portable_pipeline_of_flink(monkeypatch, bucket, command):
+    pipeline, options = _take(monkeypatch, command, FLINK)
+    before = _DoFns()
+    pipeline.visit(before)
+    proto = PortableRunner.get_proto_pipeline(pipeline, options)
+    labels = {t.unique_name for t in proto.components.transforms.values()}
+    assert labels >= COMMANDS[command][1]
+    images = {
+        beam_runner_api_pb2.DockerPayload.FromString(
+            environment.payload
+        ).container_image
+        for environment in proto.components.environments.values()
+        if environment.urn == common_urns.environments.DOCKER.urn
+    }
+    assert images == {IMAGE}
+    # As it travels: what pickling loses, a worker would miss.
+    proto = beam_runner_api_pb2.Pipeline.FromString(proto.SerializeToString())
+    restored = beam.Pipeline.from_runner_api(
+        pipeline.to_runner_api(), pipeline.runner, options
+    )
+    after = _DoFns()
+    restored.visit(after)
+    assert after.found.keys() == before.found.keys() != set()
+    for label, dofn in after.found.items():
+        state = vars(before.found[label])
+        assert repr(state.keys()) == repr(vars(dofn).keys())
+        assert pickle.loads(pickle.dumps(dofn)).__class__ is type(dofn)
+        # The launching machine's disk means nothing to a worker.
+        assert str(bucket) not in repr(vars(dofn))
+    assert "gs://bucket/" in "".join(
+        repr(vars(dofn)) for dofn in after.found.values()
+    )
+
+
+@pytest.fixture
+def staged(monkeypatch):
+    """What the Dataflow runner uploads: path to content."""
+    pytest.importorskip(
+        "google.auth",
+        reason="the Dataflow runner needs realm-tf[gcp]",
+        exc_type=ImportError,
+    )
+    from apache_beam.runners.dataflow.internal import apiclient
+
+    files = {}
+
+    def stage_file(self, directory, name, stream, *_):
+        files[f"{directory}/{name}"] = stream.read()
+
+    monkeypatch.setattr(
+        apiclient.DataflowApplicationClient, "stage_file", stage_file
+    )
+    # Would ask the bucket.
+    monkeypatch.setattr(
+        GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda *_: 0
+    )
+    return files
+
+
+def _check_job(staged, steps):
+    job = json.loads(staged[TEMPLATE])
+    assert job["type"] == "JOB_TYPE_BATCH"
+    (pipeline,) = (
+        content for path, content in staged.items() if path.endswith(".pb")
+    )
+    proto = beam_runner_api_pb2.Pipeline.FromString(pipeline)
+    (environment,) = proto.components.environments.values()
+    docker = beam_runner_api_pb2.DockerPayload.FromString(environment.payload)
+    assert docker.container_image == IMAGE
+    transforms = proto.components.transforms.values()
+    assert {transform.unique_name for transform in transforms} >= steps
+    return job
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_job_of_dataflow(monkeypatch, bucket, staged, command):
+    pipeline, _ = _take(
+        monkeypatch,
+        command,
+        [
+            "--runner=DataflowRunner",
+            f"--sdk_container_image={IMAGE}",
+            *GOOGLE_CLOUD,
+        ],
+    )
+    pipeline.run()
+    job = _check_job(staged, COMMANDS[command][1])
+    (pool,) = job["environment"]["workerPools"]
+    assert pool["workerHarnessContainerImage"] == IMAGE
+
+
+def test_a_template_leaves_the_last_step_to_the_command(
+    monkeypatch, bucket, staged, capsys, embeddings_dir
+):
+    monkeypatch.setenv("REALM_COMMAND", "embed")
+    monkeypatch.setenv("REALM_WORKER_IMAGE", IMAGE)
+    arguments = [
+        "--model=gs://bucket/model",
+        "--blocks=gs://bucket/blocks",
+        f"--output={OUTPUT}",
+    ]
+    assert not launcher.main(
+        [
+            *(*arguments, "--rows_per_shard=5"),
+            *("--runner=DataflowRunner", *GOOGLE_CLOUD),
+        ]
+    )
+    assert "handed over" in capsys.readouterr().out
+    _check_job(staged, COMMANDS["embed"][1])
+    assert not stages.is_complete(OUTPUT)
+    # What the job does.
+    for name in os.listdir(embeddings_dir):
+        if name.endswith(".npy"):
+            shutil.copy(f"{embeddings_dir}/{name}", bucket / "output")
+    assert not cli.main(["embed", *arguments, "--rows-per-shard=5"])
+    found = stages.read(OUTPUT, kind="embeddings")
+    expected = stages.read(embeddings_dir, kind="embeddings")
+    for metadata in (found, expected):
+        del metadata["seconds"], metadata["counts"]
+    assert found == expected
+    assert "job.json" not in os.listdir(bucket / "output")
