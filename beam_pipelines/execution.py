@@ -16,6 +16,9 @@ from realm_tf.errors import InputError
 # Beam's default, DirectRunner, first tries to download Prism
 # (apache/beam pull request 34612).
 LOCAL_RUNNER = "FnApiRunner"
+_LOCAL_RUNNERS = (LOCAL_RUNNER, "DirectRunner")
+
+_BEAM_LOGGER = logging.getLogger("apache_beam")
 
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
@@ -50,7 +53,7 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
     if standard.runner is None:
         standard.runner = LOCAL_RUNNER
     # Other runners have options that only they know.
-    if unknown and standard.runner in (LOCAL_RUNNER, "DirectRunner"):
+    if unknown and standard.runner in _LOCAL_RUNNERS:
         raise InputError(
             f"unknown option {' '.join(unknown)}: neither this command nor "
             "Beam has it."
@@ -68,6 +71,9 @@ def run_pipeline(
 ) -> dict[str, int]:
     """Builds a pipeline, runs it to its end and reads its counters.
 
+    A runner elsewhere prints what it logs, such as the job's address and state;
+    here our own lines say more.
+
     Args:
         build: callable. Applies the transforms to the pipeline it is given.
         options: `PipelineOptions`.
@@ -77,8 +83,9 @@ def run_pipeline(
     """
     pipeline = beam.Pipeline(options=options)
     build(pipeline)
+    is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     try:
-        with _quiet():
+        with _quiet() if is_local else _logged():
             result = pipeline.run()
             result.wait_until_finish()
     except RuntimeError as error:
@@ -93,14 +100,29 @@ def run_pipeline(
     return counters
 
 
-@contextlib.contextmanager
 def _quiet():
     # Beam logs unknown options, which are errors here, and each exception
     # with a traceback that the exception brings along.
-    logger = logging.getLogger("apache_beam")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    return _level(logging.CRITICAL)
+
+
+@contextlib.contextmanager
+def _logged():
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    _BEAM_LOGGER.addHandler(handler)
+    try:
+        with _level(logging.INFO):
+            yield
+    finally:
+        _BEAM_LOGGER.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _level(level):
+    before = _BEAM_LOGGER.level
+    _BEAM_LOGGER.setLevel(level)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        _BEAM_LOGGER.setLevel(before)

@@ -1,3 +1,8 @@
+import logging
+
+import apache_beam as beam
+import pytest
+
 from beam_pipelines import execution
 
 TWO_THREADS = [
@@ -17,3 +22,33 @@ def test_options_pin_the_local_runner():
         execution.num_local_workers(execution.pipeline_options(TWO_THREADS))
         == 2
     )
+
+
+class _Elsewhere:
+    """A pipeline whose runner logs, and runs nothing."""
+
+    def __init__(self, options):
+        pass
+
+    def run(self):
+        logging.getLogger("apache_beam.runners").info("job 17 is running")
+        return self
+
+    def wait_until_finish(self):
+        return self
+
+    def metrics(self):
+        return self
+
+    def query(self):
+        return {"counters": []}
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "FlinkRunner"])
+def test_only_runners_elsewhere_log(runner, capsys, monkeypatch):
+    monkeypatch.setattr(beam, "Pipeline", _Elsewhere)
+    options = execution.pipeline_options([f"--runner={runner}"])
+    assert execution.run_pipeline(lambda pipeline: None, options) == {}
+    printed = capsys.readouterr().err
+    assert ("job 17 is running" in printed) == (runner == "FlinkRunner")
+    assert not logging.getLogger("apache_beam").handlers
