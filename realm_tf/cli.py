@@ -27,6 +27,10 @@ COMMANDS = {
         "beam_pipelines.annotate_spans",
         "mark the salient spans of passages, for pre-training",
     ),
+    "pack": (
+        "realm_tf.data.pack",
+        "make blocks or annotated passages memory-mapped arrays for training",
+    ),
     "train-tagger": (
         "realm_tf.tagging.train",
         "train the tagger of names on CoNLL files",
@@ -38,6 +42,10 @@ COMMANDS = {
     "index": (
         "beam_pipelines.build_index",
         "build a search index over the embeddings",
+    ),
+    "ict": (
+        "realm_tf.training.ict",
+        "train the retriever: a sentence finds its block",
     ),
     "finetune": (
         "realm_tf.training.finetune",

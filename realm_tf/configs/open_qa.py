@@ -14,6 +14,8 @@ class OpenQaRecipe:
         num_epochs: int. Passes over the questions.
         batch_size: int. Questions of one step.
         learning_rate: float. Highest; see `training.optimizers`.
+        bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
+            has none; recipes for small budgets were tuned with it.
         num_candidates: int. Blocks in the retriever's loss.
         num_reader_blocks: int. Blocks read for a question in training.
         read_an_answer: bool. See `RetrieveAndRead`.
@@ -31,6 +33,7 @@ class OpenQaRecipe:
     num_epochs: int = 2
     batch_size: int = 16
     learning_rate: float = 1e-5
+    bias_correction: bool = False
     num_candidates: int = 5000
     num_reader_blocks: int = 5
     read_an_answer: bool = False
@@ -66,6 +69,7 @@ RECIPES = {
     "laptop": OpenQaRecipe(
         num_epochs=3,
         learning_rate=5e-5,
+        bias_correction=True,
         num_candidates=100,
         num_reader_blocks=2,
         read_an_answer=True,
@@ -78,6 +82,7 @@ RECIPES = {
         num_epochs=1,
         batch_size=8,
         learning_rate=1e-4,
+        bias_correction=True,
         num_candidates=20,
         num_reader_blocks=1,
         read_an_answer=True,
@@ -89,6 +94,7 @@ RECIPES = {
         num_epochs=2,
         batch_size=4,
         learning_rate=1e-3,
+        bias_correction=True,
         num_candidates=8,
         num_reader_blocks=2,
     ),

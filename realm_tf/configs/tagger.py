@@ -16,6 +16,8 @@ class TaggerRecipe:
             shorter ones there are more, see
             `tagging.inputs.batches_by_length`.
         learning_rate: float. Highest; see `training.optimizers`.
+        bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
+            has none; recipes for small budgets were tuned with it.
         dropout: float. Before the last layer; the encoder keeps its own.
         max_length: int. Most wordpieces of a row; longer sentences are read
             in windows.
@@ -31,6 +33,7 @@ class TaggerRecipe:
     num_epochs: int = 3
     batch_size: int = 32
     learning_rate: float = 5e-5
+    bias_correction: bool = False
     dropout: float = 0.1
     max_length: int = 256
     freeze_word_embeddings: bool = False
@@ -65,6 +68,7 @@ RECIPES = {
         num_epochs=4,
         batch_size=24,
         learning_rate=2e-4,
+        bias_correction=True,
         freeze_word_embeddings=True,
     ),
     # Unit tests: seconds.
@@ -72,6 +76,7 @@ RECIPES = {
         num_epochs=5,
         batch_size=1,
         learning_rate=1e-2,
+        bias_correction=True,
         dropout=0.0,
         max_length=32,
     ),

@@ -1,9 +1,6 @@
 """Annotated passages as memory-mapped wordpieces, for training.
 
-Written once from a directory of annotated passages; then any passage is read
-in microseconds, in any order, and no more of the corpus is in memory than the
-system's page cache holds. Reading needs numpy alone: no TensorFlow, no
-tokenizer.
+Written once from a directory of annotated passages; see `array_files`.
 
 Files, `.npy`:
 
@@ -19,19 +16,16 @@ Files, `.npy`:
 `vocab.txt` is the tokenizer's.
 """
 
-import contextlib
-import hashlib
 import itertools
-import os
-import pathlib
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from realm_tf import stages
+from realm_tf.data import array_files
 from realm_tf.data import schema
 from realm_tf.data import tokenized_passages
-from realm_tf.errors import InputError
 
 PACKED = "packed_passages"
 
@@ -42,18 +36,28 @@ _COLUMNS = {
     "spans": ("int32", 4),
     "texts": ("uint8", None),
 }
+# The column of `passages` that points into each of the others.
+_LIMITS = {"token_ids": 1, "sentences": 2, "spans": 3, "texts": 4}
 # Passages tokenised at once, and passages whose spans are counted at once.
 _BATCH = 256
 _PART = 100_000
 
 
-def pack_passages(annotated: str, tokenizer, output: str) -> dict:
+def pack_passages(
+    annotated: str,
+    tokenizer,
+    output: str,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> dict:
     """Tokenises annotated passages and writes them for training.
 
     Args:
         annotated: str. A directory that `realm annotate` wrote.
         tokenizer: `Tokenizer`.
         output: str. The directory to make, on a local disk.
+        progress: function that is told now and then how many passages are
+            done. Defaults to `None`.
 
     Returns:
         dict of int, the counts of `tokenized_passages.tokenize_passages`.
@@ -62,11 +66,7 @@ def pack_passages(annotated: str, tokenizer, output: str) -> dict:
         InputError: if `annotated` is not complete or damaged, or `output`
             exists or is remote.
     """
-    if stages.is_remote(output):
-        raise InputError(
-            f"{output} is not on a local disk: packed passages are mapped "
-            "into memory. Choose a local directory."
-        )
+    array_files.check_local(output)
     metadata = stages.read(annotated, kind=schema.ANNOTATED)
     counts = Counter()
     with stages.write(
@@ -75,103 +75,47 @@ def pack_passages(annotated: str, tokenizer, output: str) -> dict:
         parameters={"tokenizer": tokenizer.fingerprint()},
         parents={"annotated": metadata.get("fingerprint", "")},
     ) as stage:
-        with contextlib.ExitStack() as stack:
-            files = {
-                name: stack.enter_context(open(stage.path(f"{name}.npy"), "wb"))
-                for name in _COLUMNS
-            }
-            writer = _PassageWriter(files, tokenizer.vocabulary_size)
+        columns = {
+            **_COLUMNS,
+            "token_ids": (
+                array_files.token_dtype(tokenizer.vocabulary_size),
+                None,
+            ),
+        }
+        with array_files.ArrayFiles(stage.directory, columns) as files:
             passages = schema.read_annotated(annotated)
             while batch := list(itertools.islice(passages, _BATCH)):
                 for passage in tokenized_passages.tokenize_passages(
                     batch, tokenizer, counts=counts
                 ):
-                    writer.add(passage)
-            fingerprint = writer.finish()
+                    _append(files, passage)
+                if progress:
+                    progress(counts["passages"])
+            _append_row(files, -1, 0)
+            fingerprint = files.finish()
         stage.metadata.update(
             fingerprint=fingerprint,
             num_passages=counts["passages"],
             counts=dict(sorted(counts.items())),
         )
-        stages.write_text(
-            stage.path("vocab.txt"),
-            "".join(f"{piece}\n" for piece in tokenizer.vocabulary),
-        )
+        array_files.write_vocabulary(stage.directory, tokenizer.vocabulary)
     return dict(counts)
 
 
-class _PassageWriter:
-    """The files of a directory, appended to passage by passage."""
-
-    def __init__(self, files, vocabulary_size):
-        self._files = {}
-        for name, (dtype, columns) in _COLUMNS.items():
-            if name == "token_ids" and vocabulary_size > 1 << 16:
-                dtype = "int32"
-            self._files[name] = _ArrayFile(files[name], dtype, columns)
-
-    def add(self, passage):
-        title = passage.title.encode("utf-8")
-        self._add_row(passage.block_id, len(title))
-        self._files["token_ids"].append(passage.token_ids)
-        self._files["sentences"].append(passage.sentences)
-        self._files["spans"].append(passage.spans)
-        self._files["texts"].append(np.frombuffer(title, "uint8"))
-        self._files["texts"].append(np.frombuffer(passage.text, "uint8"))
-
-    def _add_row(self, block_id, title_length):
-        sizes = [
-            self._files[name].num_rows
-            for name in ("token_ids", "sentences", "spans", "texts")
-        ]
-        row = [block_id, *sizes, sizes[-1] + title_length]
-        self._files["passages"].append(np.array([row]))
-
-    def finish(self):
-        """Completes the headers; returns the digest of the content."""
-        self._add_row(-1, 0)
-        return stages.fingerprint(
-            *(file.finish() for file in self._files.values())
-        )
+def _append(files, passage):
+    title = passage.title.encode("utf-8")
+    _append_row(files, passage.block_id, len(title))
+    files.append("token_ids", passage.token_ids)
+    files.append("sentences", passage.sentences)
+    files.append("spans", passage.spans)
+    files.append("texts", np.frombuffer(title, "uint8"))
+    files.append("texts", np.frombuffer(passage.text, "uint8"))
 
 
-class _ArrayFile:
-    """An `.npy` file whose number of rows is known at its end only."""
-
-    def __init__(self, file, dtype, columns):
-        self._file = file
-        self._dtype = np.dtype(dtype)
-        self._columns = columns
-        self._digest = hashlib.sha256()
-        self.num_rows = 0
-        self._header_length = self._write_header()
-
-    def append(self, rows):
-        content = np.ascontiguousarray(rows, self._dtype).tobytes()
-        self._file.write(content)
-        self._digest.update(content)
-        self.num_rows += len(rows)
-
-    def finish(self):
-        self._file.seek(0)
-        # Numpy pads headers, so that one of more rows is as long.
-        if self._write_header() != self._header_length:
-            raise RuntimeError(f"{self._file.name}: its header grew.")
-        return self._digest.digest()
-
-    def _write_header(self):
-        shape = (self.num_rows,)
-        if self._columns:
-            shape += (self._columns,)
-        np.lib.format.write_array_header_1_0(
-            self._file,
-            {
-                "descr": np.lib.format.dtype_to_descr(self._dtype),
-                "fortran_order": False,
-                "shape": shape,
-            },
-        )
-        return self._file.tell()
+def _append_row(files, block_id, title_length):
+    sizes = [files.num_rows(name) for name in _LIMITS]
+    row = [block_id, *sizes, sizes[-1] + title_length]
+    files.append("passages", np.array([row]))
 
 
 class PackedPassages:
@@ -194,29 +138,19 @@ class PackedPassages:
     def __init__(self, directory: str):
         self.directory = str(directory)
         self.metadata = stages.read(directory, kind=PACKED)
-        try:
-            arrays = {
-                name: _map(os.path.join(self.directory, f"{name}.npy"), columns)
-                for name, (_, columns) in _COLUMNS.items()
-            }
-            path = pathlib.Path(self.directory, "vocab.txt")
-            self.wordpieces = path.read_text(encoding="utf-8").split("\n")[:-1]
-        except (OSError, ValueError, EOFError) as error:
-            raise self._damaged(error) from error
-        self._passages = arrays.pop("passages")
+        arrays = array_files.open_arrays(
+            self.directory,
+            _COLUMNS,
+            rows="passages",
+            num_rows=self.metadata["num_passages"],
+            limits=_LIMITS,
+        )
+        self.wordpieces = array_files.read_vocabulary(self.directory)
+        self._passages = arrays["passages"]
         self._token_ids = arrays["token_ids"]
         self._sentences = arrays["sentences"]
         self._spans = arrays["spans"]
         self._texts = arrays["texts"]
-        if len(self) != self.metadata["num_passages"] or self._passages[
-            -1, 1:5
-        ].tolist() != list(map(len, arrays.values())):
-            raise self._damaged("its files disagree")
-
-    def _damaged(self, why):
-        return InputError(
-            f"{self.directory} is damaged ({why}): remove it and make it again."
-        )
 
     def __reduce__(self):
         return PackedPassages, (self.directory,)
@@ -266,11 +200,3 @@ class PackedPassages:
     def count_sentences(self) -> np.ndarray:
         """Sentences of each passage, int32 `(num_passages,)`."""
         return np.diff(self._passages[:, 2]).astype("int32")
-
-
-def _map(path, columns):
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.shape[1:] != (() if columns is None else (columns,)):
-        raise ValueError(f"{path} has the shape {array.shape}")
-    # Slices of a plain array are several times faster than of a memmap.
-    return array.view(np.ndarray)

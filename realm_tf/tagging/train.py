@@ -273,7 +273,9 @@ def _fit(tagger, batches, dev, recipe, verbose):
 
     model = tagger.model
     num_steps = len(batches) * recipe.num_epochs
-    optimizer = optimizers.bert_adamw(recipe.learning_rate, num_steps)
+    optimizer = optimizers.bert_adamw(
+        recipe.learning_rate, num_steps, bias_correction=recipe.bias_correction
+    )
     # TensorFlow traces a step that makes variables twice.
     optimizer.build(model.trainable_variables)
     model.compile(

@@ -11,6 +11,8 @@ class ProgressLines(keras.callbacks.Callback):
 
     Args:
         num_steps: int. Of the whole run, over all its epochs.
+        first_step: int. Steps done before, by a run that this one goes on
+            from. Defaults to `0`.
         every_seconds: float. Time between two lines. Defaults to `15.0`.
         clock: function that gives the time in seconds.
         stream: file to print to. Defaults to standard output.
@@ -20,6 +22,7 @@ class ProgressLines(keras.callbacks.Callback):
         self,
         num_steps,
         *,
+        first_step=0,
         every_seconds=15.0,
         clock=time.monotonic,
         stream=None,
@@ -29,7 +32,8 @@ class ProgressLines(keras.callbacks.Callback):
         self._every_seconds = every_seconds
         self._clock = clock
         self._stream = stream
-        self._done = 0
+        self._before = first_step
+        self._done = first_step
         # The first step is long: it compiles. The estimate starts after it.
         self._first = None
         self._last = None
@@ -44,7 +48,7 @@ class ProgressLines(keras.callbacks.Callback):
         if now - self._last < self._every_seconds and not finished:
             return
         self._last = now
-        seconds = (now - self._first) / (self._done - 1)
+        seconds = (now - self._first) / (self._done - self._before - 1)
         shown = "  ".join(
             f"{k} {float(v):.3f}" for k, v in (logs or {}).items()
         )

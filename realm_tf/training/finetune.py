@@ -157,7 +157,9 @@ def _fit(trainer, epochs, recipe, verbose, callbacks):
     from realm_tf.training.callbacks import ProgressLines
 
     num_steps = sum(map(len, epochs))
-    optimizer = optimizers.bert_adamw(recipe.learning_rate, num_steps)
+    optimizer = optimizers.bert_adamw(
+        recipe.learning_rate, num_steps, bias_correction=recipe.bias_correction
+    )
     # TensorFlow traces a step that makes variables twice.
     optimizer.build(trainer.trainable_variables)
     trainer.compile(

@@ -18,6 +18,11 @@ def warmup_steps(num_steps: int) -> int:
 class LinearWarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Rises linearly from 0, then falls linearly to 0.
 
+    In google-research/bert, optimization.py, the fall is counted from step 0,
+    so that the rate drops by num_warmup_steps / num_steps of its height where
+    the rise ends, and the first step's rate is 0. Here the lines meet, and
+    every step learns.
+
     Args:
         learning_rate: float. The highest.
         num_steps: int. Steps until it is 0 again.
@@ -47,29 +52,113 @@ class LinearWarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def bert_adamw(learning_rate: float, num_steps: int):
+@keras.saving.register_keras_serializable(package="realm_tf")
+class BertAdamW(keras.optimizers.AdamW):
     """AdamW as BERT is trained with it.
 
-    beta 0.9 and 0.999, epsilon 1e-6, weight decay 0.01 except on LayerNorm
-    and biases, gradients clipped to a global norm of 1.
+        m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
+        w = w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
+
+    g is the gradient after all gradients together were clipped to a norm of
+    1. Biases and LayerNorm's gains do not decay. The moments start at 0 and
+    are not corrected for it, so that the first steps are larger than Adam's:
+    the first by (1 - beta_1) / sqrt(1 - beta_2), a factor of 3.2.
 
     Args:
-        learning_rate: float. The highest.
-        num_steps: int. Steps of the whole run.
+        learning_rate: float or `LearningRateSchedule`. Defaults to `1e-4`.
+        bias_correction: bool. Divide the moments by 1 - beta^step, as Adam
+            does; then this is `keras.optimizers.AdamW`, but for embedding
+            tables on TensorFlow, whose part of the norm Keras takes before
+            it adds the gradients of a row up. Defaults to `False`.
+        weight_decay: float. Defaults to `0.01`.
+        epsilon: float. Added to the root, not under it. Defaults to `1e-6`.
+        global_clipnorm: float. Defaults to `1.0`.
+        **kwargs: as `keras.optimizers.AdamW`. `beta_1` is 0.9, `beta_2`
+            0.999.
 
-    Returns:
-        `keras.optimizers.AdamW`. It corrects the moments' bias, which BERT's
-        does not: early steps are smaller here.
+    Raises:
+        ValueError: if `amsgrad` is given.
 
     References:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), appendix A.2;
         google-research/bert, optimization.py.
     """
-    optimizer = keras.optimizers.AdamW(
-        LinearWarmupAndDecay(learning_rate, num_steps, warmup_steps(num_steps)),
+
+    def __init__(
+        self,
+        learning_rate=1e-4,
+        *,
+        bias_correction=False,
         weight_decay=0.01,
         epsilon=1e-6,
         global_clipnorm=1.0,
+        **kwargs,
+    ):
+        super().__init__(
+            learning_rate,
+            weight_decay=weight_decay,
+            epsilon=epsilon,
+            global_clipnorm=global_clipnorm,
+            **kwargs,
+        )
+        if self.amsgrad:
+            raise ValueError("`amsgrad` must be False. Received: amsgrad=True")
+        self.bias_correction = bias_correction
+        # A pattern for the end of the name: TensorFlow's variables are named
+        # with their layers and ":0".
+        self.exclude_from_weight_decay(var_names=[r"(bias|beta|gamma)(:\d+)?$"])
+
+    def apply(self, grads, trainable_variables=None):
+        if keras.backend.backend() == "tensorflow":
+            grads = _to_dense(grads)
+        super().apply(grads, trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        # Keras has taken weight_decay * learning_rate * w off before: as
+        # neither moment depends on w, the sum is the formula's.
+        if self.bias_correction:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        learning_rate = keras.ops.cast(learning_rate, variable.dtype)
+        gradient = keras.ops.cast(gradient, variable.dtype)
+        index = self._get_variable_index(variable)
+        first, second = self._momentums[index], self._velocities[index]
+        self.assign_add(
+            first, (1 - self.beta_1) * keras.ops.subtract(gradient, first)
+        )
+        self.assign_add(
+            second,
+            (1 - self.beta_2)
+            * keras.ops.subtract(keras.ops.square(gradient), second),
+        )
+        self.assign_sub(
+            variable,
+            learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "bias_correction": self.bias_correction}
+
+
+def bert_adamw(
+    learning_rate: float, num_steps: int, *, bias_correction: bool = False
+) -> BertAdamW:
+    """`BertAdamW` with warm-up and decay for a run of so many steps.
+
+    Args:
+        learning_rate: float. The highest.
+        num_steps: int. Steps of the whole run.
+        bias_correction: bool. See `BertAdamW`. Defaults to `False`.
+    """
+    return BertAdamW(
+        LinearWarmupAndDecay(learning_rate, num_steps, warmup_steps(num_steps)),
+        bias_correction=bias_correction,
     )
-    optimizer.exclude_from_weight_decay(var_names=["bias", "beta", "gamma"])
-    return optimizer
+
+
+def _to_dense(gradients):
+    # TensorFlow's gradient of an embedding table holds a row for each time it
+    # was looked up, and Keras takes the norm of these rows, not of their sum.
+    import tensorflow as tf
+
+    return [g if g is None else tf.convert_to_tensor(g) for g in gradients]

@@ -19,3 +19,18 @@ def test_progress_lines_estimate_without_the_first_step():
     ]
     assert "step 3/5, 4 s left" in lines[0]
     assert "step 5/5, 0 s left" in lines[1]
+
+
+def test_progress_lines_of_a_run_that_goes_on():
+    times = iter([100.0, 102.0, 104.0])
+    stream = io.StringIO()
+    callback = ProgressLines(
+        10,
+        first_step=6,
+        every_seconds=3.0,
+        clock=lambda: next(times),
+        stream=stream,
+    )
+    for step in range(3):
+        callback.on_train_batch_end(step, {"loss": 1.0})
+    assert stream.getvalue() == "      step 9/10, 2 s left  loss 1.000\n"

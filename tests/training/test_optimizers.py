@@ -1,12 +1,19 @@
 """The learning rate and AdamW against loops over numbers."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
 
+from realm_tf.training.optimizers import BertAdamW
 from realm_tf.training.optimizers import LinearWarmupAndDecay
 from realm_tf.training.optimizers import bert_adamw
 from realm_tf.training.optimizers import warmup_steps
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "adamw.npz"
+JIT = keras.backend.backend() == "jax"
+SHAPES = {"kernel": (3, 4), "bias": (4,), "gamma": (4,), "beta": (4,)}
 
 
 @pytest.mark.parametrize(
@@ -54,48 +61,294 @@ def test_the_schedule_is_serialised():
     assert float(copy(2)) == float(schedule(2))
 
 
-def test_adamw_against_a_loop():
-    """Decay of kernels only, clipping by the norm of all gradients."""
-    random = np.random.default_rng(0)
-    names = ("kernel", "bias", "gamma", "beta")
-    values = {name: random.normal(size=3) for name in names}
-    variables = [
-        keras.Variable(values[name].astype("float32"), name=name)
-        for name in names
+def _variables(values):
+    return [
+        keras.Variable(value.astype("float32"), name=name)
+        for name, value in values.items()
     ]
-    num_steps = 4
-    optimizer = bert_adamw(0.1, num_steps)
-    optimizer.build(variables)
-    moments = {name: (np.zeros(3), np.zeros(3)) for name in names}
-    # The first gradients are clipped, the last are not.
-    for step, size in enumerate((10.0, 5.0, 0.1, 0.05)):
-        gradients = {name: size * random.normal(size=3) for name in names}
-        optimizer.apply(
-            [
-                keras.ops.convert_to_tensor(g.astype("float32"))
-                for g in gradients.values()
-            ],
+
+
+def _apply(optimizer, gradients, variables):
+    optimizer.apply(
+        [
+            keras.ops.convert_to_tensor(g.astype("float32"))
+            for g in gradients.values()
+        ],
+        variables,
+    )
+
+
+def _reference(values, gradients, rates, *, bias_correction):
+    """google-research/bert's loop in float64; yields values after each step."""
+    first = {name: np.zeros_like(value) for name, value in values.items()}
+    second = dict(first)
+    for step, (rate, grads) in enumerate(
+        zip(rates, gradients, strict=True), start=1
+    ):
+        norm = np.sqrt(sum(np.sum(g**2) for g in grads.values()))
+        for name, gradient in grads.items():
+            gradient = gradient / max(1.0, norm)
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.999 * second[name] + 0.001 * gradient**2
+            if bias_correction:
+                # Kingma and Ba, 2014, end of section 2: epsilon is not
+                # corrected.
+                corrected = np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+            else:
+                corrected = 1.0
+            update = corrected * first[name] / (np.sqrt(second[name]) + 1e-6)
+            if name == "kernel":
+                update = update + 0.01 * values[name]
+            values = {**values, name: values[name] - rate * update}
+        yield values
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("clipped", ["all", "none", "some"])
+def test_fifty_steps_against_a_loop_in_float64(bias_correction, clipped):
+    random = np.random.default_rng(0)
+    values = {name: random.normal(size=s) for name, s in SHAPES.items()}
+    gradients = [
+        {
+            name: {"all": 3.0, "none": 0.05, "some": 0.2}[clipped]
+            * random.normal(size=shape)
+            for name, shape in SHAPES.items()
+        }
+        for _ in range(50)
+    ]
+    norms = np.array(
+        [
+            np.sqrt(sum(np.sum(g**2) for g in each.values()))
+            for each in gradients
+        ]
+    )
+    assert {"all": 50, "none": 0}.get(clipped, 25) == pytest.approx(
+        np.sum(norms > 1), abs=20 * (clipped == "some")
+    )
+    # The rate rises over 25 steps and falls over 25.
+    rates = [
+        0.02 * min((step + 1) / 25, (50 - step) / 25) for step in range(50)
+    ]
+    variables = _variables(values)
+    optimizer = bert_adamw(0.02, 50, bias_correction=bias_correction)
+    expected = _reference(
+        values, gradients, rates, bias_correction=bias_correction
+    )
+    for step, (grads, wanted) in enumerate(
+        zip(gradients, expected, strict=True)
+    ):
+        _apply(optimizer, grads, variables)
+        for variable in variables:
+            np.testing.assert_allclose(
+                np.asarray(variable),
+                wanted[variable.name],
+                atol=1e-5,
+                err_msg=f"{variable.name}, step {step}",
+            )
+
+
+def test_the_first_step_is_three_times_as_large_without_correction():
+    moved = []
+    for bias_correction in (False, True):
+        variables = _variables({"kernel": np.ones(1)})
+        optimizer = BertAdamW(
+            0.01, bias_correction=bias_correction, weight_decay=0.0
+        )
+        _apply(optimizer, {"kernel": np.full(1, 0.5)}, variables)
+        moved.append(1.0 - float(np.asarray(variables[0])[0]))
+    # 0.1 g / sqrt(0.001 g^2) = sqrt(10)
+    assert moved == pytest.approx([0.01 * 10**0.5, 0.01], rel=1e-3)
+
+
+def test_bias_correction_makes_it_keras_adamw():
+    random = np.random.default_rng(1)
+    values = {name: random.normal(size=s) for name, s in SHAPES.items()}
+    schedule = LinearWarmupAndDecay(0.05, 30, 10)
+    ours = BertAdamW(schedule, bias_correction=True)
+    theirs = keras.optimizers.AdamW(
+        schedule, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0
+    )
+    theirs.exclude_from_weight_decay(var_names=["bias", "beta", "gamma"])
+    pairs = [(ours, _variables(values)), (theirs, _variables(values))]
+    for _ in range(30):
+        gradients = {
+            name: 0.3 * random.normal(size=s) for name, s in SHAPES.items()
+        }
+        for optimizer, variables in pairs:
+            _apply(optimizer, gradients, variables)
+    for one, two in zip(pairs[0][1], pairs[1][1], strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+def test_bias_correction_makes_it_the_model_gardens():
+    """See golden/README.md."""
+    golden = np.load(GOLDEN)
+    variables = _variables({name: golden[f"{name}_initial"] for name in SHAPES})
+    optimizer = BertAdamW(0.01, bias_correction=True)
+    for step in range(20):
+        _apply(
+            optimizer,
+            {name: golden[f"{name}_gradients"][step] for name in SHAPES},
             variables,
         )
-        rate = 0.1 * min((step + 1) / 2, (num_steps - step) / 2)
-        norm = np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
-        assert (norm > 1) == (size > 1)
-        for name, gradient in gradients.items():
-            gradient = gradient / max(1.0, norm)
-            first, second = moments[name]
-            first = 0.9 * first + 0.1 * gradient
-            second = 0.999 * second + 0.001 * gradient**2
-            moments[name] = first, second
-            if name == "kernel":
-                values[name] = values[name] * (1 - 0.01 * rate)
-            # Kingma and Ba, 2014, end of section 2: epsilon is not corrected.
-            corrected = np.sqrt(1 - 0.999 ** (step + 1)) / (
-                1 - 0.9 ** (step + 1)
+        for variable in variables:
+            np.testing.assert_allclose(
+                np.asarray(variable),
+                golden[f"{variable.name}_after"][step],
+                atol=2e-6,
+                err_msg=f"{variable.name}, step {step}",
             )
-            values[name] = values[name] - rate * corrected * first / (
-                np.sqrt(second) + 1e-6
-            )
-    for variable in variables:
-        np.testing.assert_allclose(
-            np.asarray(variable), values[variable.name], atol=1e-5
+
+
+def _model():
+    """Rows that are looked up several times, a LayerNorm and a bias."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input((3,), dtype="int32"),
+            # A layer's name does not decide: only the variable's does.
+            keras.layers.Embedding(5, 4, name="beta_bias"),
+            keras.layers.LayerNormalization(),
+            keras.layers.Dense(2),
+        ]
+    )
+    model.build()
+    return model
+
+
+def _fit(model, optimizer, num_steps=3):
+    random = np.random.default_rng(2)
+    model.compile(optimizer=optimizer, loss="mse", jit_compile=JIT)
+    for _ in range(num_steps):
+        model.train_on_batch(
+            random.integers(0, 3, size=(4, 3)),
+            5 * random.normal(size=(4, 3, 2)).astype("float32"),
         )
+    return model
+
+
+def test_what_decays_is_told_by_the_variables_name():
+    """With rate 1 and no gradient, 1 % of the weight goes."""
+    model = _model()
+    before = {v.path: np.asarray(v).copy() for v in model.variables}
+    BertAdamW(1.0).apply(
+        [keras.ops.zeros(v.shape) for v in model.trainable_variables],
+        model.trainable_variables,
+    )
+    for variable in model.trainable_variables:
+        decays = variable.name in ("embeddings", "kernel")
+        np.testing.assert_allclose(
+            np.asarray(variable),
+            before[variable.path] * (0.99 if decays else 1.0),
+            rtol=1e-6,
+            err_msg=variable.path,
+        )
+
+
+def test_rows_looked_up_twice_count_in_the_norm():
+    """TensorFlow's sparse gradients and JAX's dense ones give the same."""
+    sparse = _fit(_model(), BertAdamW(0.05))
+    dense = _model()
+    random = np.random.default_rng(2)
+    values = {v.name: np.asarray(v, "float64") for v in dense.variables}
+    table, gamma, beta, kernel, bias = values
+    moments = {
+        n: (np.zeros_like(v), np.zeros_like(v)) for n, v in values.items()
+    }
+    for _ in range(3):
+        ids = random.integers(0, 3, size=(4, 3))
+        target = 5 * random.normal(size=(4, 3, 2)).astype("float32")
+        x = values[table][ids]
+        deviation = np.sqrt(x.var(-1, keepdims=True) + 1e-3)
+        normal = (x - x.mean(-1, keepdims=True)) / deviation
+        hidden = normal * values[gamma] + values[beta]
+        output = hidden @ values[kernel] + values[bias]
+        d_output = 2 * (output - target) / output.size
+        d_hidden = d_output @ values[kernel].T
+        d_normal = d_hidden * values[gamma]
+        d_x = (
+            d_normal
+            - d_normal.mean(-1, keepdims=True)
+            - normal * (d_normal * normal).mean(-1, keepdims=True)
+        ) / deviation
+        d_table = np.zeros_like(values[table])
+        np.add.at(d_table, ids, d_x)
+        gradients = {
+            table: d_table,
+            gamma: (d_hidden * normal).sum((0, 1)),
+            beta: d_hidden.sum((0, 1)),
+            kernel: np.einsum("blh,blo->ho", hidden, d_output),
+            bias: d_output.sum((0, 1)),
+        }
+        norm = np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
+        assert norm > 1
+        for name, gradient in gradients.items():
+            first, second = moments[name]
+            first = 0.9 * first + 0.1 * gradient / norm
+            second = 0.999 * second + 0.001 * (gradient / norm) ** 2
+            moments[name] = first, second
+            update = first / (np.sqrt(second) + 1e-6)
+            if name in (table, kernel):
+                update = update + 0.01 * values[name]
+            values[name] = values[name] - 0.05 * update
+    for variable in sparse.variables:
+        np.testing.assert_allclose(
+            np.asarray(variable),
+            values[variable.name],
+            atol=2e-5,
+            err_msg=variable.path,
+        )
+
+
+def test_it_is_serialised():
+    optimizer = bert_adamw(0.5, 100)
+    config = keras.saving.serialize_keras_object(optimizer)
+    copy = keras.saving.deserialize_keras_object(config)
+    assert isinstance(copy, BertAdamW)
+    assert copy.get_config() == optimizer.get_config()
+    assert not copy.bias_correction and copy.global_clipnorm == 1.0
+    assert (copy.epsilon, copy.weight_decay) == (1e-6, 0.01)
+    assert (copy.beta_1, copy.beta_2) == (0.9, 0.999)
+    one = _fit(_model(), optimizer).get_weights()
+    two = _fit(_model(), copy).get_weights()
+    for first, second in zip(one, two, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_its_state_is_saved_with_the_model(tmp_path):
+    path = str(tmp_path / "model.keras")
+    model = _fit(_model(), bert_adamw(0.05, 100))
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    assert int(loaded.optimizer.iterations) == 3
+    inputs = np.arange(3)[None] % 3
+    target = np.ones((1, 3, 2), "float32")
+    for each in (model, loaded):
+        each.train_on_batch(inputs, target)
+    for one, two in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_it_learns_in_mixed_precision_and_xla(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = _model()
+        model.compile(optimizer=BertAdamW(0.01), loss="mse", jit_compile=True)
+        inputs = np.arange(12).reshape(4, 3) % 5
+        target = np.ones((4, 3, 2), "float32")
+        losses = [
+            float(np.asarray(model.train_on_batch(inputs, target)))
+            for _ in range(20)
+        ]
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert losses[-1] < 0.5 * losses[0]
+    inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    assert isinstance(inner, BertAdamW)
+    assert {v.dtype for v in inner.variables[2:]} == {"float32"}
+
+
+def test_amsgrad_is_refused():
+    with pytest.raises(ValueError, match="amsgrad=True"):
+        BertAdamW(0.1, amsgrad=True)

@@ -1,0 +1,118 @@
+"""Recipes of the Inverse Cloze Task."""
+
+import dataclasses
+
+from realm_tf.configs import overrides as recipe_overrides
+from realm_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class IctRecipe:
+    """Numbers of one run of `realm ict`.
+
+    Args:
+        num_steps: int.
+        batch_size: int. Examples of a step, and so candidates of each query;
+            of all devices together.
+        learning_rate: float. Highest; see `training.optimizers`.
+        bias_correction: bool. See `training.optimizers.BertAdamW`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP].
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+        remove_probability: float. How often the block goes without the
+            sentence that looks for it.
+        freeze_word_embeddings: bool. Keep the towers' embedding tables.
+        num_frozen_layers: int. Lowest layers of the towers that do not learn.
+        mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
+            stay float32.
+        seed: int. Order, sentences and dropout.
+
+    Raises:
+        InputError: if a number is out of its range.
+    """
+
+    num_steps: int = 100_000
+    batch_size: int = 4096
+    learning_rate: float = 1e-4
+    bias_correction: bool = False
+    max_query_length: int = 64
+    max_block_length: int = 288
+    remove_probability: float = 0.9
+    freeze_word_embeddings: bool = False
+    num_frozen_layers: int = 0
+    mixed_precision: bool = False
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (
+            ("num_steps", 1),
+            # One block alone is always found.
+            ("batch_size", 2),
+            ("max_query_length", 3),
+            ("max_block_length", 4),
+            ("num_frozen_layers", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"{name} of a recipe must be at least {least}. "
+                    f"Received: {name}={getattr(self, name)}"
+                )
+        if not 0 <= self.remove_probability <= 1:
+            raise InputError(
+                "remove_probability of a recipe must be between 0 and 1. "
+                f"Received: remove_probability={self.remove_probability}"
+            )
+
+
+RECIPES = {
+    # Guu et al., 2020, appendix A, after Lee et al., 2019, section 9.2:
+    # batches of 4096, 100k steps at 1e-4. A TPU pod's work (64 cores there).
+    # Not run at full size here.
+    "paper": IctRecipe(mixed_precision=True),
+    # `realm ict --recipe wiki-small`: a user's 50,000 passages and a 6-layer,
+    # 384-wide encoder, of which the upper half learns: 2 to 5 seconds a step
+    # on two CPU cores.
+    "wiki-small": IctRecipe(
+        num_steps=600,
+        batch_size=32,
+        learning_rate=5e-5,
+        max_query_length=48,
+        max_block_length=128,
+        freeze_word_embeddings=True,
+        num_frozen_layers=3,
+    ),
+    # A short stage of `realm quickstart`.
+    "quickstart": IctRecipe(
+        num_steps=100,
+        batch_size=16,
+        learning_rate=5e-5,
+        max_query_length=48,
+        max_block_length=128,
+        freeze_word_embeddings=True,
+        num_frozen_layers=3,
+    ),
+    # Unit tests: seconds.
+    "tiny": IctRecipe(
+        num_steps=7,
+        batch_size=4,
+        learning_rate=1e-2,
+        max_query_length=12,
+        max_block_length=24,
+    ),
+}
+
+
+def get_recipe(name: str, overrides: list[str] = ()) -> IctRecipe:
+    """A recipe by name, with `name=value` changes.
+
+    Args:
+        name: str. A key of `RECIPES`.
+        overrides: list of str, such as `"num_steps=10"`.
+
+    Returns:
+        `IctRecipe`.
+
+    Raises:
+        InputError: if a name is unknown or a value of the wrong type.
+    """
+    return recipe_overrides.get_recipe(RECIPES, name, overrides)

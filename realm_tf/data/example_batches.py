@@ -1,0 +1,155 @@
+"""Batches as a function of (seed, epoch, step), for `model.fit`."""
+
+import abc
+from collections.abc import Iterator
+
+import numpy as np
+
+
+class ExampleBatches(abc.ABC):
+    """Examples of a corpus in batches, each once an epoch.
+
+    Each epoch visits its examples once, in an order of its own, and draws
+    each anew. Both follow from the seed: an example from (seed, epoch, its
+    number in the corpus), its place from (seed, epoch). So a batch is a
+    function of (epoch, step) alone: it is the same whoever makes it, any
+    number of readers share the work without talking to each other, and
+    training resumes anywhere at no cost.
+
+    A subclass calls `_set_num_examples` and defines `example`, `_order` and
+    `_stack`.
+
+    Args:
+        batch_size: int. Of all readers together.
+        seed: int. Not negative.
+        drop_remainder: bool. Leave the last examples of an epoch's order out
+            if they do not fill a batch.
+
+    Attributes:
+        num_examples: int. Of each epoch.
+        steps_per_epoch: int.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    Example:
+
+    ```python
+    epoch, step = divmod(steps_done, examples.steps_per_epoch)
+    model.fit(
+        # Keras wants tuples of a generator.
+        ((batch,) for batch in examples.batches(epoch, step)),
+        steps_per_epoch=examples.steps_per_epoch,
+        shuffle=False,  # They come shuffled.
+    )
+    ```
+    """
+
+    def __init__(self, *, batch_size: int, seed: int, drop_remainder: bool):
+        if batch_size < 1 or seed < 0:
+            raise ValueError(
+                "`batch_size` must be at least 1 and `seed` not negative. "
+                f"Received: batch_size={batch_size}, seed={seed}"
+            )
+        self.batch_size = batch_size
+        self._seed = seed
+        self._drop_remainder = drop_remainder
+        self._known_order = (None, None)
+
+    def _set_num_examples(self, num_examples):
+        self.num_examples = num_examples
+        full, rest = divmod(num_examples, self.batch_size)
+        self.steps_per_epoch = full + bool(rest and not self._drop_remainder)
+
+    @abc.abstractmethod
+    def example(self, epoch: int, number: int):
+        """What an epoch makes of an entry of the corpus.
+
+        Args:
+            epoch: int.
+            number: int. Of the entry in the corpus.
+        """
+
+    @abc.abstractmethod
+    def _order(self, generator):
+        """The numbers of an epoch's examples, in their order."""
+
+    @abc.abstractmethod
+    def _stack(self, examples, size):
+        """A dict of arrays from at most `size` examples."""
+
+    def batches(
+        self,
+        epoch: int = 0,
+        step: int = 0,
+        *,
+        reader: int = 0,
+        num_readers: int = 1,
+    ) -> Iterator[dict]:
+        """Batches from (epoch, step) on, epoch after epoch, without end.
+
+        Args:
+            epoch: int. Defaults to `0`.
+            step: int. Of that epoch. Defaults to `0`.
+            reader: int. Which of the readers asks. Defaults to `0`.
+            num_readers: int. See `batch`. Defaults to `1`.
+        """
+        while True:
+            for number in range(step, self.steps_per_epoch):
+                yield self.batch(
+                    epoch, number, reader=reader, num_readers=num_readers
+                )
+            epoch, step = epoch + 1, 0
+
+    def batch(
+        self, epoch: int, step: int, *, reader: int = 0, num_readers: int = 1
+    ) -> dict:
+        """One batch, or one reader's part of it.
+
+        Args:
+            epoch: int.
+            step: int. Below `steps_per_epoch`.
+            reader: int. Which of the readers asks. Defaults to `0`.
+            num_readers: int. Readers, such as hosts, that share each batch:
+                the parts of readers 0, 1, ... put together are the batch.
+                Must divide `batch_size`. Defaults to `1`.
+
+        Returns:
+            dict of int32 arrays; see the class.
+
+        Raises:
+            ValueError: if an argument is out of its range.
+        """
+        if not 0 <= reader < num_readers or self.batch_size % num_readers:
+            raise ValueError(
+                "`num_readers` must divide `batch_size` and `reader` be below "
+                f"it. Received: reader={reader}, num_readers={num_readers}, "
+                f"batch_size={self.batch_size}"
+            )
+        numbers = self._numbers(epoch, step)
+        part = self.batch_size // num_readers
+        numbers = numbers[reader * part : (reader + 1) * part]
+        return self._stack([self.example(epoch, n) for n in numbers], part)
+
+    def examples(self, epoch: int, step: int) -> list:
+        """The examples of a batch."""
+        return [
+            self.example(epoch, number) for number in self._numbers(epoch, step)
+        ]
+
+    def _generator(self, epoch, number):
+        # The 1 keeps these apart from the generator of the order: seeds are
+        # padded with 0.
+        return np.random.default_rng([self._seed, epoch, 1, int(number)])
+
+    def _numbers(self, epoch, step):
+        if epoch < 0 or not 0 <= step < self.steps_per_epoch:
+            raise ValueError(
+                "`epoch` must not be negative, `step` must be below "
+                f"{self.steps_per_epoch}. Received: epoch={epoch}, step={step}"
+            )
+        known, order = self._known_order
+        if known != epoch:
+            order = self._order(np.random.default_rng([self._seed, epoch]))
+            self._known_order = (epoch, order)
+        return order[step * self.batch_size : (step + 1) * self.batch_size]

@@ -1,0 +1,53 @@
+"""What a training run computes on, and in which precision."""
+
+import contextlib
+
+from realm_tf.errors import InputError
+
+
+@contextlib.contextmanager
+def use_all(batch_size: int):
+    """Spreads every batch over all devices of this machine (JAX).
+
+    A model made inside holds its weights on each of them, and each works on
+    its part of the batch. With the TensorFlow backend, or on one device,
+    nothing changes.
+
+    Args:
+        batch_size: int. Rows of a batch.
+
+    Raises:
+        InputError: if the devices cannot share a batch evenly.
+    """
+    import keras
+
+    devices = []
+    if keras.backend.backend() == "jax":
+        devices = keras.distribution.list_devices()
+    if len(devices) < 2:
+        yield
+        return
+    if batch_size % len(devices):
+        raise InputError(
+            f"{len(devices)} devices share each batch: batch_size must be a "
+            f"multiple of that. Received: batch_size={batch_size}"
+        )
+    with keras.distribution.DataParallel(devices=devices).scope():
+        yield
+
+
+@contextlib.contextmanager
+def precision(*, mixed: bool):
+    """Makes the models made inside compute in bfloat16, if `mixed`.
+
+    Weights and losses stay float32.
+    """
+    import keras
+
+    before = keras.config.dtype_policy()
+    if mixed:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -1,0 +1,236 @@
+"""Trains the retriever on the Inverse Cloze Task: a sentence, its block.
+
+  realm ict --recipe wiki-small --model DIR --blocks DIR --output DIR \\
+      [--set num_steps=1000]
+
+No questions and no labels are needed. --blocks is what `realm chunk` or
+`realm pack` wrote. A new model directory is written when the last step is
+done, with the same reader. A run that was stopped goes on where it was with
+the same command.
+"""
+
+import contextlib
+import dataclasses
+
+from realm_tf import stages
+from realm_tf.configs import ict as configs
+from realm_tf.data import packed_blocks
+from realm_tf.data import schema
+from realm_tf.data.ict import IctExamples
+from realm_tf.errors import InputError
+
+# Inside the output while it is being made.
+_PACKED = "packed_blocks"
+_CHECKPOINT = "checkpoint"
+
+
+def add_arguments(parser):
+    """Arguments of `realm ict`."""
+    parser.add_argument(
+        "--recipe",
+        default="wiki-small",
+        help=f"one of {', '.join(configs.RECIPES)} (default: wiki-small)",
+    )
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="change a number of the recipe; may be given several times",
+    )
+    parser.add_argument("--model", required=True, help="model directory")
+    parser.add_argument(
+        "--blocks",
+        required=True,
+        help="directory of `realm chunk`, or of `realm pack`",
+    )
+    parser.add_argument("--output", required=True, help="directory to make")
+
+
+def run(args, extra):
+    """`realm ict`."""
+    history = ict(
+        args.model,
+        args.blocks,
+        args.output,
+        recipe=configs.get_recipe(args.recipe, args.overrides),
+    )
+    last = ", ".join(f"{k} {v:.3f}" for k, v in history[-1].items())
+    print(f"{args.output}: {last}")
+
+
+def ict(
+    model: str,
+    blocks: str,
+    output: str,
+    *,
+    recipe: configs.IctRecipe,
+    verbose: int | str = "auto",
+    callbacks=(),
+    save_every_seconds: float = 300.0,
+    save_every_steps: int | None = None,
+) -> list[dict]:
+    """Trains the towers of a model directory and writes a new one.
+
+    Shared towers stay shared. On JAX, all devices of the machine share each
+    batch.
+
+    Args:
+        model: str. Model directory to start from.
+        blocks: str. Blocks directory, or one that `realm pack` made of it.
+        output: str. Model directory to make, on a local disk.
+        recipe: `IctRecipe`.
+        verbose: int or str. As `training.resume.fit`. Defaults to `"auto"`.
+        callbacks: list of `keras.callbacks.Callback`.
+        save_every_seconds: float. See `training.resume.fit`. Defaults to
+            `300.0`.
+        save_every_steps: int. See there. Defaults to `None`.
+
+    Returns:
+        list of dict, the metrics of each epoch.
+
+    Raises:
+        InputError: if the inputs do not belong together.
+    """
+    import keras
+
+    from realm_tf.models import model_directory
+    from realm_tf.training import devices
+
+    if stages.is_remote(output):
+        raise InputError(
+            f"{output} is not on a local disk, where a run that is stopped "
+            "keeps its state. Choose a local directory and copy it after."
+        )
+    with (
+        devices.precision(mixed=recipe.mixed_precision),
+        devices.use_all(recipe.batch_size),
+    ):
+        # Before the model, whose dropout draws its seeds when it is made.
+        keras.utils.set_random_seed(recipe.seed)
+        loaded = model_directory.load(model)
+        metadata = _check(loaded, model, blocks, recipe)
+        with _stage(loaded, output, recipe, metadata) as stage:
+            packed = _pack(blocks, metadata, stage)
+            examples = IctExamples(
+                packed,
+                batch_size=recipe.batch_size,
+                seed=recipe.seed,
+                max_query_length=recipe.max_query_length,
+                max_block_length=recipe.max_block_length,
+                remove_probability=recipe.remove_probability,
+                block_segment_ids=loaded.block_segment_ids,
+            )
+            history = _fit(
+                loaded.model,
+                examples,
+                recipe,
+                directory=stage.path(_CHECKPOINT),
+                every_seconds=save_every_seconds,
+                every_steps=save_every_steps,
+                callbacks=callbacks,
+                verbose=verbose,
+            )
+            model_directory.write_files(loaded, stage)
+            stage.metadata.update(
+                history=history,
+                counts={
+                    **examples.counts,
+                    "examples_an_epoch": examples.num_examples,
+                    "steps": recipe.num_steps,
+                },
+            )
+            for name in (_CHECKPOINT, _PACKED):
+                stages.remove(stage.path(name))
+    return history
+
+
+def _check(loaded, model, blocks, recipe):
+    """The metadata of the blocks, if all belongs together."""
+    metadata = packed_blocks.read_metadata(blocks)
+    if metadata["tokenizer"] != loaded.tokenizer.fingerprint():
+        raise InputError(
+            f"{blocks} was cut with another vocabulary than that of {model}: "
+            "run `realm chunk` with the model's vocab.txt."
+        )
+    for name, tower in (
+        ("max_query_length", loaded.model.query_embedder),
+        ("max_block_length", loaded.model.block_embedder),
+    ):
+        limit = tower.encoder.max_sequence_length
+        if getattr(recipe, name) > limit:
+            raise InputError(
+                f"The towers of {model} take {limit} wordpieces. Received: "
+                f"{name}={getattr(recipe, name)}"
+            )
+    return metadata
+
+
+@contextlib.contextmanager
+def _stage(loaded, output, recipe, metadata):
+    with stages.write(
+        output,
+        kind=schema.MODEL,
+        parameters=dataclasses.asdict(recipe),
+        parents={
+            "model": loaded.metadata["fingerprint"],
+            "blocks": packed_blocks.blocks_fingerprint(metadata),
+        },
+        resumable=True,
+    ) as stage:
+        try:
+            yield stage
+        except InputError:
+            # Starting again would not help: nothing is left behind.
+            stages.remove(stage.directory)
+            raise
+
+
+def _pack(blocks, metadata, stage):
+    if metadata["kind"] == schema.BLOCKS:
+        output = stage.path(_PACKED)
+        if not stages.is_complete(output):
+            packed_blocks.pack_blocks(blocks, output)
+        blocks = output
+    return packed_blocks.PackedBlocks(blocks)
+
+
+def _fit(open_qa, examples, recipe, **arguments):
+    import keras
+
+    from realm_tf.models.ict import IctModel
+    from realm_tf.training import optimizers
+    from realm_tf.training import resume
+
+    for tower in {
+        id(t): t for t in (open_qa.query_embedder, open_qa.block_embedder)
+    }.values():
+        tower.encoder.freeze(
+            embeddings=recipe.freeze_word_embeddings,
+            num_layers=recipe.num_frozen_layers,
+        )
+    trainer = IctModel(
+        open_qa.query_embedder,
+        open_qa.block_embedder,
+        score_scale=open_qa.score_scale,
+    )
+    optimizer = optimizers.bert_adamw(
+        recipe.learning_rate,
+        recipe.num_steps,
+        bias_correction=recipe.bias_correction,
+    )
+    # TensorFlow traces a step that makes variables twice.
+    optimizer.build(trainer.trainable_variables)
+    trainer.compile(
+        optimizer=optimizer,
+        # XLA on a CPU is slower to compile than small runs are long.
+        jit_compile=keras.backend.backend() == "jax",
+    )
+    return resume.fit(
+        trainer,
+        examples.batches,
+        num_steps=recipe.num_steps,
+        steps_per_epoch=examples.steps_per_epoch,
+        **arguments,
+    )

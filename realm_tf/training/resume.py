@@ -1,0 +1,252 @@
+"""Training that goes on, after a kill, as if it had never stopped.
+
+Everything that a step depends on is written to one file now and then: the
+weights, the states of the random generators, the optimizer, the metrics of
+the epoch, the number of steps done. Batches are a function of (epoch, step),
+so their place follows from that number. Run again, `fit` goes on from there;
+on a CPU the weights at the end are the same to the bit.
+"""
+
+import json
+import os
+import sys
+import time
+import zipfile
+
+import keras
+import ml_dtypes
+import numpy as np
+
+from realm_tf.errors import InputError
+from realm_tf.training.callbacks import ProgressLines
+
+STATE = "training_state.npz"
+_INFORMATION = "information"
+# What numpy raises over a file that is torn or altered.
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    zipfile.BadZipFile,
+)
+
+
+def fit(
+    model,
+    batches,
+    *,
+    num_steps: int,
+    steps_per_epoch: int,
+    directory: str,
+    every_seconds: float = 300.0,
+    every_steps: int | None = None,
+    parts: dict | None = None,
+    callbacks=(),
+    verbose: int | str = "auto",
+) -> list[dict]:
+    """`model.fit` that saves its state and starts where it was.
+
+    Keras's `fit` runs once for what is left of an epoch that was broken off,
+    once for all whole epochs, once for a last one that is cut short.
+
+    Args:
+        model: `keras.Model`, compiled, with all its weights made.
+        batches: function of (epoch, step) that gives an iterator of batches
+            from there on, such as `ExampleBatches.batches`.
+        num_steps: int. Of the whole run.
+        steps_per_epoch: int.
+        directory: str. Where the state is kept; local. Made if need be, and
+            removed by the caller when what comes of the run is safe.
+        every_seconds: float. Least time between two savings. Defaults to
+            `300.0`.
+        every_steps: int. Save after so many steps, whatever the time.
+            Defaults to `None`: by time alone.
+        parts: dict. Name to what else has a state: an object with
+            `get_state()`, which returns a JSON value, and `set_state(value)`,
+            called before the first step of a run that goes on.
+        callbacks: list of `keras.callbacks.Callback`.
+        verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
+            terminal and a line now and then elsewhere. Defaults to `"auto"`.
+
+    Returns:
+        list of dict, the metrics of each epoch, those before a kill too.
+
+    Raises:
+        InputError: if the saved state is damaged or another model's.
+    """
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    os.makedirs(directory, exist_ok=True)
+    saver = SaveState(
+        os.path.join(directory, STATE),
+        steps_per_epoch=steps_per_epoch,
+        num_steps=num_steps,
+        every_seconds=every_seconds,
+        every_steps=every_steps,
+        parts=parts or {},
+    )
+    saver.restore(model)
+    if saver.done and verbose:
+        print(f"      going on after step {saver.done}/{num_steps}", flush=True)
+    callbacks = [saver, *callbacks]
+    if verbose == "auto" and not sys.stdout.isatty():
+        verbose = 0
+        callbacks.append(ProgressLines(num_steps, first_step=saver.done))
+    while saver.done < num_steps:
+        epoch, step = divmod(saver.done, steps_per_epoch)
+        left = num_steps - saver.done
+        steps = min(steps_per_epoch - step, left)
+        num_epochs = max(1, left // steps) if steps == steps_per_epoch else 1
+        model.fit(
+            # Keras wants tuples of a generator.
+            ((batch,) for batch in batches(epoch, step)),
+            initial_epoch=epoch,
+            epochs=epoch + num_epochs,
+            steps_per_epoch=steps,
+            # The batches come shuffled.
+            shuffle=False,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+        if model.stop_training:
+            break
+    return saver.history
+
+
+class SaveState(keras.callbacks.Callback):
+    """The callback of `fit`; see there."""
+
+    def __init__(
+        self,
+        path,
+        *,
+        num_steps,
+        steps_per_epoch,
+        every_seconds,
+        every_steps,
+        parts,
+        clock=time.monotonic,
+    ):
+        super().__init__()
+        self.path = path
+        self.done = 0
+        self.history = []
+        self._num_steps = num_steps
+        self._steps_per_epoch = steps_per_epoch
+        self._every_seconds = every_seconds
+        self._every_steps = every_steps
+        self._parts = parts
+        self._clock = clock
+        self._saved_at = clock()
+        self._saved_after = 0
+        self._before_epoch = 0
+        # Of an epoch that was broken off: Keras resets them before a step.
+        self._metrics = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._before_epoch = self.done
+        if self._metrics is not None:
+            _assign(self.model.metrics_variables, self._metrics)
+            self._metrics = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.done = self._before_epoch + batch + 1
+        # The end of an epoch is saved with its metrics, below.
+        if self._is_due() and self.done % self._steps_per_epoch:
+            self._save()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.history.append({k: float(v) for k, v in (logs or {}).items()})
+        if self._is_due() or self.done == self._num_steps:
+            self._save()
+
+    def _is_due(self):
+        steps = self.done - self._saved_after
+        return bool(self._every_steps and steps >= self._every_steps) or (
+            self._clock() - self._saved_at >= self._every_seconds
+        )
+
+    def _save(self):
+        content = {
+            f"{group}/{number}": _to_numpy(variable)
+            for group, variables in _variables(self.model).items()
+            for number, variable in enumerate(variables)
+        }
+        information = {
+            "done": self.done,
+            "history": self.history,
+            "parts": {k: v.get_state() for k, v in self._parts.items()},
+        }
+        content[_INFORMATION] = np.array(json.dumps(information))
+        temporary = f"{self.path}.tmp"
+        with open(temporary, "wb") as file:
+            np.savez(file, **content)
+            file.flush()
+            # A machine that dies must not leave an empty file of this name.
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path)
+        self._saved_at = self._clock()
+        self._saved_after = self.done
+
+    def restore(self, model):
+        """Puts model, optimizer and this at the saved state, if there is."""
+        if not os.path.exists(self.path):
+            return
+        try:
+            with (
+                open(self.path, "rb") as file,
+                np.load(file, allow_pickle=False) as content,
+            ):
+                arrays = {name: content[name] for name in content.files}
+            information = json.loads(str(arrays.pop(_INFORMATION)))
+        except _DAMAGE as error:
+            raise InputError(
+                f"{self.path} is damaged ({error}): remove it to train from "
+                "the start."
+            ) from error
+        groups = {
+            group: [arrays.get(f"{group}/{n}") for n in range(len(variables))]
+            for group, variables in _variables(model).items()
+        }
+        same = len(arrays) == sum(map(len, groups.values())) and all(
+            value is not None and value.shape == tuple(variable.shape)
+            for group, variables in _variables(model).items()
+            for value, variable in zip(groups[group], variables, strict=True)
+        )
+        if not same:
+            raise InputError(
+                f"{self.path} is the state of another model: remove it to "
+                "train from the start."
+            )
+        _assign(model.variables, groups["model"])
+        _assign(model.optimizer.variables, groups["optimizer"])
+        self.done = self._saved_after = information["done"]
+        if self.done % self._steps_per_epoch:
+            self._metrics = groups["metrics"]
+        self.history = information["history"]
+        for name, part in self._parts.items():
+            part.set_state(information["parts"][name])
+
+
+def _variables(model):
+    return {
+        # The states of the random generators are among them.
+        "model": model.variables,
+        "optimizer": model.optimizer.variables,
+        "metrics": model.metrics_variables,
+    }
+
+
+def _to_numpy(variable):
+    array = np.asarray(variable)
+    # A type that numpy's files do not know.
+    return array.view("uint16") if array.dtype == ml_dtypes.bfloat16 else array
+
+
+def _assign(variables, values):
+    for variable, value in zip(variables, values, strict=True):
+        if keras.backend.standardize_dtype(variable.dtype) == "bfloat16":
+            value = value.view(ml_dtypes.bfloat16)
+        variable.assign(value)

@@ -1,0 +1,84 @@
+import pytest
+
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.data import pack
+from realm_tf.data.packed_blocks import PackedBlocks
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def annotated(tmp_path, mark_passage, write_annotated):
+    return write_annotated(
+        tmp_path / "annotated",
+        [mark_passage("The <Nile> is a river."), mark_passage("It flows.")],
+    )
+
+
+def test_blocks(blocks_dir, tmp_path, capsys):
+    output = str(tmp_path / "packed")
+    assert cli.main(["pack", "--blocks", blocks_dir, "--output", output]) == 0
+    num_blocks = stages.read(blocks_dir, kind="blocks")["num_blocks"]
+    assert len(PackedBlocks(output)) == num_blocks
+    assert f"{output}: blocks {num_blocks}, articles 6" in (
+        capsys.readouterr().out
+    )
+
+
+def test_annotated_passages_with_a_vocabulary_and_with_a_models(
+    annotated, vocabulary_path, model_dir, tmp_path, capsys
+):
+    base = ["pack", "--annotated", annotated, "--output"]
+    one, two, cased = (str(tmp_path / name) for name in ("one", "two", "cased"))
+    assert cli.main([*base, one, "--vocab", vocabulary_path]) == 0
+    assert "passages 2, sentences 2" in capsys.readouterr().out
+    assert cli.main([*base, two, "--model", model_dir]) == 0
+    assert (
+        stages.read_metadata(one)["fingerprint"]
+        == stages.read_metadata(two)["fingerprint"]
+    )
+    ids = Tokenizer.from_file(vocabulary_path).tokenize("The Nile is a river.")
+    assert PackedPassages(one)[0].token_ids.tolist() == ids.ids
+    assert (
+        cli.main([*base, cased, "--vocab", vocabulary_path, "--no-lowercase"])
+        == 0
+    )
+    # "The" and "Nile" are in no vocabulary of small letters.
+    assert PackedPassages(cased)[0].token_ids.tolist()[:2] == [1, 1]
+
+
+def test_progress(capsys, monkeypatch):
+    times = iter([100.0, 104.0, 110.0, 111.0, 120.0])
+    monkeypatch.setattr(pack.time, "monotonic", lambda: next(times))
+    progress = pack._Progress("blocks", 4000, every_seconds=10.0)
+    for done in (500, 1000, 1100, 2000):
+        progress(done)
+    assert capsys.readouterr().out.splitlines() == [
+        "      1,000/4,000 blocks, 30 s left",
+        "      2,000/4,000 blocks, 20 s left",
+    ]
+
+
+def test_bad_arguments_are_refused(
+    annotated, blocks_dir, vocabulary_path, tmp_path, capsys
+):
+    output = str(tmp_path / "packed")
+    with pytest.raises(InputError, match="takes one of --model and --vocab"):
+        pack.pack(output, annotated=annotated)
+    with pytest.raises(InputError, match="are for --annotated"):
+        pack.pack(output, blocks=blocks_dir, vocab=vocabulary_path)
+    with pytest.raises(InputError, match="One of --blocks and --annotated"):
+        pack.pack(output)
+    with pytest.raises(InputError, match="One of --blocks and --annotated"):
+        pack.pack(output, blocks=blocks_dir, annotated=annotated)
+    with pytest.raises(InputError, match="expected 'annotated'"):
+        pack.pack(output, annotated=blocks_dir, vocab=vocabulary_path)
+    assert (
+        cli.main(["pack", "--blocks", annotated, "--output", output])
+        == cli.USAGE_ERROR
+    )
+    assert "expected 'blocks'" in capsys.readouterr().err
+    assert not stages.exists(output)
+    assert not stages.exists(f"{output}.partial")

@@ -1,0 +1,302 @@
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.errors import InputError
+from realm_tf.training import resume
+from realm_tf.training.optimizers import bert_adamw
+
+JIT = keras.backend.backend() == "jax"
+NUM_STEPS, STEPS_PER_EPOCH = 13, 5
+
+
+class Killed(Exception):
+    """In the place of a signal: nothing of the run comes after it."""
+
+
+class Kill(keras.callbacks.Callback):
+    """Ends a run after so many steps of it."""
+
+    def __init__(self, steps):
+        super().__init__()
+        self._left = steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._left -= 1
+        if not self._left:
+            raise Killed
+
+
+class Counter:
+    """What else may have a state."""
+
+    def __init__(self):
+        self.num_steps = 0
+
+    def get_state(self):
+        return {"num_steps": self.num_steps}
+
+    def set_state(self, state):
+        self.num_steps = state["num_steps"]
+
+
+class Count(keras.callbacks.Callback):
+    def __init__(self, counter):
+        super().__init__()
+        self._counter = counter
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._counter.num_steps += 1
+
+
+class Regression(keras.Model):
+    """Weights, moving averages, dropout and a metric of its own."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.layers_of_mine = [
+            keras.layers.Dense(width, activation="tanh"),
+            keras.layers.Dropout(0.5),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(1),
+        ]
+        self.error = keras.metrics.Mean(name="error")
+        self.build({"x": (None, 3)})
+
+    def build(self, shape):
+        shape = shape["x"]
+        for layer in self.layers_of_mine:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        x = inputs["x"]
+        for layer in self.layers_of_mine:
+            kind = isinstance(layer, keras.layers.Dense)
+            x = layer(x) if kind else layer(x, training=training)
+        return x
+
+    def compute_loss(
+        self, x, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        error = keras.ops.abs(y_pred[:, 0] - x["y"])
+        self.error.update_state(error)
+        return keras.ops.mean(error**2)
+
+
+def _model(**arguments):
+    keras.utils.set_random_seed(0)
+    model = Regression(**arguments)
+    optimizer = bert_adamw(0.05, NUM_STEPS)
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer=optimizer, jit_compile=JIT)
+    return model
+
+
+def _batches(epoch, step):
+    while True:
+        for number in range(step, STEPS_PER_EPOCH):
+            random = np.random.default_rng([epoch, number])
+            x = random.normal(size=(8, 3)).astype("float32")
+            yield {"x": x, "y": x.sum(-1)}
+        epoch, step = epoch + 1, 0
+
+
+def _fit(directory, *callbacks, model=None, **arguments):
+    model = model or _model()
+    counter = Counter()
+    arguments = {
+        "num_steps": NUM_STEPS,
+        "every_steps": 3,
+        "every_seconds": 1e9,
+        "verbose": 0,
+        **arguments,
+    }
+    rows = resume.fit(
+        model,
+        _batches,
+        steps_per_epoch=STEPS_PER_EPOCH,
+        directory=str(directory),
+        parts={"counter": counter},
+        callbacks=[Count(counter), *callbacks],
+        **arguments,
+    )
+    return model, rows, counter
+
+
+def _state(model):
+    return [
+        np.asarray(v).copy()
+        for v in (*model.variables, *model.optimizer.variables)
+    ]
+
+
+def _assert_same(one, two):
+    for first, second in zip(_state(one), _state(two), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run that nothing interrupts."""
+    return _fit(tmp_path_factory.mktemp("straight"))
+
+
+def test_it_is_what_keras_does(straight):
+    model = _model()
+    rows = model.fit(
+        ((batch,) for batch in _batches(0, 0)),
+        steps_per_epoch=STEPS_PER_EPOCH,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+    ).history
+    history = straight[1]
+    assert len(history) == 3
+    for name in ("loss", "error"):
+        assert rows[name] == [row[name] for row in history[:2]]
+    # The last epoch is three steps long.
+    model.fit(
+        ((batch,) for batch in _batches(2, 0)),
+        steps_per_epoch=3,
+        epochs=1,
+        shuffle=False,
+        verbose=0,
+    )
+    _assert_same(model, straight[0])
+    assert straight[2].num_steps == NUM_STEPS
+
+
+# Before the first saving; on it; inside an epoch; at an epoch's end and after
+# it, saved in the middle or at its end; at the last step.
+@pytest.mark.parametrize(
+    ("killed_after", "every_steps"),
+    [(1, 3), (3, 3), (4, 3), (5, 3), (6, 3), (9, 3), (10, 3), (13, 3)]
+    + [(6, 5), (12, 10)],
+)
+def test_killed_and_resumed_it_is_the_same(
+    straight, tmp_path, killed_after, every_steps
+):
+    with pytest.raises(Killed):
+        _fit(tmp_path, Kill(killed_after), every_steps=every_steps)
+    model, rows, counter = _fit(tmp_path)
+    _assert_same(model, straight[0])
+    assert rows == straight[1]
+    assert counter.num_steps == NUM_STEPS
+
+
+def test_killed_again_and_again(straight, tmp_path):
+    killed = 0
+    while True:
+        try:
+            model, rows, _ = _fit(tmp_path, Kill(4), every_steps=1)
+            break
+        except Killed:
+            killed += 1
+    assert killed == 3
+    _assert_same(model, straight[0])
+    assert rows == straight[1]
+
+
+def test_a_finished_run_does_nothing_more(straight, tmp_path):
+    _fit(tmp_path)
+    model, rows, _ = _fit(tmp_path, Kill(1))
+    _assert_same(model, straight[0])
+    assert rows == straight[1]
+
+
+def test_savings_by_time(tmp_path, monkeypatch):
+    seconds = iter(range(0, 1000, 2))
+    monkeypatch.setitem(
+        resume.SaveState.__init__.__kwdefaults__,
+        "clock",
+        lambda: float(next(seconds)),
+    )
+    saved = []
+    save = resume.SaveState._save
+
+    def spy(self):
+        saved.append(self.done)
+        save(self)
+
+    monkeypatch.setattr(resume.SaveState, "_save", spy)
+    _fit(tmp_path, every_steps=None, every_seconds=7.0)
+    # The clock goes on by two seconds with each look at it: once a step, once
+    # more at an epoch's end and at a saving.
+    assert saved == [4, 7, 10, 13]
+
+
+def test_a_torn_file_beside_the_state_is_nothing(straight, tmp_path):
+    with pytest.raises(Killed):
+        _fit(tmp_path, Kill(7))
+    (tmp_path / f"{resume.STATE}.tmp").write_bytes(b"PK\x03\x04 half")
+    model, rows, _ = _fit(tmp_path)
+    _assert_same(model, straight[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [resume.STATE]
+
+
+def test_a_callback_may_end_the_run(tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self._model.stop_training = True
+
+    _, rows, _ = _fit(tmp_path, Stop())
+    assert len(rows) == 1
+
+
+def test_it_says_where_it_goes_on(tmp_path, capsys, monkeypatch):
+    with pytest.raises(Killed):
+        _fit(tmp_path, Kill(7))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    _fit(tmp_path, verbose="auto")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "      going on after step 6/13"
+    assert lines[-1].startswith("      step 13/13, 0 s left  error ")
+
+
+def test_bfloat16_weights_come_back(tmp_path):
+    model = _model()
+    variable = keras.Variable(
+        np.array([1.5, -3.0]), dtype="bfloat16", trainable=False
+    )
+    path = tmp_path / "one.npz"
+    np.savez(path, value=resume._to_numpy(variable))
+    variable.assign(np.zeros(2))
+    with np.load(path) as content:
+        resume._assign([variable], [content["value"]])
+    assert np.asarray(variable).astype("float32").tolist() == [1.5, -3.0]
+    assert model.built
+
+
+def test_what_is_damaged_or_anothers_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        _fit(tmp_path, Kill(4))
+    with pytest.raises(InputError, match="state of another model"):
+        _fit(tmp_path, model=_model(width=5))
+    path = pathlib.Path(tmp_path, resume.STATE)
+    content = bytearray(path.read_bytes())
+    for damage in (content[: len(content) // 2], b"", b"text"):
+        path.write_bytes(damage)
+        with pytest.raises(InputError, match="is damaged"):
+            _fit(tmp_path)
+    # One bit of a weight.
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        _fit(tmp_path)
+
+
+def test_the_state_is_plain_numpy(tmp_path):
+    with pytest.raises(Killed):
+        _fit(tmp_path, Kill(7))
+    with np.load(tmp_path / resume.STATE) as content:
+        information = json.loads(str(content["information"]))
+        groups = {name.split("/")[0] for name in content.files}
+    assert information["done"] == 6
+    assert len(information["history"]) == 1
+    assert information["parts"] == {"counter": {"num_steps": 6}}
+    assert groups == {"information", "model", "optimizer", "metrics"}
