@@ -18,6 +18,9 @@ MODEL = "model"
 EVALUATION = "evaluation"
 SAVED_MODEL = "saved_model"
 
+# Of a few 100 KB (our choice).
+_RECORDS_PER_CALL = 64
+
 # Feature name: int or bytes for a single value, list for several integers,
 # tuple for several strings.
 BLOCK_FEATURES = {
@@ -176,9 +179,10 @@ def _from_example(serialized, features):
     import tensorflow as tf
 
     example = tf.train.Example.FromString(serialized)
+    of_example = example.features.feature
     found = {}
     for name, kind in features.items():
-        feature = example.features.feature[name]
+        feature = of_example[name]
         if kind in (bytes, tuple):
             values = [text.decode("utf-8") for text in feature.bytes_list.value]
         else:
@@ -220,7 +224,7 @@ def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
     for path in shard_paths(annotated):
         dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
         try:
-            for serialized in dataset.as_numpy_iterator():
+            for serialized in _flat(dataset):
                 yield annotated_from_example(serialized)
                 number += 1
         except tf.errors.DataLossError as error:
@@ -268,6 +272,12 @@ def read_blocks(
         first += rows
 
 
+def _flat(records):
+    """The records of a dataset; one by one, each would cost a call of TF."""
+    for batch in records.batch(_RECORDS_PER_CALL).as_numpy_iterator():
+        yield from batch
+
+
 def _read_shard(path, first, start, limit):
     """Blocks `start` to `limit` of a shard whose first is `first`."""
     import tensorflow as tf
@@ -277,7 +287,7 @@ def _read_shard(path, first, start, limit):
     records = dataset.skip(start - first).take(limit - start)
     expected = start
     try:
-        for serialized in records.as_numpy_iterator():
+        for serialized in _flat(records):
             block = block_from_example(serialized)
             if block.block_id != expected:
                 raise InputError(
