@@ -41,7 +41,7 @@ from realm_tf.text.tokenizer import Tokenizer
 ACCEPTS_EXTRA = True
 # A few seconds of work for rules, minutes for a model: what a killed run
 # loses, and what the workers share out (our choice).
-PASSAGES_PER_SHARD = 10_000
+PASSAGES_PER_SHARD = 5_000
 
 _BLOCKS = "blocks"
 _NUM_SAMPLES = 3
@@ -168,7 +168,7 @@ def annotate(
             `en_core_web_sm`.
         batch_size: int. Sentences that a model computes at once. Defaults to
             `32`.
-        passages_per_shard: int. Passages of one file. Defaults to `10,000`.
+        passages_per_shard: int. Passages of one file. Defaults to `5,000`.
         vocab: str. With `input`, and needed there: a `vocab.txt`.
         max_block_length: int. With `input`; `None` is 288 wordpieces.
         format: str. With `input`; `None` is by content.

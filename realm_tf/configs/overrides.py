@@ -5,6 +5,29 @@ import dataclasses
 from realm_tf.errors import InputError
 
 
+def add_arguments(parser, recipes: dict, *, default: str) -> None:
+    """Adds `--recipe` and `--set` (as `overrides`) to a command.
+
+    Args:
+        parser: `argparse.ArgumentParser`.
+        recipes: dict. As `get_recipe`.
+        default: str. A key of `recipes`.
+    """
+    parser.add_argument(
+        "--recipe",
+        default=default,
+        help=f"one of {', '.join(recipes)} (default: {default})",
+    )
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="change a number of the recipe; may be given several times",
+    )
+
+
 def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
     """A recipe by name, with `name=value` changes.
 
@@ -38,13 +61,13 @@ def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
 
 
 def _parse(key, value, kind):
+    reason = InputError(f"--set {key}={value}: expected type {kind.__name__}.")
     if kind is bool:
         choices = {"true": True, "false": False, "1": True, "0": False}
-        if value.lower() in choices:
-            return choices[value.lower()]
-    else:
-        try:
-            return kind(value)
-        except ValueError:
-            pass
-    raise InputError(f"--set {key}={value}: expected type {kind.__name__}.")
+        if value.lower() not in choices:
+            raise reason
+        return choices[value.lower()]
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise reason from error

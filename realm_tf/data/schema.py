@@ -5,6 +5,9 @@ TFRecord shards of `tf.train.Example`, gzip. Names ending in `_starts` and
 """
 
 import dataclasses
+import gzip
+import itertools
+import zlib
 from collections.abc import Iterator
 
 from realm_tf import stages
@@ -18,8 +21,10 @@ MODEL = "model"
 EVALUATION = "evaluation"
 SAVED_MODEL = "saved_model"
 
-# Of a few 100 KB (our choice).
-_RECORDS_PER_CALL = 64
+# TFRecord: the length, its checksum, the record, its checksum.
+_LENGTH_BYTES = 8
+_CRC_BYTES = 4
+_HEADER_BYTES = _LENGTH_BYTES + _CRC_BYTES
 
 # Feature name: int or bytes for a single value, list for several integers,
 # tuple for several strings.
@@ -203,6 +208,44 @@ def shard_paths(directory: str) -> list[str]:
     return paths
 
 
+def read_records(path: str, *, start: int = 0) -> Iterator[bytes]:
+    """Records of a shard: TFRecord framing in a gzip file.
+
+    Read without tf.data, whose threads wait for each other when every core is
+    busy with tagging. gzip checks the content when the last record is read.
+
+    Args:
+        path: str. A file that `tf.io.TFRecordWriter` wrote with `"GZIP"`.
+        start: int. Records to leave out. Defaults to `0`.
+
+    Yields:
+        bytes.
+
+    Raises:
+        InputError: if the file is truncated or damaged.
+    """
+    import tensorflow as tf
+
+    try:
+        with (
+            tf.io.gfile.GFile(path, "rb") as file,
+            gzip.GzipFile(fileobj=file) as content,
+        ):
+            while header := content.read(_LENGTH_BYTES + _CRC_BYTES):
+                length = int.from_bytes(header[:_LENGTH_BYTES], "little")
+                record = content.read(length)
+                if len(content.read(_CRC_BYTES)) != _CRC_BYTES:
+                    raise EOFError
+                if start:
+                    start -= 1
+                else:
+                    yield record
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} is truncated or damaged: make its directory again."
+        ) from error
+
+
 def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
     """Passages of a directory that `realm annotate` wrote, in order.
 
@@ -216,21 +259,13 @@ def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
         InputError: if the directory is not complete or a shard is missing or
             damaged.
     """
-    import tensorflow as tf
-
     again = "make it again with `realm annotate`"
     metadata = stages.read(annotated, kind=ANNOTATED)
     number = 0
     for path in shard_paths(annotated):
-        dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
-        try:
-            for serialized in _flat(dataset):
-                yield annotated_from_example(serialized)
-                number += 1
-        except tf.errors.DataLossError as error:
-            raise InputError(
-                f"{path} is truncated or damaged: {again}."
-            ) from error
+        for serialized in read_records(path):
+            yield annotated_from_example(serialized)
+            number += 1
     if number != metadata["num_passages"]:
         raise InputError(
             f"{annotated} holds {number} passages, expected "
@@ -268,36 +303,26 @@ def read_blocks(
     for path, rows in zip(paths, metadata["shard_rows"], strict=True):
         last = min(first + rows, limit)
         if max(first, start) < last:
-            yield from _read_shard(path, first, max(first, start), last)
+            yield from _read_shard(path, first, rows, max(first, start), last)
         first += rows
 
 
-def _flat(records):
-    """The records of a dataset; one by one, each would cost a call of TF."""
-    for batch in records.batch(_RECORDS_PER_CALL).as_numpy_iterator():
-        yield from batch
-
-
-def _read_shard(path, first, start, limit):
-    """Blocks `start` to `limit` of a shard whose first is `first`."""
-    import tensorflow as tf
-
+def _read_shard(path, first, rows, start, limit):
+    """Blocks `start` to `limit` of a shard of `rows` whose first is `first`."""
     again = "make the blocks again with `realm chunk`"
-    dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
-    records = dataset.skip(start - first).take(limit - start)
+    records = read_records(path, start=start - first)
+    if limit < first + rows:
+        records = itertools.islice(records, limit - start)
     expected = start
-    try:
-        for serialized in _flat(records):
-            block = block_from_example(serialized)
-            if block.block_id != expected:
-                raise InputError(
-                    f"{path} holds block {block.block_id} where {expected} "
-                    f"was expected: {again}."
-                )
-            yield block
-            expected += 1
-    except tf.errors.DataLossError as error:
-        raise InputError(f"{path} is truncated or damaged: {again}.") from error
+    for serialized in records:
+        block = block_from_example(serialized)
+        if block.block_id != expected:
+            raise InputError(
+                f"{path} holds block {block.block_id} where {expected} "
+                f"was expected: {again}."
+            )
+        yield block
+        expected += 1
     if expected != limit:
         raise InputError(
             f"{path} ends before block {expected}, expected blocks to "

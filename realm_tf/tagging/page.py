@@ -226,25 +226,16 @@ def _spread(total, number, seed):
 
 def _read_rows(path, rows):
     """(row, record) of ascending rows of a shard."""
-    import tensorflow as tf
-
-    dataset = tf.data.TFRecordDataset(path, compression_type="GZIP")
-    dataset = dataset.skip(rows[0]).take(rows[-1] - rows[0] + 1)
+    records = schema.read_records(path, start=rows[0])
     left = set(rows)
-    try:
-        for row, record in enumerate(dataset.as_numpy_iterator(), rows[0]):
-            if row in left:
-                left.remove(row)
-                yield row, record
-    except tf.errors.DataLossError as error:
-        raise InputError(_damaged(path)) from error
-    if left:
-        raise InputError(_damaged(path))
-
-
-def _damaged(path):
-    return (
-        f"{path} is truncated or damaged: make it again with `realm annotate`."
+    for row, record in enumerate(records, rows[0]):
+        if row in left:
+            left.remove(row)
+            yield row, record
+        if not left:
+            return
+    raise InputError(
+        f"{path} ends before row {min(left)}: make its directory again."
     )
 
 

@@ -17,6 +17,7 @@ import time
 import numpy as np
 
 from realm_tf import stages
+from realm_tf.configs import overrides
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
@@ -26,19 +27,7 @@ METRICS = "metrics.json"
 
 def add_arguments(parser):
     """Arguments of `realm train-tagger`."""
-    parser.add_argument(
-        "--recipe",
-        default="laptop",
-        help=f"one of {', '.join(configs.RECIPES)} (default: laptop)",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="change a number of the recipe; may be given several times",
-    )
+    overrides.add_arguments(parser, configs.RECIPES, default="laptop")
     parser.add_argument(
         "--train", nargs="+", required=True, metavar="FILE", help="CoNLL files"
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from realm_tf import stages
 from realm_tf.configs import open_qa as configs
+from realm_tf.configs import overrides
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.retrieval import index_store
@@ -23,19 +24,7 @@ from realm_tf.retrieval import index_store
 
 def add_arguments(parser):
     """Arguments of `realm finetune`."""
-    parser.add_argument(
-        "--recipe",
-        default="laptop",
-        help=f"one of {', '.join(configs.RECIPES)} (default: laptop)",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="change a number of the recipe; may be given several times",
-    )
+    overrides.add_arguments(parser, configs.RECIPES, default="laptop")
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument("--blocks", required=True, help="blocks directory")
     parser.add_argument("--index", required=True, help="index directory")

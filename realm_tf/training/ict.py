@@ -14,6 +14,7 @@ import dataclasses
 
 from realm_tf import stages
 from realm_tf.configs import ict as configs
+from realm_tf.configs import overrides
 from realm_tf.data import packed_blocks
 from realm_tf.data import schema
 from realm_tf.data.ict import IctExamples
@@ -26,19 +27,7 @@ _CHECKPOINT = "checkpoint"
 
 def add_arguments(parser):
     """Arguments of `realm ict`."""
-    parser.add_argument(
-        "--recipe",
-        default="wiki-small",
-        help=f"one of {', '.join(configs.RECIPES)} (default: wiki-small)",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="change a number of the recipe; may be given several times",
-    )
+    overrides.add_arguments(parser, configs.RECIPES, default="wiki-small")
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument(
         "--blocks",

@@ -221,7 +221,9 @@ def test_annotated_passages_are_read_in_order(tmp_path):
     path = schema.shard_paths(directory)[1]
     with open(path, "rb+") as file:
         file.truncate(os.path.getsize(path) - 12)
-    with pytest.raises(InputError, match="a-2.* damaged: make it again"):
+    with pytest.raises(
+        InputError, match="a-2.* damaged: make its directory again"
+    ):
         list(schema.read_annotated(directory))
     os.remove(path)
     with pytest.raises(InputError, match="holds 3 passages, expected 5"):
