@@ -47,6 +47,10 @@ COMMANDS = {
         "realm_tf.training.ict",
         "train the retriever: a sentence finds its block",
     ),
+    "pretrain": (
+        "realm_tf.training.pretrain",
+        "pre-train: retrieve blocks, then predict what is masked",
+    ),
     "finetune": (
         "realm_tf.training.finetune",
         "train retriever and reader on questions and answers",

@@ -252,6 +252,10 @@ class PackedBlocks:
         """Sentences of each block, int32 `(num_blocks,)`."""
         return np.diff(self._blocks[:, 1]).astype("int32")
 
+    def count_wordpieces(self) -> np.ndarray:
+        """Wordpieces of each block with its title, int64 `(num_blocks,)`."""
+        return np.diff(self._blocks[:, [0, 2]], axis=0).sum(axis=1)
+
     def article_numbers(self) -> np.ndarray:
         """int32 `(num_blocks,)`; blocks of one article share theirs."""
         return self._blocks[:-1, _ARTICLE].astype("int32")

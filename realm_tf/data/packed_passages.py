@@ -118,6 +118,25 @@ def _append_row(files, block_id, title_length):
     files.append("passages", np.array([row]))
 
 
+def read_metadata(directory: str) -> dict:
+    """The metadata of passages, whether packed or only annotated.
+
+    Args:
+        directory: str.
+
+    Returns:
+        dict. `kind` is `PACKED` or `schema.ANNOTATED`.
+
+    Raises:
+        InputError: if it is neither, or not complete.
+    """
+    packed = (
+        stages.is_complete(directory)
+        and stages.read_metadata(directory)["kind"] == PACKED
+    )
+    return stages.read(directory, kind=PACKED if packed else schema.ANNOTATED)
+
+
 class PackedPassages:
     """The passages of a directory that `pack_passages` wrote, by number.
 

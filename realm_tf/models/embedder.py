@@ -90,6 +90,17 @@ class Embedder(keras.Model):
         """Width of the output."""
         return self.projection_dim or self.encoder.hidden_dim
 
+    def copy(self):
+        """An embedder of its own with the same weights.
+
+        Returns:
+            `Embedder`.
+        """
+        config = keras.saving.serialize_keras_object(self)
+        copied = keras.saving.deserialize_keras_object(config)
+        copied.set_weights(self.get_weights())
+        return copied
+
     def get_config(self):
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),

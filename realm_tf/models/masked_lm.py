@@ -1,8 +1,11 @@
-"""BERT's masked-LM head."""
+"""BERT's masked-LM head, and its training without any block."""
 
 import keras
 import keras_hub
+from keras import ops
 
+from realm_tf import losses
+from realm_tf.models import joint
 from realm_tf.models.bert_encoder import approximate_gelu
 from realm_tf.models.bert_encoder import exact_gelu
 
@@ -46,3 +49,61 @@ def masked_lm_head(encoder, *, name="masked_lm_head"):
         dtype="float32",
         name=name,
     )
+
+
+class MaskedLmModel(keras.Model):
+    """Predicts masked wordpieces from the null block: without evidence.
+
+        loss = -mean over masked wordpieces m of log p(y_m | null, x)
+
+    It gives a head to an encoder that comes without one, before `RealmModel`
+    trains both. Inputs as `RealmModel`, of which it reads `token_ids`,
+    `padding_mask`, `mask_positions`, `mask_ids` and `mask_weights`; the
+    output is a float32 tensor `(batch_size, max_masked, vocabulary_size)`.
+
+    Args:
+        knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
+        sep_id: int. Id of [SEP].
+    """
+
+    def __init__(self, knowledge_augmented_encoder, *, sep_id, **kwargs):
+        super().__init__(**kwargs)
+        self.knowledge_augmented_encoder = knowledge_augmented_encoder
+        self.sep_id = sep_id
+        self._accuracy = keras.metrics.Mean(name="mlm_accuracy")
+
+    def call(self, inputs, training=False):
+        token_ids = ops.convert_to_tensor(inputs["token_ids"])
+        no_body = ops.zeros_like(token_ids[:, :1])
+        joined = joint.join_bert(
+            token_ids,
+            ops.convert_to_tensor(inputs["padding_mask"]),
+            no_body,
+            no_body[:, 0],
+            sep_id=self.sep_id,
+            max_length=token_ids.shape[1] + 1,
+        )
+        joined.pop("block_positions")
+        return self.knowledge_augmented_encoder(
+            {
+                **joined,
+                "mask_positions": ops.convert_to_tensor(
+                    inputs["mask_positions"]
+                ),
+            },
+            training=training,
+        )
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        mask_ids = ops.cast(x["mask_ids"], "int32")
+        weights = ops.cast(x["mask_weights"], "float32")
+        predicted = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
+        self._accuracy.update_state(
+            ops.equal(predicted, mask_ids), sample_weight=weights
+        )
+        log_probs = losses.masked_lm_log_probs(y_pred, mask_ids)
+        return -ops.sum(weights * log_probs) / ops.maximum(
+            ops.sum(weights), 1.0
+        )

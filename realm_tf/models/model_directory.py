@@ -10,6 +10,9 @@ from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.text.tokenizer import Tokenizer
@@ -89,6 +92,7 @@ def write_files(loaded: LoadedModel, stage: stages.Stage) -> None:
         "query_embedder": _embedder_config(model.query_embedder),
         "block_embedder": _embedder_config(model.block_embedder),
         "reader": _reader_config(model.reader),
+        "masked_lm_head": model.knowledge_augmented_encoder is not None,
         "score_scale": model.score_scale,
         "block_segment_ids": list(loaded.block_segment_ids),
         "lowercase": loaded.tokenizer.lowercase,
@@ -139,10 +143,15 @@ def load(directory: str) -> LoadedModel:
         if config["share_embedders"]
         else _embedder(config["block_embedder"])
     )
+    reader = _reader(config["reader"])
     model = OpenQa(
         query_embedder,
         block_embedder,
-        _reader(config["reader"]),
+        reader,
+        # Directories of earlier versions do not say.
+        knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
+        if config.get("masked_lm_head")
+        else None,
         score_scale=config["score_scale"],
     )
     weights = stages.join(directory, WEIGHTS)

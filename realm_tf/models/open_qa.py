@@ -13,6 +13,9 @@ class OpenQa(keras.Model):
         query_embedder: `Embedder`.
         block_embedder: `Embedder`. The same instance, or another.
         reader: `Reader`.
+        knowledge_augmented_encoder: `KnowledgeAugmentedEncoder` over the
+            reader's encoder, which pre-training leaves: one encoder with two
+            heads. Defaults to `None`.
         score_scale: float. Multiplies the query's embedding, so that loss,
             index, reader and server agree. 1 for REALM; about 20 for
             normalised towers such as MiniLM, whose scores between -1 and 1
@@ -24,7 +27,14 @@ class OpenQa(keras.Model):
     """
 
     def __init__(
-        self, query_embedder, block_embedder, reader, score_scale=1.0, **kwargs
+        self,
+        query_embedder,
+        block_embedder,
+        reader,
+        *,
+        knowledge_augmented_encoder=None,
+        score_scale=1.0,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if query_embedder.embedding_dim != block_embedder.embedding_dim:
@@ -36,6 +46,7 @@ class OpenQa(keras.Model):
         self.query_embedder = query_embedder
         self.block_embedder = block_embedder
         self.reader = reader
+        self.knowledge_augmented_encoder = knowledge_augmented_encoder
         self.score_scale = score_scale
         # Its parts are functional models with weights of their own.
         self.built = True
@@ -64,6 +75,21 @@ class OpenQa(keras.Model):
         """Block embeddings, `(batch_size, embedding_dim)`."""
         return self.block_embedder(inputs, training=training)
 
+    def without_masked_lm_head(self):
+        """A model of the same parts, less what only pre-training uses.
+
+        Returns:
+            `OpenQa`. This one, if it has no such head.
+        """
+        if self.knowledge_augmented_encoder is None:
+            return self
+        return OpenQa(
+            self.query_embedder,
+            self.block_embedder,
+            self.reader,
+            score_scale=self.score_scale,
+        )
+
     def separate_towers(self):
         """A model whose block tower is a frozen copy of the query tower's.
 
@@ -78,9 +104,7 @@ class OpenQa(keras.Model):
             # Without gradients, but weight decay would still move it.
             self.block_embedder.trainable = False
             return self
-        config = keras.saving.serialize_keras_object(self.block_embedder)
-        block_embedder = keras.saving.deserialize_keras_object(config)
-        block_embedder.set_weights(self.block_embedder.get_weights())
+        block_embedder = self.block_embedder.copy()
         block_embedder.trainable = False
         return OpenQa(
             self.query_embedder,

@@ -1,9 +1,8 @@
 """Embeds blocks with a model's block tower, batch by batch."""
 
 import numpy as np
-import tensorflow as tf
 
-from realm_tf.text import packing
+from realm_tf.data import joining
 
 # Rows are padded to a multiple of this, so that a backend that compiles for
 # each shape compiles few.
@@ -39,27 +38,17 @@ class BlockEmbedder:
             embedding_dim)` and int32 `(batch_size, length)` arrays.
         """
         tokenizer = self._loaded.tokenizer
-        longest = max(
-            len(title) + len(body)
-            for title, body in zip(title_ids, token_ids, strict=True)
-        )
-        rounded = -(-(longest + 3) // _LENGTH_STEP) * _LENGTH_STEP
-        inputs = packing.join_bert(
-            [_ragged(title_ids), _ragged(token_ids)],
+        rows = list(zip(title_ids, token_ids, strict=True))
+        longest = max(len(title) + len(body) for title, body in rows) + 3
+        rounded = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+        inputs = joining.join_bert(
+            rows,
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
-            max_length=self._max_length,
+            pad_id=tokenizer.pad_id,
+            max_length=min(rounded, self._max_length),
             segment_ids=self._loaded.block_segment_ids,
-            pad_to=min(rounded, self._max_length),
         )
-        inputs = {name: value.numpy() for name, value in inputs.items()}
         # Compiled, which `model(inputs)` is not.
         embeddings = self._loaded.model.block_embedder.predict_on_batch(inputs)
         return np.asarray(embeddings, "float32"), inputs["padding_mask"]
-
-
-def _ragged(rows):
-    return tf.RaggedTensor.from_row_lengths(
-        np.array([piece for row in rows for piece in row], dtype="int32"),
-        np.array([len(row) for row in rows], dtype="int64"),
-    )

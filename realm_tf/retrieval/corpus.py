@@ -55,6 +55,7 @@ class Corpus:
             blocks=block_metadata["fingerprint"],
         )
         loaded = model_directory.load(model)
+        loaded.model = loaded.model.without_masked_lm_head()
         records = BlockRecords(blocks)
         longest = MAX_QUERY_LENGTH + records.token_ids.shape[1] + 1
         limit = loaded.model.reader.encoder.max_sequence_length

@@ -83,6 +83,34 @@ def write_embeddings(embeddings: str, directory: str) -> np.ndarray:
     return _load_array(path)
 
 
+def write_exact(
+    embeddings: np.ndarray, output: str, *, parents: dict[str, str]
+) -> None:
+    """Makes a brute-force index directory of embeddings in memory.
+
+    Args:
+        embeddings: float32 array `(num_blocks, embedding_dim)`.
+        output: str. Directory to make.
+        parents: dict. As `check_parents` reads them.
+
+    Raises:
+        InputError: if `output` exists or cannot be made.
+    """
+    with stages.write(
+        output,
+        kind=schema.INDEX,
+        parameters={"kind": "brute_force"},
+        parents=parents,
+    ) as stage:
+        with stages.open_for_writing(stage.path(_EMBEDDINGS)) as file:
+            np.save(file, embeddings)
+        stage.metadata.update(
+            num_blocks=embeddings.shape[0],
+            embedding_dim=embeddings.shape[1],
+            fingerprint=stages.fingerprint(embeddings.tobytes()),
+        )
+
+
 def write_state(state: dict[str, np.ndarray], directory: str) -> None:
     """Writes ScaNN's serialised form (`Scann.state`) beside the embeddings."""
     for name, array in state.items():

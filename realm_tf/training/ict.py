@@ -9,20 +9,14 @@ done, with the same reader. A run that was stopped goes on where it was with
 the same command.
 """
 
-import contextlib
 import dataclasses
 
-from realm_tf import stages
 from realm_tf.configs import ict as configs
 from realm_tf.configs import overrides
 from realm_tf.data import packed_blocks
-from realm_tf.data import schema
 from realm_tf.data.ict import IctExamples
 from realm_tf.errors import InputError
-
-# Inside the output while it is being made.
-_PACKED = "packed_blocks"
-_CHECKPOINT = "checkpoint"
+from realm_tf.training import run_directory
 
 
 def add_arguments(parser):
@@ -87,11 +81,6 @@ def ict(
     from realm_tf.models import model_directory
     from realm_tf.training import devices
 
-    if stages.is_remote(output):
-        raise InputError(
-            f"{output} is not on a local disk, where a run that is stopped "
-            "keeps its state. Choose a local directory and copy it after."
-        )
     with (
         devices.precision(mixed=recipe.mixed_precision),
         devices.use_all(recipe.batch_size),
@@ -100,10 +89,16 @@ def ict(
         keras.utils.set_random_seed(recipe.seed)
         loaded = model_directory.load(model)
         metadata = _check(loaded, model, blocks, recipe)
-        with _stage(loaded, output, recipe, metadata) as stage:
-            packed = _pack(blocks, metadata, stage)
+        with run_directory.write_model(
+            output,
+            parameters=dataclasses.asdict(recipe),
+            parents={
+                "model": loaded.metadata["fingerprint"],
+                "blocks": packed_blocks.blocks_fingerprint(metadata),
+            },
+        ) as stage:
             examples = IctExamples(
-                packed,
+                run_directory.open_blocks(blocks, stage),
                 batch_size=recipe.batch_size,
                 seed=recipe.seed,
                 max_query_length=recipe.max_query_length,
@@ -115,7 +110,7 @@ def ict(
                 loaded.model,
                 examples,
                 recipe,
-                directory=stage.path(_CHECKPOINT),
+                directory=stage.path(run_directory.CHECKPOINT),
                 every_seconds=save_every_seconds,
                 every_steps=save_every_steps,
                 callbacks=callbacks,
@@ -130,8 +125,6 @@ def ict(
                     "steps": recipe.num_steps,
                 },
             )
-            for name in (_CHECKPOINT, _PACKED):
-                stages.remove(stage.path(name))
     return history
 
 
@@ -154,35 +147,6 @@ def _check(loaded, model, blocks, recipe):
                 f"{name}={getattr(recipe, name)}"
             )
     return metadata
-
-
-@contextlib.contextmanager
-def _stage(loaded, output, recipe, metadata):
-    with stages.write(
-        output,
-        kind=schema.MODEL,
-        parameters=dataclasses.asdict(recipe),
-        parents={
-            "model": loaded.metadata["fingerprint"],
-            "blocks": packed_blocks.blocks_fingerprint(metadata),
-        },
-        resumable=True,
-    ) as stage:
-        try:
-            yield stage
-        except InputError:
-            # Starting again would not help: nothing is left behind.
-            stages.remove(stage.directory)
-            raise
-
-
-def _pack(blocks, metadata, stage):
-    if metadata["kind"] == schema.BLOCKS:
-        output = stage.path(_PACKED)
-        if not stages.is_complete(output):
-            packed_blocks.pack_blocks(blocks, output)
-        blocks = output
-    return packed_blocks.PackedBlocks(blocks)
 
 
 def _fit(open_qa, examples, recipe, **arguments):

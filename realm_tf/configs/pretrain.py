@@ -1,0 +1,160 @@
+"""Recipes of pre-training."""
+
+import dataclasses
+
+from realm_tf.configs import overrides as recipe_overrides
+from realm_tf.errors import InputError
+
+REFRESHES = ("process", "thread", "pipeline", "sync")
+# `data.masking` and `losses` check the names of modes and marginalizations.
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainRecipe:
+    """Numbers of one run of `realm pretrain`.
+
+    Args:
+        num_steps: int.
+        batch_size: int. Masked sentences of a step.
+        learning_rate: float. Highest; see `training.optimizers`.
+        bias_correction: bool. See `training.optimizers.BertAdamW`.
+        num_retrieved: int. Candidates besides the null block.
+        num_spare: int. See `models.realm.RealmModel`.
+        rerank: bool. See there.
+        marginalization: str. `"token"` or `"span"`; see there.
+        train_block_tower: bool. See there.
+        refresh: str. Who embeds all blocks anew: `"process"`, one of its own,
+            while training goes on; `"thread"`, so in this process;
+            `"pipeline"`, a process that runs `realm embed` and `realm index`,
+            for Dataflow or Flink; `"sync"`, the trainer, which waits: exact,
+            for experiments.
+        refresh_every: int. Steps after which the index is made anew; 0 never.
+        stale_factor: int. Multiplies `refresh_every`: the ablation with a
+            stale index.
+        masked_lm_steps: int. Steps before, in which the encoder alone learns
+            to predict masked wordpieces, without blocks: for weights that
+            come without a masked-LM head.
+        masked_lm_mode: str. What is masked in these; see `mode`.
+        masked_lm_batch_size: int. Of these.
+        masked_lm_learning_rate: float. Highest of these.
+        mode: str. What is masked: `"salient"`, `"uniform"` or `"span"`; see
+            `data.masking`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP].
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+        max_joint_length: int. Wordpieces of query and body together.
+        max_masked: int. Masked wordpieces of a query.
+        freeze_word_embeddings: bool. Keep all embedding tables.
+        num_frozen_layers: int. Lowest layers of all encoders that do not
+            learn.
+        mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
+            stay float32.
+        seed: int. Order, masks and dropout.
+
+    Raises:
+        InputError: if a number is out of its range.
+    """
+
+    num_steps: int = 200_000
+    batch_size: int = 512
+    learning_rate: float = 3e-5
+    bias_correction: bool = False
+    num_retrieved: int = 7
+    num_spare: int = 8
+    rerank: bool = False
+    marginalization: str = "token"
+    train_block_tower: bool = True
+    refresh: str = "process"
+    refresh_every: int = 500
+    stale_factor: int = 1
+    masked_lm_steps: int = 0
+    masked_lm_mode: str = "uniform"
+    masked_lm_batch_size: int = 32
+    masked_lm_learning_rate: float = 1e-4
+    mode: str = "salient"
+    max_query_length: int = 96
+    max_block_length: int = 288
+    max_joint_length: int = 384
+    max_masked: int = 10
+    freeze_word_embeddings: bool = False
+    num_frozen_layers: int = 0
+    mixed_precision: bool = False
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (
+            ("num_steps", 1),
+            ("batch_size", 1),
+            ("num_retrieved", 1),
+            ("num_spare", 0),
+            ("refresh_every", 0),
+            ("stale_factor", 1),
+            ("masked_lm_steps", 0),
+            ("masked_lm_batch_size", 1),
+            ("max_query_length", 3),
+            ("max_block_length", 4),
+            ("max_joint_length", self.max_query_length + 1),
+            ("max_masked", 1),
+            ("num_frozen_layers", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"{name} of a recipe must be at least {least}. "
+                    f"Received: {name}={getattr(self, name)}"
+                )
+        if self.refresh not in REFRESHES:
+            raise InputError(
+                f"refresh of a recipe must be one of {', '.join(REFRESHES)}. "
+                f"Received: refresh={self.refresh}"
+            )
+
+
+RECIPES = {
+    # Guu et al., 2020, section 4.3 and appendix: 64 TPU cores train, 16 embed.
+    # Not run at full size here.
+    "paper": PretrainRecipe(mixed_precision=True),
+    # A user's 50,000 passages and a 6-layer, 384-wide encoder, of which the
+    # upper half learns, on two CPU cores. Not tuned yet.
+    "wiki-small": PretrainRecipe(
+        num_steps=600,
+        batch_size=8,
+        learning_rate=5e-5,
+        num_retrieved=3,
+        refresh_every=300,
+        max_query_length=48,
+        max_block_length=128,
+        max_joint_length=160,
+        freeze_word_embeddings=True,
+        num_frozen_layers=3,
+    ),
+    # Unit tests: seconds.
+    "tiny": PretrainRecipe(
+        num_steps=6,
+        batch_size=2,
+        learning_rate=1e-2,
+        num_retrieved=2,
+        num_spare=3,
+        refresh="sync",
+        refresh_every=2,
+        max_query_length=16,
+        max_block_length=24,
+        max_joint_length=32,
+        max_masked=4,
+    ),
+}
+
+
+def get_recipe(name: str, overrides: list[str] = ()) -> PretrainRecipe:
+    """A recipe by name, with `name=value` changes.
+
+    Args:
+        name: str. A key of `RECIPES`.
+        overrides: list of str, such as `"num_steps=10"`.
+
+    Returns:
+        `PretrainRecipe`.
+
+    Raises:
+        InputError: if a name is unknown or a value of the wrong type.
+    """
+    return recipe_overrides.get_recipe(RECIPES, name, overrides)

@@ -1,0 +1,422 @@
+"""Pre-trains retriever and encoder: retrieve, then predict what is masked.
+
+  realm pretrain --recipe wiki-small --model DIR --blocks DIR --corpus DIR \\
+      --output DIR [--set num_steps=1000]
+
+--corpus is what `realm annotate` or `realm pack --annotated` wrote: sentences
+with salient spans to mask, of these blocks or of another corpus. A new model
+directory is written when the last step is done; its reader starts from the
+pre-trained encoder. A run that was stopped goes on where it was with the same
+command.
+"""
+
+import contextlib
+import dataclasses
+
+from realm_tf.configs import overrides
+from realm_tf.configs import pretrain as configs
+from realm_tf.data import packed_blocks
+from realm_tf.data import packed_passages
+from realm_tf.data import schema
+from realm_tf.data.pretraining import PretrainingExamples
+from realm_tf.errors import InputError
+from realm_tf.training import run_directory
+
+
+# For Beam, with refresh=pipeline.
+ACCEPTS_EXTRA = True
+
+
+def add_arguments(parser):
+    """Arguments of `realm pretrain`."""
+    overrides.add_arguments(parser, configs.RECIPES, default="wiki-small")
+    parser.add_argument("--model", required=True, help="model directory")
+    parser.add_argument(
+        "--blocks",
+        required=True,
+        help="what is retrieved: directory of `realm chunk`, or of `realm "
+        "pack`",
+    )
+    parser.add_argument(
+        "--corpus",
+        required=True,
+        help="what is masked: directory of `realm annotate`, or of `realm "
+        "pack --annotated`",
+    )
+    parser.add_argument("--output", required=True, help="directory to make")
+    parser.add_argument(
+        "--index",
+        help="index directory of this model and these blocks, to start with "
+        "(default: the blocks are embedded first)",
+    )
+
+
+def run(args, extra):
+    """`realm pretrain`."""
+    recipe = configs.get_recipe(args.recipe, args.overrides)
+    if extra and recipe.refresh != "pipeline":
+        raise InputError(
+            f"unknown options: {' '.join(extra)} (only refresh=pipeline has "
+            "Beam options). See `realm pretrain --help`."
+        )
+    history = pretrain(
+        args.model,
+        args.blocks,
+        args.corpus,
+        args.output,
+        index=args.index,
+        recipe=recipe,
+        beam_options=extra,
+    )
+    last = ", ".join(f"{k} {v:.3f}" for k, v in history[-1].items())
+    print(f"{args.output}: {last}")
+
+
+def pretrain(
+    model: str,
+    blocks: str,
+    corpus: str,
+    output: str,
+    *,
+    recipe: configs.PretrainRecipe,
+    index: str | None = None,
+    beam_options=(),
+    verbose: int | str = "auto",
+    callbacks=(),
+    save_every_seconds: float = 300.0,
+    save_every_steps: int | None = None,
+) -> list[dict]:
+    """Pre-trains a model directory and writes a new one.
+
+    Shared towers stay shared. All blocks are embedded before the first step,
+    and again about every `refresh_every` steps; see `PretrainRecipe`.
+
+    Args:
+        model: str. Model directory to start from; one without masked-LM head
+            gets a new one.
+        blocks: str. Blocks directory, or one that `realm pack` made of it.
+        corpus: str. Annotated directory, or one that `realm pack` made of it.
+        output: str. Model directory to make, on a local disk.
+        recipe: `PretrainRecipe`.
+        index: str. Index directory to start with. Defaults to `None`: the
+            blocks are embedded first.
+        beam_options: list of str. Of the builder, with
+            `refresh="pipeline"`.
+        verbose: int or str. As `training.resume.fit`. Defaults to `"auto"`.
+        callbacks: list of `keras.callbacks.Callback`.
+        save_every_seconds: float. See `training.resume.fit`. Defaults to
+            `300.0`.
+        save_every_steps: int. See there. Defaults to `None`.
+
+    Returns:
+        list of dict, the metrics of each epoch.
+
+    Raises:
+        InputError: if the inputs do not belong together.
+    """
+    import keras
+
+    from realm_tf.models import model_directory
+    from realm_tf.training import devices
+
+    with (
+        devices.precision(mixed=recipe.mixed_precision),
+        devices.use_all(recipe.batch_size),
+    ):
+        # Before the model, whose dropout draws its seeds when it is made.
+        keras.utils.set_random_seed(recipe.seed)
+        loaded = model_directory.load(model)
+        parents = _check(loaded, model, blocks, corpus, recipe)
+        embeddings = _read_index(index, loaded, parents)
+        with run_directory.write_model(
+            output, parameters=dataclasses.asdict(recipe), parents=parents
+        ) as stage:
+            run = _Run(
+                loaded,
+                recipe,
+                stage,
+                blocks=run_directory.open_blocks(blocks, stage),
+                passages=run_directory.open_passages(
+                    corpus, loaded.tokenizer, stage
+                ),
+                fit_arguments={
+                    "every_seconds": save_every_seconds,
+                    "every_steps": save_every_steps,
+                    "verbose": verbose,
+                },
+            )
+            run.train_masked_lm()
+            history = run.train(
+                embeddings,
+                worker_arguments={
+                    "model": model,
+                    "blocks": blocks,
+                    "beam_options": beam_options,
+                },
+                callbacks=callbacks,
+            )
+            model_directory.write_files(loaded, stage)
+    return history
+
+
+def _check(loaded, model, blocks, corpus, recipe):
+    """The parents of the run, if all belongs together."""
+    metadata = packed_blocks.read_metadata(blocks)
+    if metadata["tokenizer"] != loaded.tokenizer.fingerprint():
+        raise InputError(
+            f"{blocks} was cut with another vocabulary than that of {model}: "
+            "run `realm chunk` with the model's vocab.txt."
+        )
+    if recipe.refresh == "pipeline" and metadata["kind"] != schema.BLOCKS:
+        raise InputError(
+            f"{blocks} is packed; refresh=pipeline embeds what `realm chunk` "
+            "wrote: give that directory as --blocks."
+        )
+    open_qa = loaded.model
+    for name, encoder in (
+        ("max_query_length", open_qa.query_embedder.encoder),
+        ("max_block_length", open_qa.block_embedder.encoder),
+        ("max_joint_length", open_qa.reader.encoder),
+    ):
+        if getattr(recipe, name) > encoder.max_sequence_length:
+            raise InputError(
+                f"{model} takes {encoder.max_sequence_length} wordpieces. "
+                f"Received: {name}={getattr(recipe, name)}"
+            )
+    return {
+        "model": loaded.metadata["fingerprint"],
+        "blocks": packed_blocks.blocks_fingerprint(metadata),
+        "corpus": packed_passages.read_metadata(corpus)["fingerprint"],
+    }
+
+
+def _read_index(index, loaded, parents):
+    """The embeddings of an index of this model, if there is one."""
+    if index is None:
+        return None
+    from realm_tf.retrieval import index_store
+
+    index_store.check_parents(
+        index,
+        block_tower=loaded.block_tower_fingerprint(),
+        blocks=parents["blocks"],
+    )
+    return index_store.load_embeddings(index)
+
+
+class _Run:
+    """The parts of one run, put together."""
+
+    def __init__(
+        self, loaded, recipe, stage, *, blocks, passages, fit_arguments
+    ):
+        from realm_tf.models.knowledge_augmented_encoder import (
+            KnowledgeAugmentedEncoder,
+        )
+        from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+        self._loaded = loaded
+        self._recipe = recipe
+        self._stage = stage
+        self._blocks = blocks
+        self._passages = passages
+        self._fit_arguments = fit_arguments
+        open_qa = loaded.model
+        if open_qa.knowledge_augmented_encoder is None:
+            open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
+                open_qa.reader.encoder
+            )
+        for encoder in _encoders(open_qa):
+            encoder.freeze(
+                embeddings=recipe.freeze_word_embeddings,
+                num_layers=recipe.num_frozen_layers,
+            )
+        self._embedder = BlockEmbedder(
+            loaded, max_length=recipe.max_block_length
+        )
+
+    def train_masked_lm(self):
+        """Trains the encoder alone, if the recipe says so."""
+        from realm_tf.models.masked_lm import MaskedLmModel
+
+        recipe = self._recipe
+        if not recipe.masked_lm_steps:
+            return
+        examples = self._examples(
+            recipe.masked_lm_batch_size, recipe.masked_lm_mode
+        )
+        trainer = MaskedLmModel(
+            self._loaded.model.knowledge_augmented_encoder,
+            sep_id=self._loaded.tokenizer.sep_id,
+        )
+        _compile(
+            trainer,
+            recipe.masked_lm_learning_rate,
+            recipe.masked_lm_steps,
+            recipe,
+        )
+        self._stage.metadata["masked_lm_history"] = self._fit(
+            trainer,
+            examples,
+            num_steps=recipe.masked_lm_steps,
+            directory=run_directory.MASKED_LM_CHECKPOINT,
+        )
+
+    def train(self, embeddings, *, worker_arguments, callbacks):
+        """Trains `RealmModel`; `embeddings` as `_read_index` gives them."""
+        recipe = self._recipe
+        examples = self._examples(recipe.batch_size, recipe.mode)
+        trainer = self._trainer(embeddings)
+        _compile(trainer, recipe.learning_rate, recipe.num_steps, recipe)
+        with self._refresh(trainer, **worker_arguments) as refresh:
+            history = self._fit(
+                trainer,
+                examples,
+                num_steps=recipe.num_steps,
+                directory=run_directory.CHECKPOINT,
+                callbacks=[refresh, *callbacks],
+                parts={"index_refresh": refresh},
+            )
+        self._stage.metadata.update(
+            history=history,
+            counts={
+                **examples.counts,
+                "examples_an_epoch": examples.num_examples,
+                "steps": recipe.num_steps,
+            },
+        )
+        return history
+
+    def _examples(self, batch_size, mode):
+        recipe = self._recipe
+        return PretrainingExamples(
+            self._passages,
+            batch_size=batch_size,
+            seed=recipe.seed,
+            mode=mode,
+            max_query_length=recipe.max_query_length,
+            max_masked=recipe.max_masked,
+        )
+
+    def _trainer(self, embeddings):
+        """`RealmModel` over the blocks as they are embedded now."""
+        from realm_tf.models.realm import RealmModel
+        from realm_tf.retrieval.brute_force import BruteForce
+
+        loaded, recipe = self._loaded, self._recipe
+        open_qa = loaded.model
+        if embeddings is None:
+            embeddings = self._embed()
+        return RealmModel(
+            open_qa.query_embedder,
+            open_qa.block_embedder,
+            open_qa.knowledge_augmented_encoder,
+            BruteForce(embeddings),
+            _block_table(self._blocks, recipe.max_block_length),
+            cls_id=loaded.tokenizer.cls_id,
+            sep_id=loaded.tokenizer.sep_id,
+            block_segment_ids=loaded.block_segment_ids,
+            score_scale=open_qa.score_scale,
+            num_retrieved=recipe.num_retrieved,
+            num_spare=recipe.num_spare,
+            rerank=recipe.rerank,
+            max_block_length=recipe.max_block_length,
+            max_joint_length=recipe.max_joint_length,
+            marginalization=recipe.marginalization,
+            train_block_tower=recipe.train_block_tower,
+        )
+
+    def _embed(self):
+        from realm_tf.training import index_builder
+
+        return index_builder.embed_blocks(self._embedder, self._blocks)
+
+    @contextlib.contextmanager
+    def _refresh(self, trainer, *, model, blocks, beam_options):
+        from realm_tf.training import index_refresh
+        from realm_tf.training.index_exchange import IndexExchange
+
+        recipe = self._recipe
+        every_steps = recipe.refresh_every * recipe.stale_factor
+        if recipe.refresh == "sync" or not every_steps:
+            yield index_refresh.SyncIndexRefresh(
+                trainer.index, self._embed, every_steps=every_steps
+            )
+            return
+        exchange = IndexExchange(self._stage.path(run_directory.EXCHANGE))
+        refresh = index_refresh.IndexRefresh(
+            trainer.index,
+            self._loaded.model.block_embedder,
+            exchange,
+            self._worker(exchange, model, blocks, beam_options),
+            every_steps=every_steps,
+        )
+        with contextlib.closing(refresh):
+            yield refresh
+        self._stage.metadata["index_swaps"] = refresh.swaps
+
+    def _worker(self, exchange, model, blocks, beam_options):
+        from realm_tf.training import index_builder
+
+        length = self._recipe.max_block_length
+        if self._recipe.refresh == "thread":
+            return index_builder.ThreadWorker(
+                exchange, self._loaded, self._blocks, max_block_length=length
+            )
+        pipeline = self._recipe.refresh == "pipeline"
+        arguments = [
+            *("--model", model, "--max-block-length", str(length)),
+            *("--blocks", blocks if pipeline else self._blocks.directory),
+        ]
+        if pipeline:
+            arguments += ["--pipeline", *beam_options]
+        return index_builder.ProcessWorker(exchange, arguments)
+
+    def _fit(self, trainer, examples, *, directory, **arguments):
+        from realm_tf.training import resume
+
+        return resume.fit(
+            trainer,
+            examples.batches,
+            steps_per_epoch=examples.steps_per_epoch,
+            directory=self._stage.path(directory),
+            **self._fit_arguments,
+            **arguments,
+        )
+
+
+def _compile(trainer, learning_rate, num_steps, recipe):
+    import keras
+
+    from realm_tf.training import optimizers
+
+    trainer.compile(
+        optimizer=optimizers.bert_adamw(
+            learning_rate, num_steps, bias_correction=recipe.bias_correction
+        ),
+        # XLA on a CPU is slower to compile than small runs are long.
+        jit_compile=keras.backend.backend() == "jax",
+    )
+
+
+def _encoders(open_qa):
+    encoders = [
+        open_qa.query_embedder.encoder,
+        open_qa.block_embedder.encoder,
+        open_qa.reader.encoder,
+    ]
+    return {id(encoder): encoder for encoder in encoders}.values()
+
+
+def _block_table(blocks, max_length):
+    from realm_tf.models.block_table import BlockTable
+
+    token_ids, lengths = blocks.bodies(max_length)
+    title_ids, title_lengths = blocks.titles(max_length)
+    return BlockTable(
+        token_ids,
+        lengths,
+        title_ids=title_ids,
+        title_lengths=title_lengths,
+        article_numbers=blocks.article_numbers(),
+    )

@@ -1,0 +1,107 @@
+"""The output of a training run while it is being made."""
+
+import contextlib
+
+from realm_tf import stages
+from realm_tf.data import packed_blocks
+from realm_tf.data import packed_passages
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+
+# Where `training.resume` keeps its state, inside the directory.
+CHECKPOINT = "checkpoint"
+# Of the steps before, without blocks.
+MASKED_LM_CHECKPOINT = "masked_lm_checkpoint"
+# Where trainer and index builder meet.
+EXCHANGE = "index_exchange"
+
+_PACKED_BLOCKS = "packed_blocks"
+_PACKED_PASSAGES = "packed_passages"
+
+
+@contextlib.contextmanager
+def write_model(output: str, *, parameters: dict, parents: dict):
+    """A model directory that takes a long time to make; see `stages.write`.
+
+    Stopped, the run leaves its state there and goes on with it. A mistake in
+    the input leaves nothing, as starting again would not help. What only the
+    run needs is removed at the end.
+
+    Args:
+        output: str. The directory to make, on a local disk.
+        parameters: dict. As `stages.write`.
+        parents: dict. As `stages.write`.
+
+    Yields:
+        `stages.Stage`.
+
+    Raises:
+        InputError: if `output` is remote, or exists.
+    """
+    if stages.is_remote(output):
+        raise InputError(
+            f"{output} is not on a local disk, where a run that is stopped "
+            "keeps its state. Choose a local directory and copy it after."
+        )
+    with stages.write(
+        output,
+        kind=schema.MODEL,
+        parameters=parameters,
+        parents=parents,
+        resumable=True,
+    ) as stage:
+        try:
+            yield stage
+        except InputError:
+            stages.remove(stage.directory)
+            raise
+        for name in (
+            CHECKPOINT,
+            MASKED_LM_CHECKPOINT,
+            EXCHANGE,
+            _PACKED_BLOCKS,
+            _PACKED_PASSAGES,
+        ):
+            stages.remove(stage.path(name))
+
+
+def open_blocks(blocks: str, stage) -> packed_blocks.PackedBlocks:
+    """Blocks of either kind; not yet packed, they are packed in the stage.
+
+    Args:
+        blocks: str. Directory of `realm chunk`, or of `realm pack`.
+        stage: `stages.Stage`.
+    """
+    if packed_blocks.read_metadata(blocks)["kind"] == schema.BLOCKS:
+        packed = stage.path(_PACKED_BLOCKS)
+        if not stages.is_complete(packed):
+            packed_blocks.pack_blocks(blocks, packed)
+        blocks = packed
+    return packed_blocks.PackedBlocks(blocks)
+
+
+def open_passages(
+    annotated: str, tokenizer, stage
+) -> packed_passages.PackedPassages:
+    """Annotated passages of either kind; see `open_blocks`.
+
+    Args:
+        annotated: str. Directory of `realm annotate`, or of `realm pack`.
+        tokenizer: `Tokenizer`. Of the model.
+        stage: `stages.Stage`.
+
+    Raises:
+        InputError: if they were packed with another vocabulary.
+    """
+    metadata = packed_passages.read_metadata(annotated)
+    if metadata["kind"] == schema.ANNOTATED:
+        packed = stage.path(_PACKED_PASSAGES)
+        if not stages.is_complete(packed):
+            packed_passages.pack_passages(annotated, tokenizer, packed)
+        annotated = packed
+    elif metadata["parameters"]["tokenizer"] != tokenizer.fingerprint():
+        raise InputError(
+            f"{annotated} was packed with another vocabulary than the "
+            "model's: run `realm pack` with --model."
+        )
+    return packed_passages.PackedPassages(annotated)

@@ -1,0 +1,228 @@
+import keras
+import numpy as np
+import pytest
+
+from beam_pipelines import annotate_spans
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.data.packed_blocks import PackedBlocks
+from realm_tf.data.packed_blocks import pack_blocks
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.training import index_builder
+from realm_tf.training.pretrain import pretrain
+
+TINY = get_recipe("tiny")
+
+
+class _Refreshes(keras.callbacks.Callback):
+    """The index as each step searched it, and what the logs say of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.indices, self.ages = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
+        self.indices.append(np.array(self.model.index.embeddings))
+        self.ages.append(logs["index_age"])
+
+
+class _Stop(keras.callbacks.Callback):
+    def __init__(self, after):
+        super().__init__()
+        self._left = after
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._left -= 1
+        if not self._left:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, model_dir, blocks_dir):
+    root = tmp_path_factory.mktemp("pretrain")
+    annotated = str(root / "annotated")
+    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    return {
+        "root": root,
+        "model": model_dir,
+        "blocks": blocks_dir,
+        "corpus": annotated,
+    }
+
+
+def _pretrain(world, name, *, recipe=TINY, **arguments):
+    output = str(world["root"] / name)
+    history = pretrain(
+        world["model"],
+        world["blocks"],
+        world["corpus"],
+        output,
+        recipe=recipe,
+        verbose=0,
+        **arguments,
+    )
+    return output, history
+
+
+@pytest.fixture(scope="module")
+def trained(world):
+    seen = _Refreshes()
+    output, history = _pretrain(world, "trained", callbacks=[seen])
+    return output, history, seen
+
+
+def _moved(one, two):
+    return {
+        v.path
+        for v, w in zip(one.variables, two.variables, strict=True)
+        if "seed_generator" not in v.path
+        and not np.array_equal(np.asarray(v), np.asarray(w))
+    }
+
+
+def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
+    start = model_directory.load(world["model"]).model
+    end = model_directory.load(trained[0]).model
+    assert end.share_embedders
+    assert "projection/kernel" in _moved(
+        start.query_embedder, end.query_embedder
+    )
+    moved = _moved(start.reader, end.reader)
+    assert "token_embedding/embeddings" in moved
+    assert all("span" not in path for path in moved)
+    # One encoder with two heads.
+    assert start.knowledge_augmented_encoder is None
+    assert end.knowledge_augmented_encoder.encoder is end.reader.encoder
+    bare = end.without_masked_lm_head()
+    assert bare.knowledge_augmented_encoder is None
+    assert bare.reader is end.reader
+
+
+def test_the_masked_lm_head_is_kept(trained):
+    loaded = model_directory.load(trained[0])
+    head = loaded.model.knowledge_augmented_encoder.get_layer("masked_lm_head")
+    # As it starts, the bias is 0 and the gain 1.
+    values = {v.path.split("/")[-1]: np.asarray(v) for v in head.variables}
+    assert np.abs(values["output_bias"]).max() > 0
+
+
+def test_the_metadata_says_what_was_done(world, trained):
+    output, history, _ = trained
+    metadata = stages.read(output, kind="model")
+    assert metadata["history"] == history
+    assert set(history[0]) == {
+        "loss",
+        "mlm_accuracy",
+        "retrieval_utility",
+        "null_probability",
+        "entropy",
+        "article_recall",
+    }
+    assert metadata["counts"]["steps"] == 6
+    assert metadata["parents"] == {
+        name: stages.read_metadata(world[name])["fingerprint"]
+        for name in ("model", "blocks", "corpus")
+    }
+    assert len(stages.list_names(output)) == 5
+
+
+def test_the_index_is_refreshed_between_steps(world, trained):
+    _, _, seen = trained
+    assert seen.ages == [0, 1, 0, 1, 0, 1]
+    same = [
+        np.array_equal(one, two)
+        for one, two in zip(seen.indices, seen.indices[1:], strict=False)
+    ]
+    assert same == [True, False, True, False, True]
+
+
+def test_without_refresh_the_index_stays(world, tmp_path):
+    seen = _Refreshes()
+    recipe = get_recipe("tiny", ["refresh_every=0", "num_steps=3"])
+    _pretrain(world, "stale", recipe=recipe, callbacks=[seen])
+    assert seen.ages == [0, 1, 2]
+    assert np.array_equal(seen.indices[0], seen.indices[-1])
+
+
+@pytest.mark.parametrize("after", [2, 3])
+def test_stopped_and_resumed_the_weights_are_the_same(world, trained, after):
+    """At a refresh, and between two."""
+    name = f"stopped-{after}"
+    with pytest.raises(KeyboardInterrupt):
+        _pretrain(world, name, callbacks=[_Stop(after)], save_every_steps=1)
+    seen = _Refreshes()
+    output, history = _pretrain(
+        world, name, callbacks=[seen], save_every_steps=1
+    )
+    assert 1 <= len(seen.ages) < 6
+    for mine, whole in zip(
+        seen.indices, trained[2].indices[-len(seen.indices) :], strict=True
+    ):
+        np.testing.assert_array_equal(mine, whole)
+    assert (
+        stages.read_metadata(output)["fingerprint"]
+        == stages.read_metadata(trained[0])["fingerprint"]
+    )
+
+
+def test_embed_blocks(world, tmp_path):
+    """In the order of the ids, though embedded by length."""
+    packed = str(tmp_path / "packed")
+    pack_blocks(world["blocks"], packed)
+    blocks = PackedBlocks(packed)
+    loaded = model_directory.load(world["model"])
+    embedder = BlockEmbedder(loaded, max_length=24)
+    found = index_builder.embed_blocks(embedder, blocks)
+    assert found.shape == (len(blocks), 8)
+    for number in range(len(blocks)):
+        block = blocks[number]
+        expected, _ = embedder.embed_ids([block.title_ids], [block.token_ids])
+        np.testing.assert_allclose(found[number], expected[0], atol=1e-5)
+
+
+def test_the_command(world, capsys):
+    output = str(world["root"] / "by-command")
+    status = cli.main(
+        ["pretrain", "--recipe", "tiny", "--set", "num_steps=2"]
+        + ["--model", world["model"], "--blocks", world["blocks"]]
+        + ["--corpus", world["corpus"], "--output", output]
+    )
+    shown = capsys.readouterr()
+    assert status == 0, shown.err
+    assert f"{output}: " in shown.out and "retrieval_utility" in shown.out
+
+
+def test_wrong_inputs_leave_nothing(world, capsys):
+    output = str(world["root"] / "wrong")
+    arguments = ["pretrain", "--recipe", "tiny", "--model", world["model"]]
+    arguments += ["--output", output, "--blocks"]
+    for more, reason in (
+        ([world["corpus"], "--corpus", world["corpus"]], "'blocks'"),
+        ([world["blocks"], "--corpus", world["blocks"]], "annotated"),
+        (
+            [world["blocks"], "--corpus", world["corpus"]]
+            + ["--set", "max_joint_length=4000"],
+            "max_joint_length=4000",
+        ),
+        (
+            [world["blocks"], "--corpus", world["corpus"]]
+            + ["--set", "batch_size=1000"],
+            "fewer than one batch",
+        ),
+    ):
+        assert cli.main([*arguments, *more]) == 2
+        assert reason in capsys.readouterr().err
+        assert not (world["root"] / "wrong").exists()
+        assert not (world["root"] / "wrong.partial").exists()
+
+
+def test_recipes_refuse_nonsense():
+    with pytest.raises(InputError, match="num_retrieved"):
+        get_recipe("tiny", ["num_retrieved=0"])
+    with pytest.raises(InputError, match="max_joint_length"):
+        get_recipe("tiny", ["max_joint_length=16"])
