@@ -3,9 +3,12 @@
 realm inspect DIR
 realm inspect DIR --block 17           one block of a blocks directory
 realm inspect DIR --html spans.html    a page with the salient spans marked
+realm inspect DIR ... --plot runs.png  curves of pre-training runs, finished
+                                       or still going
 """
 
 import json
+import os
 
 from realm_tf import stages
 from realm_tf.data import schema
@@ -15,7 +18,12 @@ from realm_tf.tagging import page
 
 def add_arguments(parser):
     """Arguments of `realm inspect`."""
-    parser.add_argument("directory", help="what a command of realm wrote")
+    parser.add_argument(
+        "directories",
+        nargs="+",
+        metavar="DIR",
+        help="what a command of realm wrote; several only with --plot",
+    )
     parser.add_argument("--block", type=int, help="print this block, too")
     parser.add_argument(
         "--html",
@@ -29,19 +37,35 @@ def add_arguments(parser):
         metavar="N",
         help="with --html: passages to show, spread evenly (default: 200)",
     )
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the curves of the directories' pre-training runs into a "
+        "PNG, instead of printing what they hold",
+    )
 
 
 def run(args, extra):
     """`realm inspect`."""
-    metadata = inspect(args.directory)
+    if args.plot is not None:
+        if args.block is not None or args.html is not None:
+            raise InputError("--plot goes with neither --block nor --html.")
+        plot_runs(args.directories, args.plot)
+        print(args.plot)
+        return
+    if len(args.directories) > 1:
+        raise InputError(
+            f"Several directories go with --plot alone. Received: "
+            f"{' '.join(args.directories)}"
+        )
+    (directory,) = args.directories
+    metadata = inspect(directory)
     print(json.dumps(metadata, indent=2, ensure_ascii=False))
     if args.block is not None:
-        block = read_block(args.directory, args.block)
+        block = read_block(directory, args.block)
         print(f"\n{block.title}  {block.url}\n{block.text}")
     if args.html is not None:
-        page.write_page(
-            args.directory, args.html, num_passages=args.num_passages
-        )
+        page.write_page(directory, args.html, num_passages=args.num_passages)
         print(f"\n{args.html}: open it in a browser")
 
 
@@ -74,3 +98,27 @@ def read_block(blocks: str, block_id: int) -> schema.Block:
             f"--block {block_id}"
         )
     return next(schema.read_blocks(blocks, start=block_id, limit=block_id + 1))
+
+
+def plot_runs(directories: list[str], path: str) -> None:
+    """Draws the curves of pre-training runs, so that they compare.
+
+    Args:
+        directories: list of str. What `realm pretrain` wrote or is writing.
+        path: str. The PNG to write.
+
+    Raises:
+        InputError: if a directory holds no log, or the file cannot be
+            written.
+    """
+    from realm_tf.training import plots
+    from realm_tf.training import training_log
+
+    names = [os.path.basename(each.rstrip("/")) for each in directories]
+    if len(set(names)) < len(names):
+        names = directories
+    logs = {
+        name: training_log.read_log(each)
+        for name, each in zip(names, directories, strict=True)
+    }
+    plots.plot_training(logs, path)

@@ -7,6 +7,7 @@ from beam_pipelines import annotate_spans
 from realm_tf import inspection
 from realm_tf import stages
 from realm_tf.errors import InputError
+from realm_tf.training import plots
 
 
 def _run(*arguments):
@@ -75,6 +76,40 @@ def test_a_page_of_something_else(blocks_dir, tmp_path):
     with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
         _run(blocks_dir, "--html", page)
     assert not page.exists()
+
+
+def test_it_plots_runs(tmp_path, capsys):
+    """Of one that is still going, too; by their names, or paths."""
+    paths = [tmp_path / name for name in ("one", "two", "more/two")]
+    for path in paths:
+        directory = path.with_name(f"{path.name}.partial")
+        directory.mkdir(parents=True)
+        (directory / "log.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    plot = tmp_path / "runs.png"
+    _run(*paths[:2], "--plot", plot)
+    assert capsys.readouterr().out == f"{plot}\n"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "plot_training", lambda *args: drawn.append(args))
+        _run(*paths[:2], "--plot", plot)
+        _run(*paths[1:], "--plot", plot)
+    assert [list(logs) for logs, _ in drawn] == [
+        ["one", "two"],
+        [str(path) for path in paths[1:]],
+    ]
+    assert drawn[0][0]["two"] == [{"step": 1, "loss": 2.0}]
+
+
+def test_what_cannot_be_plotted(blocks_dir, tmp_path):
+    plot = tmp_path / "runs.png"
+    with pytest.raises(InputError, match="holds no log.jsonl"):
+        _run(blocks_dir, "--plot", plot)
+    with pytest.raises(InputError, match="neither --block nor --html"):
+        _run(blocks_dir, "--plot", plot, "--block", 1)
+    with pytest.raises(InputError, match="--plot alone"):
+        _run(blocks_dir, blocks_dir)
+    assert not plot.exists()
 
 
 def test_a_directory_that_is_not_complete(tmp_path):

@@ -14,7 +14,7 @@ class PretrainRecipe:
     """Numbers of one run of `realm pretrain`.
 
     Args:
-        num_steps: int.
+        num_steps: int. 0 leaves it at `masked_lm_steps`.
         batch_size: int. Masked sentences of a step.
         learning_rate: float. Highest; see `training.optimizers`.
         bias_correction: bool. See `training.optimizers.BertAdamW`.
@@ -48,6 +48,7 @@ class PretrainRecipe:
             learn.
         mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
             stay float32.
+        log_every: int. Steps of one line of the log, each their mean.
         seed: int. Order, masks and dropout.
 
     Raises:
@@ -78,11 +79,12 @@ class PretrainRecipe:
     freeze_word_embeddings: bool = False
     num_frozen_layers: int = 0
     mixed_precision: bool = False
+    log_every: int = 50
     seed: int = 0
 
     def __post_init__(self):
         for name, least in (
-            ("num_steps", 1),
+            ("num_steps", 0),
             ("batch_size", 1),
             ("num_retrieved", 1),
             ("num_spare", 0),
@@ -95,6 +97,7 @@ class PretrainRecipe:
             ("max_joint_length", self.max_query_length + 1),
             ("max_masked", 1),
             ("num_frozen_layers", 0),
+            ("log_every", 1),
             ("seed", 0),
         ):
             if getattr(self, name) < least:
@@ -126,6 +129,7 @@ RECIPES = {
         max_joint_length=160,
         freeze_word_embeddings=True,
         num_frozen_layers=3,
+        log_every=20,
     ),
     # Unit tests: seconds.
     "tiny": PretrainRecipe(
@@ -140,6 +144,7 @@ RECIPES = {
         max_block_length=24,
         max_joint_length=32,
         max_masked=4,
+        log_every=2,
     ),
 }
 

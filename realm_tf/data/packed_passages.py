@@ -73,7 +73,10 @@ def pack_passages(
         output,
         kind=PACKED,
         parameters={"tokenizer": tokenizer.fingerprint()},
-        parents={"annotated": metadata.get("fingerprint", "")},
+        parents={
+            "annotated": metadata.get("fingerprint", ""),
+            **_of_blocks(metadata),
+        },
     ) as stage:
         columns = {
             **_COLUMNS,
@@ -100,6 +103,12 @@ def pack_passages(
         )
         array_files.write_vocabulary(stage.directory, tokenizer.vocabulary)
     return dict(counts)
+
+
+def _of_blocks(metadata):
+    # Passages of another corpus are no blocks.
+    blocks = metadata["parents"].get("blocks")
+    return {} if blocks is None else {"blocks": blocks}
 
 
 def _append(files, passage):
@@ -135,6 +144,15 @@ def read_metadata(directory: str) -> dict:
         and stages.read_metadata(directory)["kind"] == PACKED
     )
     return stages.read(directory, kind=PACKED if packed else schema.ANNOTATED)
+
+
+def blocks_fingerprint(metadata: dict) -> str | None:
+    """Digest of the blocks that the passages are; `None` if they are none.
+
+    Args:
+        metadata: dict. As `read_metadata` returns it.
+    """
+    return metadata["parents"].get("blocks")
 
 
 class PackedPassages:

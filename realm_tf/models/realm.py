@@ -9,6 +9,9 @@ from realm_tf import metrics
 from realm_tf.models import candidates
 from realm_tf.models import joint
 
+# What is embedded and read of a block, as `pack_blocks` takes it.
+_CONTENT = ("title_ids", "title_lengths", "token_ids", "lengths")
+
 
 class RealmModel(keras.Model):
     """Predicts masked wordpieces from retrieved blocks, and learns to.
@@ -28,17 +31,23 @@ class RealmModel(keras.Model):
     query `[CLS] x [SEP]`; `mask_positions`, `mask_ids` and `mask_weights`
     `(batch_size, max_masked)`; `sentence_ids` `(batch_size,
     sentence_length)`, unmasked, padded with -1; `block_id` `(batch_size,)`,
-    the block that the sentence is from, or -1. With `candidate_ids`
+    the block that the sentence is from, or -1. With `candidate_block_ids`
     `(batch_size, num)`, another retriever's blocks are taken instead of the
-    index's, best first and -1 where there are fewer, and pass the same rules.
+    index's, best first and -1 where there are fewer, and pass the same rules;
+    where no table holds the blocks, the batch also brings what they say:
+    `candidate_token_ids` and `candidate_title_ids` `(batch_size, num,
+    length)`, padded with 0, `candidate_lengths` and `candidate_title_lengths`
+    `(batch_size, num)`, and `candidate_of_article` `(batch_size, num)`, 1 for
+    blocks of the sentence's own article (`retrieval.host_retrieval`).
 
     Args:
         query_embedder: `Embedder`.
         block_embedder: `Embedder`. The same instance, or another.
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
         index: `retrieval.index.Index` over the block embeddings. `None` if
-            every batch brings `candidate_ids`.
-        block_table: `BlockTable` of the same blocks, with titles.
+            every batch brings `candidate_block_ids`.
+        block_table: `BlockTable` of the same blocks, with titles. `None` if
+            every batch brings what its candidates say.
         cls_id: int. Id of [CLS].
         sep_id: int. Id of [SEP].
         block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
@@ -109,10 +118,12 @@ class RealmModel(keras.Model):
         self.sep_id = sep_id
         self.block_segment_ids = tuple(block_segment_ids)
         self.score_scale = score_scale
-        self.num_retrieved = min(num_retrieved, block_table.num_blocks)
-        self.num_searched = min(
-            num_retrieved + num_spare, block_table.num_blocks
-        )
+        num_searched = num_retrieved + num_spare
+        if block_table is not None:
+            num_retrieved = min(num_retrieved, block_table.num_blocks)
+            num_searched = min(num_searched, block_table.num_blocks)
+        self.num_retrieved = num_retrieved
+        self.num_searched = num_searched
         self.rerank = rerank
         self.max_block_length = max_block_length
         self.max_joint_length = max_joint_length
@@ -133,6 +144,8 @@ class RealmModel(keras.Model):
                 # Whether a candidate is of the sentence's own article, of the
                 # sentences that come from one.
                 "article_recall",
+                # Whether a candidate holds what is masked (of a span).
+                "answer_recall",
             )
         }
 
@@ -148,44 +161,60 @@ class RealmModel(keras.Model):
         queries = self.score_scale * self.query_embedder(
             query, training=training
         )
-        found, allowed = self._candidates(inputs, queries)
+        found, allowed = self.find_candidates(inputs, queries)
         # (b, 1 + k, d)
-        blocks = self._embed_candidates(found, training=training)
+        blocks = self.embed_candidates(found, training=training)
         candidate_mask = ops.concatenate(
             [ops.ones_like(allowed[:, :1]), allowed], axis=1
         )
         log_priors = losses.retrieval_log_probs(queries, blocks, candidate_mask)
         # (b, 1 + k, m, v)
-        logits = self._read(query, inputs["mask_positions"], found, training)
+        logits = self.read(
+            query, inputs["mask_positions"], found, training=training
+        )
         mask_ids = ops.repeat(
             inputs["mask_ids"][:, None], logits.shape[1], axis=1
         )
-        return {
-            "candidate_ids": found,
+        outputs = {
+            "candidate_ids": found["block_ids"],
             "candidate_mask": candidate_mask,
+            "holds_answer": candidates.shares_text(
+                ops.where(inputs["mask_weights"] > 0, inputs["mask_ids"], -1),
+                found["token_ids"],
+            ),
             "retrieval_log_probs": log_priors,
             "log_probs": losses.masked_lm_log_probs(logits, mask_ids),
             "predicted_ids": metrics.marginal_predictions(
                 logits, log_priors, candidate_mask
             ),
         }
+        if "of_article" in found:
+            outputs["of_article"] = found["of_article"]
+        return outputs
 
-    def _candidates(self, inputs, queries):
-        """Block ids `(batch_size, num_retrieved)` and which may be read."""
+    def find_candidates(self, inputs, queries):
+        """The blocks that queries may be answered from.
+
+        Args:
+            inputs: dict of int tensors, as the model's.
+            queries: float tensor `(batch_size, embedding_dim)`, scaled.
+
+        Returns:
+            `(candidates, mask)`: dict of int tensors, `block_ids` and
+            `lengths` `(batch_size, num_retrieved)`, `token_ids` `(batch_size,
+            num_retrieved, block_length)`, and of the titles `title_ids` and
+            `title_lengths`; bool tensor `(batch_size, num_retrieved)`,
+            `False` where too few blocks may be read.
+        """
         queries = ops.stop_gradient(ops.cast(queries, "float32"))
-        if "candidate_ids" in inputs:
-            found = inputs["candidate_ids"]
-        else:
-            _, found = self.index.search(queries, self.num_searched)
-        is_block = found >= 0
-        found = ops.maximum(found, 0)
-        token_ids, lengths = self.block_table(found)
+        found = self._retrieve(inputs, queries)
         allowed = ops.logical_and(
-            is_block, ops.not_equal(found, inputs["block_id"][:, None])
+            found["block_ids"] >= 0,
+            ops.not_equal(found["block_ids"], inputs["block_id"][:, None]),
         )
         for excluded in (
-            candidates.shares_text(inputs["sentence_ids"], token_ids),
-            candidates.repeats(token_ids, lengths),
+            candidates.shares_text(inputs["sentence_ids"], found["token_ids"]),
+            candidates.repeats(found["token_ids"], found["lengths"]),
         ):
             allowed = ops.logical_and(allowed, ops.logical_not(excluded))
         scores = None
@@ -193,11 +222,54 @@ class RealmModel(keras.Model):
             blocks = self._embed_blocks(found, training=False)
             scores = ops.stop_gradient(losses.relevance_scores(queries, blocks))
         places, allowed = candidates.choose(
-            allowed, min(self.num_retrieved, found.shape[1]), scores=scores
+            allowed,
+            min(self.num_retrieved, found["block_ids"].shape[1]),
+            scores=scores,
         )
-        return ops.take_along_axis(found, places, axis=1), allowed
+        chosen = {name: _take_rows(v, places) for name, v in found.items()}
+        return chosen, allowed
 
-    def _embed_candidates(self, found, *, training):
+    def _retrieve(self, inputs, queries):
+        """Blocks best first, as `find_candidates` gives them."""
+        if "candidate_token_ids" in inputs:
+            return {
+                name: inputs[f"candidate_{name}"]
+                for name in (*_CONTENT, "block_ids", "of_article")
+            }
+        if "candidate_block_ids" in inputs:
+            block_ids = inputs["candidate_block_ids"]
+        else:
+            _, block_ids = self.index.search(queries, self.num_searched)
+        rows = ops.maximum(block_ids, 0)
+        token_ids, lengths = self.block_table(rows)
+        title_ids, title_lengths = self.block_table.titles(rows)
+        found = {
+            "block_ids": block_ids,
+            "token_ids": token_ids,
+            "lengths": lengths,
+            "title_ids": title_ids,
+            "title_lengths": title_lengths,
+        }
+        numbers = self.block_table.article_numbers
+        if numbers is not None:
+            own = ops.take(numbers, ops.maximum(inputs["block_id"], 0), axis=0)
+            found["of_article"] = ops.cast(
+                ops.equal(ops.take(numbers, rows, axis=0), own[:, None]),
+                "int32",
+            )
+        return found
+
+    def embed_candidates(self, found, *, training):
+        """Embeddings of the null block and of candidates, with the weights
+        as they are.
+
+        Args:
+            found: dict. As `find_candidates` gives it.
+            training: bool.
+
+        Returns:
+            float tensor `(batch_size, 1 + num_retrieved, embedding_dim)`.
+        """
         blocks = self._embed_blocks(found, training=training)
         null = self.block_embedder(
             {
@@ -208,7 +280,8 @@ class RealmModel(keras.Model):
         )
         # One row: the null block is the same for every query.
         null = ops.broadcast_to(
-            null[:, None], (ops.shape(found)[0], 1, null.shape[-1])
+            null[:, None],
+            (ops.shape(found["lengths"])[0], 1, null.shape[-1]),
         )
         blocks = ops.concatenate([null, blocks], axis=1)
         return blocks if self.train_block_tower else ops.stop_gradient(blocks)
@@ -223,14 +296,8 @@ class RealmModel(keras.Model):
 
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
-        flat = ops.reshape(found, (-1,))
-        token_ids, lengths = self.block_table(flat)
-        title_ids, title_lengths = self.block_table.titles(flat)
         joined = pack_blocks(
-            title_ids,
-            title_lengths,
-            token_ids,
-            lengths,
+            *(_flatten(found[name]) for name in _CONTENT),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
             max_length=self.max_block_length,
@@ -239,21 +306,32 @@ class RealmModel(keras.Model):
         embeddings = self.block_embedder(joined, training=training)
         return ops.reshape(
             embeddings,
-            (-1, found.shape[1], self.block_embedder.embedding_dim),
+            (-1, found["lengths"].shape[1], self.block_embedder.embedding_dim),
         )
 
-    def _read(self, query, mask_positions, found, training):
-        """Logits `(batch_size, 1 + num_retrieved, max_masked, vocabulary)`."""
-        num_candidates = 1 + found.shape[1]
-        token_ids, lengths = self.block_table(found)
+    def read(self, query, mask_positions, found, *, training):
+        """Predicts masked wordpieces from the null block and candidates.
+
+        Args:
+            query: dict of int tensors `token_ids` and `padding_mask`,
+                `(batch_size, query_length)`.
+            mask_positions: int tensor `(batch_size, max_masked)`.
+            found: dict. As `find_candidates` gives it.
+            training: bool.
+
+        Returns:
+            float32 tensor `(batch_size, 1 + num_retrieved, max_masked,
+            vocabulary_size)`, logits.
+        """
+        num_candidates = 1 + found["lengths"].shape[1]
         # The null block has no body.
-        token_ids = ops.pad(token_ids, [[0, 0], [1, 0], [0, 0]])
-        lengths = ops.pad(lengths, [[0, 0], [1, 0]])
+        token_ids = ops.pad(found["token_ids"], [[0, 0], [1, 0], [0, 0]])
+        lengths = ops.pad(found["lengths"], [[0, 0], [1, 0]])
         joined = joint.join_bert(
             ops.repeat(query["token_ids"], num_candidates, axis=0),
             ops.repeat(query["padding_mask"], num_candidates, axis=0),
-            ops.reshape(token_ids, (-1, token_ids.shape[2])),
-            ops.reshape(lengths, (-1,)),
+            _flatten(token_ids),
+            _flatten(lengths),
             sep_id=self.sep_id,
             max_length=self.max_joint_length,
         )
@@ -295,22 +373,39 @@ class RealmModel(keras.Model):
         trackers["retrieval_utility"].update_state(
             metrics.retrieval_utility(*likelihood), sample_weight=weights
         )
-        trackers["null_probability"].update_state(ops.exp(priors[:, 0]))
-        trackers["entropy"].update_state(
-            metrics.retrieval_entropy(priors, mask)
+        # Rows that only fill a batch up mask nothing.
+        is_query = ops.any(weights > 0, axis=1)
+        trackers["null_probability"].update_state(
+            ops.exp(priors[:, 0]), sample_weight=is_query
         )
-        numbers = self.block_table.article_numbers
-        if numbers is not None:
-            block_id = ops.convert_to_tensor(x["block_id"])
-            own = ops.take(numbers, ops.maximum(block_id, 0), axis=0)
-            of_candidates = ops.take(numbers, outputs["candidate_ids"], axis=0)
-            hits = ops.logical_and(
-                ops.equal(of_candidates, own[:, None]),
-                outputs["candidate_mask"][:, 1:],
-            )
+        trackers["entropy"].update_state(
+            metrics.retrieval_entropy(priors, mask), sample_weight=is_query
+        )
+        is_candidate = outputs["candidate_mask"][:, 1:]
+        trackers["answer_recall"].update_state(
+            ops.any(
+                ops.logical_and(outputs["holds_answer"], is_candidate), axis=1
+            ),
+            sample_weight=is_query,
+        )
+        if "of_article" in outputs:
+            hits = ops.logical_and(outputs["of_article"] > 0, is_candidate)
             trackers["article_recall"].update_state(
-                ops.any(hits, axis=1), sample_weight=block_id >= 0
+                ops.any(hits, axis=1),
+                sample_weight=ops.convert_to_tensor(x["block_id"]) >= 0,
             )
+
+
+def _flatten(tensor):
+    """`(batch_size, num, ...)` to `(batch_size * num, ...)`."""
+    return ops.reshape(tensor, (-1, *tensor.shape[2:]))
+
+
+def _take_rows(tensor, places):
+    """Of each row of a batch, the entries at places `(batch_size, num)`."""
+    if len(tensor.shape) == 3:
+        places = places[..., None]
+    return ops.take_along_axis(tensor, places, axis=1)
 
 
 def pack_blocks(

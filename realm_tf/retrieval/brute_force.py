@@ -1,5 +1,7 @@
 """Exact search: every inner product, then the largest."""
 
+import contextlib
+
 import keras
 import numpy as np
 from keras import ops
@@ -11,10 +13,26 @@ class BruteForce(keras.layers.Layer, Index):
     """Exact index as a Keras layer; its embeddings are a weight.
 
     Runs on every backend and device. The weight is not trained: a refresh
-    assigns it.
+    assigns it. Products are float32, whatever the precision of the model
+    around it.
+
+    Made under a `keras.distribution` on the JAX backend (see
+    `training.devices.use_all`), which copies other weights to every device,
+    each device holds its part of the rows and searches that for all queries;
+    the best of all parts are merged. Where the devices do not divide
+    `num_blocks`, the weight ends with rows of zeros, which are never found
+    and not written to files of weights.
 
     Args:
         embeddings: float array `(num_blocks, embedding_dim)`. Row = block id.
+        rows_per_block: int. Score so many rows at a time, on each device, so
+            that scores take the memory of `(batch_size, rows_per_block)` and
+            not of `(batch_size, num_blocks)`; what is found is the same. For
+            many queries at once 65,536 is also faster on a CPU, for one it is
+            slower with JAX. Defaults to `None`: all at once.
+
+    Raises:
+        ValueError: if `rows_per_block` is not positive.
 
     Example:
 
@@ -24,26 +42,35 @@ class BruteForce(keras.layers.Layer, Index):
     [[1, 2]]
     """
 
-    def __init__(self, embeddings, **kwargs):
-        super().__init__(trainable=False, **kwargs)
-        embeddings = np.asarray(embeddings, dtype="float32")
-        self.embeddings = self.add_weight(
-            shape=embeddings.shape,
-            dtype="float32",
-            initializer="zeros",
-            trainable=False,
-            name="embeddings",
-        )
-        self.embeddings.assign(embeddings)
+    def __init__(self, embeddings, *, rows_per_block=None, **kwargs):
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        if rows_per_block is not None and rows_per_block < 1:
+            raise ValueError(
+                "`rows_per_block` must be positive, or None for all rows at "
+                f"once. Received: rows_per_block={rows_per_block}"
+            )
+        self._num_blocks, self._embedding_dim = embeddings.shape
+        self._rows_per_block = rows_per_block
+        self._sharding = _sharding_of_rows()
+        with keras.name_scope(self.name):
+            self.embeddings = keras.Variable(
+                self._place(embeddings),
+                dtype="float32",
+                trainable=False,
+                # A model of mixed precision would cast the table every time.
+                autocast=False,
+                name="embeddings",
+                layout=self._sharding,
+            )
         self.built = True
 
     @property
     def num_blocks(self):
-        return self.embeddings.shape[0]
+        return self._num_blocks
 
     @property
     def embedding_dim(self):
-        return self.embeddings.shape[1]
+        return self._embedding_dim
 
     @property
     def is_exact(self):
@@ -51,15 +78,147 @@ class BruteForce(keras.layers.Layer, Index):
 
     def search(self, queries, num_candidates):
         self._check_num_candidates(num_candidates)
-        scores = ops.matmul(
-            ops.cast(queries, "float32"), ops.transpose(self.embeddings)
-        )
-        scores, block_ids = ops.top_k(scores, num_candidates)
-        return scores, ops.cast(block_ids, "int32")
+        queries = ops.cast(queries, "float32")
+        rows = ops.convert_to_tensor(self.embeddings)
+        if self._sharding is None:
+            return self._search_rows(queries, rows, 0, num_candidates)
+        return self._search_shards(queries, rows, num_candidates)
 
     def call(self, queries, num_candidates):
         return self.search(queries, num_candidates)
 
     def swap(self, embeddings):
         self._check_swap(embeddings)
-        self.embeddings.assign(np.asarray(embeddings, dtype="float32"))
+        self.embeddings.assign(self._place(embeddings))
+
+    def save_own_variables(self, store):
+        store["0"] = np.asarray(self.embeddings)[: self.num_blocks]
+
+    def load_own_variables(self, store):
+        self.swap(np.asarray(store["0"]))
+
+    def _place(self, embeddings):
+        """The rows, each copied only to the device that searches it."""
+        if self._sharding is None:
+            return np.asarray(embeddings, dtype="float32")
+        import jax
+
+        num_devices = self._sharding.mesh.shape[self._sharding.spec[0]]
+        rows_per_device = -(-self.num_blocks // num_devices)
+        shape = (num_devices * rows_per_device, self.embedding_dim)
+
+        def part(index):
+            start, limit, _ = index[0].indices(shape[0])
+            rows = np.asarray(embeddings[start:limit], dtype="float32")
+            return np.pad(rows, [[0, limit - start - len(rows)], [0, 0]])
+
+        return jax.make_array_from_callback(shape, self._sharding, part)
+
+    def _search_shards(self, queries, rows, num_candidates):
+        import jax
+        from jax.sharding import PartitionSpec
+
+        axis = self._sharding.spec[0]
+
+        def search_own(queries, rows):
+            first_id = jax.lax.axis_index(axis) * rows.shape[0]
+            return self._search_rows(queries, rows, first_id, num_candidates)
+
+        # Left to itself, the compiler would bring all scores to every device.
+        # `(batch_size, num_devices * num)`: parts are by rising ids, and so
+        # are equal scores.
+        scores, block_ids = jax.shard_map(
+            search_own,
+            mesh=self._sharding.mesh,
+            in_specs=(PartitionSpec(), PartitionSpec(axis, None)),
+            out_specs=PartitionSpec(None, axis),
+        )(queries, rows)
+        return _largest(scores, block_ids, num_candidates)
+
+    def _search_rows(self, queries, rows, first_id, num_candidates):
+        """The best of `rows`, whose first is block `first_id`.
+
+        `num_candidates` of them, or all rows if they are fewer.
+        """
+        num_rows = rows.shape[0]
+        size = min(self._rows_per_block or num_rows, num_rows)
+        num_candidates = min(num_candidates, num_rows)
+        if size == num_rows:
+            return self._search_block(queries, rows, first_id, num_candidates)
+
+        def step(number, best):
+            # A last block that is not full overlaps the one before it.
+            start = ops.minimum(number * size, num_rows - size)
+            found = self._search_block(
+                queries,
+                ops.slice(rows, (start, 0), (size, self.embedding_dim)),
+                first_id + start,
+                num_candidates,
+                lowest_id=first_id + number * size if num_rows % size else None,
+            )
+            scores, block_ids = (
+                ops.concatenate(pair, axis=1)
+                for pair in zip(best, found, strict=True)
+            )
+            return _largest(scores, block_ids, num_candidates)
+
+        scores, block_ids = self._search_block(
+            queries, rows[:size], first_id, num_candidates
+        )
+        # Places of those that a block of fewer rows cannot give.
+        missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
+        best = (
+            ops.pad(scores, missing, constant_values=-np.inf),
+            ops.pad(block_ids, missing, constant_values=-1),
+        )
+        return ops.fori_loop(1, -(-num_rows // size), step, best)
+
+    def _search_block(
+        self, queries, rows, first_id, num_candidates, lowest_id=None
+    ):
+        """As `_search_rows`, at once; ids below `lowest_id` are not found."""
+        num_rows = rows.shape[0]
+        scores = self._relevance_scores(queries, rows)
+        block_ids = first_id + ops.arange(num_rows, dtype="int32")
+        if lowest_id is not None:
+            scores = ops.where(block_ids < lowest_id, -np.inf, scores)
+        if self.embeddings.shape[0] > self.num_blocks:
+            scores = ops.where(block_ids >= self.num_blocks, -np.inf, scores)
+        scores, places = self._top_k(scores, min(num_candidates, num_rows))
+        return scores, first_id + ops.cast(places, "int32")
+
+    def _relevance_scores(self, queries, rows):
+        with _float32_products():
+            return ops.einsum("bd,nd->bn", queries, rows)
+
+    def _top_k(self, scores, num_candidates):
+        return ops.top_k(scores, num_candidates)
+
+
+def _sharding_of_rows():
+    """How rows lie on the devices in use; `None` if nothing is shared."""
+    distribution = keras.distribution.distribution()
+    if keras.backend.backend() != "jax" or distribution is None:
+        return None
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec
+
+    return NamedSharding(
+        distribution.device_mesh.backend_mesh,
+        PartitionSpec(distribution.batch_dim_name, None),
+    )
+
+
+def _float32_products():
+    """Keeps JAX from multiplying bfloat16 or TF32, as some devices do."""
+    if keras.backend.backend() != "jax":
+        return contextlib.nullcontext()
+    import jax
+
+    return jax.default_matmul_precision("highest")
+
+
+def _largest(scores, block_ids, num_candidates):
+    """The best candidates; of equal ones those that come first."""
+    scores, places = ops.top_k(scores, num_candidates)
+    return scores, ops.take_along_axis(block_ids, places, axis=1)

@@ -2,7 +2,7 @@
 
 A worker takes the newest snapshot of the trainer's block tower, embeds all
 blocks, publishes an index, and begins again (`IndexExchange`). As a process
-of its own it has the lowest priority and ends with the trainer:
+of its own it has a low priority and ends with the trainer:
 
   python -m realm_tf.training.index_builder --model DIR --blocks DIR
       --exchange DIR --max-block-length N [--pipeline [Beam options]]
@@ -31,7 +31,8 @@ _BATCH_SIZE = 64
 _SECONDS_BETWEEN_LOOKS = 0.2
 # The trainer reads the newest while the one before may still be in use.
 _KEPT_INDICES = 2
-_NICENESS = 19
+# A tenth of the trainer's share of a busy core (our choice).
+_NICENESS = 10
 _LOG = "builder.log"
 # Of the log's end, in a message.
 _SHOWN_BYTES = 2000
@@ -252,7 +253,7 @@ class ThreadWorker(Worker):
 
 
 class ProcessWorker(Worker):
-    """A process of its own, at the lowest priority, on the processor.
+    """A process of its own, at a low priority, on the processor.
 
     Its output goes to `builder.log` in the exchange's directory. It ends when
     the trainer ends, however that ends.
@@ -352,7 +353,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _end_with_the_trainer():
     def wait():
-        sys.stdin.buffer.read()
+        # Not sys.stdin: its lock would be held when Python ends by itself.
+        while os.read(sys.stdin.fileno(), 1):
+            continue
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -22,7 +22,10 @@ from realm_tf.data.pretraining import PretrainingExamples
 from realm_tf.errors import InputError
 from realm_tf.training import run_directory
 
-
+# Masked sentences that TensorBoard shows, and how often where the index is
+# never refreshed.
+_NUM_SAMPLES = 4
+_SAMPLES_EVERY = 500
 # For Beam, with refresh=pipeline.
 ACCEPTS_EXTRA = True
 
@@ -49,6 +52,11 @@ def add_arguments(parser):
         help="index directory of this model and these blocks, to start with "
         "(default: the blocks are embedded first)",
     )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIR",
+        help="write curves and samples for TensorBoard there",
+    )
 
 
 def run(args, extra):
@@ -66,10 +74,11 @@ def run(args, extra):
         args.output,
         index=args.index,
         recipe=recipe,
+        tensorboard=args.tensorboard,
         beam_options=extra,
     )
-    last = ", ".join(f"{k} {v:.3f}" for k, v in history[-1].items())
-    print(f"{args.output}: {last}")
+    last = history[-1] if history else {}
+    print(args.output, *(f"{name} {v:.3f}" for name, v in last.items()))
 
 
 def pretrain(
@@ -80,6 +89,7 @@ def pretrain(
     *,
     recipe: configs.PretrainRecipe,
     index: str | None = None,
+    tensorboard: str | None = None,
     beam_options=(),
     verbose: int | str = "auto",
     callbacks=(),
@@ -100,6 +110,8 @@ def pretrain(
         recipe: `PretrainRecipe`.
         index: str. Index directory to start with. Defaults to `None`: the
             blocks are embedded first.
+        tensorboard: str. Directory for TensorBoard: the curves of the log,
+            and masked sentences with their blocks. Defaults to `None`.
         beam_options: list of str. Of the builder, with
             `refresh="pipeline"`.
         verbose: int or str. As `training.resume.fit`. Defaults to `"auto"`.
@@ -118,7 +130,10 @@ def pretrain(
 
     from realm_tf.models import model_directory
     from realm_tf.training import devices
+    from realm_tf.training.training_log import TensorBoardWriter
 
+    # First: a mistake here must cost no run that waits to go on.
+    writer = TensorBoardWriter(tensorboard) if tensorboard else None
     with (
         devices.precision(mixed=recipe.mixed_precision),
         devices.use_all(recipe.batch_size),
@@ -145,16 +160,18 @@ def pretrain(
                     "verbose": verbose,
                 },
             )
-            run.train_masked_lm()
-            history = run.train(
-                embeddings,
-                worker_arguments={
-                    "model": model,
-                    "blocks": blocks,
-                    "beam_options": beam_options,
-                },
-                callbacks=callbacks,
-            )
+            history = run.train_masked_lm()
+            if recipe.num_steps:
+                history = run.train(
+                    embeddings,
+                    writer=writer,
+                    worker_arguments={
+                        "model": model,
+                        "blocks": blocks,
+                        "beam_options": beam_options,
+                    },
+                    callbacks=callbacks,
+                )
             model_directory.write_files(loaded, stage)
     return history
 
@@ -183,10 +200,22 @@ def _check(loaded, model, blocks, corpus, recipe):
                 f"{model} takes {encoder.max_sequence_length} wordpieces. "
                 f"Received: {name}={getattr(recipe, name)}"
             )
+    fingerprint = packed_blocks.blocks_fingerprint(metadata)
+    corpus_metadata = packed_passages.read_metadata(corpus)
+    # Else the block a sentence is from could not be told.
+    if packed_passages.blocks_fingerprint(corpus_metadata) not in (
+        None,
+        fingerprint,
+    ):
+        raise InputError(
+            f"{corpus} was annotated from other blocks than {blocks}: "
+            "annotate these, or the articles of another corpus with `realm "
+            "annotate --input`."
+        )
     return {
         "model": loaded.metadata["fingerprint"],
-        "blocks": packed_blocks.blocks_fingerprint(metadata),
-        "corpus": packed_passages.read_metadata(corpus)["fingerprint"],
+        "blocks": fingerprint,
+        "corpus": corpus_metadata["fingerprint"],
     }
 
 
@@ -210,9 +239,6 @@ class _Run:
     def __init__(
         self, loaded, recipe, stage, *, blocks, passages, fit_arguments
     ):
-        from realm_tf.models.knowledge_augmented_encoder import (
-            KnowledgeAugmentedEncoder,
-        )
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self._loaded = loaded
@@ -221,16 +247,7 @@ class _Run:
         self._blocks = blocks
         self._passages = passages
         self._fit_arguments = fit_arguments
-        open_qa = loaded.model
-        if open_qa.knowledge_augmented_encoder is None:
-            open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
-                open_qa.reader.encoder
-            )
-        for encoder in _encoders(open_qa):
-            encoder.freeze(
-                embeddings=recipe.freeze_word_embeddings,
-                num_layers=recipe.num_frozen_layers,
-            )
+        prepare(loaded.model, recipe)
         self._embedder = BlockEmbedder(
             loaded, max_length=recipe.max_block_length
         )
@@ -241,7 +258,7 @@ class _Run:
 
         recipe = self._recipe
         if not recipe.masked_lm_steps:
-            return
+            return []
         examples = self._examples(
             recipe.masked_lm_batch_size, recipe.masked_lm_mode
         )
@@ -255,27 +272,45 @@ class _Run:
             recipe.masked_lm_steps,
             recipe,
         )
-        self._stage.metadata["masked_lm_history"] = self._fit(
+        history = self._fit(
             trainer,
             examples,
             num_steps=recipe.masked_lm_steps,
             directory=run_directory.MASKED_LM_CHECKPOINT,
         )
+        self._stage.metadata["masked_lm_history"] = history
+        return history
 
-    def train(self, embeddings, *, worker_arguments, callbacks):
+    def train(self, embeddings, *, writer, worker_arguments, callbacks):
         """Trains `RealmModel`; `embeddings` as `_read_index` gives them."""
+        from realm_tf.training.duty_cycle import measure_duty_cycle
+        from realm_tf.training.training_log import LOG
+        from realm_tf.training.training_log import TrainingLog
+
         recipe = self._recipe
         examples = self._examples(recipe.batch_size, recipe.mode)
-        trainer = self._trainer(embeddings)
-        _compile(trainer, recipe.learning_rate, recipe.num_steps, recipe)
+        trainer = make_trainer(
+            self._loaded,
+            self._blocks,
+            recipe,
+            embeddings=self._embed() if embeddings is None else embeddings,
+        )
+        log = TrainingLog(
+            self._stage.path(LOG),
+            every_steps=recipe.log_every,
+            num_steps=recipe.num_steps,
+            on_line=[writer.scalars] if writer else [],
+        )
+        if writer:
+            callbacks = [self._samples(examples, writer), *callbacks]
         with self._refresh(trainer, **worker_arguments) as refresh:
             history = self._fit(
                 trainer,
                 examples,
                 num_steps=recipe.num_steps,
                 directory=run_directory.CHECKPOINT,
-                callbacks=[refresh, *callbacks],
-                parts={"index_refresh": refresh},
+                callbacks=[refresh, log, *callbacks],
+                parts={"index_refresh": refresh, "training_log": log},
             )
         self._stage.metadata.update(
             history=history,
@@ -284,8 +319,24 @@ class _Run:
                 "examples_an_epoch": examples.num_examples,
                 "steps": recipe.num_steps,
             },
+            duty_cycle=measure_duty_cycle(trainer, examples.batch(0, 0)),
         )
         return history
+
+    def _samples(self, examples, writer):
+        from realm_tf.training.retrieval_samples import RetrievalSamples
+
+        rows = {
+            name: value[:_NUM_SAMPLES]
+            for name, value in examples.batch(0, 0).items()
+        }
+        return RetrievalSamples(
+            rows,
+            self._loaded.tokenizer,
+            writer.text,
+            every_steps=self._recipe.refresh_every or _SAMPLES_EVERY,
+            num_steps=self._recipe.num_steps,
+        )
 
     def _examples(self, batch_size, mode):
         recipe = self._recipe
@@ -296,34 +347,6 @@ class _Run:
             mode=mode,
             max_query_length=recipe.max_query_length,
             max_masked=recipe.max_masked,
-        )
-
-    def _trainer(self, embeddings):
-        """`RealmModel` over the blocks as they are embedded now."""
-        from realm_tf.models.realm import RealmModel
-        from realm_tf.retrieval.brute_force import BruteForce
-
-        loaded, recipe = self._loaded, self._recipe
-        open_qa = loaded.model
-        if embeddings is None:
-            embeddings = self._embed()
-        return RealmModel(
-            open_qa.query_embedder,
-            open_qa.block_embedder,
-            open_qa.knowledge_augmented_encoder,
-            BruteForce(embeddings),
-            _block_table(self._blocks, recipe.max_block_length),
-            cls_id=loaded.tokenizer.cls_id,
-            sep_id=loaded.tokenizer.sep_id,
-            block_segment_ids=loaded.block_segment_ids,
-            score_scale=open_qa.score_scale,
-            num_retrieved=recipe.num_retrieved,
-            num_spare=recipe.num_spare,
-            rerank=recipe.rerank,
-            max_block_length=recipe.max_block_length,
-            max_joint_length=recipe.max_joint_length,
-            marginalization=recipe.marginalization,
-            train_block_tower=recipe.train_block_tower,
         )
 
     def _embed(self):
@@ -383,6 +406,67 @@ class _Run:
             **self._fit_arguments,
             **arguments,
         )
+
+
+def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
+    """Gives a model its masked-LM head, if need be, and freezes layers.
+
+    Args:
+        open_qa: `OpenQa`.
+        recipe: `PretrainRecipe`.
+    """
+    from realm_tf.models.knowledge_augmented_encoder import (
+        KnowledgeAugmentedEncoder,
+    )
+
+    if open_qa.knowledge_augmented_encoder is None:
+        open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
+            open_qa.reader.encoder
+        )
+    for encoder in _encoders(open_qa):
+        encoder.freeze(
+            embeddings=recipe.freeze_word_embeddings,
+            num_layers=recipe.num_frozen_layers,
+        )
+
+
+def make_trainer(loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings):
+    """The model to pre-train, compiled, for `fit` with `data.pretraining`.
+
+    Args:
+        loaded: `LoadedModel`, after `prepare`.
+        blocks: `PackedBlocks`.
+        recipe: `PretrainRecipe`.
+        embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
+            (`index_builder.embed_blocks`).
+
+    Returns:
+        `RealmModel`; training it trains the parts of `loaded.model`.
+    """
+    from realm_tf.models.realm import RealmModel
+    from realm_tf.retrieval.brute_force import BruteForce
+
+    open_qa = loaded.model
+    trainer = RealmModel(
+        open_qa.query_embedder,
+        open_qa.block_embedder,
+        open_qa.knowledge_augmented_encoder,
+        BruteForce(embeddings),
+        _block_table(blocks, recipe.max_block_length),
+        cls_id=loaded.tokenizer.cls_id,
+        sep_id=loaded.tokenizer.sep_id,
+        block_segment_ids=loaded.block_segment_ids,
+        score_scale=open_qa.score_scale,
+        num_retrieved=recipe.num_retrieved,
+        num_spare=recipe.num_spare,
+        rerank=recipe.rerank,
+        max_block_length=recipe.max_block_length,
+        max_joint_length=recipe.max_joint_length,
+        marginalization=recipe.marginalization,
+        train_block_tower=recipe.train_block_tower,
+    )
+    _compile(trainer, recipe.learning_rate, recipe.num_steps, recipe)
+    return trainer
 
 
 def _compile(trainer, learning_rate, num_steps, recipe):

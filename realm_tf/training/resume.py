@@ -90,10 +90,11 @@ def fit(
     saver.restore(model)
     if saver.done and verbose:
         print(f"      going on after step {saver.done}/{num_steps}", flush=True)
-    callbacks = [saver, *callbacks]
+    # Last, so that the others have seen the step that is saved.
+    callbacks = [*callbacks, saver]
     if verbose == "auto" and not sys.stdout.isatty():
         verbose = 0
-        callbacks.append(ProgressLines(num_steps, first_step=saver.done))
+        callbacks.insert(-1, ProgressLines(num_steps, first_step=saver.done))
     while saver.done < num_steps:
         epoch, step = divmod(saver.done, steps_per_epoch)
         left = num_steps - saver.done

@@ -282,13 +282,13 @@ def test_candidates_from_the_host(make_model):
     scores = queries @ np.asarray(model.index.embeddings).T
     found = np.argsort(-scores, axis=1)[:, :6].astype("int32")
     brought = make_model(with_index=False)
-    brought_along = {**batch, "candidate_ids": found}
+    brought_along = {**batch, "candidate_block_ids": found}
     for name, value in brought.predict(brought_along, verbose=0).items():
         np.testing.assert_allclose(
             np.asarray(value), np.asarray(expected[name]), atol=1e-5
         )
     # A row without any leaves the null block alone.
-    nothing = {**batch, "candidate_ids": np.full_like(found, -1)}
+    nothing = {**batch, "candidate_block_ids": np.full_like(found, -1)}
     outputs = brought.predict(nothing, verbose=0)
     np.testing.assert_allclose(
         np.asarray(outputs["retrieval_log_probs"])[:, 0], 0.0, atol=1e-6

@@ -122,13 +122,17 @@ def test_the_metadata_says_what_was_done(world, trained):
         "null_probability",
         "entropy",
         "article_recall",
+        "answer_recall",
     }
     assert metadata["counts"]["steps"] == 6
     assert metadata["parents"] == {
         name: stages.read_metadata(world[name])["fingerprint"]
         for name in ("model", "blocks", "corpus")
     }
-    assert len(stages.list_names(output)) == 5
+    assert set(stages.list_names(output)) == {
+        *("COMPLETED", "metadata.json", "log.jsonl"),
+        *("config.json", "model.weights.h5", "vocab.txt"),
+    }
 
 
 def test_the_index_is_refreshed_between_steps(world, trained):
@@ -194,7 +198,7 @@ def test_the_command(world, capsys):
     )
     shown = capsys.readouterr()
     assert status == 0, shown.err
-    assert f"{output}: " in shown.out and "retrieval_utility" in shown.out
+    assert f"{output} " in shown.out and "retrieval_utility" in shown.out
 
 
 def test_wrong_inputs_leave_nothing(world, capsys):

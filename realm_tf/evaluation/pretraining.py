@@ -1,0 +1,69 @@
+"""How well a model predicts what is masked, with the blocks it retrieves."""
+
+import dataclasses
+import itertools
+
+from realm_tf.configs import pretrain as configs
+from realm_tf.data.pretraining import PretrainingExamples
+
+# Far beyond any training: masks that no step has seen.
+_EPOCH = 1_000_000
+
+
+def evaluate(
+    model: str,
+    blocks,
+    passages,
+    *,
+    recipe: configs.PretrainRecipe,
+    num_batches: int,
+    mode: str = "salient",
+    seed: int = 0,
+) -> dict[str, float]:
+    """Measures a model on masked sentences, over an index of its own.
+
+    The masks are new ones; the sentences may be among those it was trained
+    on.
+
+    Args:
+        model: str. Model directory.
+        blocks: `PackedBlocks`. What is retrieved.
+        passages: `PackedPassages`. What is masked.
+        recipe: `PretrainRecipe`. Lengths, candidates and batch size.
+        num_batches: int.
+        mode: str. What is masked. Defaults to `"salient"`.
+        seed: int. Of the masks. Defaults to `0`.
+
+    Returns:
+        dict of float: `loss` and the metrics of `RealmModel`.
+    """
+    from realm_tf.models import model_directory
+    from realm_tf.retrieval.block_embedder import BlockEmbedder
+    from realm_tf.training import index_builder
+    from realm_tf.training import pretrain
+
+    recipe = dataclasses.replace(recipe, num_steps=1)
+    loaded = model_directory.load(model)
+    pretrain.prepare(loaded.model, recipe)
+    embedder = BlockEmbedder(loaded, max_length=recipe.max_block_length)
+    trainer = pretrain.make_trainer(
+        loaded,
+        blocks,
+        recipe,
+        embeddings=index_builder.embed_blocks(embedder, blocks),
+    )
+    examples = PretrainingExamples(
+        passages,
+        batch_size=recipe.batch_size,
+        seed=seed,
+        mode=mode,
+        max_query_length=recipe.max_query_length,
+        max_masked=recipe.max_masked,
+    )
+    batches = itertools.islice(examples.batches(_EPOCH), num_batches)
+    return trainer.evaluate(
+        ((batch,) for batch in batches),
+        steps=num_batches,
+        return_dict=True,
+        verbose=0,
+    )

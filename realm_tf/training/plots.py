@@ -1,0 +1,183 @@
+"""Curves of training runs, drawn from their logs."""
+
+import dataclasses
+import io
+import math
+
+from realm_tf import stages
+from realm_tf.errors import InputError
+
+_COLUMNS = 2
+# Inches.
+_WIDTH, _ROW_HEIGHT, _LEGEND_ROW = 10.0, 2.5, 0.28
+_DOTS_PER_INCH = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One value over the steps.
+
+    Args:
+        name: str. Of the value in the log.
+        title: str.
+        unit: str. Of the vertical axis.
+        line_at: float. Where a line is drawn across. Defaults to `None`.
+        from_zero: bool. Whether the vertical axis begins at 0. Defaults to
+            `False`: as the values are.
+    """
+
+    name: str
+    title: str
+    unit: str
+    line_at: float | None = None
+    from_zero: bool = False
+
+
+PANELS = (
+    Panel("loss", "Masked-LM loss", "nats per masked wordpiece"),
+    Panel("mlm_accuracy", "Masked-LM accuracy", "share", from_zero=True),
+    Panel(
+        "retrieval_utility",
+        "Retrieval utility",
+        "nats per masked wordpiece",
+        line_at=0.0,
+    ),
+    Panel(
+        "null_probability", "p(null block | x)", "probability", from_zero=True
+    ),
+    Panel("entropy", "Entropy of p(z | x)", "nats"),
+    Panel(
+        "article_recall",
+        "Own article among the candidates",
+        "share of sentences",
+        from_zero=True,
+    ),
+    Panel("index_age", "Age of the index", "steps"),
+    Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
+)
+
+
+def plot_training(
+    logs: dict[str, list[dict]],
+    path: str,
+    *,
+    groups: dict[str, str] | None = None,
+    panels: tuple[Panel, ...] = PANELS,
+) -> None:
+    """Draws the curves of one or several runs into a PNG.
+
+    Values that no run has get no panel. Runs of a group share a colour; their
+    mean is drawn bold, over the steps that all of them have, and the runs
+    themselves thin.
+
+    Args:
+        logs: dict. Name of a run to its lines, as `training_log.read_log`
+            returns them.
+        path: str. The file to write; one that is there is replaced.
+        groups: dict. Name of a run to that of its group; a run that is not
+            in it is a group of its own. Defaults to `None`.
+        panels: tuple of `Panel`. Defaults to `PANELS`.
+
+    Raises:
+        InputError: if matplotlib is not installed, no run has a value to
+            draw, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError(
+            "Plots are drawn by matplotlib, which is not installed: run `pip "
+            "install matplotlib`."
+        ) from error
+    panels = [panel for panel in panels if _has_values(logs, panel.name)]
+    if not panels:
+        raise InputError(
+            f"No line to draw in the logs of {', '.join(logs) or 'no run'}: "
+            "train for longer."
+        )
+    members = {}
+    for run in logs:
+        members.setdefault((groups or {}).get(run, run), []).append(run)
+    num_rows = math.ceil(len(panels) / _COLUMNS)
+    figure = Figure(
+        figsize=(_WIDTH, _ROW_HEIGHT * num_rows + _LEGEND_ROW * len(members)),
+        dpi=_DOTS_PER_INCH,
+        layout="constrained",
+    )
+    grid = figure.subplots(num_rows, _COLUMNS, squeeze=False).ravel()
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw(axes, panel, logs, members)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=1, frameon=False
+    )
+    _write(figure, path)
+
+
+def _has_values(logs, name):
+    return any(
+        line.get(name) is not None for lines in logs.values() for line in lines
+    )
+
+
+def _draw(axes, panel, logs, members):
+    if panel.line_at is not None:
+        axes.axhline(panel.line_at, color="0.4", linewidth=0.8, linestyle="--")
+    for number, (group, runs) in enumerate(members.items()):
+        color = f"C{number % 10}"
+        curves = [_values(logs[run], panel.name) for run in runs]
+        if len(runs) == 1:
+            _plot(axes, curves[0], color=color, linewidth=1.4, label=group)
+            continue
+        for curve in curves:
+            _plot(axes, curve, color=color, linewidth=0.7, alpha=0.45)
+        _plot(
+            axes,
+            mean_curve(curves),
+            color=color,
+            linewidth=2.4,
+            label=f"{group} (mean of {len(runs)})",
+        )
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_ylabel(panel.unit, fontsize=8)
+    axes.set_xlabel("step", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if panel.from_zero:
+        axes.set_ylim(bottom=0)
+
+
+def _values(lines, name):
+    """Step to value; what is null is left out."""
+    return {
+        line["step"]: line[name] for line in lines if line.get(name) is not None
+    }
+
+
+def mean_curve(curves: list[dict[int, float]]) -> dict[int, float]:
+    """The mean of curves (step to value), at the steps that all have."""
+    steps = sorted(set.intersection(*map(set, curves)))
+    return {step: sum(c[step] for c in curves) / len(curves) for step in steps}
+
+
+def _plot(axes, curve, **style):
+    # One value alone is no line.
+    marker = "o" if len(curve) == 1 else None
+    axes.plot(
+        list(curve), list(curve.values()), marker=marker, markersize=3, **style
+    )
+
+
+def _write(figure, path):
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
+    try:
+        with stages.open_for_writing(str(path)) as file:
+            file.write(image.getvalue())
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror or error}."
+        ) from error

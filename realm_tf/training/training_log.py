@@ -1,0 +1,336 @@
+"""What a training run says of itself: log.jsonl, and TensorBoard if asked."""
+
+import json
+import math
+import numbers
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from realm_tf import stages
+from realm_tf.errors import InputError
+
+# In the directory that the run writes.
+LOG = "log.jsonl"
+# Digits that float32 sums can tell.
+_NUM_DIGITS = 7
+
+
+class TrainingLog(keras.callbacks.Callback):
+    """Appends a line of JSON every so many steps.
+
+    Keras's own logs are means since the epoch began. Here each line holds
+    means over the steps since the line before: the totals and counts of the
+    model's metrics, less what they were then. So every example, or masked
+    wordpiece, counts as it does in the metric, over the end of an epoch too.
+    Numbers that other callbacks put into the logs, such as `index_age`, are
+    averaged over the same steps; those callbacks come before this one.
+
+    A line: `step` (steps done), `steps` (how many it is the mean of),
+    `seconds` (of training, without the time between a kill and the resumed
+    run), `examples_per_second` (without the first step of a run, which
+    compiles), then all means by name. What is unknown or not finite is null.
+
+    As one of the `parts` of `training.resume`, it goes on within a line after
+    a kill: the lines are those of a run that was never stopped, but for their
+    times. Without, the first line after a kill is the mean of fewer steps.
+    Lines of steps after the restored one, and one that is torn, are removed.
+
+    Between two lines nothing is read from the device.
+
+    Args:
+        path: str. The file, on a local disk.
+        every_steps: int. Steps between two lines.
+        num_steps: int. Of the whole run, whose last step has a line in any
+            case. Defaults to `None`: so has the last of every `fit`.
+        on_line: list of functions of a line (a dict), called after it is
+            written, such as `TensorBoardWriter.scalars`.
+        clock: function that gives the time in seconds.
+
+    Raises:
+        ValueError: if `every_steps` is not positive, or, when training
+            begins, if one of the model's metrics is no `keras.metrics.Mean`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        every_steps: int,
+        num_steps: int | None = None,
+        on_line: tuple[Callable[[dict], None], ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        super().__init__()
+        if every_steps < 1:
+            raise ValueError(
+                "`every_steps` must be at least 1. Received: "
+                f"every_steps={every_steps}"
+            )
+        self.path = str(path)
+        self._every_steps = every_steps
+        self._num_steps = num_steps
+        self._on_line = tuple(on_line)
+        self._clock = clock
+        # Steps done, and those that have a line.
+        self._step = 0
+        self._logged = None
+        # Name to [total, count] since the last line, and of the metrics when
+        # they were last read.
+        self._sums = {}
+        self._totals = None
+        self._seconds = 0.0
+        self._clock_at = None
+        # (seconds, step) from which on the rate is measured.
+        self._timed_from = None
+
+    def get_state(self):
+        """What `training.resume` keeps of this."""
+        if self._totals is not None:
+            # The state of the metrics is kept beside this: both at one step.
+            self._gather()
+        self._tick()
+        return {
+            "step": self._logged,
+            "seconds": self._seconds,
+            "sums": {name: list(pair) for name, pair in self._sums.items()},
+        }
+
+    def set_state(self, state):
+        """Takes up what `get_state` gave."""
+        self._logged = state["step"]
+        self._seconds = state["seconds"]
+        self._sums = {name: list(pair) for name, pair in state["sums"].items()}
+
+    def on_train_begin(self, logs=None):
+        self._step = int(self.model.optimizer.iterations)
+        if self._clock_at is not None:
+            return
+        for metric in self.model.metrics:
+            if not isinstance(metric, keras.metrics.Mean):
+                raise ValueError(
+                    "`TrainingLog` can only average metrics that are a "
+                    f"`keras.metrics.Mean`. Received: {metric.name!r}, a "
+                    f"{type(metric).__name__}"
+                )
+        if self._logged is None:
+            self._logged = self._step
+        _cut(self.path, self._logged)
+        self._clock_at = self._clock()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._before_epoch = self._step
+
+    # Here and not at the end of the step before: by now all callbacks have
+    # seen that step, and the metrics of an epoch that was broken off are back.
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._totals is None:
+            self._totals = self._read_totals()
+        if self._step // self._every_steps > self._logged // self._every_steps:
+            self._write_line()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._step = self._before_epoch + batch + 1
+        for name, value in (logs or {}).items():
+            if name not in self._totals and isinstance(value, numbers.Real):
+                self._add(name, float(value), 1)
+        if self._timed_from is None:
+            self._tick()
+            self._timed_from = (self._seconds, self._step)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._totals is not None:
+            self._gather()
+        # Keras sets the metrics back to 0.
+        self._totals = None
+
+    def on_train_end(self, logs=None):
+        finished = self._step >= (self._num_steps or 0)
+        if self._step > self._logged and (finished or self.model.stop_training):
+            self._write_line()
+
+    def _tick(self):
+        if self._clock_at is not None:
+            now = self._clock()
+            self._seconds += now - self._clock_at
+            self._clock_at = now
+
+    def _add(self, name, total, count):
+        pair = self._sums.setdefault(name, [0.0, 0.0])
+        pair[0] += total
+        pair[1] += count
+
+    def _read_totals(self):
+        # A callback that asks Keras for its model finds the values of the last
+        # step in its variables, on JAX too.
+        return {
+            metric.name: (
+                float(np.asarray(metric.total)),
+                float(np.asarray(metric.count)),
+            )
+            for metric in self.model.metrics
+        }
+
+    def _gather(self):
+        totals = self._read_totals()
+        for name, (total, count) in totals.items():
+            before = self._totals[name]
+            self._add(name, total - before[0], count - before[1])
+        self._totals = totals
+
+    def _write_line(self):
+        if self._totals is not None:
+            self._gather()
+        self._tick()
+        steps = self._step - self._logged
+        line = {
+            "step": self._step,
+            "steps": steps,
+            "seconds": round(self._seconds, 3),
+            "examples_per_second": _round(self._rate(steps)),
+            **{
+                name: _round(total / count if count else math.nan)
+                for name, (total, count) in self._sums.items()
+            },
+        }
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(line, allow_nan=False)}\n")
+        self._logged = self._step
+        self._sums = {}
+        self._timed_from = (self._seconds, self._step)
+        for function in self._on_line:
+            function(line)
+
+    def _rate(self, steps):
+        # Keras weights the loss by the number of examples.
+        num_examples = self._sums["loss"][1] if "loss" in self._sums else 0
+        if self._timed_from is None or not num_examples:
+            return math.nan
+        seconds, step = self._timed_from
+        seconds, timed = self._seconds - seconds, self._step - step
+        return num_examples / steps * timed / seconds if timed else math.nan
+
+
+class TensorBoardWriter:
+    """Writes what TensorBoard shows.
+
+    For steps that are done again after a kill, their values are there twice.
+
+    Args:
+        directory: str. The run's own; made if need be.
+
+    Raises:
+        InputError: if TensorFlow is not installed.
+    """
+
+    # `keras.callbacks.TensorBoard` would count the steps of every `fit` from
+    # 0 and show means since the epoch began.
+    def __init__(self, directory: str):
+        try:
+            import tensorflow as tf
+        except ImportError as error:
+            raise InputError(
+                "TensorBoard's files are written by TensorFlow, which is not "
+                f"installed: run `pip install tensorflow`, or do without; {LOG} "
+                "holds the same numbers."
+            ) from error
+        if keras.backend.backend() != "tensorflow":
+            _leave_the_gpu(tf)
+        self._summary = tf.summary
+        self._writer = tf.summary.create_file_writer(str(directory))
+
+    def scalars(self, line: dict) -> None:
+        """Writes the numbers of a line of `TrainingLog`, by their names."""
+        with self._writer.as_default(step=line["step"]):
+            for name, value in line.items():
+                if name not in ("step", "steps") and value is not None:
+                    self._summary.scalar(name, value)
+        self._writer.flush()
+
+    def text(self, name: str, text: str, *, step: int) -> None:
+        """Writes Markdown."""
+        with self._writer.as_default(step=step):
+            self._summary.text(name, text)
+        self._writer.flush()
+
+
+def _leave_the_gpu(tf):
+    """Lets TensorFlow take no memory of a GPU on which JAX trains."""
+    if tf.config.list_physical_devices("GPU"):
+        try:
+            tf.config.set_visible_devices([], "GPU")
+        except RuntimeError:
+            # It was in use before: what it took, it has.
+            return
+
+
+def read_log(path: str) -> list[dict]:
+    """The lines of a run, finished or still going.
+
+    Args:
+        path: str. The file, the directory that holds it, or the directory
+            that a run is still to make.
+
+    Returns:
+        list of dict; see `TrainingLog`. A last line that is torn is left out.
+
+    Raises:
+        InputError: if there is no such file, or a line of it is damaged.
+    """
+    path = find_log(path)
+    lines = []
+    for number, (row, line) in enumerate(_parse(path), 1):
+        if line is None:
+            raise InputError(
+                f"{path}:{number}: expected a JSON object with `step`. "
+                f"Received: {row[:80]!r}. Remove the line."
+            )
+        lines.append(line)
+    return lines
+
+
+def find_log(path: str) -> str:
+    """The log of a run; as `read_log`."""
+    path = str(path).rstrip("/")
+    for found in (
+        path,
+        stages.join(path, LOG),
+        stages.join(f"{path}.partial", LOG),
+    ):
+        if stages.is_file(found):
+            return found
+    raise InputError(
+        f"{path} holds no {LOG}: expected a directory that `realm pretrain` "
+        "wrote or is writing."
+    )
+
+
+def _parse(path):
+    """(text, dict or `None` if damaged) of each line that has its end."""
+    for row in stages.read_text(path).split("\n")[:-1]:
+        try:
+            line = json.loads(row)
+        except ValueError:
+            line = None
+        has_step = isinstance(line, dict) and isinstance(line.get("step"), int)
+        yield row, line if has_step else None
+
+
+def _cut(path, step):
+    """Removes the lines of later steps, and from a damaged one on."""
+    if not stages.is_file(path):
+        return
+    kept = []
+    for row, line in _parse(path):
+        if line is None or line["step"] > step:
+            break
+        kept.append(f"{row}\n")
+    stages.write_text(path, "".join(kept))
+
+
+def _round(value):
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.{_NUM_DIGITS}g}")

@@ -1,0 +1,197 @@
+"""Trainer and index builder killed with SIGKILL at random moments."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from beam_pipelines import annotate_spans
+from realm_tf import stages
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.training.pretrain import pretrain
+from realm_tf.training.training_log import read_log
+
+pytestmark = pytest.mark.slow
+
+_NUM_KILLS = 20
+
+# Each run is a child that kills itself some time after its first step.
+_DRIVER = """
+import json, os, random, signal, sys, threading, time
+
+import keras
+
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.training.pretrain import pretrain
+
+model, blocks, corpus, output, num_kills = json.loads(sys.argv[1])
+recipe = get_recipe("tiny", ["num_steps=40", "refresh_every=7"])
+
+
+class Pace(keras.callbacks.Callback):
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.seconds is not None:
+            threading.Timer(
+                self.seconds, os.kill, (os.getpid(), signal.SIGKILL)
+            ).start()
+            self.seconds = None
+        time.sleep(0.05)
+
+
+def run(output, seconds):
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    pretrain(
+        model, blocks, corpus, output, recipe=recipe, verbose=0,
+        callbacks=[Pace(seconds)], save_every_steps=2,
+    )
+    os._exit(0)
+
+
+assert run(f"{output}-whole", None) == 0
+moments = random.Random(0)
+kills, outputs = 0, []
+while kills < num_kills:
+    outputs.append(f"{output}-{len(outputs)}")
+    # In the end each is allowed to finish.
+    for _ in range(num_kills):
+        status = run(outputs[-1], moments.uniform(0, 1.5))
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL, status
+        kills += 1
+        assert not os.path.exists(outputs[-1])
+    else:
+        assert run(outputs[-1], None) == 0
+print(json.dumps([kills, outputs]))
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, blocks_dir):
+    annotated = str(tmp_path_factory.mktemp("killed") / "annotated")
+    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    return annotated
+
+
+def test_a_killed_trainer_goes_on_as_if_never_stopped(
+    tmp_path, model_dir, blocks_dir, corpus
+):
+    output = str(tmp_path / "trained")
+    arguments = json.dumps([model_dir, blocks_dir, corpus, output, _NUM_KILLS])
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    kills, outputs = json.loads(done.stdout.splitlines()[-1])
+    assert kills >= _NUM_KILLS
+    whole = f"{output}-whole"
+    curve = _curve(whole)
+    assert [line["step"] for line in curve] == list(range(2, 41, 2))
+    assert len({line["loss"] for line in curve}) == 20
+    for path in outputs:
+        assert _curve(path) == curve
+        for name in ("fingerprint", "history"):
+            assert (
+                stages.read_metadata(path)[name]
+                == stages.read_metadata(whole)[name]
+            )
+
+
+def _curve(directory):
+    times = ("seconds", "examples_per_second")
+    return [
+        {name: value for name, value in line.items() if name not in times}
+        for line in read_log(directory)
+    ]
+
+
+class _Killer(keras.callbacks.Callback):
+    """Kills each builder some seconds after it is seen, a number of times."""
+
+    def __init__(self, num_kills, num_swaps_after):
+        super().__init__()
+        self._moments = random.Random(1)
+        self._left = num_kills
+        self._doomed = set()
+        self._num_swaps_after = num_swaps_after
+        self._index = None
+        self.steps = []
+        self.swaps = self.swaps_after = 0
+
+    def _builders(self):
+        found = subprocess.run(
+            ["pgrep", "-P", str(os.getpid()), "-f", "index_builder"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return set(map(int, found.stdout.split()))
+
+    def on_train_batch_begin(self, batch, logs=None):
+        for process in self._builders() - self._doomed:
+            if self._left:
+                self._left -= 1
+                self._doomed.add(process)
+                threading.Timer(
+                    self._moments.uniform(0, 15),
+                    os.kill,
+                    (process, signal.SIGKILL),
+                ).start()
+
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.2)
+        self.steps.append(time.monotonic())
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
+        index = np.array(self.model.index.embeddings)
+        if self._index is not None and not np.array_equal(index, self._index):
+            # A mixed index would keep a row of the one before.
+            assert (index != self._index).any(axis=1).all()
+            self.swaps += 1
+            if not self._left and not self._builders() & self._doomed:
+                self.swaps_after += 1
+        self._index = index
+        if self.swaps_after >= self._num_swaps_after:
+            self.model.stop_training = True
+
+
+def test_a_killed_builder_does_no_harm(
+    tmp_path, model_dir, blocks_dir, corpus, monkeypatch
+):
+    from realm_tf.training import index_refresh
+
+    # Else it is started ever more rarely.
+    monkeypatch.setattr(index_refresh, "_LONGEST_PAUSE", 1.0)
+    killer = _Killer(_NUM_KILLS, num_swaps_after=2)
+    history = pretrain(
+        model_dir,
+        blocks_dir,
+        corpus,
+        str(tmp_path / "trained"),
+        recipe=get_recipe(
+            "tiny",
+            ["num_steps=100000", "refresh=process", "refresh_every=5"],
+        ),
+        verbose=0,
+        callbacks=[killer],
+    )
+    assert np.isfinite([epoch["loss"] for epoch in history]).all()
+    # No step waited for a builder: its start alone takes seconds.
+    assert np.diff(killer.steps).max() < 3.0
+    assert killer.swaps_after == 2 and killer.swaps >= 2
