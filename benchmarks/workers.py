@@ -4,7 +4,8 @@
 
 Both run from start to end over DIR/corpus.jsonl.gz, repeated with new ids in a
 file each, with 1 and with 2 workers (processes); so many copies that the 10
-seconds which a second process takes to start count for little. After the first copy chunking knows all words: its rate
+seconds which a second process takes to start count for little. After the first
+copy chunking knows all words: its rate
 is that of a corpus with few new ones.
 """
 
@@ -30,7 +31,7 @@ def main():
         default=("chunk", "annotate"),
     )
     parser.add_argument("--chunk-copies", type=int, default=16)
-    parser.add_argument("--annotate-copies", type=int, default=8)
+    parser.add_argument("--annotate-copies", type=int, default=12)
     parser.add_argument(
         "--temporary-dir", help="where to write (default: /tmp)"
     )

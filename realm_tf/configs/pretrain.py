@@ -131,6 +131,22 @@ RECIPES = {
         num_frozen_layers=3,
         log_every=20,
     ),
+    # A random encoder of two layers, 128 wide, over blocks of 64 wordpieces:
+    # experiments of minutes.
+    "small": PretrainRecipe(
+        num_steps=1000,
+        batch_size=8,
+        learning_rate=5e-4,
+        num_retrieved=3,
+        refresh_every=50,
+        masked_lm_steps=1000,
+        masked_lm_learning_rate=1e-3,
+        max_query_length=40,
+        max_block_length=64,
+        max_joint_length=100,
+        max_masked=6,
+        log_every=50,
+    ),
     # Unit tests: seconds.
     "tiny": PretrainRecipe(
         num_steps=6,

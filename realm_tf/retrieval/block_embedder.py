@@ -15,11 +15,15 @@ class BlockEmbedder:
     Args:
         loaded: `LoadedModel`.
         max_length: int. Most wordpieces of `[CLS] title [SEP] body [SEP]`.
+        predict: function of (model, inputs) that gives the model's outputs
+            as an array. Defaults to `None`: `predict_on_batch`, compiled,
+            which a plain call is not.
     """
 
-    def __init__(self, loaded, *, max_length: int):
+    def __init__(self, loaded, *, max_length: int, predict=None):
         self._loaded = loaded
         self._max_length = max_length
+        self._predict = predict or _predict_on_batch
 
     @property
     def embedding_dim(self) -> int:
@@ -49,6 +53,9 @@ class BlockEmbedder:
             max_length=min(rounded, self._max_length),
             segment_ids=self._loaded.block_segment_ids,
         )
-        # Compiled, which `model(inputs)` is not.
-        embeddings = self._loaded.model.block_embedder.predict_on_batch(inputs)
+        embeddings = self._predict(self._loaded.model.block_embedder, inputs)
         return np.asarray(embeddings, "float32"), inputs["padding_mask"]
+
+
+def _predict_on_batch(model, inputs):
+    return model.predict_on_batch(inputs)

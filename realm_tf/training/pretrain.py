@@ -12,6 +12,7 @@ command.
 
 import contextlib
 import dataclasses
+import functools
 
 from realm_tf.configs import overrides
 from realm_tf.configs import pretrain as configs
@@ -26,6 +27,8 @@ from realm_tf.training import run_directory
 # never refreshed.
 _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
+# Blocks, where several devices share them: a multiple of their number.
+_EMBEDDED_AT_ONCE = 64
 # For Beam, with refresh=pipeline.
 ACCEPTS_EXTRA = True
 
@@ -239,7 +242,10 @@ class _Run:
     def __init__(
         self, loaded, recipe, stage, *, blocks, passages, fit_arguments
     ):
+        import keras
+
         from realm_tf.retrieval.block_embedder import BlockEmbedder
+        from realm_tf.training import devices
 
         self._loaded = loaded
         self._recipe = recipe
@@ -249,7 +255,14 @@ class _Run:
         self._fit_arguments = fit_arguments
         prepare(loaded.model, recipe)
         self._embedder = BlockEmbedder(
-            loaded, max_length=recipe.max_block_length
+            loaded,
+            max_length=recipe.max_block_length,
+            # Of every batch, each device takes its part.
+            predict=functools.partial(
+                devices.predict, batch_size=_EMBEDDED_AT_ONCE
+            )
+            if keras.distribution.distribution()
+            else None,
         )
 
     def train_masked_lm(self):

@@ -1,3 +1,9 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -8,11 +14,13 @@ from realm_tf import stages
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.data.packed_blocks import PackedBlocks
 from realm_tf.data.packed_blocks import pack_blocks
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
 from realm_tf.training.pretrain import pretrain
+from realm_tf.training.training_log import read_log
 
 TINY = get_recipe("tiny")
 
@@ -145,29 +153,20 @@ def test_the_index_is_refreshed_between_steps(world, trained):
     assert same == [True, False, True, False, True]
 
 
-def test_without_refresh_the_index_stays(world, tmp_path):
-    seen = _Refreshes()
-    recipe = get_recipe("tiny", ["refresh_every=0", "num_steps=3"])
-    _pretrain(world, "stale", recipe=recipe, callbacks=[seen])
-    assert seen.ages == [0, 1, 2]
-    assert np.array_equal(seen.indices[0], seen.indices[-1])
-
-
-@pytest.mark.parametrize("after", [2, 3])
-def test_stopped_and_resumed_the_weights_are_the_same(world, trained, after):
-    """At a refresh, and between two."""
-    name = f"stopped-{after}"
+def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
+    """Stopped where the next step begins with a refresh."""
     with pytest.raises(KeyboardInterrupt):
-        _pretrain(world, name, callbacks=[_Stop(after)], save_every_steps=1)
+        _pretrain(world, "stopped", callbacks=[_Stop(2)], save_every_steps=1)
     seen = _Refreshes()
     output, history = _pretrain(
-        world, name, callbacks=[seen], save_every_steps=1
+        world, "stopped", callbacks=[seen], save_every_steps=1
     )
-    assert 1 <= len(seen.ages) < 6
+    assert 4 <= len(seen.ages) < 6
     for mine, whole in zip(
         seen.indices, trained[2].indices[-len(seen.indices) :], strict=True
     ):
         np.testing.assert_array_equal(mine, whole)
+    assert history == trained[1]
     assert (
         stages.read_metadata(output)["fingerprint"]
         == stages.read_metadata(trained[0])["fingerprint"]
@@ -190,15 +189,60 @@ def test_embed_blocks(world, tmp_path):
 
 
 def test_the_command(world, capsys):
+    """With all that `trained` goes without."""
     output = str(world["root"] / "by-command")
+    board = str(world["root"] / "board")
     status = cli.main(
-        ["pretrain", "--recipe", "tiny", "--set", "num_steps=2"]
+        ["pretrain", "--recipe", "tiny", "--set", "num_steps=4"]
+        + ["--set", "refresh=thread", "--set", "masked_lm_steps=3"]
+        + ["--set", "masked_lm_batch_size=2", "--tensorboard", board]
         + ["--model", world["model"], "--blocks", world["blocks"]]
         + ["--corpus", world["corpus"], "--output", output]
     )
     shown = capsys.readouterr()
     assert status == 0, shown.err
     assert f"{output} " in shown.out and "retrieval_utility" in shown.out
+    metadata = stages.read(output, kind="model")
+    assert set(metadata["masked_lm_history"][0]) == {"loss", "mlm_accuracy"}
+    assert sum(metadata["duty_cycle"].values()) == pytest.approx(1)
+    lines = read_log(output)
+    assert [line["step"] for line in lines] == [2, 4]
+    assert all(0.5 <= line["index_age"] <= 2.5 for line in lines)
+    (events,) = os.listdir(board)
+    with open(os.path.join(board, events), "rb") as file:
+        content = file.read()
+    assert b"retrieval_utility" in content and b"p(z" in content
+
+
+def test_it_runs_without_tensorflow(world):
+    """The packages of a JAX machine: keras, keras-hub and jax."""
+    root = world["root"]
+    pack_blocks(world["blocks"], str(root / "packed"))
+    tokenizer = model_directory.load(world["model"]).tokenizer
+    pack_passages(world["corpus"], tokenizer, str(root / "passages"))
+    output = str(root / "jax-only")
+    code = f"""
+import sys
+for name in ("tensorflow", "tensorflow_text", "tf_keras"):
+    sys.modules[name] = None
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.training.pretrain import pretrain
+from realm_tf.training.training_log import read_log
+pretrain({world["model"]!r}, {str(root / "packed")!r},
+    {str(root / "passages")!r}, {output!r}, verbose=0,
+    recipe=get_recipe("tiny", ["num_steps=3", "refresh_every=0"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = read_log(output)
+    # Never refreshed, it is as old as the step: 0 and 1, then 2.
+    assert [line["index_age"] for line in lines] == [0.5, 2]
+    assert all(np.isfinite(line["loss"]) for line in lines)
 
 
 def test_wrong_inputs_leave_nothing(world, capsys):
@@ -225,7 +269,25 @@ def test_wrong_inputs_leave_nothing(world, capsys):
         assert not (world["root"] / "wrong.partial").exists()
 
 
+def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
+    corpus = tmp_path / "annotated"
+    shutil.copytree(world["corpus"], corpus)
+    metadata = json.loads((corpus / "metadata.json").read_text())
+    metadata["parents"]["blocks"] = "another"
+    (corpus / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(InputError, match="annotated from other blocks"):
+        pretrain(
+            world["model"],
+            world["blocks"],
+            str(corpus),
+            str(tmp_path / "output"),
+            recipe=TINY,
+        )
+
+
 def test_recipes_refuse_nonsense():
+    with pytest.raises(InputError, match="refresh=never"):
+        get_recipe("tiny", ["refresh=never"])
     with pytest.raises(InputError, match="num_retrieved"):
         get_recipe("tiny", ["num_retrieved=0"])
     with pytest.raises(InputError, match="max_joint_length"):

@@ -1,0 +1,403 @@
+"""Retrieval in the input pipeline, for blocks that no accelerator can hold.
+
+`RealmModel` searches in its step and takes the blocks' wordpieces from a
+table on the device. Where table and embeddings are too large for that, the
+host finds the candidates while batches are made, as the original does: from
+memory-mapped blocks, with a query tower of its own on the processor. What is
+searched is then somewhat older than the step: `training.retrieval_age` says
+by how much.
+
+References:
+    [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.3.
+    Original code: google-research/language, language/realm.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf import stages
+from realm_tf.data.feeding import ReadAhead
+from realm_tf.errors import InputError
+from realm_tf.retrieval.numpy_index import NumpyIndex
+
+_KIND = "host_retrieval"
+_EMBEDDINGS = "embeddings.npy"
+_WEIGHTS = "query_tower.npz"
+_CPU = "cpu:0"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Version:
+    """What a batch is searched with, as a whole."""
+
+    # Steps done when it was taken.
+    step: int
+    # Of the query tower, as `get_weights` orders them.
+    weights: list
+    # The same, where the tower computes.
+    tensors: list
+    embeddings: np.ndarray
+    index: object
+
+
+class HostRetriever:
+    """Adds to batches the candidates that `RealmModel` may read.
+
+    Each batch is made from one version: the block embeddings and the query
+    tower's weights as they were at one `swap`. Any thread may call any
+    method; a batch that is under way at a swap is finished with the version
+    that it began with.
+
+    It searches with the masked query, without dropout. With the weights and
+    the embeddings of the model, candidates are those that an exact index in
+    the model would find.
+
+    In place of an index it serves `training.index_refresh` (whose callbacks
+    give the model's variables their last values before they call `swap`). As
+    one of the `parts` of `training.resume`, a run that goes on searches the
+    version that it had.
+
+    Args:
+        blocks: `PackedBlocks`. What is retrieved.
+        embeddings: float array `(num_blocks, embedding_dim)`, may be
+            memory-mapped. Row = block id.
+        query_tower: `Embedder`. The model's; its weights are copied now and
+            at each swap.
+        num_searched: int. Candidates of a query; `num_retrieved + num_spare`
+            of the model. Where there are fewer blocks, -1 follows.
+        max_block_length: int. Bodies and titles are cut and padded to it, as
+            a `BlockTable` of this length would cut them.
+        score_scale: float. See `OpenQa`. Defaults to `1.0`.
+        make_index: function of embeddings that gives an `Index`, called at
+            each swap, which waits for it; such as `Scann.build` with the
+            TensorFlow backend. Defaults to `NumpyIndex`: exact.
+        directory: str. Where `get_state` leaves versions; local. Made if need
+            be. Defaults to `None`: there is no state to keep.
+
+    Attributes:
+        steps_done: int. Steps of the training so far. `RetrievalAge`, a
+            callback, counts them: the names of versions follow from it.
+
+    Raises:
+        ValueError: if the embeddings are not one for each block, or a number
+            is not positive.
+    """
+
+    def __init__(
+        self,
+        blocks,
+        embeddings,
+        *,
+        query_tower,
+        num_searched: int,
+        max_block_length: int,
+        score_scale: float = 1.0,
+        make_index: Callable = NumpyIndex,
+        directory: str | None = None,
+    ):
+        if len(blocks) != len(embeddings):
+            raise ValueError(
+                "`embeddings` must have one row for each of `blocks`. "
+                f"Received: {len(embeddings)} rows, {len(blocks)} blocks"
+            )
+        if num_searched < 1 or max_block_length < 1:
+            raise ValueError(
+                "`num_searched` and `max_block_length` must be positive. "
+                f"Received: num_searched={num_searched}, "
+                f"max_block_length={max_block_length}"
+            )
+        self.steps_done = 0
+        self._blocks = blocks
+        self._articles = blocks.article_numbers()
+        self._query_tower = query_tower
+        self._embed = _compile_tower(query_tower, score_scale)
+        self._num_searched = num_searched
+        self._max_block_length = max_block_length
+        self._make_index = make_index
+        self._directory = directory
+        # Names of versions that the last and this state refer to.
+        self._kept = collections.deque(maxlen=2)
+        self._saved = None
+        self._ahead = None
+        self._taken_at = collections.deque()
+        self._version = self._take(embeddings)
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self._blocks)
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of an embedding."""
+        return self._version.embeddings.shape[1]
+
+    def swap(self, embeddings) -> None:
+        """Takes new embeddings, and the query tower's weights as they are.
+
+        Args:
+            embeddings: float array `(num_blocks, embedding_dim)`.
+
+        Raises:
+            InputError: if they have another shape.
+        """
+        expected = self._version.embeddings.shape
+        if tuple(embeddings.shape) != expected:
+            raise InputError(
+                f"New embeddings must have the shape {expected} of the old. "
+                f"Received: shape={tuple(embeddings.shape)}"
+            )
+        self._version = self._take(embeddings)
+
+    def _take(self, embeddings, weights=None, step=None):
+        if weights is None:
+            weights = self._query_tower.get_weights()
+        # Not views of what training goes on to change.
+        weights = [np.array(w) for w in weights]
+        embeddings = np.asarray(embeddings, "float32")
+        with keras.device(_CPU):
+            return _Version(
+                step=self.steps_done if step is None else step,
+                weights=weights,
+                tensors=[ops.convert_to_tensor(w) for w in weights],
+                embeddings=embeddings,
+                index=self._make_index(embeddings),
+            )
+
+    # === Candidates ===
+
+    def add_candidates(self, batch: dict) -> dict:
+        """Retrieves for a batch.
+
+        Args:
+            batch: dict of int arrays, as `PretrainingExamples` makes it.
+
+        Returns:
+            dict of the same arrays and, int32, `candidate_block_ids`,
+            `candidate_lengths`, `candidate_title_lengths` and
+            `candidate_of_article` `(batch_size, num_searched)`,
+            `candidate_token_ids` and `candidate_title_ids` `(batch_size,
+            num_searched, max_block_length)`; see `RealmModel`.
+        """
+        return self._retrieve(batch, self._version)
+
+    def contents(self, block_ids) -> dict:
+        """What blocks say, as `BlockTable` gives it.
+
+        Args:
+            block_ids: int array. -1 gives an empty block.
+
+        Returns:
+            dict of int32 arrays: `lengths` and `title_lengths` of the shape
+            of `block_ids`, `token_ids` and `title_ids` with one axis more, of
+            `max_block_length`, padded with 0.
+        """
+        block_ids = np.asarray(block_ids)
+        unique, places = np.unique(block_ids, return_inverse=True)
+        shape = (len(unique), self._max_block_length)
+        found = {
+            "token_ids": np.zeros(shape, "int32"),
+            "lengths": np.zeros(len(unique), "int32"),
+            "title_ids": np.zeros(shape, "int32"),
+            "title_lengths": np.zeros(len(unique), "int32"),
+        }
+        for row, block_id in enumerate(unique.tolist()):
+            if block_id < 0:
+                continue
+            block = self._blocks[block_id]
+            for name, lengths in (
+                ("token_ids", "lengths"),
+                ("title_ids", "title_lengths"),
+            ):
+                ids = getattr(block, name)[: self._max_block_length]
+                found[name][row, : len(ids)] = ids
+                found[lengths][row] = len(ids)
+        places = places.reshape(block_ids.shape)
+        return {name: rows[places] for name, rows in found.items()}
+
+    def _retrieve(self, batch, version):
+        queries = self._embed(version.tensors, batch)
+        num = min(self._num_searched, self.num_blocks)
+        with keras.device(_CPU):
+            _, found = version.index.search(queries, num)
+        block_ids = np.full((len(queries), self._num_searched), -1, "int32")
+        block_ids[:, :num] = found
+        own = np.asarray(batch["block_id"])[:, None]
+        articles = self._articles[np.maximum(block_ids, 0)]
+        of_article = (articles == self._articles[np.maximum(own, 0)]) & (
+            (own >= 0) & (block_ids >= 0)
+        )
+        added = {
+            "block_ids": block_ids,
+            "of_article": of_article.astype("int32"),
+            **self.contents(block_ids),
+        }
+        return {
+            **batch,
+            **{f"candidate_{name}": rows for name, rows in added.items()},
+        }
+
+    # === Batches ===
+
+    def batches(self, function: Callable, *, prefetch: int) -> Callable:
+        """Batches with candidates from batches without.
+
+        Of what the function that is returned gives, use the latest only: an
+        earlier one is ended.
+
+        Args:
+            function: function of (epoch, step) that gives an iterator, such
+                as `ExampleBatches.batches`.
+            prefetch: int. Batches that a thread makes ahead. 0: each is made
+                when it is asked for (see `data.feeding.on_demand` for when Keras asks).
+
+        Returns:
+            function of (epoch, step) that gives an iterator. What the thread
+            raises, it raises; the thread ends with it.
+
+        Raises:
+            ValueError: if `prefetch` is negative.
+        """
+
+        if prefetch < 0:
+            raise ValueError(
+                "`prefetch` must not be negative. Received: "
+                f"prefetch={prefetch}"
+            )
+
+        def retrieved(epoch=0, step=0):
+            self.close()
+            made = self._make(function(epoch, step))
+            if prefetch:
+                made = self._ahead = ReadAhead(made, prefetch)
+            taken_at = self._taken_at = collections.deque()
+            return _deliver(made, taken_at)
+
+        return retrieved
+
+    def close(self) -> None:
+        """Ends the thread, if there is one."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def pop_step(self) -> int:
+        """Steps done when the version was taken that the next batch, of those
+        that `batches` gave, was searched with. One call for each batch."""
+        return self._taken_at.popleft()
+
+    def _make(self, batches):
+        for batch in batches:
+            version = self._version
+            yield self._retrieve(batch, version), version.step
+
+    # === State ===
+
+    def get_state(self):
+        """What `training.resume` keeps of this: the name of a version, whose
+        files are left in `directory`.
+
+        Raises:
+            ValueError: if there is no `directory`.
+        """
+        if self._directory is None:
+            raise ValueError(
+                "`HostRetriever` needs a `directory` to keep its state in."
+            )
+        version = self._version
+        name = f"retrieval-{version.step:08d}"
+        if version is not self._saved:
+            self._write(version, stages.join(self._directory, name))
+            self._saved = version
+        if name not in self._kept:
+            self._kept.append(name)
+        # A state that is not yet written may be lost: the one before counts.
+        for other in stages.list_names(self._directory):
+            if other.startswith("retrieval-") and other not in self._kept:
+                stages.remove(stages.join(self._directory, other))
+        return {"version": name}
+
+    def set_state(self, state):
+        """Takes up what `get_state` gave."""
+        name = state["version"]
+        directory = stages.join(self._directory, name)
+        step = stages.read(directory, kind=_KIND)["step"]
+        try:
+            embeddings = np.load(
+                stages.join(directory, _EMBEDDINGS),
+                mmap_mode="r",
+                allow_pickle=False,
+            )
+            with np.load(
+                stages.join(directory, _WEIGHTS), allow_pickle=False
+            ) as arrays:
+                weights = [arrays[str(n)] for n in range(len(arrays.files))]
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            raise InputError(
+                f"{directory} is damaged ({error}): remove the state of the "
+                "run beside it to train from the start."
+            ) from error
+        self._version = self._saved = self._take(embeddings, weights, step)
+        self._kept.append(name)
+
+    def _write(self, version, directory):
+        stages.make_directory(self._directory)
+        # Of a run that was lost.
+        stages.remove(directory)
+        with stages.write(directory, kind=_KIND) as stage:
+            np.save(stage.path(_EMBEDDINGS), version.embeddings)
+            np.savez(
+                stage.path(_WEIGHTS),
+                **{str(n): w for n, w in enumerate(version.weights)},
+            )
+            stage.metadata["step"] = version.step
+
+
+def _compile_tower(query_tower, score_scale):
+    """A function of weights and batch: scaled queries, float32 arrays."""
+    with keras.device(_CPU):
+        tower = query_tower.copy()
+
+    def embed(weights, token_ids, padding_mask):
+        # The copy has no state that threads could race for.
+        with keras.StatelessScope(zip(tower.weights, weights, strict=True)):
+            queries = score_scale * tower(
+                {
+                    "token_ids": token_ids,
+                    "segment_ids": ops.zeros_like(token_ids),
+                    "padding_mask": padding_mask,
+                },
+                training=False,
+            )
+        return ops.cast(queries, "float32")
+
+    # TensorFlow's compiled functions would wait for threads that may wait for
+    # the batch.
+    if keras.backend.backend() == "jax":
+        import jax
+
+        embed = jax.jit(embed)
+
+    def embed_on_host(weights, batch):
+        with keras.device(_CPU):
+            inputs = (
+                ops.convert_to_tensor(batch[name])
+                for name in ("token_ids", "padding_mask")
+            )
+            return np.asarray(embed(weights, *inputs))
+
+    return embed_on_host
+
+
+def _deliver(made, taken_at):
+    try:
+        for batch, step in made:
+            taken_at.append(step)
+            yield batch
+    finally:
+        made.close()

@@ -1,0 +1,89 @@
+"""Exact search on the host, over an array that may be memory-mapped."""
+
+import numpy as np
+
+from realm_tf.retrieval.index import Index
+
+
+class NumpyIndex(Index):
+    """Index of an array in memory or on the disk, without a backend.
+
+    It searches on the processor whatever the model runs on, and while a
+    product is computed, Python's other threads go on. Rows are read block by
+    block: neither the array nor all scores need fit into memory.
+
+    Args:
+        embeddings: float array `(num_blocks, embedding_dim)`. Row = block id.
+            Not copied if it is float32; `np.load(..., mmap_mode="r")` will do.
+        rows_per_block: int. Rows that are scored at once. Defaults to
+            `16384`: 32 MiB of scores for 512 queries (our choice).
+
+    Raises:
+        ValueError: if `rows_per_block` is not positive.
+
+    Example:
+
+    >>> index = NumpyIndex(np.eye(3))
+    >>> scores, block_ids = index.search(np.array([[0.0, 2.0, 1.0]]), 2)
+    >>> block_ids.tolist()
+    [[1, 2]]
+    """
+
+    def __init__(self, embeddings, *, rows_per_block: int = 16384):
+        if rows_per_block < 1:
+            raise ValueError(
+                "`rows_per_block` must be positive. Received: "
+                f"rows_per_block={rows_per_block}"
+            )
+        self._embeddings = np.asarray(embeddings, "float32")
+        self._rows_per_block = rows_per_block
+
+    @property
+    def num_blocks(self):
+        return self._embeddings.shape[0]
+
+    @property
+    def embedding_dim(self):
+        return self._embeddings.shape[1]
+
+    @property
+    def is_exact(self):
+        return True
+
+    def swap(self, embeddings):
+        self._check_swap(embeddings)
+        self._embeddings = np.asarray(embeddings, "float32")
+
+    def search(self, queries, num_candidates):
+        self._check_num_candidates(num_candidates)
+        # All of one search are from the same embeddings.
+        embeddings = self._embeddings
+        queries = np.asarray(queries, "float32")
+        shape = (len(queries), num_candidates)
+        best = np.full(shape, -np.inf, "float32"), np.full(shape, -1, "int32")
+        for first in range(0, len(embeddings), self._rows_per_block):
+            rows = embeddings[first : first + self._rows_per_block]
+            _merge(queries @ rows.T, first, *best)
+        return best
+
+
+def _merge(scores, first, best_scores, best_ids):
+    """Puts the scores of blocks from `first` on among the best so far."""
+    num_rows, num_candidates = scores.shape[1], best_ids.shape[1]
+    if not first and num_rows > num_candidates:
+        place = num_rows - num_candidates
+        least = np.partition(scores, place, axis=1)[:, place, None]
+        better = scores >= least
+    else:
+        # An equal score of a later id is no better.
+        better = scores > best_scores[:, -1:]
+    # Few, but for the first rows.
+    queries, places = np.nonzero(better)
+    starts = np.searchsorted(queries, np.arange(len(scores) + 1))
+    for query in np.unique(queries):
+        found = places[starts[query] : starts[query + 1]]
+        values = np.concatenate([best_scores[query], scores[query, found]])
+        ids = np.concatenate([best_ids[query], first + found])
+        # Stable: of equal scores the smaller id first.
+        order = np.argsort(-values, kind="stable")[:num_candidates]
+        best_scores[query], best_ids[query] = values[order], ids[order]
