@@ -5,8 +5,7 @@
 Both run from start to end over DIR/corpus.jsonl.gz, repeated with new ids in a
 file each, with 1 and with 2 workers (processes); so many copies that the 10
 seconds which a second process takes to start count for little. After the first
-copy chunking knows all words: its rate
-is that of a corpus with few new ones.
+copy chunking knows all words: its rate is that of a corpus with few new ones.
 """
 
 import argparse
