@@ -5,6 +5,8 @@ import dataclasses
 from realm_tf.configs import overrides as recipe_overrides
 from realm_tf.errors import InputError
 
+# Where candidates are found, and how that can be.
+SEARCHES = {"device": ("exact", "approximate"), "host": ("exact", "scann")}
 REFRESHES = ("process", "thread", "pipeline", "sync")
 # `data.masking` and `losses` check the names of modes and marginalizations.
 
@@ -23,6 +25,16 @@ class PretrainRecipe:
         rerank: bool. See there.
         marginalization: str. `"token"` or `"span"`; see there.
         train_block_tower: bool. See there.
+        retrieval: str. Where candidates are found: `"device"`, in the step,
+            with the whole index and all wordpieces in the device's memory;
+            `"host"`, by the input pipeline, for a corpus that does not fit.
+        retrieval_prefetch: int. Batches that the host retrieves ahead; 0
+            with `refresh="sync"`.
+        search: str. `"exact"`; on the device also `"approximate"`
+            (`ApproximateMaxK`, faster on a TPU), on the host also `"scann"`
+            (TensorFlow backend).
+        search_rows: int. Rows of the index that the device scores at a time;
+            0 is all. See `BruteForce`.
         refresh: str. Who embeds all blocks anew: `"process"`, one of its own,
             while training goes on; `"thread"`, so in this process;
             `"pipeline"`, a process that runs `realm embed` and `realm index`,
@@ -64,6 +76,10 @@ class PretrainRecipe:
     rerank: bool = False
     marginalization: str = "token"
     train_block_tower: bool = True
+    retrieval: str = "device"
+    retrieval_prefetch: int = 2
+    search: str = "exact"
+    search_rows: int = 65_536
     refresh: str = "process"
     refresh_every: int = 500
     stale_factor: int = 1
@@ -88,6 +104,8 @@ class PretrainRecipe:
             ("batch_size", 1),
             ("num_retrieved", 1),
             ("num_spare", 0),
+            ("retrieval_prefetch", 0),
+            ("search_rows", 0),
             ("refresh_every", 0),
             ("stale_factor", 1),
             ("masked_lm_steps", 0),
@@ -105,10 +123,27 @@ class PretrainRecipe:
                     f"{name} of a recipe must be at least {least}. "
                     f"Received: {name}={getattr(self, name)}"
                 )
-        if self.refresh not in REFRESHES:
+        for name, choices in (
+            ("refresh", REFRESHES),
+            ("retrieval", tuple(SEARCHES)),
+        ):
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} of a recipe must be one of {', '.join(choices)}. "
+                    f"Received: {name}={getattr(self, name)}"
+                )
+        if self.search not in SEARCHES[self.retrieval]:
             raise InputError(
-                f"refresh of a recipe must be one of {', '.join(REFRESHES)}. "
-                f"Received: refresh={self.refresh}"
+                f"search of a recipe with retrieval={self.retrieval} must be "
+                f"one of {', '.join(SEARCHES[self.retrieval])}. "
+                f"Received: search={self.search}"
+            )
+        is_exact = self.retrieval == "host" and self.refresh == "sync"
+        if is_exact and self.retrieval_prefetch:
+            raise InputError(
+                "refresh=sync is exact, so the host may not retrieve ahead: "
+                "set retrieval_prefetch=0. Received: "
+                f"retrieval_prefetch={self.retrieval_prefetch}"
             )
 
 

@@ -70,3 +70,23 @@ class BlockTable(keras.layers.Layer):
             ops.take(self.title_ids, block_ids, axis=0),
             ops.take(self.title_lengths, block_ids, axis=0),
         )
+
+    def contents(self, block_ids):
+        """What is embedded and read of blocks.
+
+        Args:
+            block_ids: int tensor of any shape. -1, no block, gives any.
+
+        Returns:
+            dict of int tensors: `title_ids`, `title_lengths`, `token_ids`,
+            `lengths`.
+        """
+        rows = ops.maximum(block_ids, 0)
+        token_ids, lengths = self(rows)
+        title_ids, title_lengths = self.titles(rows)
+        return {
+            "title_ids": title_ids,
+            "title_lengths": title_lengths,
+            "token_ids": token_ids,
+            "lengths": lengths,
+        }

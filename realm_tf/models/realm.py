@@ -240,21 +240,18 @@ class RealmModel(keras.Model):
             block_ids = inputs["candidate_block_ids"]
         else:
             _, block_ids = self.index.search(queries, self.num_searched)
-        rows = ops.maximum(block_ids, 0)
-        token_ids, lengths = self.block_table(rows)
-        title_ids, title_lengths = self.block_table.titles(rows)
         found = {
             "block_ids": block_ids,
-            "token_ids": token_ids,
-            "lengths": lengths,
-            "title_ids": title_ids,
-            "title_lengths": title_lengths,
+            **self.block_table.contents(block_ids),
         }
         numbers = self.block_table.article_numbers
         if numbers is not None:
             own = ops.take(numbers, ops.maximum(inputs["block_id"], 0), axis=0)
             found["of_article"] = ops.cast(
-                ops.equal(ops.take(numbers, rows, axis=0), own[:, None]),
+                ops.equal(
+                    ops.take(numbers, ops.maximum(block_ids, 0), axis=0),
+                    own[:, None],
+                ),
                 "int32",
             )
         return found

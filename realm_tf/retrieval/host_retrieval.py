@@ -3,9 +3,8 @@
 `RealmModel` searches in its step and takes the blocks' wordpieces from a
 table on the device. Where table and embeddings are too large for that, the
 host finds the candidates while batches are made, as the original does: from
-memory-mapped blocks, with a query tower of its own on the processor. What is
-searched is then somewhat older than the step: `training.retrieval_age` says
-by how much.
+memory-mapped blocks, with a query tower of its own on the processor. What it
+searches is older than the step: `training.retrieval_age` says by how much.
 
 References:
     [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.3.
@@ -49,9 +48,8 @@ class HostRetriever:
     """Adds to batches the candidates that `RealmModel` may read.
 
     Each batch is made from one version: the block embeddings and the query
-    tower's weights as they were at one `swap`. Any thread may call any
-    method; a batch that is under way at a swap is finished with the version
-    that it began with.
+    tower's weights as they were at one `swap`. A thread may swap while
+    another makes a batch, which is finished with the version it began with.
 
     It searches with the masked query, without dropout. With the weights and
     the embeddings of the model, candidates are those that an exact index in
@@ -266,8 +264,7 @@ class HostRetriever:
 
         if prefetch < 0:
             raise ValueError(
-                "`prefetch` must not be negative. Received: "
-                f"prefetch={prefetch}"
+                f"`prefetch` must not be negative. Received: {prefetch=}"
             )
 
         def retrieved(epoch=0, step=0):

@@ -297,16 +297,16 @@ class _Run:
     def train(self, embeddings, *, writer, worker_arguments, callbacks):
         """Trains `RealmModel`; `embeddings` as `_read_index` gives them."""
         from realm_tf.training.duty_cycle import measure_duty_cycle
+        from realm_tf.training.retrieval_age import RetrievalAge
         from realm_tf.training.training_log import LOG
         from realm_tf.training.training_log import TrainingLog
 
         recipe = self._recipe
         examples = self._examples(recipe.batch_size, recipe.mode)
+        if embeddings is None:
+            embeddings = self._embed()
         trainer = make_trainer(
-            self._loaded,
-            self._blocks,
-            recipe,
-            embeddings=self._embed() if embeddings is None else embeddings,
+            self._loaded, self._blocks, recipe, embeddings=embeddings
         )
         log = TrainingLog(
             self._stage.path(LOG),
@@ -314,17 +314,37 @@ class _Run:
             num_steps=recipe.num_steps,
             on_line=[writer.scalars] if writer else [],
         )
-        if writer:
-            callbacks = [self._samples(examples, writer), *callbacks]
-        with self._refresh(trainer, **worker_arguments) as refresh:
+        parts = {"training_log": log}
+        batch = examples.batch(0, 0)
+        with contextlib.ExitStack() as stack:
+            retriever = None
+            if recipe.retrieval == "host":
+                retriever = stack.enter_context(
+                    contextlib.closing(self._retriever(trainer, embeddings))
+                )
+                parts["host_retriever"] = retriever
+            parts["index_refresh"] = refresh = stack.enter_context(
+                self._refresh(retriever or trainer.index, **worker_arguments)
+            )
+            if writer:
+                samples = self._samples(batch, writer, retriever)
+                callbacks = [samples, *callbacks]
             history = self._fit(
                 trainer,
                 examples,
                 num_steps=recipe.num_steps,
                 directory=run_directory.CHECKPOINT,
-                callbacks=[refresh, log, *callbacks],
-                parts={"index_refresh": refresh, "training_log": log},
+                callbacks=[
+                    refresh,
+                    *([RetrievalAge(retriever)] if retriever else []),
+                    log,
+                    *callbacks,
+                ],
+                parts=parts,
+                retriever=retriever,
             )
+            if retriever:
+                batch = retriever.add_candidates(batch)
         self._stage.metadata.update(
             history=history,
             counts={
@@ -332,23 +352,38 @@ class _Run:
                 "examples_an_epoch": examples.num_examples,
                 "steps": recipe.num_steps,
             },
-            duty_cycle=measure_duty_cycle(trainer, examples.batch(0, 0)),
+            duty_cycle=measure_duty_cycle(trainer, batch),
         )
         return history
 
-    def _samples(self, examples, writer):
+    def _retriever(self, trainer, embeddings):
+        from realm_tf.retrieval.host_retrieval import HostRetriever
+        from realm_tf.retrieval.numpy_index import NumpyIndex
+        from realm_tf.retrieval.scann import Scann
+
+        make = {"exact": NumpyIndex, "scann": Scann.build}
+        open_qa = self._loaded.model
+        return HostRetriever(
+            self._blocks,
+            embeddings,
+            query_tower=open_qa.query_embedder,
+            num_searched=trainer.num_searched,
+            max_block_length=self._recipe.max_block_length,
+            score_scale=open_qa.score_scale,
+            make_index=make[self._recipe.search],
+            directory=self._stage.path(run_directory.RETRIEVAL),
+        )
+
+    def _samples(self, batch, writer, retriever):
         from realm_tf.training.retrieval_samples import RetrievalSamples
 
-        rows = {
-            name: value[:_NUM_SAMPLES]
-            for name, value in examples.batch(0, 0).items()
-        }
         return RetrievalSamples(
-            rows,
+            {name: value[:_NUM_SAMPLES] for name, value in batch.items()},
             self._loaded.tokenizer,
             writer.text,
             every_steps=self._recipe.refresh_every or _SAMPLES_EVERY,
             num_steps=self._recipe.num_steps,
+            retriever=retriever,
         )
 
     def _examples(self, batch_size, mode):
@@ -368,7 +403,7 @@ class _Run:
         return index_builder.embed_blocks(self._embedder, self._blocks)
 
     @contextlib.contextmanager
-    def _refresh(self, trainer, *, model, blocks, beam_options):
+    def _refresh(self, index, *, model, blocks, beam_options):
         from realm_tf.training import index_refresh
         from realm_tf.training.index_exchange import IndexExchange
 
@@ -376,12 +411,12 @@ class _Run:
         every_steps = recipe.refresh_every * recipe.stale_factor
         if recipe.refresh == "sync" or not every_steps:
             yield index_refresh.SyncIndexRefresh(
-                trainer.index, self._embed, every_steps=every_steps
+                index, self._embed, every_steps=every_steps
             )
             return
         exchange = IndexExchange(self._stage.path(run_directory.EXCHANGE))
         refresh = index_refresh.IndexRefresh(
-            trainer.index,
+            index,
             self._loaded.model.block_embedder,
             exchange,
             self._worker(exchange, model, blocks, beam_options),
@@ -408,12 +443,19 @@ class _Run:
             arguments += ["--pipeline", *beam_options]
         return index_builder.ProcessWorker(exchange, arguments)
 
-    def _fit(self, trainer, examples, *, directory, **arguments):
+    def _fit(
+        self, trainer, examples, *, directory, retriever=None, **arguments
+    ):
         from realm_tf.training import resume
 
+        batches = examples.batches
+        if retriever:
+            prefetch = self._recipe.retrieval_prefetch
+            batches = retriever.batches(batches, prefetch=prefetch)
+            arguments["read_ahead"] = bool(prefetch)
         return resume.fit(
             trainer,
-            examples.batches,
+            batches,
             steps_per_epoch=examples.steps_per_epoch,
             directory=self._stage.path(directory),
             **self._fit_arguments,
@@ -451,21 +493,29 @@ def make_trainer(loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings):
         blocks: `PackedBlocks`.
         recipe: `PretrainRecipe`.
         embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
-            (`index_builder.embed_blocks`).
+            (`index_builder.embed_blocks`); not read with `retrieval="host"`.
 
     Returns:
         `RealmModel`; training it trains the parts of `loaded.model`.
     """
     from realm_tf.models.realm import RealmModel
+    from realm_tf.retrieval.approximate import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
 
     open_qa = loaded.model
+    index = block_table = None
+    if recipe.retrieval == "device":
+        make = {"exact": BruteForce, "approximate": ApproximateMaxK}
+        index = make[recipe.search](
+            embeddings, rows_per_block=recipe.search_rows or None
+        )
+        block_table = _block_table(blocks, recipe.max_block_length)
     trainer = RealmModel(
         open_qa.query_embedder,
         open_qa.block_embedder,
         open_qa.knowledge_augmented_encoder,
-        BruteForce(embeddings),
-        _block_table(blocks, recipe.max_block_length),
+        index,
+        block_table,
         cls_id=loaded.tokenizer.cls_id,
         sep_id=loaded.tokenizer.sep_id,
         block_segment_ids=loaded.block_segment_ids,

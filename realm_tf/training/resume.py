@@ -7,6 +7,7 @@ so their place follows from that number. Run again, `fit` goes on from there;
 on a CPU the weights at the end are the same to the bit.
 """
 
+import functools
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ import keras
 import ml_dtypes
 import numpy as np
 
+from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.training.callbacks import ProgressLines
 
@@ -44,6 +46,7 @@ def fit(
     every_steps: int | None = None,
     parts: dict | None = None,
     callbacks=(),
+    read_ahead: bool = True,
     verbose: int | str = "auto",
 ) -> list[dict]:
     """`model.fit` that saves its state and starts where it was.
@@ -67,6 +70,9 @@ def fit(
             `get_state()`, which returns a JSON value, and `set_state(value)`,
             called before the first step of a run that goes on.
         callbacks: list of `keras.callbacks.Callback`.
+        read_ahead: bool. Let Keras ask for batches before their steps. Wrong
+            where they depend on what callbacks do between steps. Defaults to
+            `True`.
         verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
             terminal and a line now and then elsewhere. Defaults to `"auto"`.
 
@@ -102,7 +108,9 @@ def fit(
         num_epochs = max(1, left // steps) if steps == steps_per_epoch else 1
         model.fit(
             # Keras wants tuples of a generator.
-            ((batch,) for batch in batches(epoch, step)),
+            ((batch,) for batch in batches(epoch, step))
+            if read_ahead
+            else feeding.on_demand(functools.partial(batches, epoch, step)),
             initial_epoch=epoch,
             epochs=epoch + num_epochs,
             steps_per_epoch=steps,

@@ -69,6 +69,8 @@ class RetrievalSamples(keras.callbacks.Callback):
         every_steps: int.
         num_steps: int. Of the whole run, after whose last step samples are
             written in any case. Defaults to `None`: after every `fit`.
+        retriever: `HostRetriever`. Of a model whose batches bring their
+            candidates. Defaults to `None`.
 
     Raises:
         ValueError: if `every_steps` is not positive.
@@ -82,6 +84,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         *,
         every_steps: int,
         num_steps: int | None = None,
+        retriever=None,
     ):
         super().__init__()
         if every_steps < 1:
@@ -94,6 +97,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._write = write
         self._every_steps = every_steps
         self._num_steps = num_steps
+        self._retriever = retriever
         self._step = 0
         self._written = None
 
@@ -120,7 +124,9 @@ class RetrievalSamples(keras.callbacks.Callback):
             self._write_samples()
 
     def _write_samples(self):
-        samples = run_samples(self.model, self._batch)
+        samples = run_samples(
+            self.model, self._batch, retriever=self._retriever
+        )
         for number, sample in enumerate(samples):
             self._write(
                 f"retrieval/{number}",
@@ -130,7 +136,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._written = self._step
 
 
-def run_samples(model, batch: dict) -> list[Sample]:
+def run_samples(model, batch: dict, *, retriever=None) -> list[Sample]:
     """What a model retrieves and predicts, without training it.
 
     May be called between two steps of `fit`.
@@ -138,24 +144,24 @@ def run_samples(model, batch: dict) -> list[Sample]:
     Args:
         model: `RealmModel`, compiled.
         batch: dict of arrays, as the model takes it.
+        retriever: `HostRetriever`. Adds candidates to the batch. Defaults to
+            `None`: the model finds its own.
 
     Returns:
         list of `Sample`, one a row.
     """
+    contents = (retriever or model.block_table).contents
+    if retriever is not None:
+        batch = retriever.add_candidates(batch)
     if keras.backend.backend() == "jax":
         # Until then variables do not have the values of the last step.
         model.jax_state_sync()
     outputs = model.predict_on_batch(batch)
-    ids = np.asarray(outputs["candidate_ids"])
-    token_ids, lengths = map(np.asarray, model.block_table(ids))
-    title_ids, title_lengths = map(np.asarray, model.block_table.titles(ids))
+    found = contents(np.asarray(outputs["candidate_ids"]))
     return make_samples(
         outputs,
         batch,
-        token_ids=token_ids,
-        lengths=lengths,
-        title_ids=title_ids,
-        title_lengths=title_lengths,
+        **{name: np.asarray(value) for name, value in found.items()},
         marginalization=model.marginalization,
     )
 

@@ -14,6 +14,8 @@ CHECKPOINT = "checkpoint"
 MASKED_LM_CHECKPOINT = "masked_lm_checkpoint"
 # Where trainer and index builder meet.
 EXCHANGE = "index_exchange"
+# Versions of the index that the input pipeline searches.
+RETRIEVAL = "host_retrieval"
 
 _PACKED_BLOCKS = "packed_blocks"
 _PACKED_PASSAGES = "packed_passages"
@@ -59,6 +61,7 @@ def write_model(output: str, *, parameters: dict, parents: dict):
             CHECKPOINT,
             MASKED_LM_CHECKPOINT,
             EXCHANGE,
+            RETRIEVAL,
             _PACKED_BLOCKS,
             _PACKED_PASSAGES,
         ):

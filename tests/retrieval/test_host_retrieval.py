@@ -382,7 +382,7 @@ def _fit(model, x, index, blocks, *callbacks):
 
 
 class _AtEachStep(keras.callbacks.Callback):
-    """The weights before each step; a swap follows from the last of them."""
+    """A version of its own for each step: the weights as they are."""
 
     def __init__(self, retriever, blocks):
         super().__init__()

@@ -285,7 +285,33 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
         )
 
 
+def test_the_host_retrieves(world, trained):
+    """As the device does, resumed, and older by nothing."""
+    recipe = get_recipe(
+        "tiny", ["retrieval=host", "retrieval_prefetch=0", "num_steps=4"]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        _pretrain(
+            world,
+            "host",
+            recipe=recipe,
+            callbacks=[_Stop(3)],
+            save_every_steps=1,
+        )
+    output, _ = _pretrain(world, "host", recipe=recipe, save_every_steps=1)
+    lines = read_log(output)
+    assert [line["step"] for line in lines] == [2, 4]
+    assert [line["retrieval_age"] for line in lines] == [0.5, 0.5]
+    # The device's queries are embedded with dropout; but for that, the same.
+    expected = read_log(trained[0])[0]["loss"]
+    assert lines[0]["loss"] == pytest.approx(expected, rel=0.1)
+
+
 def test_recipes_refuse_nonsense():
+    with pytest.raises(InputError, match="search=scann"):
+        get_recipe("tiny", ["search=scann"])
+    with pytest.raises(InputError, match="retrieval_prefetch=2"):
+        get_recipe("tiny", ["retrieval=host"])
     with pytest.raises(InputError, match="refresh=never"):
         get_recipe("tiny", ["refresh=never"])
     with pytest.raises(InputError, match="num_retrieved"):
