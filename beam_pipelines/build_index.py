@@ -80,11 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, extra: list[str]) -> None:
     """Runs `realm index` and prints the recall."""
     metadata = build(**vars(args), beam_options=extra)
-    print(
-        f"{args.output}: {args.kind} over {metadata['num_blocks']:,} blocks, "
-        f"recall@5 against exact search {metadata['recall@5']:.3f} "
-        f"({metadata['recall_queries']} queries)"
-    )
+    text = f"{args.output}: {args.kind} over {metadata['num_blocks']:,} blocks"
+    if metadata["recall_queries"]:
+        text += (
+            f", recall@5 against exact search {metadata['recall@5']:.3f} "
+            f"({metadata['recall_queries']} queries)"
+        )
+    print(text)
 
 
 def build(

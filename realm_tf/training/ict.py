@@ -15,7 +15,6 @@ from realm_tf.configs import ict as configs
 from realm_tf.configs import overrides
 from realm_tf.data import packed_blocks
 from realm_tf.data.ict import IctExamples
-from realm_tf.errors import InputError
 from realm_tf.training import run_directory
 
 
@@ -88,7 +87,18 @@ def ict(
         # Before the model, whose dropout draws its seeds when it is made.
         keras.utils.set_random_seed(recipe.seed)
         loaded = model_directory.load(model)
-        metadata = _check(loaded, model, blocks, recipe)
+        metadata = run_directory.check_blocks(
+            blocks,
+            loaded,
+            model=model,
+            lengths=[
+                (name, getattr(recipe, name), tower.encoder)
+                for name, tower in (
+                    ("max_query_length", loaded.model.query_embedder),
+                    ("max_block_length", loaded.model.block_embedder),
+                )
+            ],
+        )
         with run_directory.write_model(
             output,
             parameters=dataclasses.asdict(recipe),
@@ -126,27 +136,6 @@ def ict(
                 },
             )
     return history
-
-
-def _check(loaded, model, blocks, recipe):
-    """The metadata of the blocks, if all belongs together."""
-    metadata = packed_blocks.read_metadata(blocks)
-    if metadata["tokenizer"] != loaded.tokenizer.fingerprint():
-        raise InputError(
-            f"{blocks} was cut with another vocabulary than that of {model}: "
-            "run `realm chunk` with the model's vocab.txt."
-        )
-    for name, tower in (
-        ("max_query_length", loaded.model.query_embedder),
-        ("max_block_length", loaded.model.block_embedder),
-    ):
-        limit = tower.encoder.max_sequence_length
-        if getattr(recipe, name) > limit:
-            raise InputError(
-                f"The towers of {model} take {limit} wordpieces. Received: "
-                f"{name}={getattr(recipe, name)}"
-            )
-    return metadata
 
 
 def _fit(open_qa, examples, recipe, **arguments):

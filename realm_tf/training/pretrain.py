@@ -181,28 +181,25 @@ def pretrain(
 
 def _check(loaded, model, blocks, corpus, recipe):
     """The parents of the run, if all belongs together."""
-    metadata = packed_blocks.read_metadata(blocks)
-    if metadata["tokenizer"] != loaded.tokenizer.fingerprint():
-        raise InputError(
-            f"{blocks} was cut with another vocabulary than that of {model}: "
-            "run `realm chunk` with the model's vocab.txt."
-        )
+    open_qa = loaded.model
+    metadata = run_directory.check_blocks(
+        blocks,
+        loaded,
+        model=model,
+        lengths=[
+            (name, getattr(recipe, name), encoder)
+            for name, encoder in (
+                ("max_query_length", open_qa.query_embedder.encoder),
+                ("max_block_length", open_qa.block_embedder.encoder),
+                ("max_joint_length", open_qa.reader.encoder),
+            )
+        ],
+    )
     if recipe.refresh == "pipeline" and metadata["kind"] != schema.BLOCKS:
         raise InputError(
             f"{blocks} is packed; refresh=pipeline embeds what `realm chunk` "
             "wrote: give that directory as --blocks."
         )
-    open_qa = loaded.model
-    for name, encoder in (
-        ("max_query_length", open_qa.query_embedder.encoder),
-        ("max_block_length", open_qa.block_embedder.encoder),
-        ("max_joint_length", open_qa.reader.encoder),
-    ):
-        if getattr(recipe, name) > encoder.max_sequence_length:
-            raise InputError(
-                f"{model} takes {encoder.max_sequence_length} wordpieces. "
-                f"Received: {name}={getattr(recipe, name)}"
-            )
     fingerprint = packed_blocks.blocks_fingerprint(metadata)
     corpus_metadata = packed_passages.read_metadata(corpus)
     # Else the block a sentence is from could not be told.

@@ -68,6 +68,34 @@ def write_model(output: str, *, parameters: dict, parents: dict):
             stages.remove(stage.path(name))
 
 
+def check_blocks(blocks: str, loaded, *, model: str, lengths) -> dict:
+    """The metadata of blocks, if a model can be trained on them.
+
+    Args:
+        blocks: str. Directory of `realm chunk`, or of `realm pack`.
+        loaded: `LoadedModel`.
+        model: str. Its directory.
+        lengths: list of (name, wordpieces, `BertEncoder`). What the recipe
+            wants each encoder to take.
+
+    Raises:
+        InputError: if the vocabularies differ or an encoder takes less.
+    """
+    metadata = packed_blocks.read_metadata(blocks)
+    if metadata["tokenizer"] != loaded.tokenizer.fingerprint():
+        raise InputError(
+            f"{blocks} was cut with another vocabulary than that of {model}: "
+            "run `realm chunk` with the model's vocab.txt."
+        )
+    for name, length, encoder in lengths:
+        if length > encoder.max_sequence_length:
+            raise InputError(
+                f"The encoders of {model} take {encoder.max_sequence_length} "
+                f"wordpieces. Received: {name}={length}"
+            )
+    return metadata
+
+
 def open_blocks(blocks: str, stage) -> packed_blocks.PackedBlocks:
     """Blocks of either kind; not yet packed, they are packed in the stage.
 

@@ -33,7 +33,7 @@ pytest.importorskip("jax", reason="pip install .[jax]")
 NOTEBOOK = pathlib.Path(__file__).parents[2] / "notebooks" / "realm_colab.ipynb"
 NUM_DEVICES = 8
 NUM_PAGES = 40
-STEPS = {"ICT_STEPS": 4, "MASKED_LM_STEPS": 4, "PRETRAIN_STEPS": 60}
+STEPS = {"ICT_STEPS": 4, "MASKED_LM_STEPS": 4, "PRETRAIN_STEPS": 120}
 SIZES = {
     "BATCH_SIZE": 8,
     "LEARNING_RATE": 1e-2,
