@@ -281,6 +281,8 @@ class ProcessWorker(Worker):
     def start(self):
         import keras
 
+        # What is left of one that died.
+        self.stop()
         environment = dict(
             os.environ,
             KERAS_BACKEND=keras.backend.backend(),
@@ -306,7 +308,7 @@ class ProcessWorker(Worker):
             log.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
             lines = log.read().decode("utf-8", "replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "")
-        return f"exit status {status}; {self._log} ends with: {last.strip()}"
+        return f"exit status {status}; {self._log} ends with {last.strip()!r}"
 
     def stop(self):
         if self._process is not None:
