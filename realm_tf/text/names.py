@@ -23,7 +23,9 @@ _WORD = re.compile(
     rf"(?:(?<!\w)|(?<=[a-z]-))(?:(?:{_CAPITAL}\.)(?:{_CAPITAL}\.)+"
     rf"|(?:{_ABBREVIATION})\.(?=\s)|{_CAPITAL}\.(?=\s{_CAPITAL})"
     rf"|(?:[dl]['’]|(?:al|el|an|ad|as|ar|at|az|ash)-)?{_CAPITAL}"
-    rf"(?:\w|&(?=\w)|[-‑](?=\w)|–(?={_CAPITAL})|['’](?=\w)(?!s(?!\w)))*+)"
+    # Taken whole: no part of it. Python before 3.11.5 gets `*+` wrong.
+    rf"(?=(?P<rest>(?:\w|&(?=\w)|[-‑](?=\w)|–(?={_CAPITAL})"
+    r"|['’](?=\w)(?!s(?!\w)))*))(?P=rest))"
     # "US$"
     r"(?![$£€¥₹])"
 )

@@ -44,10 +44,11 @@ _IN_WORDS = (
     r"|[Aa] (?:hundred|thousand|million|billion)|[Hh]alf a million)\b"
 )
 # The digits are taken whole or not at all: no part of "1,864" or "radium-223".
+# (Python before 3.11.5 gets `*+` wrong, hence the look-ahead.)
 # Numbers in words count with a unit or a scale: "three metres".
 _NUMBER = re.compile(
     r"(?<![\w.,:/’'])(?<!\w-)(?:(?:(?:US|A|C|NZ|HK)?[$£€¥₹]\s?)?"
-    r"[0-9]++(?:[.,:/–−-][0-9]++)*+[½¼¾]?"
+    r"(?=(?P<digits>[0-9]+(?:[.,:/–−-][0-9]+)*))(?P=digits)[½¼¾]?"
     rf"(?i:[-\s]{_SCALE})?(?i:\s?%|\s?°\s?[CFK]?\b|\s?°|[-\s]?{_UNIT}|(?!\w))"
     rf"|{_IN_WORDS}(?i:(?:[-\s]{_SCALE})+(?:[-\s]{_UNIT})?|[-\s]{_UNIT}))"
     r"(?![\w])"

@@ -130,10 +130,12 @@ def _embed_block(model, title, body):
 def _may_read(sentence, block_id, block, better):
     if block == block_id or any(BODIES[b] == BODIES[block] for b in better):
         return False
-    body, width = BODIES[block], len(sentence)
-    return not any(
-        body[p : p + width] == sentence for p in range(len(body) - width + 1)
-    )
+    return not _holds(block, sentence)
+
+
+def _holds(block, ids):
+    body, width = BODIES[block], len(ids)
+    return any(body[p : p + width] == ids for p in range(len(body) - width + 1))
 
 
 def _log_softmax(x):
@@ -196,7 +198,7 @@ def _expected(model):
     """Loss and metrics of the batch."""
     found = [_slow(model, example) for example in SENTENCES]
     total = num_masked = correct = utility = 0
-    null, entropy, recall = [], [], []
+    null, entropy, recall, answers = [], [], [], []
     for (*_, block_id), each in zip(SENTENCES, found, strict=True):
         priors, gold = each["priors"], each["gold"]
         places = np.arange(len(gold))
@@ -214,6 +216,7 @@ def _expected(model):
         utility += (token_form - of_gold[0]).sum()
         null.append(np.exp(priors[0]))
         entropy.append(-(np.exp(priors) * priors).sum())
+        answers.append(any(_holds(b, gold.tolist()) for b in each["kept"]))
         if block_id >= 0:
             recall.append(
                 any(ARTICLES[b] == ARTICLES[block_id] for b in each["kept"])
@@ -225,6 +228,7 @@ def _expected(model):
         "null_probability": np.mean(null),
         "entropy": np.mean(entropy),
         "article_recall": np.mean(recall),
+        "answer_recall": np.mean(answers),
     }
 
 

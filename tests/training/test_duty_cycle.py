@@ -43,7 +43,7 @@ def test_shares_of_a_step(realm_model, realm_batch, monkeypatch):
     assert found == {"search": 1 / 8, "embedding": 3 / 8, "encoding": 4 / 8}
     for old, new in zip(before, realm_model.variables, strict=True):
         np.testing.assert_array_equal(old, np.asarray(new))
-    assert np.asarray(computed["_candidates"][0]).shape == (3, 3)
+    assert computed["find_candidates"][0]["block_ids"].shape == (3, 3)
     for name in ("embed", "encode"):
         sums = [float(np.abs(np.sum(g))) for g in computed[name]]
         assert np.isfinite(sums).all() and max(sums) > 0, name
