@@ -61,6 +61,8 @@ class PretrainRecipe:
         mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
             stay float32.
         log_every: int. Steps of one line of the log, each their mean.
+        measure_duty_cycle: bool. Measure at the end what share of a step
+            search, embedding and encoding take: each is compiled by itself.
         seed: int. Order, masks and dropout.
 
     Raises:
@@ -96,6 +98,7 @@ class PretrainRecipe:
     num_frozen_layers: int = 0
     mixed_precision: bool = False
     log_every: int = 50
+    measure_duty_cycle: bool = True
     seed: int = 0
 
     def __post_init__(self):
@@ -196,6 +199,7 @@ RECIPES = {
         max_joint_length=32,
         max_masked=4,
         log_every=2,
+        measure_duty_cycle=False,
     ),
 }
 

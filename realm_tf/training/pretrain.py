@@ -349,8 +349,10 @@ class _Run:
                 "examples_an_epoch": examples.num_examples,
                 "steps": recipe.num_steps,
             },
-            duty_cycle=measure_duty_cycle(trainer, batch),
         )
+        if recipe.measure_duty_cycle:
+            share = measure_duty_cycle(trainer, batch)
+            self._stage.metadata["duty_cycle"] = share
         return history
 
     def _retriever(self, trainer, embeddings):

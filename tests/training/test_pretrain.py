@@ -196,6 +196,7 @@ def test_the_command(world, capsys):
         ["pretrain", "--recipe", "tiny", "--set", "num_steps=4"]
         + ["--set", "refresh=thread", "--set", "masked_lm_steps=3"]
         + ["--set", "masked_lm_batch_size=2", "--tensorboard", board]
+        + ["--set", "measure_duty_cycle=true"]
         + ["--model", world["model"], "--blocks", world["blocks"]]
         + ["--corpus", world["corpus"], "--output", output]
     )
@@ -285,20 +286,21 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
         )
 
 
-def test_the_host_retrieves(world, trained):
-    """As the device does, resumed, and older by nothing."""
+@pytest.mark.parametrize(
+    "stopped", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+def test_the_host_retrieves(world, trained, stopped):
+    """As the device does, older by nothing, and resumed."""
     recipe = get_recipe(
         "tiny", ["retrieval=host", "retrieval_prefetch=0", "num_steps=4"]
     )
-    with pytest.raises(KeyboardInterrupt):
-        _pretrain(
-            world,
-            "host",
-            recipe=recipe,
-            callbacks=[_Stop(3)],
-            save_every_steps=1,
-        )
-    output, _ = _pretrain(world, "host", recipe=recipe, save_every_steps=1)
+    arguments = {"recipe": recipe, "save_every_steps": 1}
+    if stopped:
+        with pytest.raises(KeyboardInterrupt):
+            _pretrain(world, "host-stopped", callbacks=[_Stop(3)], **arguments)
+    output, _ = _pretrain(
+        world, "host-stopped" if stopped else "host", **arguments
+    )
     lines = read_log(output)
     assert [line["step"] for line in lines] == [2, 4]
     assert [line["retrieval_age"] for line in lines] == [0.5, 0.5]
