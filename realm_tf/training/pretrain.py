@@ -14,6 +14,8 @@ import contextlib
 import dataclasses
 import functools
 
+import numpy as np
+
 from realm_tf.configs import overrides
 from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
@@ -27,8 +29,8 @@ from realm_tf.training import run_directory
 # never refreshed.
 _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
-# Blocks, where several devices share them: a multiple of their number.
-_EMBEDDED_AT_ONCE = 64
+# Blocks that each of several devices embeds at once.
+_EMBEDDED_AT_ONCE = 8
 # For Beam, with refresh=pipeline.
 ACCEPTS_EXTRA = True
 
@@ -256,7 +258,9 @@ class _Run:
             max_length=recipe.max_block_length,
             # Of every batch, each device takes its part.
             predict=functools.partial(
-                devices.predict, batch_size=_EMBEDDED_AT_ONCE
+                devices.predict,
+                batch_size=_EMBEDDED_AT_ONCE
+                * len(keras.distribution.list_devices()),
             )
             if keras.distribution.distribution()
             else None,
@@ -293,6 +297,7 @@ class _Run:
 
     def train(self, embeddings, *, writer, worker_arguments, callbacks):
         """Trains `RealmModel`; `embeddings` as `_read_index` gives them."""
+        from realm_tf.training import resume
         from realm_tf.training.duty_cycle import measure_duty_cycle
         from realm_tf.training.retrieval_age import RetrievalAge
         from realm_tf.training.training_log import LOG
@@ -300,7 +305,11 @@ class _Run:
 
         recipe = self._recipe
         examples = self._examples(recipe.batch_size, recipe.mode)
-        if embeddings is None:
+        if resume.has_state(self._stage.path(run_directory.CHECKPOINT)):
+            # It holds the index.
+            shape = len(self._blocks), self._embedder.embedding_dim
+            embeddings = np.zeros(shape, "float32")
+        elif embeddings is None:
             embeddings = self._embed()
         trainer = make_trainer(
             self._loaded, self._blocks, recipe, embeddings=embeddings

@@ -124,6 +124,15 @@ def fit(
     return saver.history
 
 
+def has_state(directory: str) -> bool:
+    """Whether `fit` would go on from a saved state.
+
+    Args:
+        directory: str. As `fit`.
+    """
+    return os.path.exists(os.path.join(directory, STATE))
+
+
 class SaveState(keras.callbacks.Callback):
     """The callback of `fit`; see there."""
 
