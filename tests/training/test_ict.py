@@ -177,6 +177,8 @@ def test_separate_towers_both_move_above_what_is_frozen(world):
         }
 
 
+# Pre-training without it is in the default run.
+@pytest.mark.slow
 def test_it_runs_without_tensorflow(world):
     """The packages of a JAX machine: keras, keras-hub and jax."""
     output = str(world["root"] / "jax-only")

@@ -153,6 +153,7 @@ def test_the_index_is_refreshed_between_steps(world, trained):
     assert same == [True, False, True, False, True]
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
     """Stopped where the next step begins with a refresh."""
     with pytest.raises(KeyboardInterrupt):
@@ -286,9 +287,8 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    "stopped", [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [False, True])
 def test_the_host_retrieves(world, trained, stopped):
     """As the device does, older by nothing, and resumed."""
     recipe = get_recipe(
