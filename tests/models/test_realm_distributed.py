@@ -6,13 +6,11 @@ import subprocess
 import sys
 import textwrap
 
-import keras
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "jax", reason="several devices are JAX's"
-)
+# Nearly all of it is XLA compiling.
+pytestmark = pytest.mark.slow
 
 _CODE = """
     import contextlib, json
@@ -183,7 +181,8 @@ def test_the_index_is_shared_before_and_after_a_refresh(found):
 
 def test_evaluate_with_a_last_batch_that_is_not_full(found):
     one, eight = (each["metrics"] for each in found)
-    for name in ("mlm_accuracy", "retrieval_utility", "article_recall"):
+    # Keras weights the loss of a batch by its rows, those that fill it too.
+    for name in one.keys() - {"loss"}:
         assert eight[name] == pytest.approx(one[name], abs=1e-4), name
 
 
