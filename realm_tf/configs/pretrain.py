@@ -44,9 +44,18 @@ class PretrainRecipe:
         stale_factor: int. Multiplies `refresh_every`: the ablation with a
             stale index.
         masked_lm_steps: int. Steps before, in which the encoder alone learns
-            to predict masked wordpieces, without blocks: for weights that
-            come without a masked-LM head.
+            to predict masked wordpieces, without a retriever: for weights
+            that come without a masked-LM head.
         masked_lm_mode: str. What is masked in these; see `mode`.
+        masked_lm_rate: float. Share of a sentence's wordpieces that these
+            predict, unless its mode is `"salient"`.
+        masked_lm_keep_rate: float. Share of those that stay visible; see
+            `data.masking.Masker`.
+        masked_lm_own_block: float. Share of these steps' sentences that are
+            predicted with their own block in view; see `data.own_block`.
+        masked_lm_other_block: float. Share with another block; the rest has
+            the null block.
+        masked_lm_window: int. Wordpieces of such a block.
         masked_lm_batch_size: int. Of these.
         masked_lm_learning_rate: float. Highest of these.
         mode: str. What is masked: `"salient"`, `"uniform"` or `"span"`; see
@@ -56,8 +65,15 @@ class PretrainRecipe:
         max_joint_length: int. Wordpieces of query and body together.
         max_masked: int. Masked wordpieces of a query.
         freeze_word_embeddings: bool. Keep all embedding tables.
-        num_frozen_layers: int. Lowest layers of all encoders that do not
+        num_frozen_layers: int. Lowest layers of the towers that do not
             learn.
+        num_frozen_reader_layers: int. The same of a reader that has an
+            encoder of its own.
+        dropout: float. Rate in all encoders. 0 is faster to learn from where
+            a run is too short to learn anything by heart.
+        gradient_checkpointing: bool. Keep less in the device's memory and
+            compute it again, for larger batches; see
+            `models.transformer_encoder`.
         mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
             stay float32.
         log_every: int. Steps of one line of the log, each their mean.
@@ -87,6 +103,11 @@ class PretrainRecipe:
     stale_factor: int = 1
     masked_lm_steps: int = 0
     masked_lm_mode: str = "uniform"
+    masked_lm_rate: float = 0.15
+    masked_lm_keep_rate: float = 0.0
+    masked_lm_own_block: float = 0.0
+    masked_lm_other_block: float = 0.0
+    masked_lm_window: int = 128
     masked_lm_batch_size: int = 32
     masked_lm_learning_rate: float = 1e-4
     mode: str = "salient"
@@ -96,6 +117,9 @@ class PretrainRecipe:
     max_masked: int = 10
     freeze_word_embeddings: bool = False
     num_frozen_layers: int = 0
+    num_frozen_reader_layers: int = 0
+    dropout: float = 0.1
+    gradient_checkpointing: bool = False
     mixed_precision: bool = False
     log_every: int = 50
     measure_duty_cycle: bool = True
@@ -113,11 +137,13 @@ class PretrainRecipe:
             ("stale_factor", 1),
             ("masked_lm_steps", 0),
             ("masked_lm_batch_size", 1),
+            ("masked_lm_window", 1),
             ("max_query_length", 3),
             ("max_block_length", 4),
             ("max_joint_length", self.max_query_length + 1),
             ("max_masked", 1),
             ("num_frozen_layers", 0),
+            ("num_frozen_reader_layers", 0),
             ("log_every", 1),
             ("seed", 0),
         ):
@@ -126,6 +152,27 @@ class PretrainRecipe:
                     f"{name} of a recipe must be at least {least}. "
                     f"Received: {name}={getattr(self, name)}"
                 )
+        for name, least, highest in (
+            ("dropout", 0, 0.99),
+            ("masked_lm_rate", 0.01, 1),
+            ("masked_lm_keep_rate", 0, 0.99),
+            ("masked_lm_own_block", 0, 1),
+            ("masked_lm_other_block", 0, 1 - self.masked_lm_own_block),
+        ):
+            if not least <= getattr(self, name) <= highest:
+                raise InputError(
+                    f"{name} of a recipe must be from {least} to {highest}. "
+                    f"Received: {name}={getattr(self, name)}"
+                )
+        joint = self.max_query_length + self.masked_lm_window + 1
+        has_blocks = self.masked_lm_own_block or self.masked_lm_other_block
+        if has_blocks and joint > self.max_joint_length:
+            raise InputError(
+                "A query of max_query_length and masked_lm_window wordpieces "
+                "with [SEP] must fit into max_joint_length. Received: "
+                f"{self.max_query_length} + {self.masked_lm_window} + 1 > "
+                f"{self.max_joint_length}"
+            )
         for name, choices in (
             ("refresh", REFRESHES),
             ("retrieval", tuple(SEARCHES)),
@@ -148,6 +195,19 @@ class PretrainRecipe:
                 "set retrieval_prefetch=0. Received: "
                 f"retrieval_prefetch={self.retrieval_prefetch}"
             )
+
+    def masked_lm_masking(self) -> dict:
+        """Options of `data.masking.Masker` for the masked-LM steps."""
+        if self.masked_lm_mode == "salient":
+            return {"mode": "salient", "max_masked": self.max_masked}
+        pieces = self.max_query_length - 2
+        return {
+            "mode": self.masked_lm_mode,
+            "mask_rate": self.masked_lm_rate,
+            "keep_rate": self.masked_lm_keep_rate,
+            # None of the share is cut off.
+            "max_masked": max(1, round(pieces * self.masked_lm_rate)),
+        }
 
 
 RECIPES = {

@@ -101,6 +101,8 @@ class Masker:
         bert_80_10_10: bool. In mode `"uniform"`, leave 10 % of what is
             chosen as it is and put any wordpiece of the vocabulary in the
             place of another 10 %, as BERT does. Defaults to `False`.
+        keep_rate: float. In mode `"uniform"`, share of what is chosen that
+            stays visible and is predicted all the same. Defaults to 0.
 
     Raises:
         ValueError: if an argument is out of its range.
@@ -120,6 +122,7 @@ class Masker:
         max_masked: int = MAX_MASKED,
         mask_rate: float = MASK_RATE,
         bert_80_10_10: bool = False,
+        keep_rate: float = 0.0,
     ):
         if mode not in MODES:
             raise ValueError(
@@ -136,16 +139,27 @@ class Masker:
                 "`mask_rate` must be above 0 and at most 1. "
                 f"Received: mask_rate={mask_rate}"
             )
-        if bert_80_10_10 and mode != "uniform":
+        if not 0 <= keep_rate < 1:
             raise ValueError(
-                "`bert_80_10_10` belongs to mode 'uniform'. "
+                "`keep_rate` must be at least 0 and below 1. "
+                f"Received: keep_rate={keep_rate}"
+            )
+        if (bert_80_10_10 or keep_rate) and mode != "uniform":
+            raise ValueError(
+                "`bert_80_10_10` and `keep_rate` belong to mode 'uniform'. "
                 f"Received: mode={mode!r}"
+            )
+        if bert_80_10_10 and keep_rate:
+            raise ValueError(
+                "`bert_80_10_10` keeps 10 %: give it or `keep_rate`. "
+                f"Received: keep_rate={keep_rate}"
             )
         self.mode = mode
         self.max_query_length = max_query_length
         self.max_masked = max_masked
         self.mask_rate = mask_rate
         self.bert_80_10_10 = bert_80_10_10
+        self.keep_rate = keep_rate
         self._wordpieces = list(wordpieces)
         self._cls_id = self._wordpieces.index("[CLS]")
         self._sep_id = self._wordpieces.index("[SEP]")
@@ -242,6 +256,9 @@ class Masker:
         return np.flatnonzero(np.repeat(masked, lengths))
 
     def _replacements(self, ids, generator):
+        if self.keep_rate:
+            is_kept = generator.random(len(ids)) < self.keep_rate
+            return np.where(is_kept, ids, self._mask_id)
         if not self.bert_80_10_10:
             return self._mask_id
         draws = generator.random(len(ids))

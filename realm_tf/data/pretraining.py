@@ -34,7 +34,7 @@ class PretrainingExamples(ExampleBatches):
             if they do not fill a batch; `False` makes a smaller batch of
             them. Defaults to `True`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
-            `max_masked`, `mask_rate`, `bert_80_10_10`.
+            `max_masked`, `mask_rate`, `bert_80_10_10`, `keep_rate`.
 
     Attributes:
         num_examples: int. Eligible passages.

@@ -40,13 +40,13 @@ def evaluate(
     from realm_tf.models import model_directory
     from realm_tf.retrieval.block_embedder import BlockEmbedder
     from realm_tf.training import index_builder
-    from realm_tf.training import pretrain
+    from realm_tf.training import trainers
 
     recipe = dataclasses.replace(recipe, num_steps=1)
     loaded = model_directory.load(model)
-    pretrain.prepare(loaded.model, recipe)
+    trainers.prepare(loaded.model, recipe)
     embedder = BlockEmbedder(loaded, max_length=recipe.max_block_length)
-    trainer = pretrain.make_trainer(
+    trainer = trainers.make_realm_trainer(
         loaded,
         blocks,
         recipe,

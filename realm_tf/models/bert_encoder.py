@@ -3,6 +3,8 @@
 import keras
 import keras_hub
 
+from realm_tf.models.transformer_encoder import TransformerEncoder
+
 # The two forms of GELU in published weights: Hugging Face's "gelu" is exact,
 # Google's BERT and REALM ("gelu_new") use the tanh approximation.
 ACTIVATIONS = ("gelu", "gelu_approximate")
@@ -89,7 +91,7 @@ class BertEncoder(keras.Model):
             dropout, name="embeddings_dropout"
         )
         transformer_layers = [
-            keras_hub.layers.TransformerEncoder(
+            TransformerEncoder(
                 intermediate_dim=intermediate_dim,
                 num_heads=num_heads,
                 activation=_activation(activation),
@@ -159,6 +161,26 @@ class BertEncoder(keras.Model):
                 self.get_layer(name).trainable = False
         for index in range(num_layers):
             self.get_layer(f"transformer_layer_{index}").trainable = False
+
+    def set_dropout(self, rate):
+        """Another dropout rate than the configuration's, for one training.
+
+        Args:
+            rate: float. Of all layers, between 0 and 1.
+        """
+        for layer in self._flatten_layers():
+            if isinstance(layer, keras.layers.Dropout):
+                layer.rate = rate
+
+    def set_recompute(self, recompute=True):
+        """Gradient checkpointing: less memory in training for more time.
+
+        Args:
+            recompute: bool. See `TransformerEncoder`. Defaults to `True`.
+        """
+        for index in range(self.num_layers):
+            layer = self.get_layer(f"transformer_layer_{index}")
+            layer.recompute = recompute
 
     def get_config(self):
         return {

@@ -5,9 +5,16 @@ import keras_hub
 from keras import ops
 
 from realm_tf import losses
+from realm_tf.data import own_block
 from realm_tf.models import joint
 from realm_tf.models.bert_encoder import approximate_gelu
 from realm_tf.models.bert_encoder import exact_gelu
+
+_KINDS = {
+    "accuracy_null_block": own_block.NULL,
+    "accuracy_own_block": own_block.OWN,
+    "accuracy_other_block": own_block.OTHER,
+}
 
 
 def masked_lm_head(encoder, *, name="masked_lm_head"):
@@ -52,14 +59,22 @@ def masked_lm_head(encoder, *, name="masked_lm_head"):
 
 
 class MaskedLmModel(keras.Model):
-    """Predicts masked wordpieces from the null block: without evidence.
+    """Predicts masked wordpieces from a given block, or from none.
 
-        loss = -mean over masked wordpieces m of log p(y_m | null, x)
+        loss = -mean over wordpieces m to predict of log p(y_m | z, x)
 
-    It gives a head to an encoder that comes without one, before `RealmModel`
-    trains both. Inputs as `RealmModel`, of which it reads `token_ids`,
-    `padding_mask`, `mask_positions`, `mask_ids` and `mask_weights`; the
-    output is a float32 tensor `(batch_size, max_masked, vocabulary_size)`.
+    It gives a head to an encoder that comes without one, and teaches it to
+    look up what is masked, before `RealmModel` trains it with a retriever.
+    Inputs as `RealmModel`, of which it reads `token_ids`, `padding_mask`,
+    `mask_positions`, `mask_ids` and `mask_weights`, and what
+    `data.own_block` adds: `block_token_ids` `(batch_size, block_length)`,
+    `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
+    `(batch_size,)`. Without these all read the null block. The output is a
+    float32 tensor `(batch_size, max_masked, vocabulary_size)`.
+
+    Metrics: `accuracy_null_block`, `accuracy_own_block` and
+    `accuracy_other_block`, by the kind, over wordpieces that are not visible
+    in the query; 0 where there are none.
 
     Args:
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
@@ -70,26 +85,26 @@ class MaskedLmModel(keras.Model):
         super().__init__(**kwargs)
         self.knowledge_augmented_encoder = knowledge_augmented_encoder
         self.sep_id = sep_id
-        self._accuracy = keras.metrics.Mean(name="mlm_accuracy")
+        self._trackers = {
+            name: keras.metrics.Mean(name=name) for name in _KINDS
+        }
 
     def call(self, inputs, training=False):
-        token_ids = ops.convert_to_tensor(inputs["token_ids"])
+        inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
+        token_ids = inputs["token_ids"]
         no_body = ops.zeros_like(token_ids[:, :1])
         joined = joint.join_bert(
             token_ids,
-            ops.convert_to_tensor(inputs["padding_mask"]),
-            no_body,
-            no_body[:, 0],
+            inputs["padding_mask"],
+            inputs.get("block_token_ids", no_body),
+            inputs.get("block_lengths", no_body[:, 0]),
             sep_id=self.sep_id,
-            max_length=token_ids.shape[1] + 1,
         )
         joined.pop("block_positions")
         return self.knowledge_augmented_encoder(
             {
-                **joined,
-                "mask_positions": ops.convert_to_tensor(
-                    inputs["mask_positions"]
-                ),
+                **joint.trim(joined),
+                "mask_positions": inputs["mask_positions"],
             },
             training=training,
         )
@@ -97,13 +112,29 @@ class MaskedLmModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
+        x = {k: ops.convert_to_tensor(v) for k, v in x.items()}
         mask_ids = ops.cast(x["mask_ids"], "int32")
         weights = ops.cast(x["mask_weights"], "float32")
-        predicted = ops.cast(ops.argmax(y_pred, axis=-1), "int32")
-        self._accuracy.update_state(
-            ops.equal(predicted, mask_ids), sample_weight=weights
-        )
+        self._update_trackers(x, y_pred, mask_ids, weights)
         log_probs = losses.masked_lm_log_probs(y_pred, mask_ids)
         return -ops.sum(weights * log_probs) / ops.maximum(
             ops.sum(weights), 1.0
         )
+
+    def _update_trackers(self, x, logits, mask_ids, weights):
+        visible = ops.take_along_axis(
+            ops.cast(x["token_ids"], "int32"), x["mask_positions"], axis=1
+        )
+        weights = weights * ops.cast(
+            ops.not_equal(visible, mask_ids), "float32"
+        )
+        correct = ops.equal(
+            ops.cast(ops.argmax(logits, axis=-1), "int32"), mask_ids
+        )
+        kinds = x.get("block_kind", ops.zeros_like(mask_ids[:, 0]))
+        for name, kind in _KINDS.items():
+            # (b, 1)
+            of_kind = ops.cast(ops.equal(kinds, kind), "float32")[:, None]
+            self._trackers[name].update_state(
+                correct, sample_weight=weights * of_kind
+            )

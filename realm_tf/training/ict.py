@@ -16,6 +16,7 @@ from realm_tf.configs import overrides
 from realm_tf.data import packed_blocks
 from realm_tf.data.ict import IctExamples
 from realm_tf.training import run_directory
+from realm_tf.training import trainers
 
 
 def add_arguments(parser):
@@ -79,6 +80,7 @@ def ict(
 
     from realm_tf.models import model_directory
     from realm_tf.training import devices
+    from realm_tf.training import resume
 
     with (
         devices.precision(mixed=recipe.mixed_precision),
@@ -116,10 +118,11 @@ def ict(
                 remove_probability=recipe.remove_probability,
                 block_segment_ids=loaded.block_segment_ids,
             )
-            history = _fit(
-                loaded.model,
-                examples,
-                recipe,
+            history = resume.fit(
+                trainers.make_ict_trainer(loaded.model, recipe),
+                examples.batches,
+                num_steps=recipe.num_steps,
+                steps_per_epoch=examples.steps_per_epoch,
                 directory=stage.path(run_directory.CHECKPOINT),
                 every_seconds=save_every_seconds,
                 every_steps=save_every_steps,
@@ -136,43 +139,3 @@ def ict(
                 },
             )
     return history
-
-
-def _fit(open_qa, examples, recipe, **arguments):
-    import keras
-
-    from realm_tf.models.ict import IctModel
-    from realm_tf.training import optimizers
-    from realm_tf.training import resume
-
-    for tower in {
-        id(t): t for t in (open_qa.query_embedder, open_qa.block_embedder)
-    }.values():
-        tower.encoder.freeze(
-            embeddings=recipe.freeze_word_embeddings,
-            num_layers=recipe.num_frozen_layers,
-        )
-    trainer = IctModel(
-        open_qa.query_embedder,
-        open_qa.block_embedder,
-        score_scale=open_qa.score_scale,
-    )
-    optimizer = optimizers.bert_adamw(
-        recipe.learning_rate,
-        recipe.num_steps,
-        bias_correction=recipe.bias_correction,
-    )
-    # TensorFlow traces a step that makes variables twice.
-    optimizer.build(trainer.trainable_variables)
-    trainer.compile(
-        optimizer=optimizer,
-        # XLA on a CPU is slower to compile than small runs are long.
-        jit_compile=keras.backend.backend() == "jax",
-    )
-    return resume.fit(
-        trainer,
-        examples.batches,
-        num_steps=recipe.num_steps,
-        steps_per_epoch=examples.steps_per_epoch,
-        **arguments,
-    )

@@ -21,9 +21,11 @@ from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
 from realm_tf.data import schema
+from realm_tf.data.own_block import OwnBlockExamples
 from realm_tf.data.pretraining import PretrainingExamples
 from realm_tf.errors import InputError
 from realm_tf.training import run_directory
+from realm_tf.training import trainers
 
 # Masked sentences that TensorBoard shows, and how often where the index is
 # never refreshed.
@@ -252,7 +254,7 @@ class _Run:
         self._blocks = blocks
         self._passages = passages
         self._fit_arguments = fit_arguments
-        prepare(loaded.model, recipe)
+        trainers.prepare(loaded.model, recipe)
         self._embedder = BlockEmbedder(
             loaded,
             max_length=recipe.max_block_length,
@@ -268,24 +270,21 @@ class _Run:
 
     def train_masked_lm(self):
         """Trains the encoder alone, if the recipe says so."""
-        from realm_tf.models.masked_lm import MaskedLmModel
-
         recipe = self._recipe
         if not recipe.masked_lm_steps:
             return []
-        examples = self._examples(
-            recipe.masked_lm_batch_size, recipe.masked_lm_mode
+        examples = OwnBlockExamples(
+            self._passages,
+            self._blocks,
+            own_share=recipe.masked_lm_own_block,
+            other_share=recipe.masked_lm_other_block,
+            window=recipe.masked_lm_window,
+            batch_size=recipe.masked_lm_batch_size,
+            seed=recipe.seed,
+            max_query_length=recipe.max_query_length,
+            **recipe.masked_lm_masking(),
         )
-        trainer = MaskedLmModel(
-            self._loaded.model.knowledge_augmented_encoder,
-            sep_id=self._loaded.tokenizer.sep_id,
-        )
-        _compile(
-            trainer,
-            recipe.masked_lm_learning_rate,
-            recipe.masked_lm_steps,
-            recipe,
-        )
+        trainer = trainers.make_masked_lm_trainer(self._loaded, recipe)
         history = self._fit(
             trainer,
             examples,
@@ -311,7 +310,7 @@ class _Run:
             embeddings = np.zeros(shape, "float32")
         elif embeddings is None:
             embeddings = self._embed()
-        trainer = make_trainer(
+        trainer = trainers.make_realm_trainer(
             self._loaded, self._blocks, recipe, embeddings=embeddings
         )
         log = TrainingLog(
@@ -469,109 +468,3 @@ class _Run:
             **self._fit_arguments,
             **arguments,
         )
-
-
-def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
-    """Gives a model its masked-LM head, if need be, and freezes layers.
-
-    Args:
-        open_qa: `OpenQa`.
-        recipe: `PretrainRecipe`.
-    """
-    from realm_tf.models.knowledge_augmented_encoder import (
-        KnowledgeAugmentedEncoder,
-    )
-
-    if open_qa.knowledge_augmented_encoder is None:
-        open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
-            open_qa.reader.encoder
-        )
-    for encoder in _encoders(open_qa):
-        encoder.freeze(
-            embeddings=recipe.freeze_word_embeddings,
-            num_layers=recipe.num_frozen_layers,
-        )
-
-
-def make_trainer(loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings):
-    """The model to pre-train, compiled, for `fit` with `data.pretraining`.
-
-    Args:
-        loaded: `LoadedModel`, after `prepare`.
-        blocks: `PackedBlocks`.
-        recipe: `PretrainRecipe`.
-        embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
-            (`index_builder.embed_blocks`); not read with `retrieval="host"`.
-
-    Returns:
-        `RealmModel`; training it trains the parts of `loaded.model`.
-    """
-    from realm_tf.models.realm import RealmModel
-    from realm_tf.retrieval.approximate import ApproximateMaxK
-    from realm_tf.retrieval.brute_force import BruteForce
-
-    open_qa = loaded.model
-    index = block_table = None
-    if recipe.retrieval == "device":
-        make = {"exact": BruteForce, "approximate": ApproximateMaxK}
-        index = make[recipe.search](
-            embeddings, rows_per_block=recipe.search_rows or None
-        )
-        block_table = _block_table(blocks, recipe.max_block_length)
-    trainer = RealmModel(
-        open_qa.query_embedder,
-        open_qa.block_embedder,
-        open_qa.knowledge_augmented_encoder,
-        index,
-        block_table,
-        cls_id=loaded.tokenizer.cls_id,
-        sep_id=loaded.tokenizer.sep_id,
-        block_segment_ids=loaded.block_segment_ids,
-        score_scale=open_qa.score_scale,
-        num_retrieved=recipe.num_retrieved,
-        num_spare=recipe.num_spare,
-        rerank=recipe.rerank,
-        max_block_length=recipe.max_block_length,
-        max_joint_length=recipe.max_joint_length,
-        marginalization=recipe.marginalization,
-        train_block_tower=recipe.train_block_tower,
-    )
-    _compile(trainer, recipe.learning_rate, recipe.num_steps, recipe)
-    return trainer
-
-
-def _compile(trainer, learning_rate, num_steps, recipe):
-    import keras
-
-    from realm_tf.training import optimizers
-
-    trainer.compile(
-        optimizer=optimizers.bert_adamw(
-            learning_rate, num_steps, bias_correction=recipe.bias_correction
-        ),
-        # XLA on a CPU is slower to compile than small runs are long.
-        jit_compile=keras.backend.backend() == "jax",
-    )
-
-
-def _encoders(open_qa):
-    encoders = [
-        open_qa.query_embedder.encoder,
-        open_qa.block_embedder.encoder,
-        open_qa.reader.encoder,
-    ]
-    return {id(encoder): encoder for encoder in encoders}.values()
-
-
-def _block_table(blocks, max_length):
-    from realm_tf.models.block_table import BlockTable
-
-    token_ids, lengths = blocks.bodies(max_length)
-    title_ids, title_lengths = blocks.titles(max_length)
-    return BlockTable(
-        token_ids,
-        lengths,
-        title_ids=title_ids,
-        title_lengths=title_lengths,
-        article_numbers=blocks.article_numbers(),
-    )

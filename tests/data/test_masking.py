@@ -196,6 +196,19 @@ def test_uniform_keeps_and_replaces_only_on_demand(mark_passage, letters):
     assert all((example.mask_ids == river).all() for example in draws)
 
 
+def test_uniform_keeps_a_share_on_demand(mark_passage, letters):
+    passage = _tokenized(mark_passage(_words_of_one_piece(94)), letters)
+    masker = _masker(letters, "uniform", mask_rate=0.1, keep_rate=0.4)
+    draws = _draws(masker, passage, 1000)
+    river = letters.tokenize("river").ids[0]
+    put = np.concatenate([e.token_ids[e.mask_positions] for e in draws])
+    counts = [np.sum(put == letters.mask_id), np.sum(put == river)]
+    assert sum(counts) == len(put) == 9000
+    # Three standard deviations.
+    assert abs(counts[1] / 9000 - 0.4) < 3 * (0.24 / 9000) ** 0.5
+    assert all((example.mask_ids == river).all() for example in draws)
+
+
 def test_span_lengths_are_geometric():
     generator = np.random.default_rng(0)
     lengths = [masking.draw_span_length(generator) for _ in range(20_000)]
@@ -299,7 +312,13 @@ def test_the_passage_is_left_as_it_is(passage, letters):
         ({"max_masked": 0}, "`max_masked` must be at least 1"),
         ({"max_query_length": 11}, "`max_masked` must be at least 1"),
         ({"mode": "uniform", "mask_rate": 0.0}, "`mask_rate` must be above 0"),
-        ({"bert_80_10_10": True}, "belongs to mode 'uniform'"),
+        ({"bert_80_10_10": True}, "belong to mode 'uniform'"),
+        ({"keep_rate": 0.5}, "belong to mode 'uniform'"),
+        ({"keep_rate": 1.0}, "`keep_rate` must be"),
+        (
+            {"mode": "uniform", "keep_rate": 0.5, "bert_80_10_10": True},
+            "keeps 10 %",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(letters, options, words):

@@ -13,7 +13,7 @@ from realm_tf.data.pretraining import PretrainingExamples
 from realm_tf.evaluation import pretraining
 from realm_tf.models import model_directory
 from realm_tf.models.masked_lm import MaskedLmModel
-from realm_tf.training import pretrain
+from realm_tf.training import trainers
 
 RECIPE = dataclasses.replace(get_recipe("tiny"), batch_size=4)
 
@@ -22,7 +22,7 @@ RECIPE = dataclasses.replace(get_recipe("tiny"), batch_size=4)
 def loaded(tmp_path_factory, model_dir):
     """A model whose masked-LM head is kept."""
     loaded = model_directory.load(model_dir)
-    pretrain.prepare(loaded.model, RECIPE)
+    trainers.prepare(loaded.model, RECIPE)
     path = str(tmp_path_factory.mktemp("model") / "model")
     model_directory.save(loaded, path)
     return path, loaded

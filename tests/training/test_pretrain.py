@@ -197,6 +197,8 @@ def test_the_command(world, capsys):
         ["pretrain", "--recipe", "tiny", "--set", "num_steps=4"]
         + ["--set", "refresh=thread", "--set", "masked_lm_steps=3"]
         + ["--set", "masked_lm_batch_size=2", "--tensorboard", board]
+        + ["--set", "masked_lm_own_block=0.5", "--set", "masked_lm_window=15"]
+        + ["--set", "masked_lm_rate=0.6", "--set", "masked_lm_keep_rate=0.3"]
         + ["--set", "measure_duty_cycle=true"]
         + ["--model", world["model"], "--blocks", world["blocks"]]
         + ["--corpus", world["corpus"], "--output", output]
@@ -205,7 +207,12 @@ def test_the_command(world, capsys):
     assert status == 0, shown.err
     assert f"{output} " in shown.out and "retrieval_utility" in shown.out
     metadata = stages.read(output, kind="model")
-    assert set(metadata["masked_lm_history"][0]) == {"loss", "mlm_accuracy"}
+    assert set(metadata["masked_lm_history"][0]) == {
+        "loss",
+        "accuracy_null_block",
+        "accuracy_own_block",
+        "accuracy_other_block",
+    }
     assert sum(metadata["duty_cycle"].values()) == pytest.approx(1)
     lines = read_log(output)
     assert [line["step"] for line in lines] == [2, 4]

@@ -1,0 +1,188 @@
+"""Compiled Keras models of each stage of training, for `fit`."""
+
+from realm_tf.configs import ict as ict_configs
+from realm_tf.configs import pretrain as configs
+
+
+def freeze(encoders, *, embeddings: bool, num_layers: int) -> None:
+    """Freezes the lowest part of encoders; one that comes twice, once.
+
+    Args:
+        encoders: list of `BertEncoder`.
+        embeddings: bool. Whether their embedding tables are frozen.
+        num_layers: int. Lowest layers of each that are.
+    """
+    for encoder in {id(e): e for e in encoders}.values():
+        encoder.freeze(embeddings=embeddings, num_layers=num_layers)
+
+
+def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
+    """The towers as an Inverse Cloze Task, for `fit` with `data.ict`.
+
+    Args:
+        open_qa: `OpenQa`. What the recipe says is frozen.
+        recipe: `IctRecipe`.
+
+    Returns:
+        `IctModel`; training it trains the towers of `open_qa`.
+    """
+    from realm_tf.models.ict import IctModel
+
+    towers = open_qa.query_embedder, open_qa.block_embedder
+    freeze(
+        [tower.encoder for tower in towers],
+        embeddings=recipe.freeze_word_embeddings,
+        num_layers=recipe.num_frozen_layers,
+    )
+    trainer = IctModel(*towers, score_scale=open_qa.score_scale)
+    _compile(
+        trainer,
+        recipe.learning_rate,
+        recipe.num_steps,
+        bias_correction=recipe.bias_correction,
+    )
+    return trainer
+
+
+def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
+    """Makes a model ready for what the recipe says.
+
+    It gets a masked-LM head, if need be; layers are frozen; dropout and
+    gradient checkpointing are set.
+
+    Args:
+        open_qa: `OpenQa`.
+        recipe: `PretrainRecipe`.
+    """
+    from realm_tf.models.knowledge_augmented_encoder import (
+        KnowledgeAugmentedEncoder,
+    )
+
+    reader = open_qa.reader.encoder
+    if open_qa.knowledge_augmented_encoder is None:
+        open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(reader)
+    freeze(
+        [reader],
+        embeddings=recipe.freeze_word_embeddings,
+        num_layers=recipe.num_frozen_reader_layers,
+    )
+    towers = [open_qa.query_embedder.encoder, open_qa.block_embedder.encoder]
+    # Last: a reader that is a tower's encoder is frozen like the tower.
+    freeze(
+        towers,
+        embeddings=recipe.freeze_word_embeddings,
+        num_layers=recipe.num_frozen_layers,
+    )
+    for encoder in (reader, *towers):
+        encoder.set_dropout(recipe.dropout)
+        encoder.set_recompute(recipe.gradient_checkpointing)
+
+
+def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
+    """The encoder alone, for `fit` with `data.own_block`.
+
+    Args:
+        loaded: `LoadedModel`, after `prepare`.
+        recipe: `PretrainRecipe`.
+
+    Returns:
+        `MaskedLmModel`; training it trains the encoder and its head.
+    """
+    from realm_tf.models.masked_lm import MaskedLmModel
+
+    trainer = MaskedLmModel(
+        loaded.model.knowledge_augmented_encoder,
+        sep_id=loaded.tokenizer.sep_id,
+    )
+    _compile(
+        trainer,
+        recipe.masked_lm_learning_rate,
+        recipe.masked_lm_steps,
+        bias_correction=recipe.bias_correction,
+    )
+    return trainer
+
+
+def make_realm_trainer(
+    loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings
+):
+    """The whole of retriever and encoder, for `fit` with `data.pretraining`.
+
+    Args:
+        loaded: `LoadedModel`, after `prepare`.
+        blocks: `PackedBlocks`.
+        recipe: `PretrainRecipe`.
+        embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
+            (`index_builder.embed_blocks`); not read with `retrieval="host"`.
+
+    Returns:
+        `RealmModel`; training it trains the parts of `loaded.model`.
+    """
+    from realm_tf.models.realm import RealmModel
+    from realm_tf.retrieval.approximate import ApproximateMaxK
+    from realm_tf.retrieval.brute_force import BruteForce
+
+    open_qa = loaded.model
+    index = block_table = None
+    if recipe.retrieval == "device":
+        make = {"exact": BruteForce, "approximate": ApproximateMaxK}
+        index = make[recipe.search](
+            embeddings, rows_per_block=recipe.search_rows or None
+        )
+        block_table = _block_table(blocks, recipe.max_block_length)
+    trainer = RealmModel(
+        open_qa.query_embedder,
+        open_qa.block_embedder,
+        open_qa.knowledge_augmented_encoder,
+        index,
+        block_table,
+        cls_id=loaded.tokenizer.cls_id,
+        sep_id=loaded.tokenizer.sep_id,
+        block_segment_ids=loaded.block_segment_ids,
+        score_scale=open_qa.score_scale,
+        num_retrieved=recipe.num_retrieved,
+        num_spare=recipe.num_spare,
+        rerank=recipe.rerank,
+        max_block_length=recipe.max_block_length,
+        max_joint_length=recipe.max_joint_length,
+        marginalization=recipe.marginalization,
+        train_block_tower=recipe.train_block_tower,
+    )
+    _compile(
+        trainer,
+        recipe.learning_rate,
+        recipe.num_steps,
+        bias_correction=recipe.bias_correction,
+    )
+    return trainer
+
+
+def _compile(trainer, learning_rate, num_steps, *, bias_correction):
+    import keras
+
+    from realm_tf.training import optimizers
+
+    optimizer = optimizers.bert_adamw(
+        learning_rate, num_steps, bias_correction=bias_correction
+    )
+    # TensorFlow traces a step that makes variables twice.
+    optimizer.build(trainer.trainable_variables)
+    trainer.compile(
+        optimizer=optimizer,
+        # XLA on a CPU is slower to compile than small runs are long.
+        jit_compile=keras.backend.backend() == "jax",
+    )
+
+
+def _block_table(blocks, max_length):
+    from realm_tf.models.block_table import BlockTable
+
+    token_ids, lengths = blocks.bodies(max_length)
+    title_ids, title_lengths = blocks.titles(max_length)
+    return BlockTable(
+        token_ids,
+        lengths,
+        title_ids=title_ids,
+        title_lengths=title_lengths,
+        article_numbers=blocks.article_numbers(),
+    )

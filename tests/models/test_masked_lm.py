@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.models.masked_lm import MaskedLmModel
+
+SEP = 3
+# [CLS] 11 [MASK] 13 [SEP] with a block, without, and with 12 left visible.
+BATCH = {
+    "token_ids": np.array(
+        [[2, 11, 4, 13, 3], [2, 4, 14, 3, 0], [2, 11, 12, 13, 3]]
+    ),
+    "padding_mask": np.array([[1] * 5, [1, 1, 1, 1, 0], [1] * 5]),
+    "mask_positions": np.array([[2, 0], [1, 0], [2, 1]]),
+    "mask_ids": np.array([[12, 0], [15, 0], [12, 11]]),
+    "mask_weights": np.array([[1, 0], [1, 0], [1, 1]]),
+    "block_token_ids": np.array([[21, 22, 23], [0, 0, 0], [24, 0, 0]]),
+    "block_lengths": np.array([3, 0, 1]),
+    "block_kind": np.array([1, 0, 2]),
+}
+# The same rows, joined by hand.
+JOINED = [
+    ([2, 11, 4, 13, 3, 21, 22, 23, 3], 5),
+    ([2, 4, 14, 3, 3], 4),
+    ([2, 11, 12, 13, 3, 24, 3], 5),
+]
+
+
+@pytest.fixture
+def model(make_encoder, randomize):
+    encoder = KnowledgeAugmentedEncoder(make_encoder())
+    randomize(encoder, seed=1)
+    model = MaskedLmModel(encoder, sep_id=SEP)
+    model.compile()
+    return model
+
+
+def _log_probs(model, row):
+    """By the encoder, of one row that was joined by hand."""
+    tokens, query_length = JOINED[row]
+    logits = model.knowledge_augmented_encoder(
+        {
+            "token_ids": np.array([tokens]),
+            "segment_ids": np.array(
+                [[int(i >= query_length) for i in range(len(tokens))]]
+            ),
+            "padding_mask": np.ones((1, len(tokens)), "int32"),
+            "mask_positions": BATCH["mask_positions"][[row]],
+        }
+    )
+    logits = np.asarray(logits, "float64")[0]
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def test_loss_and_accuracies_of_given_blocks(model):
+    losses, correct = [], {}
+    for row in range(3):
+        log_probs = _log_probs(model, row)
+        for place in np.flatnonzero(BATCH["mask_weights"][row]):
+            wordpiece = BATCH["mask_ids"][row, place]
+            losses.append(-log_probs[place, wordpiece])
+            correct[row, place] = log_probs[place].argmax() == wordpiece
+    found = model.evaluate(BATCH, batch_size=3, verbose=0, return_dict=True)
+    assert found == pytest.approx(
+        {
+            "loss": np.mean(losses),
+            "accuracy_own_block": float(correct[0, 0]),
+            "accuracy_null_block": float(correct[1, 0]),
+            # Its wordpieces are visible.
+            "accuracy_other_block": 0.0,
+        },
+        abs=1e-5,
+    )
+
+
+def test_what_is_predicted_counts_as_correct(model):
+    batch = dict(BATCH)
+    batch["mask_ids"] = np.array(
+        [_log_probs(model, row).argmax(axis=1) for row in range(3)]
+    )
+    found = model.evaluate(batch, batch_size=3, verbose=0, return_dict=True)
+    assert found["accuracy_own_block"] == found["accuracy_null_block"] == 1
+
+
+def test_without_blocks_all_read_the_null_block(model):
+    alone = {k: v for k, v in BATCH.items() if not k.startswith("block_")}
+    zeros = np.zeros(3, "int32")
+    null = {**BATCH, "block_lengths": zeros, "block_kind": zeros}
+    one = model.evaluate(alone, batch_size=3, verbose=0, return_dict=True)
+    two = model.evaluate(null, batch_size=3, verbose=0, return_dict=True)
+    assert one == pytest.approx(two, abs=1e-6)

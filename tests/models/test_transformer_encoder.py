@@ -1,0 +1,116 @@
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.models.bert_encoder import BertEncoder
+
+
+def _model(**settings):
+    """A BERT with dropout and a target; the same whenever it is called."""
+    keras.utils.set_random_seed(0)
+    encoder = BertEncoder(
+        vocabulary_size=60,
+        num_layers=3,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=32,
+        dropout=0.3,
+    )
+    encoder.freeze(num_layers=settings.get("num_frozen_layers", 0))
+    encoder.set_recompute(settings.get("recompute", False))
+    if "dropout" in settings:
+        encoder.set_dropout(settings["dropout"])
+    outputs = encoder(encoder.input)["pooled_output"]
+    model = keras.Model(
+        encoder.input, keras.layers.Dense(1, name="target")(outputs)
+    )
+    # Weights follow the gradient closely.
+    model.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse")
+    return model
+
+
+def _batches():
+    random = np.random.default_rng(0)
+    inputs = {
+        "token_ids": random.integers(5, 60, (24, 10)),
+        "segment_ids": np.zeros((24, 10), "int32"),
+        "padding_mask": np.ones((24, 10), "int32"),
+    }
+    return inputs, random.normal(size=(24, 1))
+
+
+def _train(model):
+    history = model.fit(
+        *_batches(), batch_size=8, epochs=2, shuffle=False, verbose=0
+    )
+    return history.history["loss"]
+
+
+@pytest.mark.parametrize("num_frozen_layers", [0, 1])
+def test_checkpointing_changes_nothing_but_memory(num_frozen_layers):
+    plain = _model(num_frozen_layers=num_frozen_layers)
+    checkpointed = _model(num_frozen_layers=num_frozen_layers, recompute=True)
+    np.testing.assert_allclose(_train(plain), _train(checkpointed), rtol=1e-5)
+    for one, two in zip(plain.variables, checkpointed.variables, strict=True):
+        # Seeds of dropout among them.
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(one),
+            keras.ops.convert_to_numpy(two),
+            atol=1e-5,
+            err_msg=one.path,
+        )
+
+
+def test_another_dropout_rate():
+    inputs, _ = _batches()
+    one, two = (
+        keras.ops.convert_to_numpy(model(inputs, training=training))
+        for model, training in (
+            (_model(dropout=0.0), True),
+            (_model(), False),
+        )
+    )
+    np.testing.assert_allclose(one, two, atol=1e-5)
+    trained = keras.ops.convert_to_numpy(_model()(inputs, training=True))
+    assert np.abs(trained - two).max() > 1e-3
+
+
+# JAX tells what the backward pass is given.
+_KEPT = """
+import jax, numpy as np
+from realm_tf.models.bert_encoder import BertEncoder
+
+def kept(recompute):
+    encoder = BertEncoder(vocabulary_size=60, num_layers=6, num_heads=2,
+        hidden_dim=16, intermediate_dim=64)
+    encoder.set_recompute(recompute)
+    inputs = {name: np.ones((4, 64), "int32") for name in encoder.input}
+    other = [v.value for v in encoder.non_trainable_variables]
+    def loss(weights):
+        outputs, other_after = encoder.stateless_call(
+            weights, other, inputs, training=True)
+        return outputs["pooled_output"].sum(), other_after
+    weights = [v.value for v in encoder.trainable_variables]
+    _, backward, _ = jax.vjp(loss, weights, has_aux=True)
+    own = {id(w) for w in weights}
+    return sum(x.nbytes for x in jax.tree.leaves(backward) if id(x) not in own)
+
+print(kept(True) / kept(False))
+"""
+
+
+def test_checkpointing_needs_less_memory():
+    done = subprocess.run(
+        [sys.executable, "-c", _KEPT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    # Six layers' inputs, or all that is inside of them.
+    assert float(done.stdout.split()[-1]) < 0.2, done.stdout
