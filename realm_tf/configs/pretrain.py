@@ -46,15 +46,12 @@ class PretrainRecipe:
         masked_lm_steps: int. Steps before, in which the encoder alone learns
             to predict masked wordpieces, without a retriever: for weights
             that come without a masked-LM head.
-        masked_lm_mode: str. What is masked in these; see `mode`.
-        masked_lm_rate: float. Share of a sentence's wordpieces that these
-            predict, unless its mode is `"salient"`.
-        masked_lm_keep_rate: float. Share of those that stay visible; see
-            `data.masking.Masker`.
         masked_lm_own_block: float. Share of these steps' sentences that are
-            predicted with their own block in view; see `data.own_block`.
-        masked_lm_other_block: float. Share with another block; the rest has
-            the null block.
+            given the block they are from; see `data.reading`.
+        masked_lm_answer_block: float. Share that is given another block with
+            what is masked.
+        masked_lm_other_block: float. Share that is given any other block; the
+            rest has the null block.
         masked_lm_window: int. Wordpieces of such a block.
         masked_lm_batch_size: int. Of these.
         masked_lm_learning_rate: float. Highest of these.
@@ -102,10 +99,8 @@ class PretrainRecipe:
     refresh_every: int = 500
     stale_factor: int = 1
     masked_lm_steps: int = 0
-    masked_lm_mode: str = "uniform"
-    masked_lm_rate: float = 0.15
-    masked_lm_keep_rate: float = 0.0
     masked_lm_own_block: float = 0.0
+    masked_lm_answer_block: float = 0.0
     masked_lm_other_block: float = 0.0
     masked_lm_window: int = 128
     masked_lm_batch_size: int = 32
@@ -154,18 +149,28 @@ class PretrainRecipe:
                 )
         for name, least, highest in (
             ("dropout", 0, 0.99),
-            ("masked_lm_rate", 0.01, 1),
-            ("masked_lm_keep_rate", 0, 0.99),
             ("masked_lm_own_block", 0, 1),
-            ("masked_lm_other_block", 0, 1 - self.masked_lm_own_block),
+            ("masked_lm_answer_block", 0, 1),
+            ("masked_lm_other_block", 0, 1),
         ):
             if not least <= getattr(self, name) <= highest:
                 raise InputError(
                     f"{name} of a recipe must be from {least} to {highest}. "
                     f"Received: {name}={getattr(self, name)}"
                 )
+        has_blocks = (
+            self.masked_lm_own_block
+            + self.masked_lm_answer_block
+            + self.masked_lm_other_block
+        )
+        # Sums of decimal shares are off by less than this.
+        if has_blocks > 1 + 1e-9:
+            raise InputError(
+                "masked_lm_own_block, masked_lm_answer_block and "
+                "masked_lm_other_block of a recipe must be together at most "
+                f"1. Received: {has_blocks}"
+            )
         joint = self.max_query_length + self.masked_lm_window + 1
-        has_blocks = self.masked_lm_own_block or self.masked_lm_other_block
         if has_blocks and joint > self.max_joint_length:
             raise InputError(
                 "A query of max_query_length and masked_lm_window wordpieces "
@@ -196,54 +201,56 @@ class PretrainRecipe:
                 f"retrieval_prefetch={self.retrieval_prefetch}"
             )
 
-    def masked_lm_masking(self) -> dict:
-        """Options of `data.masking.Masker` for the masked-LM steps."""
-        if self.masked_lm_mode == "salient":
-            return {"mode": "salient", "max_masked": self.max_masked}
-        pieces = self.max_query_length - 2
-        return {
-            "mode": self.masked_lm_mode,
-            "mask_rate": self.masked_lm_rate,
-            "keep_rate": self.masked_lm_keep_rate,
-            # None of the share is cut off.
-            "max_masked": max(1, round(pieces * self.masked_lm_rate)),
-        }
-
 
 RECIPES = {
     # Guu et al., 2020, section 4.3 and appendix: 64 TPU cores train, 16 embed.
     # Not run at full size here.
     "paper": PretrainRecipe(mixed_precision=True),
-    # A user's 50,000 passages and a 6-layer, 384-wide encoder, of which the
-    # upper half learns, on two CPU cores. Not tuned yet.
+    # A user's 50,000 passages on two CPU cores: MiniLM with a reader of three
+    # layers (`realm init --from minilm --reader-layers 3`), of whose towers
+    # the upper two layers learn; blocks of 64 wordpieces.
     "wiki-small": PretrainRecipe(
-        num_steps=600,
+        num_steps=400,
         batch_size=8,
         learning_rate=5e-5,
-        num_retrieved=3,
-        refresh_every=300,
-        max_query_length=48,
-        max_block_length=128,
-        max_joint_length=160,
+        bias_correction=True,
+        num_retrieved=7,
+        refresh_every=100,
+        masked_lm_steps=1200,
+        masked_lm_own_block=0.55,
+        masked_lm_answer_block=0.3,
+        masked_lm_other_block=0.05,
+        masked_lm_window=60,
+        masked_lm_batch_size=16,
+        masked_lm_learning_rate=4e-4,
+        max_query_length=40,
+        max_block_length=64,
+        max_joint_length=104,
         freeze_word_embeddings=True,
-        num_frozen_layers=3,
-        log_every=20,
+        num_frozen_layers=4,
+        dropout=0.0,
+        log_every=10,
     ),
-    # A random encoder of two layers, 128 wide, over blocks of 64 wordpieces:
-    # experiments of minutes.
+    # A random encoder of two layers, 128 wide, over the same blocks.
     "small": PretrainRecipe(
-        num_steps=1000,
+        num_steps=400,
         batch_size=8,
-        learning_rate=5e-4,
-        num_retrieved=3,
+        learning_rate=3e-4,
+        bias_correction=True,
+        num_retrieved=7,
         refresh_every=50,
-        masked_lm_steps=1000,
+        masked_lm_steps=3000,
+        masked_lm_own_block=0.55,
+        masked_lm_answer_block=0.3,
+        masked_lm_other_block=0.05,
+        masked_lm_window=60,
+        masked_lm_batch_size=32,
         masked_lm_learning_rate=1e-3,
         max_query_length=40,
         max_block_length=64,
-        max_joint_length=100,
-        max_masked=6,
-        log_every=50,
+        max_joint_length=104,
+        dropout=0.0,
+        log_every=10,
     ),
     # Unit tests: seconds.
     "tiny": PretrainRecipe(

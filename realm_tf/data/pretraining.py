@@ -62,6 +62,8 @@ class PretrainingExamples(ExampleBatches):
         )
         self.passages = passages
         self.masker = masking.Masker(passages.wordpieces, **masking_options)
+        # Width of what is masked in a batch.
+        self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
         self._kept, self.counts = self._eligible()
         self._set_num_examples(len(self._kept))
@@ -104,7 +106,7 @@ class PretrainingExamples(ExampleBatches):
         rows = len(examples)
         query_length = self.masker.max_query_length
         queries = (rows, query_length)
-        masks = (rows, self.masker.max_masked)
+        masks = (rows, self._max_masked)
         batch = {
             "token_ids": np.full(queries, self._pad_id, "int32"),
             "padding_mask": np.zeros(queries, "int32"),

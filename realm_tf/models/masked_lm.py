@@ -5,15 +5,16 @@ import keras_hub
 from keras import ops
 
 from realm_tf import losses
-from realm_tf.data import own_block
+from realm_tf.data import reading
 from realm_tf.models import joint
 from realm_tf.models.bert_encoder import approximate_gelu
 from realm_tf.models.bert_encoder import exact_gelu
 
 _KINDS = {
-    "accuracy_null_block": own_block.NULL,
-    "accuracy_own_block": own_block.OWN,
-    "accuracy_other_block": own_block.OTHER,
+    "accuracy_null_block": reading.NULL,
+    "accuracy_own_block": reading.OWN,
+    "accuracy_answer_block": reading.ANSWER,
+    "accuracy_other_block": reading.OTHER,
 }
 
 
@@ -67,14 +68,14 @@ class MaskedLmModel(keras.Model):
     look up what is masked, before `RealmModel` trains it with a retriever.
     Inputs as `RealmModel`, of which it reads `token_ids`, `padding_mask`,
     `mask_positions`, `mask_ids` and `mask_weights`, and what
-    `data.own_block` adds: `block_token_ids` `(batch_size, block_length)`,
+    `data.reading` adds: `block_token_ids` `(batch_size, block_length)`,
     `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
     `(batch_size,)`. Without these all read the null block. The output is a
     float32 tensor `(batch_size, max_masked, vocabulary_size)`.
 
-    Metrics: `accuracy_null_block`, `accuracy_own_block` and
-    `accuracy_other_block`, by the kind, over wordpieces that are not visible
-    in the query; 0 where there are none.
+    Metrics: `accuracy_null_block`, `accuracy_own_block`,
+    `accuracy_answer_block` and `accuracy_other_block`, by the kind, over
+    wordpieces that are not visible in the query; 0 where there are none.
 
     Args:
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.

@@ -52,6 +52,12 @@ PANELS = (
         "share of sentences",
         from_zero=True,
     ),
+    Panel(
+        "answer_recall",
+        "What is masked among the candidates",
+        "share of sentences",
+        from_zero=True,
+    ),
     Panel("index_age", "Age of the index", "steps"),
     Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
 )

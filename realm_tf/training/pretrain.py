@@ -21,8 +21,8 @@ from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
 from realm_tf.data import schema
-from realm_tf.data.own_block import OwnBlockExamples
 from realm_tf.data.pretraining import PretrainingExamples
+from realm_tf.data.reading import ReadingExamples
 from realm_tf.errors import InputError
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
@@ -273,16 +273,14 @@ class _Run:
         recipe = self._recipe
         if not recipe.masked_lm_steps:
             return []
-        examples = OwnBlockExamples(
+        examples = ReadingExamples(
             self._passages,
             self._blocks,
             own_share=recipe.masked_lm_own_block,
+            answer_share=recipe.masked_lm_answer_block,
             other_share=recipe.masked_lm_other_block,
             window=recipe.masked_lm_window,
-            batch_size=recipe.masked_lm_batch_size,
-            seed=recipe.seed,
-            max_query_length=recipe.max_query_length,
-            **recipe.masked_lm_masking(),
+            **self._masking(recipe.masked_lm_batch_size),
         )
         trainer = trainers.make_masked_lm_trainer(self._loaded, recipe)
         history = self._fit(
@@ -303,7 +301,9 @@ class _Run:
         from realm_tf.training.training_log import TrainingLog
 
         recipe = self._recipe
-        examples = self._examples(recipe.batch_size, recipe.mode)
+        examples = PretrainingExamples(
+            self._passages, **self._masking(recipe.batch_size)
+        )
         if resume.has_state(self._stage.path(run_directory.CHECKPOINT)):
             # It holds the index.
             shape = len(self._blocks), self._embedder.embedding_dim
@@ -393,16 +393,15 @@ class _Run:
             retriever=retriever,
         )
 
-    def _examples(self, batch_size, mode):
+    def _masking(self, batch_size):
         recipe = self._recipe
-        return PretrainingExamples(
-            self._passages,
-            batch_size=batch_size,
-            seed=recipe.seed,
-            mode=mode,
-            max_query_length=recipe.max_query_length,
-            max_masked=recipe.max_masked,
-        )
+        return {
+            "batch_size": batch_size,
+            "seed": recipe.seed,
+            "mode": recipe.mode,
+            "max_query_length": recipe.max_query_length,
+            "max_masked": recipe.max_masked,
+        }
 
     def _embed(self):
         from realm_tf.training import index_builder

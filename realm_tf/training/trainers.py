@@ -4,16 +4,14 @@ from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 
 
-def freeze(encoders, *, embeddings: bool, num_layers: int) -> None:
-    """Freezes the lowest part of encoders; one that comes twice, once.
-
-    Args:
-        encoders: list of `BertEncoder`.
-        embeddings: bool. Whether their embedding tables are frozen.
-        num_layers: int. Lowest layers of each that are.
-    """
-    for encoder in {id(e): e for e in encoders}.values():
-        encoder.freeze(embeddings=embeddings, num_layers=num_layers)
+def _set_up(towers, recipe):
+    """What both recipes say of the encoders of towers."""
+    for encoder in {id(t.encoder): t.encoder for t in towers}.values():
+        encoder.freeze(
+            embeddings=recipe.freeze_word_embeddings,
+            num_layers=recipe.num_frozen_layers,
+        )
+        encoder.set_dropout(recipe.dropout)
 
 
 def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
@@ -29,11 +27,7 @@ def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
     from realm_tf.models.ict import IctModel
 
     towers = open_qa.query_embedder, open_qa.block_embedder
-    freeze(
-        [tower.encoder for tower in towers],
-        embeddings=recipe.freeze_word_embeddings,
-        num_layers=recipe.num_frozen_layers,
-    )
+    _set_up(towers, recipe)
     trainer = IctModel(*towers, score_scale=open_qa.score_scale)
     _compile(
         trainer,
@@ -61,25 +55,19 @@ def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
     reader = open_qa.reader.encoder
     if open_qa.knowledge_augmented_encoder is None:
         open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(reader)
-    freeze(
-        [reader],
+    reader.freeze(
         embeddings=recipe.freeze_word_embeddings,
         num_layers=recipe.num_frozen_reader_layers,
     )
-    towers = [open_qa.query_embedder.encoder, open_qa.block_embedder.encoder]
-    # Last: a reader that is a tower's encoder is frozen like the tower.
-    freeze(
-        towers,
-        embeddings=recipe.freeze_word_embeddings,
-        num_layers=recipe.num_frozen_layers,
-    )
-    for encoder in (reader, *towers):
-        encoder.set_dropout(recipe.dropout)
+    reader.set_dropout(recipe.dropout)
+    towers = open_qa.query_embedder, open_qa.block_embedder
+    _set_up(towers, recipe)
+    for encoder in (reader, *(tower.encoder for tower in towers)):
         encoder.set_recompute(recipe.gradient_checkpointing)
 
 
 def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
-    """The encoder alone, for `fit` with `data.own_block`.
+    """The encoder alone, for `fit` with `data.reading`.
 
     Args:
         loaded: `LoadedModel`, after `prepare`.

@@ -63,6 +63,15 @@ def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
         assert 0.01 < table.std() < 0.02 and np.abs(table).max() < 0.05
 
 
+def test_random_towers_that_embed_as_minilm_does(vocabulary_path):
+    loaded = initialize.random(vocab=vocabulary_path, cosine=True, **SIZES)
+    tower = loaded.model.query_embedder
+    assert loaded.model.score_scale == 20 and tower.embedding_dim == 8
+    inputs = {name: np.ones((1, 5), "int32") for name in tower.input}
+    embedding = np.asarray(tower(inputs))
+    assert np.linalg.norm(embedding) == pytest.approx(1, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -18,7 +18,7 @@ BATCH = {
     "mask_weights": np.array([[1, 0], [1, 0], [1, 1]]),
     "block_token_ids": np.array([[21, 22, 23], [0, 0, 0], [24, 0, 0]]),
     "block_lengths": np.array([3, 0, 1]),
-    "block_kind": np.array([1, 0, 2]),
+    "block_kind": np.array([1, 0, 3]),
 }
 # The same rows, joined by hand.
 JOINED = [
@@ -70,6 +70,7 @@ def test_loss_and_accuracies_of_given_blocks(model):
             "accuracy_null_block": float(correct[1, 0]),
             # Its wordpieces are visible.
             "accuracy_other_block": 0.0,
+            "accuracy_answer_block": 0.0,
         },
         abs=1e-5,
     )

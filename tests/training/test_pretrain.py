@@ -197,8 +197,8 @@ def test_the_command(world, capsys):
         ["pretrain", "--recipe", "tiny", "--set", "num_steps=4"]
         + ["--set", "refresh=thread", "--set", "masked_lm_steps=3"]
         + ["--set", "masked_lm_batch_size=2", "--tensorboard", board]
-        + ["--set", "masked_lm_own_block=0.5", "--set", "masked_lm_window=15"]
-        + ["--set", "masked_lm_rate=0.6", "--set", "masked_lm_keep_rate=0.3"]
+        + ["--set", "masked_lm_own_block=0.4", "--set", "masked_lm_window=15"]
+        + ["--set", "masked_lm_answer_block=0.3"]
         + ["--set", "measure_duty_cycle=true"]
         + ["--model", world["model"], "--blocks", world["blocks"]]
         + ["--corpus", world["corpus"], "--output", output]
@@ -211,6 +211,7 @@ def test_the_command(world, capsys):
         "loss",
         "accuracy_null_block",
         "accuracy_own_block",
+        "accuracy_answer_block",
         "accuracy_other_block",
     }
     assert sum(metadata["duty_cycle"].values()) == pytest.approx(1)
@@ -327,3 +328,16 @@ def test_recipes_refuse_nonsense():
         get_recipe("tiny", ["num_retrieved=0"])
     with pytest.raises(InputError, match="max_joint_length"):
         get_recipe("tiny", ["max_joint_length=16"])
+    with pytest.raises(InputError, match="dropout of a recipe"):
+        get_recipe("tiny", ["dropout=1"])
+    with pytest.raises(InputError, match="masked_lm_window"):
+        get_recipe("tiny", ["masked_lm_own_block=1", "masked_lm_window=16"])
+    with pytest.raises(InputError, match="together at most 1"):
+        get_recipe(
+            "tiny",
+            [
+                "masked_lm_window=15",
+                "masked_lm_own_block=0.6",
+                "masked_lm_answer_block=0.5",
+            ],
+        )
