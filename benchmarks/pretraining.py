@@ -118,7 +118,10 @@ class _Experiment:
         start = self._make(
             "random-start",
             lambda output: model_directory.save(
-                initialize.random(vocab=vocab, num_heads=4, cosine=True), output
+                initialize.random(
+                    vocab=vocab, num_heads=4, cosine=True, reader_layers=4
+                ),
+                output,
             ),
         )
         blocks, _ = self._data()

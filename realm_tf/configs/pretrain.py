@@ -231,15 +231,16 @@ RECIPES = {
         dropout=0.0,
         log_every=10,
     ),
-    # A random encoder of two layers, 128 wide, over the same blocks.
+    # Random encoders, 128 wide, of two layers (the reader: four), over the
+    # same blocks.
     "small": PretrainRecipe(
-        num_steps=400,
+        num_steps=200,
         batch_size=8,
         learning_rate=3e-4,
         bias_correction=True,
         num_retrieved=7,
-        refresh_every=50,
-        masked_lm_steps=3000,
+        refresh_every=25,
+        masked_lm_steps=1500,
         masked_lm_own_block=0.55,
         masked_lm_answer_block=0.3,
         masked_lm_other_block=0.05,
