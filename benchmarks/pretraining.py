@@ -33,6 +33,7 @@ from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
+from realm_tf.data.pretraining import PretrainingExamples
 from realm_tf.evaluation import pretraining
 from realm_tf.models import model_directory
 from realm_tf.text.tokenizer import Tokenizer
@@ -77,6 +78,7 @@ def main():
     experiment = _Experiment(args)
     for name in args.experiments:
         getattr(experiment, name)()
+    experiment.results["findable"] = experiment.findable()
     path = experiment.path("results.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(experiment.results, file, indent=2)
@@ -150,6 +152,36 @@ class _Experiment:
                 for kind in ("refreshed", "stale")
             },
         )
+
+    def findable(self, num_batches=100):
+        """Of salient spans, how many stand in another block at all."""
+        blocks, passages = self._data()
+        articles = blocks.article_numbers()
+        bodies = [
+            f" {' '.join(map(str, blocks[number].token_ids))} "
+            for number in range(len(blocks))
+        ]
+        examples = PretrainingExamples(
+            passages,
+            batch_size=self._small.batch_size,
+            max_query_length=self._small.max_query_length,
+            max_masked=self._small.max_masked,
+        )
+        counts = {"spans": 0, "in_the_article": 0, "in_the_corpus": 0}
+        for step in range(num_batches):
+            for example in examples.examples(0, step):
+                masked = f" {' '.join(map(str, example.mask_ids))} "
+                holders = [
+                    number
+                    for number, body in enumerate(bodies)
+                    if masked in body and number != example.block_id
+                ]
+                counts["spans"] += 1
+                counts["in_the_corpus"] += bool(holders)
+                counts["in_the_article"] += bool(
+                    (articles[holders] == articles[example.block_id]).any()
+                )
+        return counts
 
     def _compare(self, name, warm, runs):
         measured = {"start": self._measure(warm)}
