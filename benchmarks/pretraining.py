@@ -5,12 +5,13 @@
 Over the embedded corpus of the quick start, in DIR, where a run that was
 stopped goes on:
 
-1. `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
-   pre-training (the recipe `wiki-small`).
-2. `random`: from random weights of a small model, the Inverse Cloze Task, the
-   warm-up, then pre-training with several seeds, each with an index refreshed
-   every so many steps and with one that is never refreshed (the recipe
-   `small`).
+- `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
+  pre-training (the recipe `wiki-small`).
+- `random`: from random weights of a small model, the Inverse Cloze Task, the
+  warm-up, then pre-training (the recipe `small`).
+
+Each with several seeds, with an index that is refreshed every so many steps and
+with one that never is.
 
 Each model is measured on masks that it has not seen, of salient spans and of
 uniformly drawn wordpieces. Writes curves (PNG) and results.json.
@@ -67,6 +68,7 @@ def main():
         "--experiments", nargs="+", default=["minilm", "random"]
     )
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", default=["refreshed", "stale"])
     parser.add_argument("--recipe", default="wiki-small")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument(
@@ -105,17 +107,16 @@ class _Experiment:
         return os.path.join(self._args.output, name)
 
     def minilm(self):
-        """One run from a sentence encoder's weights."""
+        """From a sentence encoder's weights."""
         warm = self._pretrain(
             "minilm-warm",
             self._start(),
             dataclasses.replace(self._recipe, num_steps=0),
         )
-        recipe = dataclasses.replace(self._recipe, masked_lm_steps=0)
-        self._compare("minilm", warm, {"minilm-refreshed-0": recipe})
+        self._compare("minilm", warm, self._recipe)
 
     def random(self):
-        """Three seeds from random weights, refreshed and stale."""
+        """From random weights."""
         vocab = os.path.join(self._start(), model_directory.VOCABULARY)
         start = self._make(
             "random-start",
@@ -138,20 +139,7 @@ class _Experiment:
             ict_start,
             dataclasses.replace(self._small, num_steps=0),
         )
-        recipe = dataclasses.replace(self._small, masked_lm_steps=0)
-        self._compare(
-            "random",
-            warm,
-            {
-                f"random-{kind}-{seed}": dataclasses.replace(
-                    recipe,
-                    seed=seed,
-                    refresh_every=recipe.refresh_every * (kind == "refreshed"),
-                )
-                for seed in range(self._args.seeds)
-                for kind in ("refreshed", "stale")
-            },
-        )
+        self._compare("random", warm, self._small)
 
     def findable(self, num_batches=100):
         """Of salient spans, how many stand in another block at all."""
@@ -183,10 +171,21 @@ class _Experiment:
                 )
         return counts
 
-    def _compare(self, name, warm, runs):
+    def _compare(self, name, warm, recipe):
+        """Each kind with each seed, from one warm start."""
+        runs = {
+            f"{name}-{kind}-{seed}": dataclasses.replace(
+                recipe,
+                masked_lm_steps=0,
+                seed=seed,
+                refresh_every=recipe.refresh_every * (kind == "refreshed"),
+            )
+            for seed in range(self._args.seeds)
+            for kind in self._args.kinds
+        }
         measured = {"start": self._measure(warm)}
-        for run, recipe in runs.items():
-            self._pretrain(run, warm, recipe)
+        for run, changed in runs.items():
+            self._pretrain(run, warm, changed)
             measured[run] = self._measure(self.path(run))
         self.results[name] = {
             "runs": measured,

@@ -82,6 +82,63 @@ def join_bert(
     }
 
 
+def join_block(
+    title_ids,
+    title_lengths,
+    token_ids,
+    lengths,
+    *,
+    cls_id,
+    sep_id,
+    max_length,
+    segment_ids=(0, 1),
+):
+    """Packs `[CLS] title [SEP] body [SEP]`, the block tower's input.
+
+    Args:
+        title_ids: int tensor `(num_blocks, title_length)`.
+        title_lengths: int tensor `(num_blocks,)`.
+        token_ids: int tensor `(num_blocks, block_length)`. Bodies.
+        lengths: int tensor `(num_blocks,)`.
+        cls_id: int. Id of [CLS].
+        sep_id: int. Id of [SEP].
+        max_length: int. Bodies are cut to fit.
+        segment_ids: tuple of int. Of title and body. Defaults to `(0, 1)`.
+
+    Returns:
+        dict of int32 tensors `(num_blocks, at most max_length)`: `token_ids`,
+        `segment_ids`, `padding_mask`.
+    """
+    title_length = title_ids.shape[1]
+    position = ops.arange(title_length + 2, dtype="int32")[None]
+    titles = ops.where(
+        position == 0,
+        cls_id,
+        ops.where(
+            position <= title_lengths[:, None],
+            ops.pad(title_ids, [[0, 0], [1, 1]]),
+            sep_id,
+        ),
+    )
+    mask = ops.cast(position < title_lengths[:, None] + 2, "int32")
+    joined = trim(
+        join_bert(
+            titles,
+            mask,
+            token_ids,
+            lengths,
+            sep_id=sep_id,
+            max_length=max_length,
+        )
+    )
+    joined.pop("block_positions")
+    first, second = segment_ids
+    joined["segment_ids"] = joined["padding_mask"] * (
+        first + (second - first) * joined["segment_ids"]
+    )
+    return joined
+
+
 @keras.saving.register_keras_serializable(package="realm_tf")
 class JoinBert(keras.layers.Layer):
     """`join_bert` of each query with each of its candidates, as a layer.

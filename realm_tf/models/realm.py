@@ -9,7 +9,7 @@ from realm_tf import metrics
 from realm_tf.models import candidates
 from realm_tf.models import joint
 
-# What is embedded and read of a block, as `pack_blocks` takes it.
+# What is embedded and read of a block, as `joint.join_block` takes it.
 _CONTENT = ("title_ids", "title_lengths", "token_ids", "lengths")
 
 
@@ -293,7 +293,7 @@ class RealmModel(keras.Model):
 
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
-        joined = pack_blocks(
+        joined = joint.join_block(
             *(_flatten(found[name]) for name in _CONTENT),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
@@ -403,60 +403,3 @@ def _take_rows(tensor, places):
     if len(tensor.shape) == 3:
         places = places[..., None]
     return ops.take_along_axis(tensor, places, axis=1)
-
-
-def pack_blocks(
-    title_ids,
-    title_lengths,
-    token_ids,
-    lengths,
-    *,
-    cls_id,
-    sep_id,
-    max_length,
-    segment_ids=(0, 1),
-):
-    """Packs `[CLS] title [SEP] body [SEP]`, the block tower's input.
-
-    Args:
-        title_ids: int tensor `(num_blocks, title_length)`.
-        title_lengths: int tensor `(num_blocks,)`.
-        token_ids: int tensor `(num_blocks, block_length)`. Bodies.
-        lengths: int tensor `(num_blocks,)`.
-        cls_id: int. Id of [CLS].
-        sep_id: int. Id of [SEP].
-        max_length: int. Bodies are cut to fit.
-        segment_ids: tuple of int. Of title and body. Defaults to `(0, 1)`.
-
-    Returns:
-        dict of int32 tensors `(num_blocks, at most max_length)`: `token_ids`,
-        `segment_ids`, `padding_mask`.
-    """
-    title_length = title_ids.shape[1]
-    position = ops.arange(title_length + 2, dtype="int32")[None]
-    titles = ops.where(
-        position == 0,
-        cls_id,
-        ops.where(
-            position <= title_lengths[:, None],
-            ops.pad(title_ids, [[0, 0], [1, 1]]),
-            sep_id,
-        ),
-    )
-    mask = ops.cast(position < title_lengths[:, None] + 2, "int32")
-    joined = joint.trim(
-        joint.join_bert(
-            titles,
-            mask,
-            token_ids,
-            lengths,
-            sep_id=sep_id,
-            max_length=max_length,
-        )
-    )
-    joined.pop("block_positions")
-    first, second = segment_ids
-    joined["segment_ids"] = joined["padding_mask"] * (
-        first + (second - first) * joined["segment_ids"]
-    )
-    return joined

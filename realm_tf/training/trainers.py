@@ -4,16 +4,6 @@ from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 
 
-def _set_up(towers, recipe):
-    """What both recipes say of the encoders of towers."""
-    for encoder in {id(t.encoder): t.encoder for t in towers}.values():
-        encoder.freeze(
-            embeddings=recipe.freeze_word_embeddings,
-            num_layers=recipe.num_frozen_layers,
-        )
-        encoder.set_dropout(recipe.dropout)
-
-
 def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
     """The towers as an Inverse Cloze Task, for `fit` with `data.ict`.
 
@@ -143,6 +133,16 @@ def make_realm_trainer(
         bias_correction=recipe.bias_correction,
     )
     return trainer
+
+
+def _set_up(towers, recipe):
+    """What both recipes say of the encoders of towers."""
+    for encoder in {id(t.encoder): t.encoder for t in towers}.values():
+        encoder.freeze(
+            embeddings=recipe.freeze_word_embeddings,
+            num_layers=recipe.num_frozen_layers,
+        )
+        encoder.set_dropout(recipe.dropout)
 
 
 def _compile(trainer, learning_rate, num_steps, *, bias_correction):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from realm_tf.models import joint
 from realm_tf.models import realm
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
@@ -365,7 +366,7 @@ def test_blocks_are_packed_as_the_index_builder_packs_them(segment_ids):
         max_length=9,
         segment_ids=segment_ids,
     )
-    found = realm.pack_blocks(
+    found = joint.join_block(
         _pad(TITLES, 2),
         np.array(list(map(len, TITLES))),
         _pad(BODIES, 6),
