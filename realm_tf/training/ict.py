@@ -110,7 +110,9 @@ def ict(
             },
         ) as stage:
             examples = IctExamples(
-                run_directory.open_blocks(blocks, stage),
+                run_directory.open_blocks(
+                    blocks, stage, max_length=recipe.max_block_length
+                ),
                 batch_size=recipe.batch_size,
                 seed=recipe.seed,
                 max_query_length=recipe.max_query_length,

@@ -157,7 +157,9 @@ def pretrain(
                 loaded,
                 recipe,
                 stage,
-                blocks=run_directory.open_blocks(blocks, stage),
+                blocks=run_directory.open_blocks(
+                    blocks, stage, max_length=recipe.max_block_length
+                ),
                 passages=run_directory.open_passages(
                     corpus, loaded.tokenizer, stage
                 ),

@@ -1,6 +1,7 @@
 """The output of a training run while it is being made."""
 
 import contextlib
+import sys
 
 from realm_tf import stages
 from realm_tf.data import packed_blocks
@@ -96,19 +97,36 @@ def check_blocks(blocks: str, loaded, *, model: str, lengths) -> dict:
     return metadata
 
 
-def open_blocks(blocks: str, stage) -> packed_blocks.PackedBlocks:
+def open_blocks(
+    blocks: str, stage, *, max_length: int
+) -> packed_blocks.PackedBlocks:
     """Blocks of either kind; not yet packed, they are packed in the stage.
+
+    If the recipe cuts some of them off, it is said on stderr.
 
     Args:
         blocks: str. Directory of `realm chunk`, or of `realm pack`.
         stage: `stages.Stage`.
+        max_length: int. Of the recipe, with [CLS] and both [SEP].
     """
     if packed_blocks.read_metadata(blocks)["kind"] == schema.BLOCKS:
         packed = stage.path(_PACKED_BLOCKS)
         if not stages.is_complete(packed):
             packed_blocks.pack_blocks(blocks, packed)
         blocks = packed
-    return packed_blocks.PackedBlocks(blocks)
+    opened = packed_blocks.PackedBlocks(blocks)
+    num_cut = int((opened.count_wordpieces() + 3 > max_length).sum())
+    if num_cut:
+        print(
+            f"{num_cut:,} of {len(opened):,} blocks in {blocks} are longer "
+            f"than max_block_length={max_length} of the recipe: their ends "
+            "are not read. If these are more than a few long sentences, run "
+            f"`realm chunk --max-block-length {max_length}`, or choose a "
+            "longer one with --set.",
+            file=sys.stderr,
+            flush=True,
+        )
+    return opened
 
 
 def open_passages(

@@ -1,0 +1,71 @@
+import keras
+import pytest
+
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.models import model_directory
+from realm_tf.training import run_directory
+from realm_tf.training import trainers
+
+
+@pytest.fixture
+def open_qa(model_dir):
+    return model_directory.load(model_dir).model
+
+
+def _layers(encoder):
+    return [
+        encoder.get_layer(f"transformer_layer_{number}")
+        for number in range(encoder.num_layers)
+    ]
+
+
+def _rates(encoder):
+    return {
+        layer.rate
+        for layer in encoder._flatten_layers()
+        if isinstance(layer, keras.layers.Dropout)
+    }
+
+
+def test_the_recipe_reaches_every_encoder(open_qa):
+    recipe = get_recipe(
+        "tiny",
+        [
+            "dropout=0.25",
+            "gradient_checkpointing=true",
+            "num_frozen_layers=1",
+            "freeze_word_embeddings=true",
+        ],
+    )
+    trainers.prepare(open_qa, recipe)
+    reader, tower = open_qa.reader.encoder, open_qa.query_embedder.encoder
+    assert reader is not tower
+    for encoder in (reader, tower):
+        assert _rates(encoder) == {0.25}
+        assert all(layer.recompute for layer in _layers(encoder))
+        assert not encoder.get_layer("token_embedding").trainable
+    assert not _layers(tower)[0].trainable
+    assert all(layer.trainable for layer in _layers(reader))
+
+
+def test_layers_of_the_reader_are_frozen_on_their_own(open_qa):
+    recipe = get_recipe("tiny", ["num_frozen_reader_layers=1"])
+    trainers.prepare(open_qa, recipe)
+    assert not _layers(open_qa.reader.encoder)[0].trainable
+    tower = open_qa.query_embedder.encoder
+    assert all(layer.trainable for layer in _layers(tower))
+    assert not any(layer.recompute for layer in _layers(tower))
+
+
+def test_blocks_that_the_recipe_cuts_are_told_of(blocks_dir, tmp_path, capsys):
+    class Stage:
+        @staticmethod
+        def path(name):
+            return str(tmp_path / name)
+
+    run_directory.open_blocks(blocks_dir, Stage, max_length=6)
+    told = capsys.readouterr().err
+    assert "longer than max_block_length=6" in told
+    assert "realm chunk --max-block-length 6" in told
+    run_directory.open_blocks(blocks_dir, Stage, max_length=512)
+    assert not capsys.readouterr().err
