@@ -122,7 +122,11 @@ class _Experiment:
             "random-start",
             lambda output: model_directory.save(
                 initialize.random(
-                    vocab=vocab, num_heads=4, cosine=True, reader_layers=4
+                    vocab=vocab,
+                    num_heads=4,
+                    cosine=True,
+                    mimetic=True,
+                    reader_layers=4,
                 ),
                 output,
             ),

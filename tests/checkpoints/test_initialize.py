@@ -72,6 +72,38 @@ def test_random_towers_that_embed_as_minilm_does(vocabulary_path):
     assert np.linalg.norm(embedding) == pytest.approx(1, abs=1e-5)
 
 
+def test_mimetic_weights(vocabulary_path):
+    width = 64
+    loaded = initialize.random(
+        vocab=vocabulary_path, mimetic=True, **{**SIZES, "hidden_dim": width}
+    )
+    for encoder in (
+        loaded.model.query_embedder.encoder,
+        loaded.model.reader.encoder,
+    ):
+        weights = {v.path: np.asarray(v) for v in encoder.variables}
+        for index in range(SIZES["num_layers"]):
+            layer = f"transformer_layer_{index}/self_attention_layer"
+            queries = weights[f"{layer}/query/kernel"]
+            np.testing.assert_array_equal(
+                queries, weights[f"{layer}/key/kernel"]
+            )
+            # A wordpiece is most like itself, before anything is learnt.
+            queries = queries.reshape(width, -1)
+            scores = queries @ queries.T
+            assert (scores.argmax(-1) == np.arange(width)).mean() > 0.8
+        positions = weights["position_embedding/embeddings"]
+        words = weights["token_embedding/embeddings"]
+        assert words.std() == pytest.approx(0.02 * 768 / width, rel=0.01)
+        rms = np.sqrt((positions**2).mean())
+        assert rms == pytest.approx(0.02 * 768 / width, rel=0.01)
+        # The nearest to each position are its neighbours.
+        products = positions @ positions.T
+        np.fill_diagonal(products, -np.inf)
+        nearest = products.argmax(-1) - np.arange(len(products))
+        assert (np.abs(nearest) == 1).mean() > 0.9
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
