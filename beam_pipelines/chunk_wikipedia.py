@@ -78,14 +78,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="longest block: wordpieces with its title, [CLS] and two [SEP] "
         f"(default: {blocks.MAX_BLOCK_LENGTH}), or with --unit words its "
-        f"words (default: {blocks.WORDS_PER_PASSAGE})",
+        f"words (default: {blocks.WORDS_PER_PASSAGE}); with --unit rows, what "
+        "models read of it",
     )
     parser.add_argument(
         "--unit",
         choices=blocks.UNITS,
         default=blocks.WORDPIECES,
         help="wordpieces: whole sentences, as many as fit, as REALM; words: "
-        "so many words, wherever sentences end, as DPR (default: %(default)s)",
+        "so many words, wherever sentences end, as DPR; rows: each article is "
+        "one block as it is, for passages that are cut already (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--overlap",
@@ -282,6 +285,11 @@ def _packing(unit, max_length, overlap, language):
         raise InputError(
             f"--unit {unit} is unknown: expected one of "
             f"{', '.join(blocks.UNITS)}."
+        )
+    if unit == blocks.ROWS and overlap:
+        raise InputError(
+            f"--overlap {overlap}: rows are not cut, so none repeats another. "
+            "Leave it out."
         )
     words = unit == blocks.WORDS
     if max_length is None:

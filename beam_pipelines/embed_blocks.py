@@ -339,6 +339,22 @@ def write_shard(prediction: tuple[str, np.ndarray]) -> str:
     return path
 
 
+def write_rows(directory: str, rows, rows_per_shard=ROWS_PER_SHARD) -> list:
+    """Writes embeddings that are there already as shards; returns their names.
+
+    Args:
+        directory: str. A shard that is whole in it is not written again.
+        rows: what has `num_rows` and `read(start, limit)`.
+        rows_per_shard: int. Defaults to `ROWS_PER_SHARD`.
+    """
+    parts.remove_temporary(directory)
+    ranges = shard_ranges(directory, rows.num_rows, rows_per_shard)
+    for path, start, limit in ranges:
+        if not _is_complete(path, start, limit):
+            write_shard((path, rows.read(start, limit)))
+    return [os.path.basename(path) for path, _, _ in ranges]
+
+
 if __name__ == "__main__":
     from realm_tf import cli
 

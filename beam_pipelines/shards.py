@@ -310,8 +310,11 @@ def metadata(summary: dict, packing: blocks.Packing) -> dict:
             f"({reasons or 'no page at all'})."
         )
     max_length = packing.max_length
-    if packing.unit == blocks.WORDS:
-        max_length = min(blocks.MAX_BLOCK_LENGTH, summary["longest_joint"])
+    if packing.unit != blocks.WORDPIECES:
+        most = packing.max_length
+        if packing.unit == blocks.WORDS:
+            most = blocks.MAX_BLOCK_LENGTH
+        max_length = min(most, summary["longest_joint"])
     return {
         "counts": {**counts, **bad_records},
         "num_blocks": sum(summary["shard_rows"]),

@@ -8,7 +8,8 @@ stopped goes on:
 - `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
   pre-training (the recipe `wiki-small`).
 - `random`: from random weights of a small model, the Inverse Cloze Task, the
-  warm-up, then pre-training (the recipe `small`).
+  warm-up in two parts, first to copy, then with the recipe's share of blocks
+  that hold what is masked, then pre-training (the recipe `small`).
 
 Each with several seeds, with an index that is refreshed every so many steps and
 with one that never is.
@@ -29,7 +30,8 @@ from beam_pipelines import annotate_spans
 from beam_pipelines import chunk_wikipedia
 from realm_tf import quickstart
 from realm_tf import stages
-from realm_tf.checkpoints import initialize
+from realm_tf.checkpoints import minilm
+from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
@@ -46,6 +48,8 @@ from realm_tf.training.training_log import read_log
 # Of the embedded corpus; both recipes read blocks of 64 wordpieces.
 _MAX_BLOCK_LENGTH = 64
 _MODES = ("salient", "uniform")
+# Random weights learn to copy first; nothing else can be learnt before.
+_COPYING = {"masked_lm_own_block": 0.7, "masked_lm_answer_block": 0.2}
 _SMALL_ICT = dataclasses.replace(
     ict_configs.RECIPES["wiki-small"],
     num_steps=600,
@@ -121,7 +125,7 @@ class _Experiment:
         start = self._make(
             "random-start",
             lambda output: model_directory.save(
-                initialize.random(
+                random_weights.random(
                     vocab=vocab,
                     num_heads=4,
                     cosine=True,
@@ -138,11 +142,13 @@ class _Experiment:
                 start, blocks.directory, output, recipe=_SMALL_ICT
             ),
         )
-        warm = self._pretrain(
-            "random-warm",
+        warm_up = dataclasses.replace(self._small, num_steps=0)
+        copying = self._pretrain(
+            "random-copy",
             ict_start,
-            dataclasses.replace(self._small, num_steps=0),
+            dataclasses.replace(warm_up, **_COPYING),
         )
+        warm = self._pretrain("random-warm", copying, warm_up)
         self._compare("random", warm, self._small)
 
     def findable(self, num_batches=100):
@@ -277,7 +283,7 @@ class _Experiment:
         return self._make(
             "minilm-start",
             lambda output: model_directory.save(
-                initialize.minilm(wheel=self._args.wheel, reader_layers=3),
+                minilm.minilm(wheel=self._args.wheel, reader_layers=3),
                 output,
             ),
         )

@@ -19,6 +19,10 @@ COMMANDS = {
         "realm_tf.checkpoints.initialize",
         "make a model directory to start from",
     ),
+    "import": (
+        "realm_tf.checkpoints.published",
+        "make a model directory of a published REALM or ORQA checkpoint",
+    ),
     "chunk": (
         "beam_pipelines.chunk_wikipedia",
         "cut articles (a Wikipedia dump, JSONL) into blocks",

@@ -82,6 +82,11 @@ def write_text(path: str, text: str) -> None:
     os.replace(temporary, path)
 
 
+def open_for_reading(path: str):
+    """A binary file to read, local or remote, for use with `with`."""
+    return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
+
+
 def open_for_writing(path: str):
     """A binary file to write, local or remote, for use with `with`."""
     return _gfile().GFile(path, "wb") if is_remote(path) else open(path, "wb")
@@ -133,6 +138,15 @@ def fingerprint(*parts: bytes | str) -> str:
     return digest.hexdigest()[:16]
 
 
+def sha256(path: str) -> str:
+    """The SHA-256 of a file, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open_for_reading(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 @dataclasses.dataclass
 class Stage:
     """A stage's output while it is being written.
@@ -141,10 +155,12 @@ class Stage:
         directory: str. Where to write now; renamed when the stage ends.
         metadata: dict. What the stage adds to `metadata.json`, such as
             `counts` and `fingerprint`.
+        parameters: dict. What the stage was given.
     """
 
     directory: str
     metadata: dict
+    parameters: dict = dataclasses.field(default_factory=dict)
 
     def path(self, name: str) -> str:
         """The path of a file of this stage."""
@@ -213,7 +229,7 @@ def write(
             "Choose another --output."
         ) from error
     started = time.time()
-    stage = Stage(directory, {})
+    stage = Stage(directory, {}, job["parameters"])
     try:
         yield stage
     except BaseException:

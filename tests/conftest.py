@@ -102,11 +102,11 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory, vocabulary_path):
     """What `realm init --from random` makes: 2 layers of width 8."""
-    from realm_tf.checkpoints import initialize
+    from realm_tf.checkpoints import random_weights
     from realm_tf.models import model_directory
 
     output = str(tmp_path_factory.mktemp("world") / "model")
-    loaded = initialize.random(
+    loaded = random_weights.random(
         vocab=vocabulary_path,
         num_layers=2,
         num_heads=2,

@@ -1,4 +1,4 @@
-"""Reading articles: MediaWiki XML, WikiExtractor, JSONL, DPR's TSV.
+"""Reading articles: MediaWiki XML, WikiExtractor, JSONL, DPR's TSV, REALM's own.
 
 Every format becomes a stream of `Page`, in the order of the file, one at a
 time: a dump is never in memory as a whole. `drop_reason` and `article_text`
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from realm_tf.data import multistream
+from realm_tf.data import published_blocks
 from realm_tf.data.mediawiki import read_mediawiki
 from realm_tf.data.pages import Page
 from realm_tf.data.pages import open_bytes
@@ -26,7 +27,17 @@ WIKIEXTRACTOR = "wikiextractor"
 WIKIEXTRACTOR_JSON = "wikiextractor-json"
 JSONL = "jsonl"
 DPR = "dpr"
-FORMATS = (MEDIAWIKI, WIKIEXTRACTOR, WIKIEXTRACTOR_JSON, JSONL, DPR)
+BLOCK_RECORDS = "block-records"
+ORQA = "orqa"
+FORMATS = (
+    MEDIAWIKI,
+    WIKIEXTRACTOR,
+    WIKIEXTRACTOR_JSON,
+    JSONL,
+    DPR,
+    BLOCK_RECORDS,
+    ORQA,
+)
 
 # facebookresearch/DPR, psgs_w100.tsv.
 DPR_HEADER = ["id", "text", "title"]
@@ -55,6 +66,8 @@ def detect_format(path: str) -> str:
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
+    if head.startswith(b"\x93NUMPY"):
+        return BLOCK_RECORDS
     text = head.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
     first_line = text.split("\n", 1)[0].rstrip("\r")
     if text.startswith(("<mediawiki", "<?xml")) and "<mediawiki" in text:
@@ -68,8 +81,9 @@ def detect_format(path: str) -> str:
     what = "is empty" if not text else "is of no known format"
     raise InputError(
         f"{path} {what}: expected a MediaWiki XML dump, WikiExtractor output, "
-        'JSONL with "id", "title" and "text", or a TSV with the header '
-        "id, text, title. Name it with --format if it is one of these."
+        'JSONL with "id", "title" and "text", a TSV with the header id, text, '
+        "title, or REALM's published blocks (block_records.npy; blocks.tfr "
+        f"with --format {ORQA}). Name it with --format if it is one of these."
     )
 
 
@@ -141,6 +155,10 @@ def _reader(format):
         return read_mediawiki
     if format == WIKIEXTRACTOR:
         return _read_wikiextractor
+    if format == BLOCK_RECORDS:
+        return lambda file, path, _: published_blocks.read_records(path)
+    if format == ORQA:
+        return lambda file, path, _: published_blocks.read_tfrecords(path)
     return _read_dpr if format == DPR else _read_json
 
 

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from realm_tf import stages
 from realm_tf.data.pages import Page
 from realm_tf.data.pages import open_bytes
-from realm_tf.data.pages import open_file
 from realm_tf.data.pages import read_lines
 from realm_tf.data.pages import readable
 from realm_tf.errors import InputError
@@ -143,7 +142,7 @@ def open_range(dump: str, streams: StreamRange):
         InputError: if the range does not begin with a bz2 stream.
     """
     pieces = [(0, streams.header_limit), (streams.start, streams.limit)]
-    with readable(dump), open_file(dump) as file:
+    with readable(dump), stages.open_for_reading(dump) as file:
         for start in (streams.header_limit, streams.start):
             file.seek(start)
             if not _STREAM_HEAD.match(file.read(_STREAM_HEAD_BYTES)):
@@ -190,7 +189,7 @@ def _advice(dump):
 
 def _check_header(dump, index):
     """Returns the size of the dump, in bytes, if it can be a multistream."""
-    with readable(dump), open_file(dump) as file:
+    with readable(dump), stages.open_for_reading(dump) as file:
         head = file.read(_STREAM_HEAD_BYTES)
         size = file.seek(0, os.SEEK_END) or file.tell()
     if not _STREAM_HEAD.match(head):

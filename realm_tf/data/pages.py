@@ -101,7 +101,7 @@ def open_bytes(path):
     `InputError`.
     """
     with readable(path), contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_file(path))
+        file = stack.enter_context(stages.open_for_reading(path))
         head = file.read(3)
         file.seek(0)
         if head == b"BZh":
@@ -109,13 +109,6 @@ def open_bytes(path):
         elif head[:2] == b"\x1f\x8b":
             file = stack.enter_context(gzip.open(file))
         yield file
-
-
-def open_file(path):
-    """Opens a file, local or remote, for reading its bytes as they are."""
-    if stages.is_remote(path):
-        return _gfile().GFile(path, "rb")
-    return open(path, "rb")
 
 
 def file_state(path: str) -> list:

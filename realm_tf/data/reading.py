@@ -54,6 +54,10 @@ class ReadingExamples(PretrainingExamples):
       in a block are likely answers.
     - `OTHER`: a window of any other block: most do not help.
 
+    The first two are of all widths, from what is looked for to the whole
+    window: random weights first find what stands where they expect it, and
+    from there what stands elsewhere.
+
     The rest has the null block. All but the first are masked as the options
     say.
 
@@ -70,8 +74,8 @@ class ReadingExamples(PretrainingExamples):
         own_share: float. Of the queries that are given their own block.
         answer_share: float. Of those that are given one with the answer.
         other_share: float. Of those that are given any other.
-        window: int. Wordpieces, at least `max_query_length - 2` for all
-            queries to fit.
+        window: int. Wordpieces at most, at least `max_query_length - 2` for
+            all queries to fit.
         **options: as `PretrainingExamples`.
 
     Raises:
@@ -173,15 +177,16 @@ class ReadingExamples(PretrainingExamples):
         return body[start : start + self._window]
 
     def _cut(self, body, ids, generator):
-        """A window in which wordpieces stand; empty if there is none."""
+        """A window of any width in which wordpieces stand, or nothing."""
         places = _places(body, ids)
         if len(ids) > self._window or not len(places):
             return _NOTHING
         place = int(generator.choice(places))
-        low = max(0, place + len(ids) - self._window)
-        high = max(low, min(place, len(body) - self._window))
+        width = int(generator.integers(len(ids), self._window + 1))
+        low = max(0, place + len(ids) - width)
+        high = max(low, min(place, len(body) - width))
         first = int(generator.integers(low, high + 1))
-        return body[first : first + self._window]
+        return body[first : first + width]
 
     def _stack(self, examples, size):
         batch = super()._stack([e.masked for e in examples], size)

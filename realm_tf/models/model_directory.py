@@ -1,4 +1,4 @@
-"""Model directories: config.json, model.weights.h5, vocab.txt."""
+"""Model directories: config.json, model.weights.h5, vocab.txt, README.md."""
 
 import dataclasses
 import json
@@ -8,11 +8,13 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.models import model_card
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
+from realm_tf.models.model_card import Card
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.text.tokenizer import Tokenizer
@@ -20,6 +22,7 @@ from realm_tf.text.tokenizer import Tokenizer
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"
 VOCABULARY = "vocab.txt"
+CARD = "README.md"
 
 
 @dataclasses.dataclass
@@ -33,12 +36,14 @@ class LoadedModel:
             block tower: `(0, 1)` as REALM, `(0, 0)` for encoders trained on
             single texts.
         metadata: dict. Of the directory; empty for a model made in memory.
+        card: `Card`. Where its weights come from.
     """
 
     model: OpenQa
     tokenizer: Tokenizer
     block_segment_ids: tuple[int, int] = (0, 1)
     metadata: dict = dataclasses.field(default_factory=dict)
+    card: Card = Card()
 
     def block_tower_fingerprint(self) -> str:
         """Digest of all that decides a block's embedding.
@@ -84,7 +89,10 @@ def save(
 
 
 def write_files(loaded: LoadedModel, stage: stages.Stage) -> None:
-    """Writes a model's files into a stage that is being written."""
+    """Writes a model's files into a stage that is being written.
+
+    The last one is its card, README.md, which says what the others are.
+    """
     model = loaded.model
     config = {
         "model": "open_qa",
@@ -104,6 +112,13 @@ def write_files(loaded: LoadedModel, stage: stages.Stage) -> None:
         stage.path(VOCABULARY), "\n".join(loaded.tokenizer.vocabulary) + "\n"
     )
     model.save_weights(stage.path(WEIGHTS))
+    names = (CONFIG, WEIGHTS, VOCABULARY)
+    digests = {name: stages.sha256(stage.path(name)) for name in names}
+    stages.write_text(
+        stage.path(CARD),
+        model_card.render(loaded.card, config, digests, stage.parameters),
+    )
+    stage.metadata["card"] = loaded.card.to_json()
     block_tower = loaded.block_tower_fingerprint()
     stage.metadata["block_tower"] = block_tower
     stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
@@ -165,8 +180,14 @@ def load(directory: str) -> LoadedModel:
     tokenizer = Tokenizer.from_file(
         stages.join(directory, VOCABULARY), lowercase=config["lowercase"]
     )
+    # Directories of earlier versions have no card.
+    card = metadata.get("card")
     return LoadedModel(
-        model, tokenizer, tuple(config["block_segment_ids"]), metadata
+        model,
+        tokenizer,
+        tuple(config["block_segment_ids"]),
+        metadata,
+        Card.from_json(card) if card else Card(),
     )
 
 

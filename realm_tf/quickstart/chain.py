@@ -153,7 +153,7 @@ def _stages(chain, wheel):
     from beam_pipelines import embed_blocks
     from export import saved_model
     from export import verify
-    from realm_tf.checkpoints import initialize
+    from realm_tf.checkpoints import minilm
     from realm_tf.configs import open_qa as configs
     from realm_tf.evaluation import open_qa as evaluation
     from realm_tf.models import model_directory
@@ -166,7 +166,7 @@ def _stages(chain, wheel):
 
     def init(target):
         model_directory.save(
-            initialize.minilm(wheel=wheel, seed=SEED),
+            minilm.minilm(wheel=wheel, seed=SEED),
             target,
             parameters={"from": "minilm", "seed": SEED},
         )

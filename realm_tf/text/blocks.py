@@ -1,4 +1,4 @@
-"""Articles to blocks: sentences packed greedily, or passages of 100 words."""
+"""Articles to blocks: packed sentences, passages of 100 words, or as they are."""
 
 import bisect
 import dataclasses
@@ -19,7 +19,8 @@ WORDS_PER_PASSAGE = 100
 
 WORDPIECES = "wordpieces"
 WORDS = "words"
-UNITS = (WORDPIECES, WORDS)
+ROWS = "rows"
+UNITS = (WORDPIECES, WORDS, ROWS)
 
 _WORD = re.compile(r"\S+")
 
@@ -74,10 +75,12 @@ class Packing:
     Args:
         unit: str. `"wordpieces"`: whole sentences, as many as fit.
             `"words"`: so many words, wherever sentences end, as DPR does.
+            `"rows"`: an article is one block, uncut.
         max_length: int. Of a block, in `unit`: wordpieces count [CLS], title
-            and both [SEP], words are those of the text alone.
+            and both [SEP], words are those of the text alone. Of rows, what
+            a model should read at most, in wordpieces.
         overlap: int. How much of a block the next one repeats: sentences, or
-            words if these are the unit. Defaults to `0`.
+            words if these are the unit, nothing of rows. Defaults to `0`.
         language: str. For the sentence boundaries. Defaults to `"en"`.
     """
 
@@ -114,6 +117,8 @@ def split_articles(
     block, the last one may be shorter. (The released psgs_w100.tsv of DPR
     fills the last passage up with the beginning of the article, though the
     paper calls passages disjoint; here they are.)
+
+    Unit rows: an article is one block, however long.
 
     Sentences without any wordpiece (only control characters) are dropped.
     The wordpieces of a block are those of its sentences, one after the other:
@@ -209,6 +214,8 @@ class _Joined:
         title_ids = self._ids[self._pieces[title] : self._pieces[first]]
         if packing.unit == WORDS:
             cuts = self._cut_words(first, limit, packing)
+        elif packing.unit == ROWS:
+            cuts = [(self._item_starts[first], self._item_starts[limit] - 1)]
         else:
             sizes = np.diff(self._pieces[first : limit + 1]).tolist()
             budget = packing.max_length - NUM_SPECIAL - len(title_ids)

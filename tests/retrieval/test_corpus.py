@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from beam_pipelines import chunk_wikipedia
-from realm_tf.checkpoints import initialize
+from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.corpus import Corpus
@@ -13,7 +13,7 @@ from realm_tf.retrieval.corpus import Corpus
 def other_model_dir(tmp_path_factory, vocabulary_path):
     """The same vocabulary, another block tower."""
     output = str(tmp_path_factory.mktemp("other") / "model")
-    loaded = initialize.random(
+    loaded = random_weights.random(
         vocab=vocabulary_path,
         num_layers=1,
         hidden_dim=8,

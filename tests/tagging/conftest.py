@@ -61,11 +61,11 @@ def conll_path(tmp_path_factory):
 @pytest.fixture(scope="session")
 def start_dir(tmp_path_factory, vocabulary_path):
     """As `model_dir`, with weights small enough to learn from."""
-    from realm_tf.checkpoints import initialize
+    from realm_tf.checkpoints import random_weights
     from realm_tf.models import model_directory
 
     output = str(tmp_path_factory.mktemp("world") / "start")
-    loaded = initialize.random(
+    loaded = random_weights.random(
         vocab=vocabulary_path,
         num_layers=2,
         num_heads=2,

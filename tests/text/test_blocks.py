@@ -304,6 +304,23 @@ def test_words_against_a_slow_reference(overlap):
             ]
 
 
+def test_rows_are_blocks_as_they_are():
+    tokenizer = Tokenizer(VOCABULARY)
+    generator = random.Random(3)
+    articles = [random_article(generator) for _ in range(30)]
+    found = blocks.split_articles(
+        articles, tokenizer, blocks.Packing("rows", max_length=5)
+    )
+    for article, article_blocks in zip(articles, found, strict=True):
+        kept = kept_sentences(article, tokenizer)
+        assert len(article_blocks) == bool(kept)
+        for block in article_blocks:
+            check_block(block, article, tokenizer)
+            assert block.text == " ".join(
+                article.text[start:limit] for start, limit in kept
+            )
+
+
 def test_articles_at_once_are_those_one_by_one():
     tokenizer = Tokenizer(VOCABULARY)
     generator = random.Random(8)

@@ -11,7 +11,7 @@ from beam_pipelines import build_index
 from beam_pipelines import embed_blocks
 from realm_tf import cli
 from realm_tf import stages
-from realm_tf.checkpoints import initialize
+from realm_tf.checkpoints import random_weights
 from realm_tf.configs.open_qa import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
@@ -34,7 +34,7 @@ HEAD_ONLY = [
 def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
     """Paths of a model of one layer, its indexes, blocks and questions."""
     root = tmp_path_factory.mktemp("finetune")
-    loaded = initialize.random(
+    loaded = random_weights.random(
         vocab=vocabulary_path,
         num_layers=1,
         num_heads=2,

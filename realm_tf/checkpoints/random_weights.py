@@ -1,0 +1,161 @@
+"""Models of random weights, for tests and for training from nothing."""
+
+import functools
+
+from realm_tf.checkpoints.starting import Start
+from realm_tf.checkpoints.starting import open_qa
+from realm_tf.errors import InputError
+
+# Of embedding tables in mimetic weights, times the width: BERT-base's 0.02
+# times 768. Then the masked-LM head, which has unit rows of that width, can be
+# as sure of a wordpiece from the first step on as BERT-base's.
+_EMBEDDING_SCALE = 0.02 * 768
+
+
+def random(
+    *,
+    vocab: str,
+    num_layers: int = 2,
+    num_heads: int = 2,
+    hidden_dim: int = 128,
+    intermediate_dim: int = 512,
+    projection_dim: int | None = 128,
+    cosine: bool = False,
+    mimetic: bool = False,
+    reader_layers: int | None = None,
+    seed: int = 0,
+):
+    """A model with random weights.
+
+    Args:
+        vocab: str. Path of a vocab.txt.
+        num_layers: int. Transformer layers. Defaults to `2`.
+        num_heads: int. Attention heads. Defaults to `2`.
+        hidden_dim: int. Width. Defaults to `128`.
+        intermediate_dim: int. Feed-forward width. Defaults to `512`.
+        projection_dim: int or `None`. Embedding width. Defaults to `128`.
+        cosine: bool. See `open_qa`. Of random weights that is a bag of
+            words, a retriever to start from; the paper's towers give random
+            scores, of which the null block's may outdo all others. Defaults
+            to `False`.
+        mimetic: bool. Begin with weights that resemble trained ones, see
+            `make_mimetic`, instead of BERT's. Defaults to `False`.
+        reader_layers: int. Layers of the reader. Defaults to `num_layers`.
+        seed: int. Defaults to `0`.
+
+    Returns:
+        `LoadedModel`.
+
+    Raises:
+        InputError: if a size is impossible or the vocabulary is unreadable.
+    """
+    from realm_tf.models.bert_encoder import BertEncoder
+    from realm_tf.models.model_card import Card
+    from realm_tf.text.tokenizer import Tokenizer
+
+    for name, value in (
+        ("num_layers", num_layers),
+        ("num_heads", num_heads),
+        ("hidden_dim", hidden_dim),
+        ("intermediate_dim", intermediate_dim),
+        ("projection_dim", projection_dim),
+        ("reader_layers", reader_layers),
+    ):
+        if value is not None and value < 1:
+            raise InputError(
+                f"Sizes must be at least 1. Received: {name}={value}"
+            )
+    if hidden_dim % num_heads:
+        raise InputError(
+            "--hidden-dim must be a multiple of --num-heads. Received: "
+            f"hidden_dim={hidden_dim}, num_heads={num_heads}"
+        )
+    tokenizer = Tokenizer.from_file(vocab)
+
+    def make_encoder(layers):
+        encoder = BertEncoder(
+            tokenizer.vocabulary_size,
+            layers,
+            num_heads,
+            hidden_dim,
+            intermediate_dim,
+        )
+        if mimetic:
+            make_mimetic(encoder, seed)
+        return encoder
+
+    start = Start(
+        functools.partial(make_encoder, num_layers),
+        tokenizer,
+        Card("random weights."),
+        make_reader_encoder=functools.partial(
+            make_encoder, reader_layers or num_layers
+        ),
+    )
+    return open_qa(
+        start, cosine=cosine, projection_dim=projection_dim, seed=seed
+    )
+
+
+def make_mimetic(encoder, seed: int = 0):
+    """Random weights of the kind that training brings about.
+
+    BERT's own (a normal of 0.02) were chosen for a width of 768. In a narrow
+    model they keep the masked-LM head from being sure of anything, and a head
+    of attention that compares wordpieces with each other must first be found
+    by chance. Here:
+
+    - queries and keys of a layer begin equal, so that a wordpiece attends to
+      those like it;
+    - positions are sines and cosines, in which "one to the left" is the same
+      linear map everywhere;
+    - embedding tables have a standard deviation of 15.4 / width.
+
+    Values, outputs and the feed-forward layers stay as they are.
+
+    Args:
+        encoder: `BertEncoder`. Changed in place.
+        seed: int. Of queries and keys. Defaults to `0`.
+
+    References:
+        [Trockman and Kolter, 2023](https://arxiv.org/abs/2305.09828), who let
+        the product of queries and keys resemble the identity.
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), for the
+        positions.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    deviation = _EMBEDDING_SCALE / encoder.hidden_dim
+    for name in ("token_embedding", "segment_embedding"):
+        table = encoder.get_layer(name).embeddings
+        values = np.asarray(table)
+        table.assign(values * (deviation / values.std()))
+    table = encoder.get_layer("position_embedding").position_embeddings
+    # A sine's standard deviation is the square root of one half.
+    table.assign(_sinusoids(*table.shape) * (deviation * 2**0.5))
+    for index in range(encoder.num_layers):
+        layer = encoder.get_layer(f"transformer_layer_{index}")
+        weights = {v.path.split("/", 1)[1]: v for v in layer.variables}
+        queries, keys = (
+            weights[f"self_attention_layer/{part}/kernel"]
+            for part in ("query", "key")
+        )
+        drawn = generator.normal(
+            scale=encoder.hidden_dim**-0.5, size=queries.shape
+        )
+        queries.assign(drawn)
+        keys.assign(drawn)
+
+
+def _sinusoids(length, width):
+    """Positions of Vaswani et al., section 3.5: `(length, width)`."""
+    import numpy as np
+
+    angles = np.arange(length)[:, None] / 10_000 ** (
+        np.arange(0, width, 2) / width
+    )
+    table = np.empty((length, width))
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : width // 2])
+    return table

@@ -1,0 +1,289 @@
+"""`realm import` against what transformers 4.40.2 computed.
+
+tests/golden/README.md says how the files were made.
+"""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from beam_pipelines import build_index
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.checkpoints import published
+from realm_tf.data import schema
+from realm_tf.errors import InputError
+from realm_tf.evaluation.predict import Predictor
+from realm_tf.models import model_directory
+from realm_tf.retrieval import index_store
+from realm_tf.retrieval.corpus import Corpus
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
+TOLERANCE = {"atol": 2e-5, "rtol": 1e-4}
+NUM_BLOCKS = 64
+
+
+@pytest.fixture(scope="module")
+def goldens():
+    with np.load(GOLDEN / "outputs.npz") as file:
+        return dict(file)
+
+
+def _inputs(goldens, prefix, start=""):
+    names = {
+        "token_ids": "input_ids",
+        "segment_ids": "token_type_ids",
+        "padding_mask": "attention_mask",
+    }
+    arrays = {k: goldens[f"{prefix}{start}{n}"] for k, n in names.items()}
+    return {
+        k: array.reshape(-1, array.shape[-1]).astype("int32")
+        for k, array in arrays.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def open_qa(tmp_path_factory):
+    """The whole of a RealmForOpenQA: model, blocks, embeddings, index."""
+    root = tmp_path_factory.mktemp("open_qa")
+    names = ("model", "blocks", "embeddings", "index")
+    paths = {name: str(root / name) for name in names}
+    status = cli.main(
+        [
+            *("import", "hf", "--source", str(GOLDEN / "openqa")),
+            *("--output", paths["model"], "--blocks", paths["blocks"]),
+            *("--embeddings", paths["embeddings"], "--license", "apache-2.0"),
+            # Longer ones were cut when the goldens' embeddings were made.
+            *("--max-block-length", "64"),
+        ]
+    )
+    assert status == 0
+    build_index.build(paths["embeddings"], paths["index"], kind="brute_force")
+    return paths
+
+
+def test_an_embedder(goldens, tmp_path):
+    output = str(tmp_path / "model")
+    lines = published.import_checkpoint(
+        "hf", [str(GOLDEN / "embedder")], output
+    )
+    model = model_directory.load(output).model
+    assert model.share_embedders
+    np.testing.assert_allclose(
+        np.asarray(model.block_embedder(_inputs(goldens, "embedder/in/"))),
+        goldens["embedder/out/projected_score"],
+        **TOLERANCE,
+    )
+    assert "6 tensors not read: no embedder reads its head" in lines
+    assert "reader: the BERT of the embedder, its head is random" in lines
+    for ours, theirs in zip(
+        model.reader.encoder.get_weights(),
+        model.query_embedder.encoder.get_weights(),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert model.reader.encoder is not model.query_embedder.encoder
+
+
+def test_a_scorer_has_two_towers(goldens, tmp_path):
+    output = str(tmp_path / "model")
+    published.import_checkpoint(
+        "hf",
+        [str(GOLDEN / "scorer")],
+        output,
+        vocab=str(GOLDEN / "embedder" / "vocab.txt"),
+    )
+    model = model_directory.load(output).model
+    assert not model.share_embedders
+    queries = np.asarray(model.embed_queries(_inputs(goldens, "scorer/in/")))
+    blocks = np.asarray(
+        model.embed_blocks(_inputs(goldens, "scorer/in/", "candidate_"))
+    ).reshape(2, 4, -1)
+    for name, found in (
+        ("query_score", queries),
+        ("candidate_score", blocks),
+        ("relevance_score", np.einsum("bd,bnd->bn", queries, blocks)),
+    ):
+        np.testing.assert_allclose(
+            found, goldens[f"scorer/out/{name}"], **TOLERANCE
+        )
+
+
+def test_the_blocks_are_the_records(open_qa):
+    records = np.load(
+        GOLDEN / "openqa" / "block_records.npy", allow_pickle=True
+    )
+    blocks = list(schema.read_blocks(open_qa["blocks"]))
+    assert len(blocks) == NUM_BLOCKS
+    for number, (block, record) in enumerate(zip(blocks, records, strict=True)):
+        assert block.text == " ".join(record.decode("utf-8").split())
+        assert block.title == "" and block.article_id == str(number)
+
+
+def test_the_embeddings_are_the_published(open_qa, goldens):
+    """And the block tower computes the same: nothing is said of a warning."""
+    embeddings = index_store.load_embeddings(open_qa["index"])
+    metadata = stages.read(open_qa["embeddings"], kind=schema.EMBEDDINGS)
+    assert metadata["largest_difference"] < 1e-5
+    for case in range(4):
+        question = goldens[f"openqa/{case}/out/question_projection"]
+        np.testing.assert_allclose(
+            (embeddings @ question.T)[:, 0],
+            goldens[f"openqa/{case}/out/block_scores"],
+            **TOLERANCE,
+        )
+
+
+def test_questions_are_answered_as_the_peer_does(open_qa, goldens):
+    corpus = Corpus.load(open_qa["model"], open_qa["blocks"], open_qa["index"])
+    tokenizer = corpus.loaded.tokenizer
+    # The peer cut the longest blocks, none of which holds an answer, when it
+    # joined them with a question of 17 wordpieces.
+    corpus.records.lengths = np.minimum(corpus.records.lengths, 72 - 17 - 1)
+    predictor = Predictor(corpus, num_candidates=5, num_reader_blocks=5)
+    questions = goldens["openqa/questions"].tolist()
+    for case, found in enumerate(predictor.predict(questions)):
+        prefix = f"openqa/{case}/out"
+        retrieved = goldens[f"{prefix}/retrieved_block_ids"]
+        assert found.retrieved == retrieved.tolist()
+        read = int(goldens[f"{prefix}/block_idx"])
+        assert found.block_id == retrieved[read]
+        answer = tokenizer.tokenize(found.answer).ids
+        assert answer == goldens[f"{prefix}/predicted_answer_ids"].tolist()
+        logits = goldens[f"{prefix}/span_logits"]
+        np.testing.assert_allclose(found.score, logits.max(), **TOLERANCE)
+
+
+def test_the_card_says_where_it_is_from(open_qa):
+    card = (pathlib.Path(open_qa["model"]) / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\n")
+    source = GOLDEN / "openqa" / "pytorch_model.bin"
+    assert f"| {source} | {stages.sha256(str(source))} |" in card
+    weights = pathlib.Path(open_qa["model"]) / "model.weights.h5"
+    assert f"| model.weights.h5 | {stages.sha256(str(weights))} |" in card
+    assert "tensors not read" in card
+    # What is trained from it says so, too.
+    loaded = model_directory.load(open_qa["model"])
+    assert loaded.card.license == "apache-2.0"
+    assert loaded.card.sources[0][0] == str(source)
+
+
+def test_what_is_there_already_is_left_alone(open_qa):
+    before = {
+        name: (pathlib.Path(path) / "metadata.json").read_bytes()
+        for name, path in open_qa.items()
+    }
+    lines = published.import_checkpoint(
+        "hf",
+        [str(GOLDEN / "openqa")],
+        open_qa["model"],
+        blocks=open_qa["blocks"],
+        embeddings=open_qa["embeddings"],
+    )
+    assert lines == []
+    for name, path in open_qa.items():
+        path = pathlib.Path(path) / "metadata.json"
+        assert path.read_bytes() == before[name]
+
+
+def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
+    """As those of a fine-tuned checkpoint, whose tower is the questions'."""
+    paths = [str(tmp_path / name) for name in ("model", "blocks", "rows")]
+    status = cli.main(
+        [
+            *("import", "hf", "--source", str(GOLDEN / "openqa")),
+            *("--block-tower", str(GOLDEN / "embedder")),
+            *("--output", paths[0], "--blocks", paths[1]),
+            *("--embeddings", paths[2]),
+        ]
+    )
+    assert status == 0
+    assert "these are another tower's" in capsys.readouterr().out
+    model = model_directory.load(paths[0]).model
+    assert not model.share_embedders
+
+
+def _copy(name, tmp_path):
+    copied = tmp_path / name
+    shutil.copytree(GOLDEN / name, copied)
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (["scorer"], "holds no vocab.txt"),
+        (["embedder", "openqa"], "holds a second embedder"),
+        (["nothing"], "nothing is no directory"),
+    ],
+)
+def test_sources_that_make_no_model(tmp_path, sources, message):
+    with pytest.raises(InputError, match=message):
+        published.import_checkpoint(
+            "hf",
+            [str(GOLDEN / source) for source in sources],
+            str(tmp_path / "model"),
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_of_another_size(tmp_path):
+    source = _copy("embedder", tmp_path)
+    with (source / "vocab.txt").open("a") as file:
+        file.write("another\n")
+    with pytest.raises(InputError, match="1,001 wordpieces, the query tower 1"):
+        published.import_checkpoint(
+            "hf", [str(source)], str(tmp_path / "model")
+        )
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("kind", ["truncated", "shape", "nan", "extra"])
+def test_damaged_weights_leave_nothing_behind(tmp_path, kind, capsys):
+    import safetensors.numpy
+
+    source = _copy("embedder", tmp_path)
+    path = source / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    name = "realm.encoder.layer.1.output.dense.weight"
+    expected = {
+        "truncated": "cannot be read as safetensors",
+        "shape": f"{name} has the shape",
+        "nan": f"{name} holds NaN",
+        "extra": "takes: realm.adapter.weight",
+    }[kind]
+    if kind == "truncated":
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        if kind == "shape":
+            tensors[name] = tensors[name].T.copy()
+        elif kind == "nan":
+            tensors[name][3, 2] = np.nan
+        else:
+            tensors["realm.adapter.weight"] = np.zeros(3, "float32")
+        safetensors.numpy.save_file(tensors, path)
+    output = str(tmp_path / "model")
+    status = cli.main(
+        ["import", "hf", "--source", str(source), "--output", output]
+    )
+    assert status == 2
+    error = capsys.readouterr().err
+    assert expected in error and error.count("\n") == 1
+    assert not list(tmp_path.glob("model*"))
+
+
+def test_texts_that_do_not_belong_to_the_embeddings(tmp_path):
+    source = _copy("openqa", tmp_path)
+    path = source / "block_records.npy"
+    records = np.load(path, allow_pickle=True)
+    np.save(path, records[:-1], allow_pickle=True)
+    with pytest.raises(InputError, match="holds 63 texts .* 64 embeddings"):
+        published.import_checkpoint(
+            "hf",
+            [str(source)],
+            str(tmp_path / "model"),
+            blocks=str(tmp_path / "blocks"),
+        )
+    assert not (tmp_path / "blocks").exists()
