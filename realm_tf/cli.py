@@ -67,6 +67,10 @@ COMMANDS = {
         "export.saved_model",
         "write one SavedModel: question in, answer with evidence out",
     ),
+    "export-checkpoint": (
+        "realm_tf.checkpoints.export_hugging_face",
+        "write a model in Hugging Face's format",
+    ),
     "verify": (
         "export.verify",
         "check a SavedModel in a fresh process",

@@ -95,6 +95,25 @@ def assign(
     return {name: ignored[name] for name in sorted(unread)}
 
 
+def extract(model, mapping: dict) -> dict:
+    """The inverse of `assign`: the values of a model's variables.
+
+    Args:
+        model: `keras.Model`.
+        mapping: dict. As `assign`'s.
+
+    Returns:
+        dict of tensor name to numpy array.
+    """
+    variables = {v.path: v for v in model.variables}
+    tensors = {}
+    for name, (path, transform) in mapping.items():
+        shape = _flat_shape(path, variables[path].shape)
+        value = np.asarray(variables[path]).reshape(shape)
+        tensors[name] = value.T if transform == "transpose" else value
+    return tensors
+
+
 def _check_names(mapping, names, unknown, source, what):
     if unknown:
         raise InputError(

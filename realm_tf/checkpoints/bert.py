@@ -1,5 +1,6 @@
 """BERTs that people have, from files, to start from."""
 
+import functools
 import json
 import os
 
@@ -11,7 +12,12 @@ _VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
 
 
 def start(
-    kind: str, source: str, *, vocab: str | None = None, cased: bool = False
+    kind: str,
+    source: str,
+    *,
+    vocab: str | None = None,
+    cased: bool = False,
+    num_heads: int | None = None,
 ) -> Start:
     """A BERT of one of the kinds that `realm init` reads from files.
 
@@ -22,6 +28,7 @@ def start(
         vocab: str. Its vocab.txt. Defaults to the one beside it.
         cased: bool. Whether that is a cased BERT's, which files of the second
             and third kind do not say. Defaults to `False`.
+        num_heads: int. Of the second kind; see `tf1.bert_config`.
 
     Returns:
         `Start`.
@@ -29,9 +36,10 @@ def start(
     Raises:
         InputError: if something is missing, damaged or no BERT.
     """
+    if kind == "tf1":
+        return _tf1(source, vocab, cased, num_heads)
     make = {
         "hf": _hugging_face,
-        "tf1": _tf1,
         "garden": _model_garden,
         "keras-hub": _keras_hub,
     }
@@ -61,17 +69,19 @@ def _hugging_face(source, vocab, cased):
     )
 
 
-def _tf1(source, vocab, cased):
+def _tf1(source, vocab, cased, num_heads):
     from realm_tf.checkpoints import tf1
 
     bundle = _only_bundle(source)
     kinds = [part.kind for part in tf1.classify(bundle.names())]
+    make = functools.partial(tf1.make_bert, bundle, num_heads=num_heads)
+    make_masked_lm = functools.partial(
+        tf1.make_knowledge_augmented_encoder, bundle, num_heads=num_heads
+    )
     return _of_bundle(
         bundle,
-        lambda: tf1.make_bert(bundle),
-        (lambda: tf1.make_knowledge_augmented_encoder(bundle))
-        if "encoder" in kinds
-        else None,
+        make,
+        make_masked_lm if "encoder" in kinds else None,
         "BERT from the TF1 checkpoint",
         find_tokenizer([_directory(source)], vocab, cased=cased),
     )
@@ -81,13 +91,13 @@ def _model_garden(source, vocab, cased):
     from realm_tf.checkpoints import model_garden
 
     bundle = _only_bundle(source)
-    has_head = model_garden.has_masked_lm_head(bundle)
+    make_masked_lm = functools.partial(
+        model_garden.make_knowledge_augmented_encoder, bundle
+    )
     return _of_bundle(
         bundle,
-        lambda: model_garden.make_bert(bundle),
-        (lambda: model_garden.make_knowledge_augmented_encoder(bundle))
-        if has_head
-        else None,
+        functools.partial(model_garden.make_bert, bundle),
+        make_masked_lm if model_garden.has_masked_lm_head(bundle) else None,
         "BERT from the Model Garden checkpoint",
         find_tokenizer([_directory(source)], vocab, cased=cased),
     )
@@ -104,7 +114,7 @@ def _keras_hub(source, vocab, cased):
         )
     backbone, tokenizer = keras_hub_preset.load(source)
     return Start(
-        lambda: keras_hub_preset.make_bert(backbone),
+        functools.partial(keras_hub_preset.make_bert, backbone),
         tokenizer,
         Card(f"BERT from the Keras Hub preset {source}."),
     )

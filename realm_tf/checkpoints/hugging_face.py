@@ -215,6 +215,24 @@ def encoder_config(config: dict) -> dict:
     }
 
 
+def from_encoder_config(config: dict) -> dict:
+    """The inverse of `encoder_config`.
+
+    Args:
+        config: dict. `BertEncoder.get_config()`.
+    """
+    # The first name that gives it is the usual one.
+    activation = next(
+        theirs
+        for theirs, ours in _ACTIVATIONS.items()
+        if ours == config["activation"]
+    )
+    return {
+        "hidden_act": activation,
+        **{theirs: config[ours] for ours, theirs in _CONFIG_NAMES.items()},
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """A BERT or some parts of a REALM as they were read.

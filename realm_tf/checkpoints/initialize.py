@@ -56,6 +56,12 @@ def add_arguments(parser):
         help="tf1, garden: the vocabulary is of a cased BERT",
     )
     parser.add_argument(
+        "--num-heads",
+        type=int,
+        help="attention heads: of a random model (default: 2); of tf1, whose "
+        "files do not say it (default: one for 64 of the width)",
+    )
+    parser.add_argument(
         "--reader-layers",
         type=int,
         help="give the reader only the lowest layers of the encoder, without "
@@ -87,7 +93,6 @@ def add_arguments(parser):
     )
     group = parser.add_argument_group("random")
     group.add_argument("--num-layers", type=int, default=2)
-    group.add_argument("--num-heads", type=int, default=2)
     group.add_argument("--hidden-dim", type=int, default=128)
     group.add_argument("--intermediate-dim", type=int, default=512)
     group.add_argument(
@@ -135,7 +140,7 @@ def _make(args):
         return random(
             vocab=args.vocab,
             num_layers=args.num_layers,
-            num_heads=args.num_heads,
+            num_heads=args.num_heads or 2,
             hidden_dim=args.hidden_dim,
             intermediate_dim=args.intermediate_dim,
             projection_dim=args.projection_dim,
@@ -152,7 +157,13 @@ def _make(args):
     from realm_tf.checkpoints.starting import open_qa
 
     return open_qa(
-        bert.start(args.kind, args.source, vocab=args.vocab, cased=args.cased),
+        bert.start(
+            args.kind,
+            args.source,
+            vocab=args.vocab,
+            cased=args.cased,
+            num_heads=args.num_heads,
+        ),
         cosine=args.cosine,
         projection_dim=args.projection_dim,
         reader_layers=args.reader_layers,

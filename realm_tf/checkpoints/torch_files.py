@@ -320,8 +320,6 @@ def _check_stored(entry):
             f"has {entry.filename[:200]!r} compressed or encrypted, which "
             "torch.save does not: unpack it and zip it with no compression."
         )
-    if entry.compress_size != entry.file_size:
-        raise zipfile.BadZipFile
 
 
 # The format before version 1.6: a number, a version, the machine, the tensors

@@ -20,6 +20,7 @@ INDEX = "index"
 MODEL = "model"
 EVALUATION = "evaluation"
 SAVED_MODEL = "saved_model"
+HUGGING_FACE = "hugging_face"
 
 # TFRecord: the length, its checksum, the record, its checksum.
 _LENGTH_BYTES = 8

@@ -192,7 +192,7 @@ def assert_refused(path, match):
 
 
 def test_realm_by_transformers():
-    file = TorchFile(GOLDEN / "hf_realm_encoder" / "pytorch_model.bin")
+    file = TorchFile(GOLDEN / "hf_realm" / "encoder" / "pytorch_model.bin")
     with np.load(GOLDEN / "hf_realm_encoder.npz") as golden:
         weights = {
             key.removeprefix("weights/"): golden[key]
@@ -295,6 +295,13 @@ def test_rows(tmp_path, kind):
             np.testing.assert_array_equal(
                 file.read(name, start, limit), array[start:limit], strict=True
             )
+
+
+def test_steps_of_single_rows_mean_nothing(tmp_path, kind):
+    value = tensor(storage("0", 4), shape=[1, 4], strides=[1 << 70, 1])
+    pickled = state_dict({"a": value})
+    file = TorchFile(write_vector(tmp_path / "a.bin", kind, pickled))
+    np.testing.assert_array_equal(file.read("a"), VECTOR_DATA[None])
 
 
 def test_parameters(tmp_path, kind):

@@ -1,0 +1,281 @@
+"""`realm init --from` files: each BERT's outputs, against its own library."""
+
+import json
+import pathlib
+import shutil
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from realm_tf import cli
+from realm_tf.checkpoints import keras_hub_preset
+from realm_tf.checkpoints.torch_files import TorchFile
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
+TOLERANCE = {"atol": 2e-6, "rtol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def goldens():
+    with np.load(GOLDEN / "outputs.npz") as file:
+        return dict(file)
+
+
+def _init(tmp_path, kind, source, *more):
+    output = str(tmp_path / "model")
+    command = ["init", "--from", kind, "--source", str(source)]
+    assert cli.main([*command, "--output", output, *more]) == 0
+    return model_directory.load(output)
+
+
+def _inputs(goldens):
+    names = ("token_ids", "segment_ids", "padding_mask")
+    return {name: goldens[name].astype("int32") for name in names}
+
+
+def _check_encoder(encoder, goldens):
+    outputs = encoder(_inputs(goldens))
+    is_word = goldens["padding_mask"].astype(bool)
+    for name in ("sequence_output", "pooled_output"):
+        found, expected = np.asarray(outputs[name]), goldens[name]
+        if name == "sequence_output":
+            found, expected = found[is_word], expected[is_word]
+        np.testing.assert_allclose(found, expected, **TOLERANCE)
+
+
+def _check_logits(model, goldens):
+    rows, length = goldens["token_ids"].shape
+    positions = np.tile(np.arange(length, dtype="int32"), (rows, 1))
+    logits = model.knowledge_augmented_encoder(
+        {**_inputs(goldens), "mask_positions": positions}
+    )
+    is_word = goldens["padding_mask"].astype(bool)
+    np.testing.assert_allclose(
+        np.asarray(logits)[is_word], goldens["logits"][is_word], **TOLERANCE
+    )
+
+
+def test_hugging_face_with_its_head(goldens, tmp_path):
+    loaded = _init(tmp_path, "hf", GOLDEN)
+    model = loaded.model
+    assert model.reader.encoder.activation == "gelu"
+    for encoder in (model.query_embedder.encoder, model.reader.encoder):
+        _check_encoder(encoder, goldens)
+    _check_logits(model, goldens)
+    assert model.embedding_dim == 128 and model.score_scale == 1
+    assert loaded.card.sources[0][0].endswith("pytorch_model.bin")
+
+
+def _old_names(tensors):
+    """As the oldest files have them, such as bert-base-uncased's."""
+    return {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): value
+        for name, value in tensors.items()
+    }
+
+
+def _bare(tensors):
+    """As a BertModel has them, without a head."""
+    return {
+        name.removeprefix("bert."): value
+        for name, value in tensors.items()
+        if name.startswith("bert.")
+    }
+
+
+def _written(tmp_path, rename, **config):
+    source = TorchFile(str(GOLDEN / "pytorch_model.bin"))
+    tensors = rename({n: source.read(n) for n in source.names()})
+    directory = tmp_path / "source"
+    directory.mkdir()
+    safetensors.numpy.save_file(
+        {k: np.ascontiguousarray(v) for k, v in tensors.items()},
+        directory / "model.safetensors",
+    )
+    shutil.copy(GOLDEN / "vocab.txt", directory)
+    text = json.loads((GOLDEN / "config.json").read_text()) | config
+    (directory / "config.json").write_text(json.dumps(text))
+    return directory
+
+
+def test_names_of_the_oldest_files(goldens, tmp_path):
+    model = _init(tmp_path, "hf", _written(tmp_path, _old_names)).model
+    _check_encoder(model.reader.encoder, goldens)
+    _check_logits(model, goldens)
+
+
+def test_a_bert_without_a_head(goldens, tmp_path):
+    directory = _written(tmp_path, _bare)
+    (directory / "README.md").write_text(
+        "---\nlanguage: en\nlicense: mit\n---\n"
+    )
+    (directory / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    loaded = _init(tmp_path, "hf", directory, "--cosine")
+    assert loaded.model.knowledge_augmented_encoder is None
+    assert loaded.card.license == "mit"
+    assert not loaded.tokenizer.lowercase
+    assert loaded.model.query_embedder.pooling == "mean"
+    _check_encoder(loaded.model.block_embedder.encoder, goldens)
+
+
+def test_the_other_gelu_gives_other_numbers(goldens, tmp_path):
+    """The configuration decides, and the goldens can tell."""
+    directory = _written(tmp_path, _bare, hidden_act="gelu_new")
+    model = _init(tmp_path, "hf", directory).model
+    with pytest.raises(AssertionError):
+        _check_encoder(model.reader.encoder, goldens)
+
+
+def test_the_lowest_layers_for_the_reader(tmp_path):
+    model = _init(tmp_path, "hf", GOLDEN, "--reader-layers", "1").model
+    assert model.reader.encoder.num_layers == 1
+    assert model.knowledge_augmented_encoder is None
+    whole = {v.path: v for v in model.query_embedder.encoder.variables}
+    for variable in model.reader.encoder.variables:
+        if "seed_generator" not in variable.path:
+            np.testing.assert_array_equal(
+                np.asarray(variable), np.asarray(whole[variable.path])
+            )
+
+
+def _tf1_name(name):
+    """Google's name of what PyTorch calls so; and whether to transpose."""
+    if name == "cls.predictions.bias":
+        return "cls/predictions/output_bias", False
+    path, _, kind = name.replace("encoder.layer.", "encoder.layer_").rpartition(
+        "."
+    )
+    path = path.replace(".", "/")
+    if "LayerNorm" in path:
+        return f"{path}/{ {'weight': 'gamma', 'bias': 'beta'}[kind] }", False
+    if path.endswith("_embeddings"):
+        return path, False
+    return f"{path}/{ {'weight': 'kernel', 'bias': 'bias'}[kind] }", (
+        kind == "weight"
+    )
+
+
+def test_googles_checkpoint_is_the_same_bert(goldens, tmp_path):
+    source = TorchFile(str(GOLDEN / "pytorch_model.bin"))
+    tensors = {"global_step": np.int64(7)}
+    for name in source.names():
+        if "decoder" in name or "seq_relationship" in name:
+            continue
+        ours, transpose = _tf1_name(name)
+        value = source.read(name)
+        tensors[ours] = value.T if transpose else value
+    directory = tmp_path / "bert"
+    directory.mkdir()
+    shutil.copy(GOLDEN / "vocab.txt", directory)
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "bert_model.ckpt"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(value) for value in tensors.values()],
+    )
+    options = ("--num-heads", "2")
+    for place in (directory, directory / "bert_model.ckpt"):
+        model = _init(tmp_path, "tf1", place, *options).model
+        # Google's BERT has the tanh GELU; weights are compared instead.
+        assert model.reader.encoder.activation == "gelu_approximate"
+        expected = _init(
+            tmp_path / "hf",
+            "hf",
+            GOLDEN,
+        ).model
+        for ours, theirs in zip(
+            model.knowledge_augmented_encoder.get_weights(),
+            expected.knowledge_augmented_encoder.get_weights(),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+        shutil.rmtree(tmp_path / "model")
+        shutil.rmtree(tmp_path / "hf")
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    """A directory as Keras Hub writes it."""
+    keras.utils.set_random_seed(4)
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=60,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=24,
+        max_sequence_length=20,
+    )
+    for variable in backbone.trainable_variables:
+        noise = keras.random.normal(variable.shape, stddev=0.3)
+        variable.assign(variable + noise)
+    directory = str(tmp_path_factory.mktemp("hub") / "preset")
+    backbone.save_to_preset(directory)
+    tokenizer = keras_hub.models.BertTokenizer(
+        str(GOLDEN / "vocab.txt"), lowercase=True
+    )
+    tokenizer.save_to_preset(directory)
+    return directory, backbone
+
+
+def test_a_keras_hub_preset(preset, goldens, tmp_path):
+    directory, backbone = preset
+    loaded = _init(tmp_path, "keras-hub", directory)
+    outputs = backbone(_inputs(goldens))
+    _check_encoder(
+        loaded.model.reader.encoder,
+        {**goldens, **{k: np.asarray(v) for k, v in outputs.items()}},
+    )
+    words = (GOLDEN / "vocab.txt").read_text().splitlines()
+    assert loaded.tokenizer.vocabulary == words and loaded.tokenizer.lowercase
+
+
+def test_a_checkpoint_of_the_model_garden(tmp_path):
+    source = GOLDEN.parent / "model_garden"
+    vocab = tmp_path / "vocab.txt"
+    words = (GOLDEN / "vocab.txt").read_text().splitlines()[:50]
+    vocab.write_text("\n".join(words))
+    loaded = _init(
+        tmp_path, "garden", source / "trainer-1", "--vocab", str(vocab)
+    )
+    with np.load(source / "outputs.npz") as file:
+        goldens = {k.split("/")[1]: v for k, v in file.items()}
+    _check_encoder(loaded.model.query_embedder.encoder, goldens)
+    logits = loaded.model.knowledge_augmented_encoder(
+        {**_inputs(goldens), "mask_positions": goldens["mask_positions"]}
+    )
+    np.testing.assert_allclose(
+        np.asarray(logits), goldens["mlm_logits"], atol=1e-5
+    )
+
+
+def test_a_preset_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="could not load it as a BERT"):
+        keras_hub_preset.load(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--from hf", "--from hf needs --source"),
+        ("--from hf --source {golden}/../hf_realm/embedder", "realm import hf"),
+        ("--from hf --source {tmp}/none", "is no directory"),
+        ("--from tf1 --source {tmp}", "must hold one checkpoint"),
+        ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),
+        ("--from keras-hub --source x --cased", "brings its tokenizer"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path, arguments, message, capsys):
+    command = arguments.format(golden=GOLDEN, tmp=tmp_path).split()
+    output = str(tmp_path / "model")
+    assert cli.main(["init", *command, "--output", output]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "model").exists()
