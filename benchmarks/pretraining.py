@@ -8,8 +8,9 @@ stopped goes on:
 - `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
   pre-training (the recipe `wiki-small`).
 - `random`: from random weights of a small model, the Inverse Cloze Task, the
-  warm-up in two parts, first to copy, then with the recipe's share of blocks
-  that hold what is masked, then pre-training (the recipe `small`).
+  warm-up in three parts (to copy; with the recipe's share of blocks that hold
+  what is masked; with many blocks that do not help), then pre-training (the
+  recipe `small`).
 
 Each with several seeds, with an index that is refreshed every so many steps and
 with one that never is.
@@ -50,15 +51,22 @@ _MAX_BLOCK_LENGTH = 64
 _MODES = ("salient", "uniform")
 # Random weights learn to copy first; nothing else can be learnt before.
 _COPYING = {"masked_lm_own_block": 0.7, "masked_lm_answer_block": 0.2}
+# Last, not to copy from whatever is there.
+_JUDGING = {
+    "masked_lm_steps": 1000,
+    "masked_lm_own_block": 0.25,
+    "masked_lm_answer_block": 0.35,
+    "masked_lm_other_block": 0.3,
+}
 _SMALL_ICT = dataclasses.replace(
     ict_configs.RECIPES["wiki-small"],
-    num_steps=600,
+    num_steps=1200,
     max_query_length=40,
     max_block_length=_MAX_BLOCK_LENGTH,
     learning_rate=5e-4,
     freeze_word_embeddings=False,
     num_frozen_layers=0,
-    dropout=0.0,
+    dropout=0.3,
 )
 
 
@@ -148,7 +156,12 @@ class _Experiment:
             ict_start,
             dataclasses.replace(warm_up, **_COPYING),
         )
-        warm = self._pretrain("random-warm", copying, warm_up)
+        answering = self._pretrain("random-answer", copying, warm_up)
+        warm = self._pretrain(
+            "random-warm",
+            answering,
+            dataclasses.replace(warm_up, **_JUDGING),
+        )
         self._compare("random", warm, self._small)
 
     def findable(self, num_batches=100):
