@@ -33,9 +33,12 @@ class ArrayTensors:
         """The shape of a tensor."""
         return tuple(np.shape(self.arrays[name]))
 
-    def read(self, name: str) -> np.ndarray:
-        """A tensor."""
-        return np.asarray(self.arrays[name])
+    def read(
+        self, name: str, start: int = 0, limit: int | None = None
+    ) -> np.ndarray:
+        """A tensor, or some of its rows."""
+        value = np.asarray(self.arrays[name])
+        return value[start:limit] if value.ndim else value
 
 
 def assign(
