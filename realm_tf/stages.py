@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import time
+from collections.abc import Iterable
 
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
@@ -130,6 +131,11 @@ def fingerprint(*parts: bytes | str) -> str:
     Returns:
         str, 16 hexadecimal digits of a SHA-256.
     """
+    return fingerprint_all(parts)
+
+
+def fingerprint_all(parts: Iterable[bytes | str]) -> str:
+    """As `fingerprint`, of parts that need not be in memory at once."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8") if isinstance(part, str) else part

@@ -32,18 +32,12 @@ class SafetensorsFile:
     """
 
     def __init__(self, path: str):
-        # Registers bfloat16 with numpy.
-        import ml_dtypes  # noqa: F401
-        import safetensors
-
         self.source = path
-        try:
-            self._file = safetensors.safe_open(path, framework="numpy")
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(
-                f"{path} cannot be read as safetensors ({error}): it is "
-                "missing or damaged. Get it again."
-            ) from error
+        with self._open() as file:
+            names = file.keys()
+            self._shapes = {
+                name: tuple(file.get_slice(name).get_shape()) for name in names
+            }
 
     def files(self) -> tuple[str, ...]:
         """The files that hold the tensors."""
@@ -51,11 +45,11 @@ class SafetensorsFile:
 
     def names(self) -> list[str]:
         """Names of all tensors."""
-        return list(self._file.keys())
+        return list(self._shapes)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of a tensor."""
-        return tuple(self._file.get_slice(name).get_shape())
+        return self._shapes[name]
 
     def read(self, name: str, start: int = 0, limit: int | None = None):
         """Rows of a tensor.
@@ -68,11 +62,24 @@ class SafetensorsFile:
         Returns:
             numpy array; float16 and bfloat16 become float32.
         """
-        if not self.shape(name):
-            rows = self._file.get_tensor(name)
-        else:
-            rows = self._file.get_slice(name)[start:limit]
-        return widen(rows)
+        # Opened anew, as what was read stays mapped until it is closed.
+        with self._open() as file:
+            if not self._shapes[name]:
+                return widen(file.get_tensor(name))
+            return widen(file.get_slice(name)[start:limit])
+
+    def _open(self):
+        # Registers bfloat16 with numpy.
+        import ml_dtypes  # noqa: F401
+        import safetensors
+
+        try:
+            return safetensors.safe_open(self.source, framework="numpy")
+        except (OSError, safetensors.SafetensorError) as error:
+            raise InputError(
+                f"{self.source} cannot be read as safetensors ({error}): it "
+                "is missing or damaged. Get it again."
+            ) from error
 
 
 class Joined:

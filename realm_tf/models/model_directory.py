@@ -1,6 +1,7 @@
 """Model directories: config.json, model.weights.h5, vocab.txt, README.md."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -52,16 +53,16 @@ class LoadedModel:
         model made after.
         """
         tower = self.model.block_embedder
-        config = _embedder_config(tower)
-        parts = [
-            json.dumps(config, sort_keys=True),
-            str(list(self.block_segment_ids)),
-            self.tokenizer.fingerprint(),
-        ]
-        for variable in tower.variables:
-            if "seed_generator" not in variable.path:
-                parts.append(np.asarray(variable).tobytes())
-        return stages.fingerprint(*parts)
+        return stages.fingerprint_all(
+            itertools.chain(
+                (
+                    json.dumps(_embedder_config(tower), sort_keys=True),
+                    str(list(self.block_segment_ids)),
+                    self.tokenizer.fingerprint(),
+                ),
+                _weights(tower),
+            )
+        )
 
 
 def save(
@@ -122,14 +123,16 @@ def write_files(loaded: LoadedModel, stage: stages.Stage) -> None:
     block_tower = loaded.block_tower_fingerprint()
     stage.metadata["block_tower"] = block_tower
     stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
-    stage.metadata["fingerprint"] = stages.fingerprint(
-        json.dumps(config, sort_keys=True),
-        *(
-            np.asarray(v).tobytes()
-            for v in model.variables
-            if "seed_generator" not in v.path
-        ),
+    stage.metadata["fingerprint"] = stages.fingerprint_all(
+        itertools.chain((json.dumps(config, sort_keys=True),), _weights(model))
     )
+
+
+def _weights(model):
+    """The bytes of each variable, one at a time."""
+    for variable in model.variables:
+        if "seed_generator" not in variable.path:
+            yield np.asarray(variable).tobytes()
 
 
 def load(directory: str) -> LoadedModel:

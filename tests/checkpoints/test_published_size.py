@@ -109,7 +109,7 @@ def test_two_berts_are_imported_in_time_and_memory(tmp_path):
     seconds = time.monotonic() - start
     peak = 1024 * int(re.search(r"peak (\d+)", done.stdout)[1])
     print(f"{seconds:.1f} s, {peak / 1e9:.2f} GB")
-    assert "218,976,641 parameters" in done.stdout
+    assert "219,457,665 parameters" in done.stdout
     assert seconds < 60 and peak < 3e9
     model = model_directory.load(str(tmp_path / "model")).model
     for name, part in (

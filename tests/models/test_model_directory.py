@@ -229,6 +229,7 @@ def test_the_files_are_those_of_the_contract(directory):
     names = {path.name for path in pathlib.Path(directory).iterdir()}
     assert names == {
         "COMPLETED",
+        "README.md",
         "config.json",
         "metadata.json",
         "model.weights.h5",
