@@ -23,6 +23,7 @@ for `realm index`.
 import collections
 import dataclasses
 import json
+import os
 
 import numpy as np
 
@@ -138,8 +139,8 @@ def import_checkpoint(
 ) -> list[str]:
     """Makes a model directory, and blocks and embeddings if asked for.
 
-    What is complete already is left as it is, so that an interrupted import
-    goes on where it was.
+    What this import has made already is left as it is, so that an interrupted
+    one goes on where it was.
 
     Args:
         kind: str. One of `KINDS`.
@@ -162,21 +163,29 @@ def import_checkpoint(
         list of str: what was read, what not and why, a line each.
 
     Raises:
-        InputError: if parts are missing, damaged or do not fit each other.
+        InputError: if parts are missing, damaged or do not fit each other, or
+            a directory to make is there and not of this import.
     """
     opened = [_open(kind, directory, num_heads) for directory in source]
     tower = _open(kind, block_tower, num_heads) if block_tower else None
-    lines = []
-    if not stages.is_complete(output):
-        lines += _write_model(
+    parameters = {
+        "from": f"import {kind}",
+        "sources": [os.path.abspath(directory) for directory in source],
+        "block_tower": block_tower and os.path.abspath(block_tower),
+        "seed": seed,
+    }
+    if stages.is_complete(output):
+        made = stages.read(output, kind=schema.MODEL)["parameters"]
+        lines = [_there_already(output, made == parameters)]
+    else:
+        lines = _write_model(
             output,
             opened,
             tower,
             vocab=vocab,
             cased=cased,
             license=license,
-            seed=seed,
-            kind=kind,
+            parameters=parameters,
         )
     rows = next(
         (o.block_embeddings for o in opened if o.block_embeddings), None
@@ -193,6 +202,15 @@ def import_checkpoint(
             "--blocks and --embeddings write them."
         )
     return lines
+
+
+def _there_already(directory, is_ours):
+    if not is_ours:
+        raise InputError(
+            f"{directory} exists already and was made of something else. "
+            "Remove it or choose another directory."
+        )
+    return f"{directory}: there already"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,14 +348,14 @@ def _add(found, part, value, directory):
     found[part] = value
 
 
-def _write_model(output, opened, tower, *, vocab, cased, license, seed, kind):
+def _write_model(output, opened, tower, *, vocab, cased, license, parameters):
     """Makes the model directory; returns lines that say of what."""
     import keras
 
     from realm_tf.models import model_directory
     from realm_tf.models.model_card import Card
 
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(parameters["seed"])
     model, lines = _make_model(opened, tower)
     sources = [*opened, tower] if tower else opened
     directories = [source.directory for source in sources]
@@ -346,7 +364,7 @@ def _write_model(output, opened, tower, *, vocab, cased, license, seed, kind):
     lines += _ignored_lines(sources)
     license = license or bert.find_license(directories)
     card = Card(
-        origin=f"weights imported with `realm import {kind}`.",
+        origin=f"weights read with `realm {parameters['from']}`.",
         license=license,
         sources=tuple(
             (path, stages.sha256(path))
@@ -356,15 +374,7 @@ def _write_model(output, opened, tower, *, vocab, cased, license, seed, kind):
         notes=tuple(lines),
     )
     loaded = model_directory.LoadedModel(model, tokenizer, card=card)
-    model_directory.save(
-        loaded,
-        output,
-        parameters={
-            "from": f"import {kind}",
-            "sources": directories,
-            "seed": seed,
-        },
-    )
+    model_directory.save(loaded, output, parameters=parameters)
     return [
         *lines,
         f"{output}: {model.count_params():,} parameters, license {license}",
@@ -472,8 +482,6 @@ def _write_blocks(
 ):
     from beam_pipelines import chunk_wikipedia
 
-    if stages.is_complete(blocks):
-        return []
     if texts is None:
         directories = [source.directory for source in opened]
         texts = bert.find(directories, _BLOCK_RECORDS, _BLOCKS_TFR)
@@ -482,6 +490,10 @@ def _write_blocks(
             f"No source holds {_BLOCK_RECORDS} or {_BLOCKS_TFR}: name the "
             "texts with --texts."
         )
+    if stages.is_complete(blocks):
+        made = stages.read(blocks, kind=schema.BLOCKS)["parameters"]
+        is_ours = made.get("inputs") == [os.path.abspath(texts)]
+        return [_there_already(blocks, is_ours)]
     is_tfrecord = not texts.endswith(".npy")
     metadata = chunk_wikipedia.chunk(
         texts,
@@ -519,10 +531,13 @@ def _write_embeddings(model, blocks, embeddings, rows):
             "No source holds block_emb: compute the embeddings with "
             "`realm embed`."
         )
-    if stages.is_complete(embeddings):
-        return []
-    loaded = model_directory.load(model)
     metadata = stages.read(blocks, kind=schema.BLOCKS)
+    tower = stages.read(model, kind=schema.MODEL)["block_tower"]
+    parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
+    if stages.is_complete(embeddings):
+        made = stages.read(embeddings, kind=schema.EMBEDDINGS)["parents"]
+        return [_there_already(embeddings, made == parents)]
+    loaded = model_directory.load(model)
     width = rows.tensors.shape(rows.name)[1]
     if (metadata["num_blocks"], loaded.model.embedding_dim) != (
         rows.num_rows,
@@ -534,10 +549,6 @@ def _write_embeddings(model, blocks, embeddings, rows):
             f"embeds with a width of {loaded.model.embedding_dim}."
         )
     difference = _largest_difference(loaded, blocks, metadata, rows)
-    parents = {
-        "block_tower": loaded.block_tower_fingerprint(),
-        "blocks": metadata["fingerprint"],
-    }
     with stages.write(
         embeddings,
         kind=schema.EMBEDDINGS,

@@ -188,10 +188,34 @@ def test_what_is_there_already_is_left_alone(open_qa):
         blocks=open_qa["blocks"],
         embeddings=open_qa["embeddings"],
     )
-    assert lines == []
+    assert lines == [
+        f"{open_qa[name]}: there already"
+        for name in ("model", "blocks", "embeddings")
+    ]
     for name, path in open_qa.items():
         path = pathlib.Path(path) / "metadata.json"
         assert path.read_bytes() == before[name]
+
+
+@pytest.mark.parametrize("name", ["model", "blocks", "embeddings"])
+def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
+    paths = {n: str(tmp_path / n) for n in ("model", "blocks", "embeddings")}
+    paths[name] = open_qa[name]
+    texts = tmp_path / "block_records.npy"
+    shutil.copy(GOLDEN / "openqa" / "block_records.npy", texts)
+    with pytest.raises(InputError, match="was made of something else"):
+        published.import_checkpoint(
+            "hf",
+            [str(GOLDEN / "openqa")],
+            paths["model"],
+            seed=1,
+            blocks=paths["blocks"],
+            # Embeddings know blocks by what is in them.
+            max_block_length=40,
+            texts=str(texts),
+            embeddings=paths["embeddings"],
+            block_tower=str(GOLDEN / "embedder"),
+        )
 
 
 def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):

@@ -78,6 +78,7 @@ def test_the_metadata_says_what_was_done(world, trained):
     assert metadata["parameters"]["max_block_length"] == 24
     assert stages.list_names(output) == [
         "COMPLETED",
+        "README.md",
         "config.json",
         "metadata.json",
         "model.weights.h5",
@@ -102,7 +103,7 @@ def test_the_command_packs_blocks_and_makes_the_same_model(
         stages.read_metadata(output)["fingerprint"]
         == stages.read_metadata(trained[0])["fingerprint"]
     )
-    assert len(stages.list_names(output)) == 5
+    assert len(stages.list_names(output)) == 6
 
 
 def test_killed_and_resumed_the_weights_are_the_same(world, trained):
@@ -151,7 +152,7 @@ ict({world["model"]!r}, {world["blocks"]!r}, {output!r},
         stages.read_metadata(output)["fingerprint"]
         == stages.read_metadata(trained[0])["fingerprint"]
     )
-    assert len(stages.list_names(output)) == 5
+    assert len(stages.list_names(output)) == 6
 
 
 def test_separate_towers_both_move_above_what_is_frozen(world):

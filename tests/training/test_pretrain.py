@@ -139,7 +139,7 @@ def test_the_metadata_says_what_was_done(world, trained):
     }
     assert set(stages.list_names(output)) == {
         *("COMPLETED", "metadata.json", "log.jsonl"),
-        *("config.json", "model.weights.h5", "vocab.txt"),
+        *("README.md", "config.json", "model.weights.h5", "vocab.txt"),
     }
 
 
