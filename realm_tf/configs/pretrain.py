@@ -234,9 +234,9 @@ RECIPES = {
     # Random encoders, 128 wide, of two layers (the reader: four), over the
     # same blocks.
     "small": PretrainRecipe(
-        num_steps=200,
+        num_steps=150,
         batch_size=8,
-        learning_rate=3e-4,
+        learning_rate=5e-5,
         bias_correction=True,
         num_retrieved=7,
         refresh_every=25,
