@@ -55,6 +55,14 @@ COMMANDS = {
         "realm_tf.training.pretrain",
         "pre-train: retrieve blocks, then predict what is masked",
     ),
+    "probe": (
+        "realm_tf.evaluation.probe",
+        "show what retrieval adds to the prediction of [MASK]",
+    ),
+    "questions": (
+        "realm_tf.data.question_sets",
+        "make questions files of a public question set",
+    ),
     "finetune": (
         "realm_tf.training.finetune",
         "train retriever and reader on questions and answers",
@@ -62,6 +70,14 @@ COMMANDS = {
     "evaluate": (
         "realm_tf.evaluation.open_qa",
         "exact match, F1 and recall on a file of questions",
+    ),
+    "compare": (
+        "realm_tf.evaluation.comparison",
+        "set evaluations of the same questions side by side",
+    ),
+    "ablate": (
+        "realm_tf.evaluation.ablations",
+        "train and measure all systems of a comparison",
     ),
     "export": (
         "export.saved_model",
@@ -86,6 +102,10 @@ COMMANDS = {
     "inspect": (
         "realm_tf.inspection",
         "say what a directory holds",
+    ),
+    "reproduce": (
+        "realm_tf.evaluation.reproduce",
+        "measure anew what this project publishes, and compare",
     ),
 }
 

@@ -11,7 +11,7 @@ class OpenQaRecipe:
     """Numbers of one fine-tuning run.
 
     Args:
-        num_epochs: int. Passes over the questions.
+        num_epochs: int. Passes over the questions, at most.
         batch_size: int. Questions of one step.
         learning_rate: float. Highest; see `training.optimizers`.
         bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
@@ -19,11 +19,22 @@ class OpenQaRecipe:
         num_candidates: int. Blocks in the retriever's loss.
         num_reader_blocks: int. Blocks read for a question in training.
         read_an_answer: bool. See `RetrieveAndRead`.
+        match_whole_words: bool. See `RetrieveAndRead`.
+        retriever: str. Whose blocks are read: the model's own (`"realm"`), or
+            those of `"bm25"` or `"hybrid"`, found once before the first step.
+        refresh_every: int. Steps between two embeddings of all blocks with
+            the query tower, which is then the blocks' tower too, while
+            training waits; 0, as in the paper, keeps the index and its tower.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
         freeze_word_embeddings: bool. Keep the embedding tables of what
             learns.
         num_frozen_layers: int. Lowest reader layers that do not learn.
+        patience: int. Stop after so many epochs in a row without a better
+            exact match on the questions of dev; 0: never.
+        num_dev_questions: int. How many of them are asked after each epoch,
+            spread over the file; 0: all.
+        log_every: int. Steps between two lines of log.jsonl.
         seed: int. Order of the questions and dropout.
 
     Raises:
@@ -37,9 +48,15 @@ class OpenQaRecipe:
     num_candidates: int = 5000
     num_reader_blocks: int = 5
     read_an_answer: bool = False
+    match_whole_words: bool = True
+    retriever: str = "realm"
+    refresh_every: int = 0
     train_query_tower: bool = True
     freeze_word_embeddings: bool = False
     num_frozen_layers: int = 0
+    patience: int = 0
+    num_dev_questions: int = 0
+    log_every: int = 10
     seed: int = 0
 
     def __post_init__(self):
@@ -48,6 +65,7 @@ class OpenQaRecipe:
             "batch_size",
             "num_candidates",
             "num_reader_blocks",
+            "log_every",
         ):
             if getattr(self, name) < 1:
                 raise InputError(

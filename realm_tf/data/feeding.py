@@ -58,6 +58,50 @@ class ReadAhead:
         self.close()
 
 
+def ahead(make: Callable[[], Iterator[dict]]):
+    """Batches of one shape for `fit`, which Keras may read ahead.
+
+    Args:
+        make: function without arguments that gives an iterator of batches.
+
+    Returns:
+        What `fit` takes as its `x`, with `steps_per_epoch`.
+    """
+    # Keras wants tuples of a generator.
+    return ((batch,) for batch in make())
+
+
+def varying(make: Callable[[], Iterator[dict]], *, of_one_width=()):
+    """Batches for `fit` that differ in all their dimensions but the rank.
+
+    Keras takes the shapes of a generator's first two batches for those of
+    all. Here TensorFlow is told that none is known, and traces a step once.
+
+    Args:
+        make: as `ahead`.
+        of_one_width: tuple of str. Features whose last dimension is that of
+            every batch, and which a step has to know.
+
+    Returns:
+        As `ahead`.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ahead(make)
+    import tensorflow as tf
+
+    signature = {
+        name: tf.TensorSpec(
+            [None] * (rows.ndim - 1)
+            + [rows.shape[-1] if name in of_one_width else None],
+            rows.dtype,
+        )
+        for name, rows in next(iter(make())).items()
+    }
+    return tf.data.Dataset.from_generator(
+        lambda: ((batch,) for batch in make()), output_signature=(signature,)
+    )
+
+
 def on_demand(make: Callable[[], Iterator[dict]]):
     """Batches for `fit`, each of them made when its step begins.
 

@@ -1,12 +1,20 @@
 """Measures a model on a file of questions with answers.
 
   realm evaluate --model DIR --blocks DIR --index DIR --questions F --output DIR
-  realm evaluate ... --retriever bm25     the same reader on BM25's blocks
+  realm evaluate ... --retriever bm25       the same reader on BM25's blocks
+  realm evaluate ... --compare bm25 hybrid  their recall beside the model's
 
 Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, with 95 %
-bootstrap intervals) and predictions.jsonl. Where a question names its evidence
-("evidence": {"title": ..., "sentence": ...}, as the embedded ones do),
-gold_recall@k tells how often that very block is among the first k.
+bootstrap intervals), predictions.jsonl and report.html. Where a question names
+its evidence ("evidence": {"title": ..., "sentence": ...}, as the embedded ones
+do), gold_recall@k tells how often that very block is among the first k.
+
+Retrievers: realm (the model's own tower over the index), bm25, hybrid (both,
+fused by reciprocal ranks), none (closed-book: the masked LM of a pre-trained
+model answers without any block).
+
+Confidences are calibrated with --calibration DIR, an evaluation of other
+questions (those of dev), whose temperature and thresholds are then used here.
 """
 
 import collections
@@ -19,17 +27,23 @@ from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.retrieval import retrievers
 from realm_tf.text import answers
 
-RETRIEVERS = ("realm", "bm25")
+CLOSED_BOOK = "none"
+RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK)
 RECALL_AT = (1, 5, 20)
+# Blocks in which the first one with an answer is looked for.
+NUM_RANKED = 100
+# Of the n-best list, in predictions.jsonl.
+NUM_SHOWN = 5
 
 
 def add_arguments(parser):
     """Arguments of `realm evaluate`."""
     parser.add_argument("--model", required=True, help="model directory")
-    parser.add_argument("--blocks", required=True, help="blocks directory")
-    parser.add_argument("--index", required=True, help="index directory")
+    parser.add_argument("--blocks", help="blocks directory")
+    parser.add_argument("--index", help="index directory")
     parser.add_argument(
         "--questions", required=True, help="JSONL with question and answer"
     )
@@ -41,15 +55,36 @@ def add_arguments(parser):
         help="whose blocks are read (default: realm)",
     )
     parser.add_argument(
+        "--compare",
+        nargs="*",
+        default=[],
+        choices=retrievers.NAMES,
+        help="further retrievers whose recall is measured",
+    )
+    parser.add_argument(
         "--num-reader-blocks",
         type=int,
         default=5,
         help="blocks read for a question (default: 5)",
     )
+    parser.add_argument(
+        "--aggregate-answers",
+        action="store_true",
+        help="add up the probabilities of equal strings over blocks (default: "
+        "the single best span)",
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="DIR",
+        help="evaluation of other questions, whose temperature is used "
+        "(default: 1)",
+    )
 
 
 def run(args, extra):
     """`realm evaluate`."""
+    from realm_tf.evaluation.report import REPORT
+
     metrics = evaluate(
         args.model,
         args.blocks,
@@ -57,7 +92,10 @@ def run(args, extra):
         args.questions,
         args.output,
         retriever=args.retriever,
+        compare=args.compare,
         num_reader_blocks=args.num_reader_blocks,
+        aggregate_answers=args.aggregate_answers,
+        calibration=args.calibration,
     )
     for name, value in metrics.items():
         if name.endswith("_interval"):
@@ -68,114 +106,243 @@ def run(args, extra):
         else:
             low, high = interval
             print(f"{name:<20}{value:.3f}   95 % {low:.3f} to {high:.3f}")
+    print(stages.join(args.output, REPORT))
 
 
 def evaluate(
     model: str,
-    blocks: str,
-    index: str,
+    blocks: str | None,
+    index: str | None,
     questions: str,
     output: str,
     *,
     retriever: str = "realm",
+    compare: list[str] = (),
     num_reader_blocks: int = 5,
+    aggregate_answers: bool = False,
+    calibration: str | None = None,
     progress=None,
 ) -> dict:
-    """Evaluates and writes metrics.json and predictions.jsonl.
+    """Evaluates; writes metrics.json, predictions.jsonl and report.html.
 
     Args:
         model: str. Model directory.
-        blocks: str. Blocks directory.
-        index: str. Index directory.
+        blocks: str. Blocks directory; `None` with `retriever="none"`.
+        index: str. Index directory; `None` with `retriever="none"`.
         questions: str. JSONL file with answers.
         output: str. Directory to make.
-        retriever: str. `"realm"` (the model's own) or `"bm25"`. Defaults to
-            `"realm"`.
+        retriever: str. Whose blocks are read: `"realm"` (the model's own),
+            `"bm25"`, `"hybrid"`, or `"none"`: the masked LM answers alone.
+            Defaults to `"realm"`.
+        compare: list of str. Further retrievers whose recall is measured.
         num_reader_blocks: int. Blocks read. Defaults to `5`.
+        aggregate_answers: bool. See `calibration.choose`. Defaults to
+            `False`.
+        calibration: str. Evaluation directory of other questions, whose
+            temperature is used. Defaults to `None`: 1.
         progress: function called with the number of questions done.
 
     Returns:
         dict, the metrics; a name ending in `_interval` holds the 95 %
-        interval `[low, high]` of the metric before it.
+        interval `[low, high]` of the metric before it. Those of the answers
+        are of all questions; with `calibration`, `coverage@risk_R` and
+        `wrong@risk_R` say which share of them its threshold for risk R lets
+        through, and which share of these is wrong.
 
     Raises:
         InputError: if the inputs are missing or do not belong together.
     """
-    if retriever not in RETRIEVERS:
-        raise InputError(
-            f"`retriever` must be one of {RETRIEVERS}. Received: {retriever!r}"
-        )
-    from realm_tf.evaluation.predict import Predictor
-    from realm_tf.retrieval.corpus import Corpus
+    from realm_tf.evaluation import calibration as calibrations
+    from realm_tf.evaluation import report
 
+    _check(retriever, compare, blocks, index)
     asked = data.read_questions(questions)
-    corpus = Corpus.load(model, blocks, index)
+    known = calibrations.read(calibration) if calibration else None
+    if known and known.aggregate_answers != aggregate_answers:
+        raise InputError(
+            f"{calibration} was made with aggregate_answers="
+            f"{known.aggregate_answers}: use the same here."
+        )
+    parameters = {
+        "retriever": retriever,
+        "compare": list(compare),
+        "num_reader_blocks": num_reader_blocks,
+        "aggregate_answers": aggregate_answers,
+        "temperature": known.temperature if known else 1.0,
+    }
+    answered = _answer(
+        model,
+        blocks,
+        index,
+        [question.question for question in asked],
+        retriever=retriever,
+        compare=compare,
+        num_reader_blocks=num_reader_blocks,
+        progress=progress,
+    )
     with stages.write(
         output,
         kind=schema.EVALUATION,
-        parameters={
-            "retriever": retriever,
-            "num_reader_blocks": num_reader_blocks,
-        },
+        parameters=parameters,
         parents={
-            "model": corpus.loaded.metadata["fingerprint"],
-            "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
+            **answered.parents,
             "questions": stages.fingerprint(stages.read_bytes(questions)),
         },
     ) as stage:
-        search = None
-        if retriever == "bm25":
-            from realm_tf.retrieval.bm25 import Bm25
-
-            search = Bm25(corpus.records.titles, corpus.records.texts).search
-        predictor = Predictor(
-            corpus,
-            num_candidates=max(RECALL_AT),
-            num_reader_blocks=num_reader_blocks,
+        fitted = calibrations.fit(
+            asked, answered.predictions, aggregate=aggregate_answers
         )
-        predictions = predictor.predict(
-            [q.question for q in asked], search=search, progress=progress
-        )
-        rows = score(asked, predictions, corpus.records)
-        metrics = summarize(rows)
+        predictions = [
+            calibrations.choose(
+                prediction,
+                temperature=parameters["temperature"],
+                aggregate=aggregate_answers,
+            )
+            for prediction in answered.predictions
+        ]
+        rows = score(asked, predictions, answered.records, answered.rankings)
+        metrics = summarize([_metrics_of(row) for row in rows])
+        if known:
+            metrics.update(_at_thresholds(known, predictions, rows))
+        lines = [
+            _line(question, prediction, row, answered.records)
+            for question, prediction, row in zip(
+                asked, predictions, rows, strict=True
+            )
+        ]
         stages.write_text(
             stage.path("metrics.json"), json.dumps(metrics, indent=2)
         )
         stages.write_text(
             stage.path("predictions.jsonl"),
             "".join(
-                json.dumps(
-                    _line(question, prediction, row, corpus.records),
-                    ensure_ascii=False,
-                )
-                + "\n"
-                for question, prediction, row in zip(
-                    asked, predictions, rows, strict=True
-                )
+                json.dumps(line, ensure_ascii=False) + "\n" for line in lines
             ),
         )
-        stage.metadata["metrics"] = metrics
+        report.write(
+            stage.path(report.REPORT),
+            title=f"{output}: {questions}",
+            metrics=metrics,
+            lines=lines,
+            parameters=parameters,
+        )
+        stage.metadata.update(
+            metrics=metrics, calibration=dataclasses.asdict(fitted)
+        )
     return metrics
 
 
-def score(questions, predictions, records) -> list[dict]:
-    """Exact match, F1 and recall of each question.
+def _check(retriever, compare, blocks, index):
+    for name in (retriever, *compare):
+        if name not in RETRIEVERS:
+            raise InputError(
+                f"`retriever` must be one of {RETRIEVERS}. Received: {name!r}"
+            )
+    if retriever == CLOSED_BOOK:
+        if blocks or index or compare:
+            raise InputError(
+                "Without retriever there is nothing to search: leave --blocks, "
+                "--index and --compare out, or choose another --retriever."
+            )
+    elif not (blocks and index):
+        raise InputError(
+            "--blocks and --index are needed: only --retriever none answers "
+            "without them."
+        )
+
+
+@dataclasses.dataclass
+class _Answered:
+    """Answers, and what every retriever found for each question."""
+
+    predictions: list
+    parents: dict
+    records: object = None
+    # Name to block ids of each question, best first.
+    rankings: dict = dataclasses.field(default_factory=dict)
+
+
+def _answer(
+    model,
+    blocks,
+    index,
+    asked,
+    *,
+    retriever,
+    compare,
+    num_reader_blocks,
+    progress,
+):
+    if retriever == CLOSED_BOOK:
+        return _answer_closed_book(model, asked, progress)
+    from realm_tf.evaluation.predict import Predictor
+    from realm_tf.retrieval import index_store
+    from realm_tf.retrieval.corpus import Corpus
+
+    corpus = Corpus.load(model, blocks, index)
+    embeddings = index_store.load_embeddings(index)
+    predictor = Predictor(
+        corpus,
+        num_candidates=NUM_RANKED,
+        num_reader_blocks=num_reader_blocks,
+    )
+    search = None
+    if retriever != "realm":
+        search = retrievers.make(retriever, corpus, embeddings).search
+    predictions = predictor.predict(asked, search=search, progress=progress)
+    rankings = {retriever: [p.retrieved for p in predictions]}
+    for name in compare:
+        if name not in rankings:
+            found = retrievers.make(name, corpus, embeddings).search(
+                asked, NUM_RANKED
+            )
+            rankings[name] = found[1].tolist()
+    return _Answered(
+        predictions,
+        {
+            "model": corpus.loaded.metadata["fingerprint"],
+            "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
+        },
+        corpus.records,
+        rankings,
+    )
+
+
+def _answer_closed_book(model, asked, progress):
+    from realm_tf.evaluation.closed_book import ClosedBook
+    from realm_tf.models import model_directory
+
+    loaded = model_directory.load(model)
+    return _Answered(
+        ClosedBook(loaded).predict(asked, progress),
+        {"model": loaded.metadata["fingerprint"]},
+    )
+
+
+def score(questions, predictions, records, rankings) -> list[dict]:
+    """Exact match, F1, and at which rank each retriever found an answer.
 
     A pattern has no words to share: its F1 is 1 or 0, as the match is.
 
     Args:
         questions: list of `Question`.
         predictions: list of `Prediction`.
-        records: `BlockRecords`.
+        records: `BlockRecords`; `None` for closed-book answers.
+        rankings: dict. Name of a retriever to the block ids that it found
+            for each question, best first. The first one's blocks were read.
 
     Returns:
-        list of dict of float; `gold_recall@k` is there for questions of
-        which `gold_blocks` knows the block.
+        list of dict: floats `exact_match`, `f1`, `answer_recall@k` (of the
+        retriever whose blocks were read) and, for questions of which
+        `gold_blocks` knows the block, `gold_recall@k`; `answer_ranks`, the
+        rank of the first block with an answer by retriever, from 1, or
+        `None`; `num_ranked`, how many blocks were looked at.
     """
     rows = []
-    gold = gold_blocks(questions, records)
-    for question, prediction, gold_block in zip(
-        questions, predictions, gold, strict=True
+    finder = answers.AnswerFinder(records.texts) if records else None
+    gold = gold_blocks(questions, records) if records else []
+    for number, (question, prediction) in enumerate(
+        zip(questions, predictions, strict=True)
     ):
         is_correct = answers.is_correct(
             prediction.answer, question.answers, question.answer_type
@@ -186,20 +353,50 @@ def score(questions, predictions, records) -> list[dict]:
             if question.answer_type == "regex"
             else answers.f1_score(prediction.answer, question.answers),
         }
-        retrieved = prediction.retrieved[: max(RECALL_AT)]
-        found = [
-            answers.contains_answer(
-                records.texts[block_id], question.answers, question.answer_type
+        ranks = {
+            name: finder.first_rank(
+                found[number], question.answers, question.answer_type
             )
-            for block_id in retrieved
-        ]
-        for k in RECALL_AT:
-            row[f"answer_recall@{k}"] = float(any(found[:k]))
-        if gold_block is not None:
+            for name, found in rankings.items()
+        }
+        if ranks:
+            retrieved = next(iter(rankings.values()))[number]
+            rank = next(iter(ranks.values())) or np.inf
             for k in RECALL_AT:
-                row[f"gold_recall@{k}"] = float(gold_block in retrieved[:k])
+                row[f"answer_recall@{k}"] = float(rank <= k)
+            if gold[number] is not None:
+                for k in RECALL_AT:
+                    row[f"gold_recall@{k}"] = float(
+                        gold[number] in retrieved[:k]
+                    )
+            row["answer_ranks"] = ranks
+            row["num_ranked"] = len(retrieved)
         rows.append(row)
     return rows
+
+
+def _metrics_of(row):
+    """What is averaged of a row of `score`."""
+    own = {k: v for k, v in row.items() if isinstance(v, float)}
+    # The first retriever's are `answer_recall@k`.
+    for name, rank in list(row.get("answer_ranks", {}).items())[1:]:
+        for k in RECALL_AT:
+            own[f"{name}_answer_recall@{k}"] = float((rank or np.inf) <= k)
+    return own
+
+
+def _at_thresholds(known, predictions, rows):
+    """What thresholds found elsewhere do here."""
+    found = {"temperature": known.temperature}
+    correct = np.array([row["exact_match"] for row in rows])
+    shares = np.array([p.confidence for p in predictions])
+    for risk, at in known.thresholds.items():
+        given = shares >= at["threshold"]
+        found[f"coverage@risk_{risk}"] = round(float(given.mean()), 4)
+        found[f"wrong@risk_{risk}"] = (
+            round(float(1 - correct[given].mean()), 4) if given.any() else 0.0
+        )
+    return found
 
 
 def gold_blocks(questions, records) -> list[int | None]:
@@ -265,7 +462,7 @@ def summarize(rows: list[dict], *, num_samples: int = 2000) -> dict:
 
 
 def _line(question, prediction, row, records):
-    found = prediction.block_id >= 0
+    found = records is not None and prediction.block_id >= 0
     return {
         **question.line,
         "prediction": prediction.answer,
@@ -279,5 +476,9 @@ def _line(question, prediction, row, records):
         "limit": prediction.limit,
         "retrieved": prediction.retrieved,
         "candidates": [dataclasses.asdict(c) for c in prediction.candidates],
+        "nbest": [
+            {"answer": s.answer, "score": s.score, "block_id": s.block_id}
+            for s in prediction.nbest[:NUM_SHOWN]
+        ],
         **row,
     }

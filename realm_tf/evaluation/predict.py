@@ -10,10 +10,17 @@ from collections.abc import Callable
 import numpy as np
 
 from realm_tf.data import open_qa as data
+from realm_tf.evaluation import calibration
+from realm_tf.evaluation.calibration import TEMPERATURES
 from realm_tf.models.retrieve_and_read import best_spans
 from realm_tf.retrieval.corpus import Corpus
 
 NUM_READER_BLOCKS = 5
+# Spans of which it is known how likely they are; more hardly add up.
+NUM_BEST = 20
+_UNCHANGED = TEMPERATURES.index(1.0)
+# `best_spans` gives far less to what is no span.
+_LEAST_SCORE = -1e29
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +41,25 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Span:
+    """One answer of the n-best list.
+
+    Args:
+        answer: str. A slice of the block's text.
+        score: float. Span score plus relevance.
+        block_id: int.
+        start: int. First code point of the answer in the block's text.
+        limit: int. The one after the last.
+    """
+
+    answer: str
+    score: float
+    block_id: int
+    start: int
+    limit: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Prediction:
     """An answer with its evidence.
 
@@ -41,12 +67,15 @@ class Prediction:
         answer: str. A slice of the block's text; empty if no span was found.
         score: float. Best span score plus relevance.
         confidence: float. Share of the span in the softmax over all spans
-            that were read, between 0 and 1.
+            that were read, between 0 and 1; see `calibration.choose`.
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
+        nbest: list of `Span`. Best first.
+        log_totals: tuple of float. Log sum exp over all spans that were
+            read, at each of `calibration.TEMPERATURES`.
     """
 
     answer: str
@@ -57,6 +86,8 @@ class Prediction:
     limit: int
     retrieved: list[int]
     candidates: list[Candidate]
+    nbest: list[Span] = dataclasses.field(default_factory=list)
+    log_totals: tuple[float, ...] = ()
 
 
 NO_ANSWER = Prediction("", 0.0, 0.0, -1, 0, 0, [], [])
@@ -71,12 +102,15 @@ class Predictor:
             Defaults to `20`.
         num_reader_blocks: int. Blocks read. Defaults to `5`.
         batch_size: int. Questions computed at once. Defaults to `16`.
+        model: `OpenQa`. Another one than the corpus's, such as one in
+            training. Defaults to `None`.
     """
 
     def __init__(
         self,
         corpus: Corpus,
         *,
+        model=None,
         num_candidates: int = 20,
         num_reader_blocks: int = NUM_READER_BLOCKS,
         batch_size: int = 16,
@@ -86,7 +120,9 @@ class Predictor:
         num_candidates = max(num_candidates, num_reader_blocks)
         self._num_candidates = min(num_candidates, len(corpus.records))
         self._model = corpus.retrieve_and_read(
-            num_candidates=num_candidates, num_reader_blocks=num_reader_blocks
+            model=model,
+            num_candidates=num_candidates,
+            num_reader_blocks=num_reader_blocks,
         )
 
     def predict(
@@ -125,7 +161,11 @@ class Predictor:
                 )
                 inputs.update(candidate_ids=block_ids, candidate_scores=scores)
             outputs = self._model.predict_on_batch(inputs)
-            spans = best_spans(outputs, num_best=1)
+            spans = best_spans(
+                outputs,
+                num_best=min(NUM_BEST, outputs["span_scores"][0].size),
+                temperatures=TEMPERATURES,
+            )
             spans = {name: np.asarray(value) for name, value in spans.items()}
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(outputs, spans, position)
@@ -151,22 +191,49 @@ class Predictor:
                 )
             )
         retrieved = outputs["candidate_ids"][row].tolist()
-        start = int(spans["nbest_starts"][row, 0])
-        if start < 0:
+        nbest = self._nbest(read, spans, row)
+        if not nbest:
             return dataclasses.replace(
                 NO_ANSWER, retrieved=retrieved, candidates=candidates
             )
-        block_id = read[int(spans["nbest_positions"][row, 0])]
-        first, last = records.span_offsets(
-            block_id, start, int(spans["nbest_limits"][row, 0])
-        )
+        best = nbest[0]
         return Prediction(
-            records.texts[block_id][first:last],
-            float(spans["nbest_scores"][row, 0]),
-            float(spans["confidence"][row]),
-            block_id,
-            first,
-            last,
+            best.answer,
+            best.score,
+            calibration.confidence(
+                best.score, spans["log_totals"][row, _UNCHANGED], 1.0
+            ),
+            best.block_id,
+            best.start,
+            best.limit,
             retrieved,
             candidates,
+            nbest,
+            tuple(spans["log_totals"][row].tolist()),
         )
+
+    def _nbest(self, read, spans, row):
+        records = self._corpus.records
+        nbest = []
+        for place, start, limit, score in zip(
+            *(
+                spans[f"nbest_{name}"][row].tolist()
+                for name in ("positions", "starts", "limits", "scores")
+            ),
+            strict=True,
+        ):
+            # There are fewer spans than places.
+            if start < 0 or score < _LEAST_SCORE:
+                break
+            block_id = read[place]
+            first, last = records.span_offsets(block_id, start, limit)
+            nbest.append(
+                Span(
+                    records.texts[block_id][first:last],
+                    score,
+                    block_id,
+                    first,
+                    last,
+                )
+            )
+        return nbest

@@ -269,3 +269,85 @@ def match_answers(token_ids, answer_ids, is_continuation, *, max_span_width):
         word_ends = ops.logical_not(continues[:, width : width + length])
         spans.append(ops.logical_and(of_width, word_ends))
     return ops.stack(spans, axis=-1)
+
+
+def contains_answer(token_ids, answer_ids, is_continuation=None):
+    """Which blocks hold an answer anywhere: `match_answers` without places.
+
+    One pass over the wordpieces for each wordpiece of an answer, however many
+    answers there are: for thousands of candidates of a question.
+
+    Args:
+        token_ids: int tensor `(batch_size, num_blocks, block_length)`,
+            padded with negative numbers.
+        answer_ids: int tensor `(batch_size, num_answers, answer_length)`,
+            padded with -1; a row of padding is no answer.
+        is_continuation: bool tensor `(vocabulary_size,)`. Whether a
+            wordpiece continues a word. Defaults to `None`: an answer may end
+            inside a word ("us" is in "us ##a"), which is as near as
+            wordpieces come to the original's test for a raw substring.
+
+    Returns:
+        bool tensor `(batch_size, num_blocks)`.
+    """
+    batch_size, num_blocks, length = ops.shape(token_ids)
+    token_ids = ops.cast(token_ids, "int32")
+    answer_ids = ops.cast(answer_ids, "int32")
+    # Wordpieces that also say whether the next one continues their word are
+    # equal only where the word ends with the answer.
+    pieces = _with_what_follows(token_ids, is_continuation)
+    answers = _with_what_follows(answer_ids, is_continuation)
+    # (b, a)
+    num_pieces = ops.sum(ops.cast(answers >= 0, "int32"), axis=2)
+    tail = ops.pad(
+        pieces,
+        [[0, 0], [0, 0], [0, answer_ids.shape[2]]],
+        constant_values=-2,
+    )
+
+    def match_answer(number, found):
+        answer = ops.take(answers, number, axis=1)
+        lengths = ops.take(num_pieces, number, axis=1)
+
+        def match_piece(offset, matched):
+            # (b, 1, 1)
+            piece = ops.take(answer, offset, axis=1)[:, None, None]
+            # (b, n, l)
+            here = ops.slice(
+                tail, (0, 0, offset), (batch_size, num_blocks, length)
+            )
+            return ops.logical_and(
+                matched, ops.logical_or(ops.equal(here, piece), piece < 0)
+            )
+
+        matched = ops.fori_loop(
+            0,
+            ops.max(lengths),
+            match_piece,
+            ops.broadcast_to(
+                (lengths > 0)[:, None, None], (batch_size, num_blocks, length)
+            ),
+        )
+        return ops.logical_or(found, ops.any(matched, axis=2))
+
+    return ops.fori_loop(
+        0,
+        ops.shape(answer_ids)[1],
+        match_answer,
+        ops.zeros((batch_size, num_blocks), "bool"),
+    )
+
+
+def _with_what_follows(token_ids, is_continuation):
+    """Twice each id, plus 1 if the next one continues its word."""
+    if is_continuation is None:
+        return token_ids
+    continues = ops.logical_and(
+        token_ids >= 0, ops.take(is_continuation, ops.maximum(token_ids, 0))
+    )
+    follows = ops.concatenate(
+        [continues[..., 1:], ops.zeros_like(continues[..., :1])], axis=-1
+    )
+    return ops.where(
+        token_ids < 0, token_ids, 2 * token_ids + ops.cast(follows, "int32")
+    )

@@ -26,7 +26,8 @@ class RetrieveAndRead(keras.Model):
     `(batch_size, query_length)`, the packed question; in training also
     `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1.
     With `candidate_ids` and `candidate_scores`, `(batch_size, num)`, another
-    retriever's blocks are read instead (inference only).
+    retriever's blocks are read instead; the retriever's loss then has no
+    gradient.
 
     Args:
         open_qa: `OpenQa`.
@@ -44,6 +45,10 @@ class RetrieveAndRead(keras.Model):
             an answer in the last place if none is among those read. The
             paper does not; small beams on a small budget need it. Defaults
             to `False`.
+        match_whole_words: bool. Whether a block contains an answer only
+            where the answer's last word ends; without, as the original's
+            test for a raw substring: see `joint.contains_answer`. The
+            reader's spans are whole words in any case. Defaults to `True`.
 
     Raises:
         InputError: if `num_reader_blocks` is less than 1.
@@ -67,6 +72,7 @@ class RetrieveAndRead(keras.Model):
         num_reader_blocks=5,
         embeddings=None,
         read_an_answer=False,
+        match_whole_words=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -88,6 +94,7 @@ class RetrieveAndRead(keras.Model):
         self.num_candidates = min(num_candidates, index.num_blocks)
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
+        self.match_whole_words = match_whole_words
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
         self._embeddings = None
         if embeddings is not None:
@@ -112,6 +119,16 @@ class RetrieveAndRead(keras.Model):
                 "span_accuracy",
             )
         }
+
+    def swap(self, embeddings):
+        """Takes new block embeddings, between two steps.
+
+        Args:
+            embeddings: float array `(num_blocks, embedding_dim)`.
+        """
+        self.index.swap(embeddings)
+        if self._embeddings is not None:
+            self._embeddings.assign(embeddings)
 
     def call(self, inputs, training=False):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
@@ -170,17 +187,12 @@ class RetrieveAndRead(keras.Model):
         return scores, candidate_ids
 
     def _has_answer(self, candidate_ids, answer_ids):
-        batch_size, num_candidates = ops.shape(candidate_ids)
-        # (b * k, l)
-        token_ids, lengths = self._flat_blocks(candidate_ids)
-        matches = joint.match_answers(
+        # (b, k, l), (b, k)
+        token_ids, lengths = self.block_table(candidate_ids)
+        return joint.contains_answer(
             _hide_padding(token_ids, lengths),
-            _repeat(answer_ids, num_candidates),
-            self._is_continuation,
-            max_span_width=self.open_qa.reader.max_span_width,
-        )
-        return ops.reshape(
-            ops.any(matches, axis=(1, 2)), (batch_size, num_candidates)
+            answer_ids,
+            self._is_continuation if self.match_whole_words else None,
         )
 
     def _flat_blocks(self, block_ids):
@@ -262,12 +274,14 @@ class RetrieveAndRead(keras.Model):
         return ops.mean(retriever_loss + reader_loss)
 
 
-def best_spans(outputs, *, num_best):
+def best_spans(outputs, *, num_best, temperatures=(1.0,)):
     """What the scores say: the best span of each block, and of all.
 
     Args:
         outputs: dict. What `RetrieveAndRead` returns, arrays or tensors.
-        num_best: int. Length of the n-best list.
+        num_best: int. Length of the n-best list, at most the number of spans.
+        temperatures: tuple of float. What scores are divided by in
+            `log_totals`. Defaults to `(1.0,)`.
 
     Returns:
         A dict of tensors. `candidate_starts`, `candidate_limits` and
@@ -277,8 +291,10 @@ def best_spans(outputs, *, num_best):
         log-softmax of the relevance over the blocks read. `nbest_positions`
         (place of the block among those read), `nbest_starts`,
         `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
-        first. `confidence`, `(batch_size,)`: the share of the best span in
-        the softmax over all spans read.
+        first. `log_totals`, `(batch_size, num_temperatures)`: log sum exp
+        over all spans read, at each temperature. `confidence`,
+        `(batch_size,)`: the share of the best span in the softmax over them,
+        at the first temperature.
     """
     scores = ops.where(
         outputs["allowed"],
@@ -296,16 +312,23 @@ def best_spans(outputs, *, num_best):
     # (b, r * l * w)
     of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
     nbest_scores, nbest = ops.top_k(of_all, num_best)
+    # (b, r * l * w, t)
+    divided = ops.cast(
+        ops.reshape(outputs["span_scores"], (batch_size, -1, 1)), "float32"
+    ) / ops.convert_to_tensor(temperatures, "float32")
+    log_totals = losses.masked_logsumexp(
+        divided,
+        ops.broadcast_to(
+            ops.reshape(outputs["allowed"], (batch_size, -1, 1)),
+            ops.shape(divided),
+        ),
+        axis=1,
+    )
     nbest = ops.cast(nbest, "int32")
     nbest_starts = ops.take_along_axis(
         ops.reshape(positions, (batch_size, num_read * length)),
         nbest // width,
         axis=-1,
-    )
-    log_total = losses.masked_logsumexp(
-        ops.cast(outputs["span_scores"], "float32"),
-        outputs["allowed"],
-        axis=(1, 2, 3),
     )
     return {
         "candidate_starts": starts,
@@ -322,7 +345,12 @@ def best_spans(outputs, *, num_best):
             nbest_starts < 0, -1, nbest_starts + nbest % width + 1
         ),
         "nbest_scores": nbest_scores,
-        "confidence": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
+        "log_totals": log_totals,
+        "confidence": ops.exp(
+            ops.minimum(
+                nbest_scores[:, 0] / temperatures[0] - log_totals[:, 0], 0.0
+            )
+        ),
     }
 
 
@@ -336,8 +364,8 @@ def _repeat(tensor, times):
 
 
 def _hide_padding(token_ids, lengths):
-    position = ops.arange(ops.shape(token_ids)[1], dtype="int32")[None]
-    return ops.where(position < lengths[:, None], token_ids, -2)
+    position = ops.arange(ops.shape(token_ids)[-1], dtype="int32")
+    return ops.where(position < lengths[..., None], token_ids, -2)
 
 
 def _include_answer(positions, has_answer):

@@ -1,12 +1,13 @@
 """When an answer is right: normalisation, exact match, F1, containment."""
 
 import collections
+import functools
 import re
 import string
 import unicodedata
+import warnings
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WORD = re.compile(r"[^\W_]+")
 _PUNCTUATION = set(string.punctuation)
 
 
@@ -52,7 +53,7 @@ def regex_match(prediction: str, patterns: list[str]) -> bool:
         prediction: str.
         patterns: list of str.
     """
-    compiled = map(_compile, patterns)
+    compiled = map(compile_pattern, patterns)
     return any(each and each.match(prediction) for each in compiled)
 
 
@@ -104,27 +105,87 @@ def contains_answer(
         answers: list of str.
         answer_type: str. `"string"` or `"regex"`. Defaults to `"string"`.
     """
-    if answer_type == "regex":
-        compiled = map(_compile, answers)
-        return any(each and each.search(text) for each in compiled)
-    for form in (normalize_answer, _cut_at_punctuation):
-        padded = f" {form(text)} "
-        for answer in answers:
-            wanted = form(answer)
-            if wanted and f" {wanted} " in padded:
-                return True
-    return False
+    return AnswerFinder([text]).contains(0, answers, answer_type)
+
+
+class AnswerFinder:
+    """`contains_answer` for many questions over the same texts.
+
+    A text is normalised once, when it is first looked at.
+
+    Args:
+        texts: sequence of str. By block id.
+    """
+
+    def __init__(self, texts):
+        self._texts = texts
+        self._forms = {}
+
+    def contains(
+        self, block_id: int, answers: list[str], answer_type: str = "string"
+    ) -> bool:
+        """As `contains_answer`, of one of the texts."""
+        if answer_type == "regex":
+            compiled = map(compile_pattern, answers)
+            text = self._texts[block_id]
+            return any(each and each.search(text) for each in compiled)
+        if block_id not in self._forms:
+            text = self._texts[block_id]
+            self._forms[block_id] = [f" {form(text)} " for form in FORMS]
+        for form, padded in zip(FORMS, self._forms[block_id], strict=True):
+            for answer in answers:
+                wanted = form(answer)
+                if wanted and f" {wanted} " in padded:
+                    return True
+        return False
+
+    def first_rank(
+        self,
+        block_ids: list[int],
+        answers: list[str],
+        answer_type: str = "string",
+    ) -> int | None:
+        """The rank, from 1, of the first block that holds an answer.
+
+        Args:
+            block_ids: list of int. Best first.
+            answers: list of str.
+            answer_type: str. Defaults to `"string"`.
+
+        Returns:
+            int, or `None` if none of the blocks does.
+        """
+        for rank, block_id in enumerate(block_ids, 1):
+            if self.contains(block_id, answers, answer_type):
+                return rank
+        return None
 
 
 def _cut_at_punctuation(text):
     text = unicodedata.normalize("NFD", text).lower()
-    words = _ARTICLES.sub(" ", " ".join(_WORD.findall(text)))
-    return " ".join(words.split())
+    # Accents and vowel signs belong to their words.
+    words = "".join(
+        c
+        if c.isalnum() or (c > "~" and unicodedata.category(c)[0] == "M")
+        else " "
+        for c in text
+    )
+    return " ".join(_ARTICLES.sub(" ", words).split())
 
 
-def _compile(pattern):
+# Either may hold an answer; see `contains_answer`.
+FORMS = (normalize_answer, _cut_at_punctuation)
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> re.Pattern | None:
+    """A pattern of CuratedTREC, or `None` if it is not a valid one."""
+    flags = re.IGNORECASE | re.UNICODE | re.MULTILINE
     try:
-        return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
+        with warnings.catch_warnings():
+            # "[[" may mean a set within a set one day.
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(pattern, flags)
     except (re.error, OverflowError):
         # OverflowError: a repetition of too large a number.
         return None

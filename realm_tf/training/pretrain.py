@@ -454,13 +454,15 @@ class _Run:
     def _fit(
         self, trainer, examples, *, directory, retriever=None, **arguments
     ):
+        from realm_tf.data import feeding
         from realm_tf.training import resume
 
         batches = examples.batches
         if retriever:
             prefetch = self._recipe.retrieval_prefetch
             batches = retriever.batches(batches, prefetch=prefetch)
-            arguments["read_ahead"] = bool(prefetch)
+            if not prefetch:
+                arguments["feed"] = feeding.on_demand
         return resume.fit(
             trainer,
             batches,

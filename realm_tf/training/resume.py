@@ -7,12 +7,15 @@ so their place follows from that number. Run again, `fit` goes on from there;
 on a CPU the weights at the end are the same to the bit.
 """
 
+import bisect
 import functools
+import itertools
 import json
 import os
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 
 import keras
 import ml_dtypes
@@ -40,26 +43,28 @@ def fit(
     batches,
     *,
     num_steps: int,
-    steps_per_epoch: int,
+    steps_per_epoch: int | list[int],
     directory: str,
     every_seconds: float = 300.0,
     every_steps: int | None = None,
     parts: dict | None = None,
     callbacks=(),
-    read_ahead: bool = True,
+    feed: Callable = feeding.ahead,
     verbose: int | str = "auto",
 ) -> list[dict]:
     """`model.fit` that saves its state and starts where it was.
 
     Keras's `fit` runs once for what is left of an epoch that was broken off,
-    once for all whole epochs, once for a last one that is cut short.
+    once for all whole epochs of one length, once for a last one that is cut
+    short.
 
     Args:
         model: `keras.Model`, compiled, with all its weights made.
         batches: function of (epoch, step) that gives an iterator of batches
             from there on, such as `ExampleBatches.batches`.
         num_steps: int. Of the whole run.
-        steps_per_epoch: int.
+        steps_per_epoch: int, or list of int where epochs differ in length:
+            one for each epoch of the run.
         directory: str. Where the state is kept; local. Made if need be, and
             removed by the caller when what comes of the run is safe.
         every_seconds: float. Least time between two savings. Defaults to
@@ -70,9 +75,9 @@ def fit(
             `get_state()`, which returns a JSON value, and `set_state(value)`,
             called before the first step of a run that goes on.
         callbacks: list of `keras.callbacks.Callback`.
-        read_ahead: bool. Let Keras ask for batches before their steps. Wrong
-            where they depend on what callbacks do between steps. Defaults to
-            `True`.
+        feed: function of `data.feeding` that makes `fit`'s input of a function
+            that gives batches. `on_demand` where batches depend on what
+            callbacks do between steps. Defaults to `feeding.ahead`.
         verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
             terminal and a line now and then elsewhere. Defaults to `"auto"`.
 
@@ -85,9 +90,10 @@ def fit(
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     os.makedirs(directory, exist_ok=True)
+    epochs = _Epochs(steps_per_epoch, num_steps)
     saver = SaveState(
         os.path.join(directory, STATE),
-        steps_per_epoch=steps_per_epoch,
+        epochs=epochs,
         num_steps=num_steps,
         every_seconds=every_seconds,
         every_steps=every_steps,
@@ -102,15 +108,10 @@ def fit(
         verbose = 0
         callbacks.insert(-1, ProgressLines(num_steps, first_step=saver.done))
     while saver.done < num_steps:
-        epoch, step = divmod(saver.done, steps_per_epoch)
-        left = num_steps - saver.done
-        steps = min(steps_per_epoch - step, left)
-        num_epochs = max(1, left // steps) if steps == steps_per_epoch else 1
+        epoch, step = epochs.locate(saver.done)
+        steps, num_epochs = epochs.run_from(epoch, step)
         model.fit(
-            # Keras wants tuples of a generator.
-            ((batch,) for batch in batches(epoch, step))
-            if read_ahead
-            else feeding.on_demand(functools.partial(batches, epoch, step)),
+            feed(functools.partial(batches, epoch, step)),
             initial_epoch=epoch,
             epochs=epoch + num_epochs,
             steps_per_epoch=steps,
@@ -122,6 +123,43 @@ def fit(
         if model.stop_training:
             break
     return saver.history
+
+
+class _Epochs:
+    """Where the epochs of a run begin and end."""
+
+    def __init__(self, steps_per_epoch, num_steps):
+        if isinstance(steps_per_epoch, int):
+            num_epochs = -(-num_steps // steps_per_epoch)
+            steps_per_epoch = [steps_per_epoch] * num_epochs
+        # The last one may be cut short.
+        self._limits = [
+            min(limit, num_steps)
+            for limit in itertools.accumulate(steps_per_epoch)
+        ]
+
+    def locate(self, done):
+        """(epoch, step) of the next step."""
+        epoch = bisect.bisect_right(self._limits, done)
+        return epoch, done - self._first(epoch)
+
+    def run_from(self, epoch, step):
+        """(steps an epoch, epochs) that one `fit` can do from there."""
+        steps = self._limits[epoch] - self._first(epoch) - step
+        num_epochs = 1
+        if not step:
+            for later in range(epoch + 1, len(self._limits)):
+                if self._limits[later] - self._first(later) != steps:
+                    break
+                num_epochs += 1
+        return steps, num_epochs
+
+    def is_end(self, done):
+        """Whether an epoch ends after so many steps."""
+        return not self.locate(done)[1]
+
+    def _first(self, epoch):
+        return self._limits[epoch - 1] if epoch else 0
 
 
 def has_state(directory: str) -> bool:
@@ -141,7 +179,7 @@ class SaveState(keras.callbacks.Callback):
         path,
         *,
         num_steps,
-        steps_per_epoch,
+        epochs,
         every_seconds,
         every_steps,
         parts,
@@ -152,7 +190,7 @@ class SaveState(keras.callbacks.Callback):
         self.done = 0
         self.history = []
         self._num_steps = num_steps
-        self._steps_per_epoch = steps_per_epoch
+        self._epochs = epochs
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._parts = parts
@@ -172,7 +210,7 @@ class SaveState(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.done = self._before_epoch + batch + 1
         # The end of an epoch is saved with its metrics, below.
-        if self._is_due() and self.done % self._steps_per_epoch:
+        if self._is_due() and not self._epochs.is_end(self.done):
             self._save()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -241,7 +279,7 @@ class SaveState(keras.callbacks.Callback):
         _assign(model.variables, groups["model"])
         _assign(model.optimizer.variables, groups["optimizer"])
         self.done = self._saved_after = information["done"]
-        if self.done % self._steps_per_epoch:
+        if not self._epochs.is_end(self.done):
             self._metrics = groups["metrics"]
         self.history = information["history"]
         for name, part in self._parts.items():

@@ -23,7 +23,7 @@ _PACKED_PASSAGES = "packed_passages"
 
 
 @contextlib.contextmanager
-def write_model(output: str, *, parameters: dict, parents: dict):
+def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
     """A model directory that takes a long time to make; see `stages.write`.
 
     Stopped, the run leaves its state there and goes on with it. A mistake in
@@ -34,6 +34,8 @@ def write_model(output: str, *, parameters: dict, parents: dict):
         output: str. The directory to make, on a local disk.
         parameters: dict. As `stages.write`.
         parents: dict. As `stages.write`.
+        own_files: tuple of str. Names of further files and directories that
+            only the run needs.
 
     Yields:
         `stages.Stage`.
@@ -65,6 +67,7 @@ def write_model(output: str, *, parameters: dict, parents: dict):
             RETRIEVAL,
             _PACKED_BLOCKS,
             _PACKED_PASSAGES,
+            *own_files,
         ):
             stages.remove(stage.path(name))
 

@@ -1,5 +1,6 @@
 """Compiled Keras models of each stage of training, for `fit`."""
 
+from realm_tf.configs import dpr as dpr_configs
 from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 
@@ -19,10 +20,35 @@ def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
     towers = open_qa.query_embedder, open_qa.block_embedder
     _set_up(towers, recipe)
     trainer = IctModel(*towers, score_scale=open_qa.score_scale)
-    _compile(
+    compile_trainer(
         trainer,
         recipe.learning_rate,
         recipe.num_steps,
+        bias_correction=recipe.bias_correction,
+    )
+    return trainer
+
+
+def make_dpr_trainer(open_qa, recipe: dpr_configs.DprRecipe, num_steps: int):
+    """The towers as a retriever of answers, for `fit` with `data.dpr`.
+
+    Args:
+        open_qa: `OpenQa`. What the recipe says is frozen.
+        recipe: `DprRecipe`.
+        num_steps: int. Of the whole run.
+
+    Returns:
+        `DprModel`; training it trains the towers of `open_qa`.
+    """
+    from realm_tf.models.dpr import DprModel
+
+    towers = open_qa.query_embedder, open_qa.block_embedder
+    _set_up(towers, recipe)
+    trainer = DprModel(*towers, score_scale=open_qa.score_scale)
+    compile_trainer(
+        trainer,
+        recipe.learning_rate,
+        num_steps,
         bias_correction=recipe.bias_correction,
     )
     return trainer
@@ -72,7 +98,7 @@ def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
         loaded.model.knowledge_augmented_encoder,
         sep_id=loaded.tokenizer.sep_id,
     )
-    _compile(
+    compile_trainer(
         trainer,
         recipe.masked_lm_learning_rate,
         recipe.masked_lm_steps,
@@ -126,7 +152,7 @@ def make_realm_trainer(
         marginalization=recipe.marginalization,
         train_block_tower=recipe.train_block_tower,
     )
-    _compile(
+    compile_trainer(
         trainer,
         recipe.learning_rate,
         recipe.num_steps,
@@ -136,7 +162,7 @@ def make_realm_trainer(
 
 
 def _set_up(towers, recipe):
-    """What both recipes say of the encoders of towers."""
+    """What each recipe says of the encoders of towers."""
     for encoder in {id(t.encoder): t.encoder for t in towers}.values():
         encoder.freeze(
             embeddings=recipe.freeze_word_embeddings,
@@ -145,7 +171,15 @@ def _set_up(towers, recipe):
         encoder.set_dropout(recipe.dropout)
 
 
-def _compile(trainer, learning_rate, num_steps, *, bias_correction):
+def compile_trainer(trainer, learning_rate, num_steps, *, bias_correction):
+    """Compiles a model with BERT's optimizer.
+
+    Args:
+        trainer: `keras.Model`.
+        learning_rate: float. Highest.
+        num_steps: int. Of the run, whose rate ends at 0.
+        bias_correction: bool. See `optimizers.BertAdamW`.
+    """
     import keras
 
     from realm_tf.training import optimizers

@@ -6,6 +6,7 @@ import pytest
 
 from realm_tf import stages
 from realm_tf.data import schema
+from realm_tf.text.tokenizer import Tokenizer
 
 
 def mark_passage(*sentences, block_id=0, title="Title"):
@@ -65,3 +66,9 @@ def letters():
     return Tokenizer(
         words.split() + list(alphabet) + [f"##{letter}" for letter in alphabet]
     )
+
+
+@pytest.fixture(scope="session")
+def tokenizer(vocabulary_path):
+    """The tiny world's."""
+    return Tokenizer.from_file(vocabulary_path)

@@ -9,12 +9,6 @@ from realm_tf.data.packed_blocks import PackedBlocks
 from realm_tf.data.packed_blocks import pack_blocks
 from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.data.packed_passages import pack_passages
-from realm_tf.text.tokenizer import Tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer(vocabulary_path):
-    return Tokenizer.from_file(vocabulary_path, lowercase=True)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import os
 import re
 import string
 
@@ -12,9 +13,15 @@ from realm_tf import cli
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.evaluation.closed_book import ClosedBook
 from realm_tf.evaluation.open_qa import evaluate
 from realm_tf.evaluation.open_qa import summarize
 from realm_tf.evaluation.predict import Predictor
+from realm_tf.models import model_directory
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.retrieval.corpus import Corpus
 
@@ -235,8 +242,18 @@ def test_the_files_and_their_metadata(world, evaluated):
     assert metadata["metrics"] == metrics
     assert metadata["parameters"] == {
         "retriever": "realm",
+        "compare": [],
         "num_reader_blocks": 5,
+        "aggregate_answers": False,
+        "temperature": 1.0,
     }
+    assert sorted(os.listdir(output)) == [
+        "COMPLETED",
+        "metadata.json",
+        "metrics.json",
+        "predictions.jsonl",
+        "report.html",
+    ]
     for name in ("model", "index"):
         parent = stages.read(world[name], kind=name)
         assert metadata["parents"][name] == parent["fingerprint"]
@@ -268,6 +285,91 @@ def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
     ]
     assert sum(done) == 5
     assert metrics["questions"] == 6
+
+
+def test_ranks_of_all_retrievers(world):
+    """Each rank by searching the texts of what each retriever finds."""
+    output, metrics = _evaluate(
+        world, "compared", compare=["bm25", "hybrid", "realm"]
+    )
+    corpus = world["corpus"]
+    embeddings = np.asarray(corpus.index.embeddings)
+    found = {}
+    for name in ("realm", "bm25", "hybrid"):
+        retriever = retrievers.make(name, corpus, embeddings)
+        _, block_ids = retriever.search(ASKED, 100)
+        found[name] = block_ids.tolist()
+    lines = _predictions(output)
+    for number, line in enumerate(lines):
+        if not line["question"]:
+            continue
+        assert line["num_ranked"] == len(corpus.records)
+        for name, block_ids in found.items():
+            ranks = [
+                rank
+                for rank, block_id in enumerate(block_ids[number], 1)
+                if _contains(corpus.records.texts[block_id], line)
+            ]
+            assert line["answer_ranks"][name] == (ranks[0] if ranks else None)
+    for name in ("bm25", "hybrid"):
+        for k in (1, 5, 20):
+            ranks = [line["answer_ranks"][name] for line in lines]
+            assert metrics[f"{name}_answer_recall@{k}"] == pytest.approx(
+                np.mean([rank is not None and rank <= k for rank in ranks]),
+                abs=1e-4,
+            )
+    assert "realm_answer_recall@1" not in metrics
+
+
+def test_another_evaluations_calibration_is_used(world, evaluated):
+    _, metrics = _evaluate(world, "calibrated", calibration=evaluated[0])
+    fitted = stages.read(evaluated[0], kind="evaluation")["calibration"]
+    lines = _predictions(str(world["root"] / "calibrated"))
+    before = _predictions(evaluated[0])
+    assert metrics["temperature"] == fitted["temperature"] != 1.0
+    assert [line["prediction"] for line in lines] == [
+        line["prediction"] for line in before
+    ]
+    assert [line["confidence"] for line in lines] != [
+        line["confidence"] for line in before
+    ]
+    # The same questions: the thresholds do what they were fitted for.
+    for risk, at in fitted["thresholds"].items():
+        assert metrics[f"coverage@risk_{risk}"] == pytest.approx(
+            at["coverage"], abs=1e-4
+        )
+        assert metrics[f"wrong@risk_{risk}"] <= float(risk)
+    assert fitted["thresholds"]
+    with pytest.raises(InputError, match="aggregate_answers=False"):
+        _evaluate(
+            world,
+            "other",
+            calibration=evaluated[0],
+            aggregate_answers=True,
+        )
+
+
+def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
+    loaded = model_directory.load(world["model"])
+    loaded.model.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
+        loaded.model.reader.encoder
+    )
+    model = str(tmp_path / "model")
+    model_directory.save(loaded, model)
+    arguments = (model, None, None, world["questions"])
+    metrics = evaluate(*arguments, str(tmp_path / "a"), retriever="none")
+    assert set(metrics) == {
+        *("exact_match", "exact_match_interval"),
+        *("f1", "f1_interval", "questions"),
+    }
+    lines = _predictions(str(tmp_path / "a"))
+    said = ClosedBook(loaded).predict(ASKED)
+    assert [line["prediction"] for line in lines] == [p.answer for p in said]
+    assert lines[0]["block_id"] == -1 and lines[0]["text"] == ""
+    with pytest.raises(InputError, match="nothing to search"):
+        _evaluate(world, "other", retriever="none")
+    with pytest.raises(InputError, match="--blocks and --index are needed"):
+        evaluate(*arguments, str(tmp_path / "b"))
 
 
 def test_the_command_prints_the_metrics(world, evaluated, capsys):

@@ -6,10 +6,13 @@ import pytest
 
 from realm_tf.data.open_qa import query_wordpieces
 from realm_tf.errors import InputError
+from realm_tf.evaluation import calibration
 from realm_tf.evaluation.predict import NO_ANSWER
+from realm_tf.evaluation.predict import NUM_BEST
 from realm_tf.evaluation.predict import Predictor
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.retrieval.corpus import Corpus
+from realm_tf.text import answers
 
 QUESTIONS = [
     "Where was Ada?",
@@ -95,6 +98,74 @@ def test_answers_are_the_best_spans_of_the_blocks(corpus, predictions):
         text = corpus.records.texts[found.block_id]
         assert text[found.start : found.limit] == found.answer != ""
         assert 0 < found.confidence <= 1
+
+
+def _slow_spans(corpus, question, found):
+    """All spans of the blocks read: score, text, block, by brute force."""
+    tokenizer, records = corpus.loaded.tokenizer, corpus.records
+    query = query_wordpieces(question, tokenizer)
+    table = np.asarray(corpus.index.embeddings)
+    embedding = np.asarray(
+        corpus.loaded.model.embed_queries(_inputs(query, [0] * len(query)))
+    )[0]
+    spans = []
+    for candidate in found.candidates:
+        block = candidate.block_id
+        body = tokenizer.tokenize(records.texts[block])
+        ids = [*query, *body.ids, tokenizer.sep_id]
+        segments = [0] * len(query) + [1] * (len(body) + 1)
+        logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))
+        for start in range(len(body)):
+            for width in range(min(10, len(body) - start)):
+                first, last = body.starts[start], body.limits[start + width]
+                spans.append(
+                    (
+                        float(
+                            logits[0, len(query) + start, width]
+                            + table[block] @ embedding
+                        ),
+                        records.texts[block][first:last],
+                        block,
+                    )
+                )
+    return sorted(spans, key=lambda span: -span[0])
+
+
+def test_the_nbest_list_and_its_shares(corpus, predictions):
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        spans = _slow_spans(corpus, question, found)
+        assert len(found.nbest) == NUM_BEST
+        for span, (score, text, block) in zip(found.nbest, spans, strict=False):
+            assert span.score == pytest.approx(score, abs=1e-4)
+            assert (span.answer, span.block_id) == (text, block)
+            text = corpus.records.texts[span.block_id]
+            assert text[span.start : span.limit] == span.answer
+        scores = np.array([score for score, *_ in spans])
+        for temperature in (0.125, 1.0, 32.0):
+            chosen = calibration.choose(found, temperature=temperature)
+            weights = np.exp((scores - scores[0]) / temperature)
+            assert chosen.answer == found.answer
+            assert chosen.confidence == pytest.approx(
+                1 / weights.sum(), abs=1e-5
+            )
+        # Without change, as predicted.
+        assert calibration.choose(found) == found
+
+
+def test_equal_strings_are_added_up(corpus, predictions):
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        spans = _slow_spans(corpus, question, found)
+        scores = np.array([score for score, *_ in spans])
+        total = np.exp(scores / 4 - scores[0]).sum()
+        sums = {}
+        for score, text, _ in spans[:NUM_BEST]:
+            key = answers.normalize_answer(text) or text
+            share = np.exp(score / 4 - scores[0]) / total
+            sums[key] = sums.get(key, 0) + share
+        chosen = calibration.choose(found, temperature=4.0, aggregate=True)
+        key = answers.normalize_answer(chosen.answer) or chosen.answer
+        assert sums[key] == pytest.approx(max(sums.values()), abs=1e-5)
+        assert chosen.confidence == pytest.approx(sums[key], abs=1e-5)
 
 
 def _assert_same(found, expected):

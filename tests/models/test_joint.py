@@ -130,6 +130,73 @@ def test_match_answers_against_a_loop():
         )
 
 
+@pytest.mark.parametrize("whole_words", [True, False])
+def test_contains_answer_against_match_answers_and_a_loop(whole_words):
+    random = np.random.default_rng(3)
+    continuation = np.zeros(8, bool)
+    continuation[[5, 6]] = True
+    flags = continuation if whole_words else np.zeros(8, bool)
+    # (b, n, l); some blocks are shorter.
+    tokens = random.integers(0, 8, (4, 30, 12))
+    tokens[:, ::3, 9:] = -2
+    answers = np.full((4, 5, 6), -1)
+    for row in answers.reshape(-1, 6):
+        length = random.integers(0, 5)
+        row[:length] = random.integers(0, 8, length)
+    found = np.asarray(
+        joint.contains_answer(
+            tokens, answers, continuation if whole_words else None
+        )
+    )
+    assert found.shape == (4, 30) and 0 < found.mean() < 1
+    for row in range(4):
+        lists = [[p for p in a if p >= 0] for a in answers[row].tolist()]
+        for column in range(30):
+            expected = _match_loop(
+                tokens[row, column].tolist(), lists, flags, 6
+            ).any()
+            assert found[row, column] == expected
+
+
+def test_contains_answer_inside_a_graph():
+    """Of any number of answers, as a training step has it."""
+    import keras
+
+    tokens = np.array([[[1, 2, 3], [2, 3, -2], [3, 1, 2]]])
+    answers = np.array([[[1, 2], [3, 3]]])
+    expected = [[True, False, True]]
+    continuation = np.array([False, False, False, True])
+
+    def contains(tokens, answers):
+        return joint.contains_answer(tokens, answers, continuation)
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        contains = tf.function(
+            contains,
+            input_signature=[
+                tf.TensorSpec([None, None, None], tf.int64),
+                tf.TensorSpec([None, None, 2], tf.int64),
+            ],
+        )
+    else:
+        import jax
+
+        contains = jax.jit(contains)
+    # "1 2" goes on in the first block: 3 continues its word.
+    assert np.asarray(contains(tokens, answers)).tolist() == [
+        [False, False, True]
+    ]
+    continuation = np.array([False] * 4)
+    assert (
+        np.asarray(
+            joint.contains_answer(tokens, answers, continuation)
+        ).tolist()
+        == expected
+    )
+
+
 def test_match_answers_wants_whole_words():
     continuation = np.array([False, False, False, True])
     us, us_a = [[1, 2]], [[1, 3]]

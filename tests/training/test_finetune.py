@@ -16,8 +16,9 @@ from realm_tf.configs.open_qa import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.corpus import Corpus
-from realm_tf.training.finetune import _trainer
+from realm_tf.training.finetune import _make_trainer
 from realm_tf.training.finetune import finetune
+from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
 RECIPE = get_recipe("tiny", ["batch_size=8"])
@@ -145,12 +146,27 @@ def test_the_metadata_says_what_was_done(world, tuned):
             row["retriever_loss"] + row["reader_loss"], abs=1e-5
         )
         assert row["candidates_recall"] >= row["top_block_recall"]
-    # One question's answer is a pattern.
     assert metadata["counts"] == {
         "questions": 8,
-        "questions_left_out": 1,
-        "steps": 2,
+        "united": 0,
+        "patterns": 0,
+        "without_answer": 0,
     }
+    # What only the run needed is gone.
+    assert sorted(os.listdir(output)) == [
+        "COMPLETED",
+        "README.md",
+        "config.json",
+        "log.jsonl",
+        "metadata.json",
+        "model.weights.h5",
+        "vocab.txt",
+    ]
+    (line,) = read_log(output)
+    assert line["step"] == 2 and line["examples_per_second"] > 0
+    # The first epoch's and the second's, of one batch each.
+    mean = sum(row["loss"] for row in rows) / 2
+    assert line["loss"] == pytest.approx(mean, abs=1e-5)
     assert metadata["parameters"]["batch_size"] == 8
     parents = metadata["parents"]
     model = stages.read(world["model"], kind="model")
@@ -228,7 +244,7 @@ def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
 )
 def test_a_recipe_says_what_learns(world, changes, tower, reader):
     corpus = Corpus.load(world["model"], world["blocks"], world["exact"])
-    trainer = _trainer(corpus, world["exact"], get_recipe("tiny", changes))
+    trainer = _make_trainer(corpus, None, get_recipe("tiny", changes))
     model = trainer.open_qa
     assert bool(model.query_embedder.trainable_variables) == tower
     assert model.share_embedders != tower
@@ -246,23 +262,161 @@ def test_a_recipe_says_what_learns(world, changes, tower, reader):
     ) + len(model.reader.trainable_variables)
 
 
-def test_an_interrupted_run_leaves_nothing(world, tmp_path):
-    class Interrupt(keras.callbacks.Callback):
-        def on_train_begin(self, logs=None):
+class _Stop(keras.callbacks.Callback):
+    """Ctrl-C after some steps."""
+
+    def __init__(self, after):
+        super().__init__()
+        self._left = after
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._left -= 1
+        if not self._left:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        finetune(
+
+def test_an_interrupted_run_goes_on_to_the_same_model(world, tmp_path):
+    """With dev, two files and patterns; stopped in the second file."""
+    arguments = {
+        "recipe": get_recipe("tiny", ["batch_size=4"]),
+        "questions": [world["questions"]] * 2,
+        "dev": world["questions"],
+    }
+
+    def run(name, **more):
+        return finetune(
             world["model"],
             world["blocks"],
             world["exact"],
-            world["questions"],
-            str(tmp_path / "model"),
-            recipe=get_recipe("tiny", HEAD_ONLY),
+            output=str(tmp_path / name),
             verbose=0,
-            callbacks=[Interrupt()],
+            **arguments,
+            **more,
         )
-    assert not os.listdir(tmp_path)
+
+    expected = run("whole")
+    # Two epochs of two steps a file.
+    assert len(expected) == 4
+    with pytest.raises(KeyboardInterrupt):
+        run("stopped", callbacks=[_Stop(6)], save_every_steps=1)
+    assert not os.path.exists(tmp_path / "stopped")
+    # Six steps are done; the state of the fifth is saved.
+    rows = run("stopped")
+    assert rows == expected
+    first, second = (
+        model_directory.load(str(tmp_path / name))
+        for name in ("whole", "stopped")
+    )
+    assert first.metadata["fingerprint"] == second.metadata["fingerprint"]
+    assert first.metadata["best_epoch"] == second.metadata["best_epoch"]
+    best = max(row["dev_exact_match"] for row in rows)
+    assert first.metadata["best"] == {"exact_match": best}
+    assert rows[first.metadata["best_epoch"] - 1]["dev_exact_match"] == best
+
+
+@pytest.mark.slow
+def test_the_best_epoch_is_kept_and_training_stops_in_time(
+    world, tmp_path, monkeypatch
+):
+    """With the matches of dev given: 0.2, 0.5, 0.4, 0.1, and no fifth."""
+    from realm_tf.training import selection
+
+    given = iter([0.2, 0.5, 0.4, 0.1, 0.9])
+    states = []
+
+    class Told(selection.SelectBest):
+        def __init__(self, evaluate, weights, directory, **kwargs):
+            super().__init__(self._tell, weights, directory, **kwargs)
+            self._evaluate_really = evaluate
+
+        def _tell(self):
+            assert 0 <= self._evaluate_really()["exact_match"] <= 1
+            states.append(_values(self._weights.reader))
+            return {"exact_match": next(given)}
+
+    monkeypatch.setattr(selection, "SelectBest", Told)
+    output = str(tmp_path / "model")
+    rows = finetune(
+        world["model"],
+        world["blocks"],
+        world["exact"],
+        world["questions"],
+        output,
+        recipe=get_recipe("tiny", ["num_epochs=9", "patience=2"]),
+        dev=world["questions"],
+        verbose=0,
+    )
+    assert [row["dev_exact_match"] for row in rows] == [0.2, 0.5, 0.4, 0.1]
+    metadata = stages.read(output, kind="model")
+    assert metadata["best_epoch"] == 2
+    kept = _values(model_directory.load(output).model.reader)
+    assert kept.keys() == states[1].keys()
+    for path, value in kept.items():
+        np.testing.assert_array_equal(value, states[1][path])
+    assert any(
+        not np.array_equal(value, states[3][path])
+        for path, value in kept.items()
+    )
+
+
+def test_patterns_are_learned_from(world, tmp_path):
+    """Alone, the question whose answer is a pattern; an invalid one beside."""
+    path = tmp_path / "questions.jsonl"
+    path.write_text(
+        '{"question": "When was the fire in the city?", '
+        '"answer": ["(16", "16\\\\d\\\\d"], "answer_type": "regex"}\n'
+        '{"question": "Who?", "answer": ["q+"], "answer_type": "regex"}\n'
+    )
+    output, rows = _finetune(
+        {**world, "questions": str(path), "root": tmp_path}, "model"
+    )
+    metadata = stages.read(output, kind="model")
+    assert metadata["counts"]["patterns"] == 1
+    # 1669 stands in one block, which is among the eight that are found.
+    assert rows[0]["candidates_recall"] == 1.0
+    assert rows[0]["retriever_loss"] > 0
+    assert rows[-1]["loss"] < rows[0]["loss"]
+
+
+@pytest.mark.slow
+def test_other_retrievers_blocks_are_read(world, tmp_path):
+    bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=3"]
+    output, rows = _finetune(
+        {**world, "root": tmp_path},
+        "model",
+        recipe=get_recipe("tiny", bm25),
+        dev=world["questions"],
+    )
+    start = model_directory.load(world["model"])
+    end = model_directory.load(output)
+    assert not _moved(start.model.query_embedder, end.model.query_embedder)
+    assert _moved(start.model.reader, end.model.reader)
+    # The same share of questions in each epoch: nothing moves the blocks.
+    assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
+    with pytest.raises(InputError, match="add --set train_query_tower=false"):
+        _finetune(world, "other", recipe=get_recipe("tiny", bm25[:1]))
+
+
+@pytest.mark.slow
+def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
+    recipe = get_recipe("tiny", ["refresh_every=1", "batch_size=4"])
+    output, _ = _finetune({**world, "root": tmp_path}, "model", recipe=recipe)
+    start = model_directory.load(world["model"])
+    end = model_directory.load(output)
+    assert end.model.share_embedders
+    assert end.metadata["block_tower"] != start.metadata["block_tower"]
+    with pytest.raises(InputError, match="this model's block tower"):
+        Corpus.load(output, world["blocks"], world["exact"])
+    # Embedded anew before every step but the first.
+    assert read_log(output)[-1]["index_age"] == 0.0
+    with pytest.raises(InputError, match="needs one tower"):
+        _finetune(
+            world,
+            "other",
+            recipe=get_recipe(
+                "tiny", ["refresh_every=1", "train_query_tower=false"]
+            ),
+        )
 
 
 def test_what_does_not_belong_together_is_refused(
@@ -284,8 +438,8 @@ def test_what_does_not_belong_together_is_refused(
 def test_questions_that_teach_nothing_are_refused(world, tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text(
-        '{"question": "When?", "answer": ["1\\\\d+"], "answer_type": "regex"}\n'
+        '{"question": "When?", "answer": ["q+"], "answer_type": "regex"}\n'
     )
-    with pytest.raises(InputError, match="every answer is a pattern or longer"):
+    with pytest.raises(InputError, match="a pattern that matches nothing or"):
         _finetune({**world, "questions": str(path)}, "other")
     assert not os.path.exists(world["root"] / "other.partial")

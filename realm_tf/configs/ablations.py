@@ -1,0 +1,218 @@
+"""The comparisons of `realm ablate`: which systems, and how they differ.
+
+A system is a fine-tuned model and a retriever. Before fine-tuning, a model has
+the towers of one source and the encoder (the reader's) of another:
+
+- `"start"`: the given model, after the masked-LM warm-up of its encoder;
+- `"ict"`: that one, after the Inverse Cloze Task of its towers;
+- a key of `PRETRAININGS`: that one, pre-trained;
+- `"dpr"`: `"start"`, its towers trained on questions as DPR's.
+
+So all systems begin with the same encoder, and differ in nothing but what
+their name says.
+"""
+
+import dataclasses
+
+from realm_tf.errors import InputError
+
+START = "start"
+ICT = "ict"
+DPR = "dpr"
+STALE = "stale_30x"
+
+# Name to what it changes of the `PretrainRecipe`.
+# Guu et al., 2020, section 4.5 and table 2.
+PRETRAININGS = {
+    "realm": {},
+    "uniform_masks": {"mode": "uniform"},
+    "span_masks": {"mode": "random_span"},
+    STALE: {"stale_factor": 30},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What is fine-tuned.
+
+    Args:
+        towers: str. Source of the towers: `START`, `ICT`, `DPR` or a key of
+            `PRETRAININGS`.
+        encoder: str. Source of the reader's encoder.
+        finetune: tuple of (name, value). Changes of the `OpenQaRecipe`.
+    """
+
+    towers: str
+    encoder: str
+    finetune: tuple[tuple[str, object], ...] = ()
+
+
+_READER_ONLY = (("train_query_tower", False),)
+
+MODELS = {
+    **{name: Model(name, name) for name in PRETRAININGS},
+    "realm_retriever+baseline_encoder": Model("realm", ICT),
+    "baseline_retriever+realm_encoder": Model(ICT, "realm"),
+    "orqa": Model(ICT, ICT),
+    "bm25": Model(START, START, (*_READER_ONLY, ("retriever", "bm25"))),
+    "start": Model(START, START, _READER_ONLY),
+    "dpr": Model(DPR, START, _READER_ONLY),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """One row of a table.
+
+    Args:
+        name: str.
+        title: str. As the table shows it.
+        model: str. A key of `MODELS`; several systems may share one.
+        retriever: str. As `evaluation.open_qa.evaluate`. Defaults to
+            `"realm"`, the model's own.
+        paper: dict. Metric of the table to the paper's number, in percent.
+            Defaults to none.
+    """
+
+    name: str
+    title: str
+    model: str
+    retriever: str = "realm"
+    paper: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """A table.
+
+    Args:
+        title: str.
+        systems: tuple of `System`, in the order of the rows.
+        reference: str. Name of the system that others are compared with.
+        metrics: dict. Metric to its title, in the order of the columns; those
+            that begin with `zero_shot_` are the towers' before fine-tuning.
+        spread: str. What stands beside a mean: `"range"`, the lowest and the
+            highest of the seeds, or `"interval"`, the 95 % bootstrap interval
+            over questions.
+        training_minutes: bool. Whether the table has them.
+    """
+
+    title: str
+    systems: tuple[System, ...]
+    reference: str
+    metrics: dict[str, str]
+    spread: str
+    training_minutes: bool
+
+
+ZERO_SHOT = "zero_shot_"
+EXACT_MATCH = "exact_match"
+ZERO_SHOT_RECALL = f"{ZERO_SHOT}answer_recall@5"
+
+
+def _paper(exact_match, recall):
+    return {EXACT_MATCH: exact_match, ZERO_SHOT_RECALL: recall}
+
+
+# Rows and numbers of Guu et al., 2020, table 2: NaturalQuestions (dev), over
+# 13 million blocks.
+_TABLE_2 = (
+    System("realm", "REALM", "realm", paper=_paper(38.2, 38.5)),
+    System(
+        "realm_retriever+baseline_encoder",
+        "REALM retriever + baseline encoder",
+        "realm_retriever+baseline_encoder",
+        paper=_paper(37.4, 38.5),
+    ),
+    System(
+        "baseline_retriever+realm_encoder",
+        "Baseline retriever + REALM encoder",
+        "baseline_retriever+realm_encoder",
+        paper=_paper(35.3, 13.9),
+    ),
+    System("orqa", "Baseline (ORQA)", "orqa", paper=_paper(31.3, 13.9)),
+    System(
+        "uniform_masks",
+        "REALM with random uniform masks",
+        "uniform_masks",
+        paper=_paper(32.3, 24.2),
+    ),
+    System(
+        "span_masks",
+        "REALM with random span masks",
+        "span_masks",
+        paper=_paper(35.3, 26.1),
+    ),
+    System(STALE, "30x stale index", STALE, paper=_paper(28.7, 15.1)),
+)
+
+_TABLE_1 = (
+    System("bm25", "BM25 + reader", "bm25", retriever="bm25"),
+    System("start", "Start, retriever not trained", "start"),
+    System("orqa", "ORQA", "orqa"),
+    System("dpr", "DPR", "dpr"),
+    System("realm", "REALM", "realm"),
+    System("hybrid", "REALM and BM25", "realm", retriever="hybrid"),
+)
+
+SUITES = {
+    "table1": Suite(
+        title="Open-domain question answering",
+        systems=_TABLE_1,
+        reference="realm",
+        metrics={
+            EXACT_MATCH: "exact match",
+            "answer_recall@1": "answer recall@1",
+            "answer_recall@5": "answer recall@5",
+            "answer_recall@20": "answer recall@20",
+        },
+        spread="interval",
+        training_minutes=True,
+    ),
+    "table2": Suite(
+        title="Ablations",
+        systems=_TABLE_2,
+        reference="realm",
+        metrics={
+            EXACT_MATCH: "exact match",
+            ZERO_SHOT_RECALL: "zero-shot answer recall@5",
+        },
+        spread="range",
+        training_minutes=False,
+    ),
+}
+
+
+def get_suite(name: str, cells: list[str] | None = None) -> Suite:
+    """A suite by name, or some systems of it.
+
+    Args:
+        name: str. A key of `SUITES`.
+        cells: list of str. Names of its systems, in any order. Defaults to
+            `None`: all.
+
+    Returns:
+        `Suite`, whose reference is its first system if its own was left out.
+
+    Raises:
+        InputError: if a name is unknown.
+    """
+    if name not in SUITES:
+        raise InputError(
+            f"--suite must be one of {', '.join(SUITES)}. Received: {name}"
+        )
+    suite = SUITES[name]
+    if cells is None:
+        return suite
+    names = [system.name for system in suite.systems]
+    unknown = [cell for cell in cells if cell not in names]
+    if unknown or not cells:
+        raise InputError(
+            f"--cells of {name} must be of {', '.join(names)}. "
+            f"Received: {' '.join(unknown) or 'none'}"
+        )
+    systems = tuple(s for s in suite.systems if s.name in cells)
+    reference = suite.reference
+    if reference not in cells:
+        reference = systems[0].name
+    return dataclasses.replace(suite, systems=systems, reference=reference)

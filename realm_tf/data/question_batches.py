@@ -1,0 +1,211 @@
+"""Batches of questions with answers, for fine-tuning."""
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from realm_tf.data import open_qa
+from realm_tf.errors import InputError
+
+# Wordpieces of the longest answer that is looked for in blocks; a span is
+# shorter still (the reader's max_span_width).
+MAX_ANSWER_LENGTH = 24
+# Upper limits of answers a question, in a batch: few shapes are compiled.
+NUM_ANSWERS = (1, 4, 16, 64)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Example:
+    query_ids: list[int]
+    answer_ids: list[list[int]]
+    candidate_ids: np.ndarray | None = None
+    candidate_scores: np.ndarray | None = None
+
+
+class QuestionBatches:
+    """Batches of questions for `model.fit`, bucketed by length.
+
+    Each epoch shuffles anew, from the seed; a batch holds questions of one
+    bucket and is padded to that bucket's length, so that little is computed
+    on padding and few shapes are compiled. A batch is a dict of arrays:
+    int32 `token_ids` and `padding_mask` `(batch_size, query_length)`,
+    `answer_ids` `(batch_size, num_answers, max_answer_length)`, padded with
+    -1, and, if given, `candidate_ids` and float32 `candidate_scores`
+    `(batch_size, num_candidates)`.
+
+    The same question several times (white space and case aside) is one, with
+    the answers of all: each alone would call the others wrong.
+
+    Args:
+        questions: list of `Question`. One without an answer of at most
+            `max_answer_length` wordpieces teaches nothing and is left out,
+            and so is one whose answers are patterns: `patterns.literal`
+            makes strings of these.
+        tokenizer: `Tokenizer`.
+        batch_size: int.
+        max_answer_length: int. In wordpieces. Longer than the widest span,
+            an answer teaches the retriever alone. Defaults to 24.
+        seed: int. Defaults to `0`.
+        candidates: `(scores, block_ids)`, arrays `(num_questions,
+            num_candidates)` of another retriever. Defaults to `None`.
+
+    Attributes:
+        counts: dict of int. `questions`; `united`, further copies of one;
+            `patterns`, `without_answer`: left out, for want of strings, of
+            answers that are short enough.
+
+    Raises:
+        InputError: if no question is left.
+    """
+
+    def __init__(
+        self,
+        questions,
+        tokenizer,
+        *,
+        batch_size: int,
+        max_answer_length: int = MAX_ANSWER_LENGTH,
+        seed: int = 0,
+        candidates=None,
+    ):
+        self._batch_size = batch_size
+        self._seed = seed
+        self._pad_id = tokenizer.pad_id
+        self._answer_length = max_answer_length
+        self._examples = []
+        counts = collections.Counter(questions=len(questions))
+        for rows in _same_questions(questions):
+            counts["united"] += len(rows) - 1
+            strings = [
+                answer
+                for row in rows
+                if questions[row].answer_type == "string"
+                for answer in questions[row].answers
+            ]
+            answers = open_qa.answer_wordpieces(
+                strings, tokenizer, max_length=max_answer_length
+            )[: NUM_ANSWERS[-1]]
+            if not answers:
+                counts["without_answer" if strings else "patterns"] += 1
+                continue
+            scores, block_ids = (
+                (part[rows[0]] for part in candidates)
+                if candidates
+                else (None, None)
+            )
+            self._examples.append(
+                _Example(
+                    open_qa.query_wordpieces(
+                        questions[rows[0]].question, tokenizer
+                    ),
+                    answers,
+                    block_ids,
+                    scores,
+                )
+            )
+        self.counts = {
+            name: counts[name]
+            for name in ("questions", "united", "patterns", "without_answer")
+        }
+        if not self._examples:
+            raise InputError(
+                "None of the questions can be trained on: every answer is a "
+                "pattern that matches nothing or longer than "
+                f"{max_answer_length} wordpieces."
+            )
+
+    @property
+    def num_examples(self) -> int:
+        """Questions of one epoch."""
+        return len(self._examples)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of one epoch."""
+        return sum(
+            -(-len(rows) // self._batch_size) for rows in self._buckets()
+        )
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[dict]:
+        """The batches of one epoch, always the same for the same number.
+
+        Args:
+            number: int. Of the epoch.
+            first: int. Batches to pass over. Defaults to `0`.
+        """
+        random = np.random.default_rng([self._seed, number])
+        batches = []
+        for rows in self._buckets():
+            rows = random.permutation(rows).astype(int)
+            for start in range(0, len(rows), self._batch_size):
+                batches.append(rows[start : start + self._batch_size])
+        for position in random.permutation(len(batches))[first:]:
+            yield self._batch(batches[position])
+
+    def _buckets(self):
+        """Rows of the examples of each bucket."""
+        lower = 0
+        for upper in open_qa.BUCKETS:
+            yield [
+                row
+                for row, example in enumerate(self._examples)
+                if lower < len(example.query_ids) <= upper
+            ]
+            lower = upper
+
+    def _batch(self, rows):
+        examples = [self._examples[row] for row in rows]
+        inputs = open_qa.pack_queries(
+            [example.query_ids for example in examples], self._pad_id
+        )
+        most = max(len(example.answer_ids) for example in examples)
+        num_answers = next(limit for limit in NUM_ANSWERS if most <= limit)
+        answer_ids = np.full(
+            (len(rows), num_answers, self._answer_length), -1, "int32"
+        )
+        for row, example in enumerate(examples):
+            for column, answer in enumerate(example.answer_ids):
+                answer_ids[row, column, : len(answer)] = answer
+        batch = {**inputs, "answer_ids": answer_ids}
+        if examples[0].candidate_ids is not None:
+            for name in ("candidate_ids", "candidate_scores"):
+                batch[name] = np.stack([getattr(e, name) for e in examples])
+        return batch
+
+
+def _same_questions(questions):
+    """Lists of the rows of equal questions."""
+    rows_of = collections.defaultdict(list)
+    for row, question in enumerate(questions):
+        rows_of[" ".join(question.question.lower().split())].append(row)
+    return rows_of.values()
+
+
+class Curriculum:
+    """Several files of questions, one after the other, some epochs each.
+
+    Args:
+        files: list of `QuestionBatches`.
+        num_epochs: int. Passes over each file.
+    """
+
+    def __init__(self, files: list[QuestionBatches], num_epochs: int):
+        self._epochs = [file for file in files for _ in range(num_epochs)]
+
+    @property
+    def steps_of_epochs(self) -> list[int]:
+        """Batches of each epoch of the run."""
+        return [file.steps_per_epoch for file in self._epochs]
+
+    def batches(self, epoch: int, step: int) -> Iterator[dict]:
+        """Batches from there to the end of the run.
+
+        Args:
+            epoch: int.
+            step: int. Of that epoch.
+        """
+        for number in range(epoch, len(self._epochs)):
+            yield from self._epochs[number].epoch(number, step)
+            step = 0

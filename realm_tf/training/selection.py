@@ -1,0 +1,108 @@
+"""The best epoch of a run, by questions that it does not learn from."""
+
+import os
+import time
+
+import keras
+
+from realm_tf import stages
+from realm_tf.errors import InputError
+
+_WEIGHTS = "best_{epoch}.weights.h5"
+
+
+class SelectBest(keras.callbacks.Callback):
+    """Measures after each epoch, keeps the best weights, stops in time.
+
+    What it measured stands in the epoch's logs, so in `History`, with `dev_`
+    before each name. The weights of the best epoch are in a file, not in
+    memory; `restore_best` loads them. Equal epochs: the earlier one.
+
+    As one of the `parts` of `training.resume`, it goes on after a kill.
+
+    Args:
+        evaluate: function without arguments that returns a dict of float.
+        weights: `keras.Model`. What is kept; it may be a part of the trained
+            model.
+        directory: str. Where its files go; local.
+        metric: str. A key of what `evaluate` returns; the highest is best.
+        patience: int. Stop after so many epochs in a row that are no better.
+            Defaults to `0`: never.
+    """
+
+    def __init__(
+        self,
+        evaluate,
+        weights: keras.Model,
+        directory: str,
+        *,
+        metric: str,
+        patience: int = 0,
+    ):
+        super().__init__()
+        self._evaluate = evaluate
+        self._weights = weights
+        self._directory = directory
+        self._metric = metric
+        self._patience = patience
+        # The last is the best; its forerunner's file stays, for a kill may
+        # come before the state is saved that knows of a new one.
+        self.best_epochs = []
+        self.best = {}
+        self.epochs_since = 0
+        self.seconds = 0.0
+
+    def get_state(self):
+        """What `training.resume` keeps of this."""
+        return {
+            "best_epochs": self.best_epochs,
+            "best": self.best,
+            "epochs_since": self.epochs_since,
+            "seconds": self.seconds,
+        }
+
+    def set_state(self, state):
+        """Takes up what `get_state` gave."""
+        self.best_epochs = list(state["best_epochs"])
+        self.best = state["best"]
+        self.epochs_since = state["epochs_since"]
+        self.seconds = state["seconds"]
+
+    def on_epoch_end(self, epoch, logs=None):
+        started = time.monotonic()
+        # On JAX the model's variables are elsewhere while `fit` runs.
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
+        found = self._evaluate()
+        self.seconds += time.monotonic() - started
+        if logs is not None:
+            logs.update({f"dev_{k}": float(v) for k, v in found.items()})
+        if not self.best or found[self._metric] > self.best[self._metric]:
+            os.makedirs(self._directory, exist_ok=True)
+            self._weights.save_weights(self._path(epoch))
+            self.best_epochs.append(epoch)
+            while len(self.best_epochs) > 2:
+                stages.remove(self._path(self.best_epochs.pop(0)))
+            self.best = {k: float(v) for k, v in found.items()}
+            self.epochs_since = 0
+        else:
+            self.epochs_since += 1
+        if self._patience and self.epochs_since >= self._patience:
+            self.model.stop_training = True
+
+    def restore_best(self) -> None:
+        """Loads the weights of the best epoch.
+
+        Raises:
+            InputError: if their file is gone.
+        """
+        path = self._path(self.best_epochs[-1])
+        if not os.path.exists(path):
+            raise InputError(
+                f"{path}, the best epoch's weights, is gone: remove the "
+                "unfinished output to train from the start."
+            )
+        self._weights.load_weights(path)
+
+    def _path(self, epoch):
+        return os.path.join(self._directory, _WEIGHTS.format(epoch=epoch))

@@ -1,0 +1,210 @@
+"""Batches of questions: every question once, in its bucket, reproducibly."""
+
+import numpy as np
+import pytest
+
+from realm_tf.data import open_qa
+from realm_tf.data.open_qa import Question
+from realm_tf.data.question_batches import Curriculum
+from realm_tf.data.question_batches import QuestionBatches
+from realm_tf.errors import InputError
+
+
+def _ids(tokenizer, text):
+    return [tokenizer.vocabulary.index(piece) for piece in text.split()]
+
+
+def _questions(num_questions):
+    """Questions of all lengths, told apart by the words they repeat."""
+    words = ["nile", "rome", "etna", "ada", "bach", "moon", "city", "fire"]
+    random = np.random.default_rng(0)
+    return [
+        Question(
+            " ".join(
+                words[digit]
+                for digit in [
+                    *divmod(number, 8),
+                    *random.integers(0, 8, random.integers(0, 50)),
+                ]
+            ),
+            # A different number of answers of different lengths.
+            tuple(["London", "cold Italy", "grey fire"][: 1 + number % 3]),
+        )
+        for number in range(num_questions)
+    ]
+
+
+def _batches(tokenizer, *, questions=None, **arguments):
+    return QuestionBatches(
+        questions or _questions(60),
+        tokenizer,
+        **{"batch_size": 8, "seed": 5, **arguments},
+    )
+
+
+def _rows(batches):
+    """The queries of some batches, each as a tuple without padding."""
+    return [
+        tuple(ids[mask == 1].tolist())
+        for batch in batches
+        for ids, mask in zip(
+            batch["token_ids"], batch["padding_mask"], strict=True
+        )
+    ]
+
+
+def _equal(first, second):
+    return len(first) == len(second) and all(
+        np.array_equal(one[name], two[name])
+        for one, two in zip(first, second, strict=True)
+        for name in ("token_ids", "padding_mask", "answer_ids")
+    )
+
+
+def test_an_epoch_holds_every_question_once(tokenizer):
+    questions = _questions(60)
+    expected = sorted(
+        tuple(open_qa.query_wordpieces(question.question, tokenizer))
+        for question in questions
+    )
+    assert len(set(expected)) == 60
+    batches = _batches(tokenizer, questions=questions)
+    assert batches.num_examples == 60
+    for number in range(3):
+        assert sorted(_rows(batches.epoch(number))) == expected
+
+
+def test_the_same_epoch_is_the_same_twice(tokenizer):
+    batches = _batches(tokenizer)
+    first = list(batches.epoch(1))
+    list(batches.epoch(0))
+    assert _equal(first, list(batches.epoch(1)))
+    assert _equal(first, list(_batches(tokenizer).epoch(1)))
+    assert _equal(first[2:], list(batches.epoch(1, 2)))
+
+
+def test_epochs_and_seeds_differ_in_their_order(tokenizer):
+    batches = _batches(tokenizer)
+    orders = [
+        _rows(batches.epoch(0)),
+        _rows(batches.epoch(1)),
+        _rows(_batches(tokenizer, seed=6).epoch(0)),
+    ]
+    assert len(set(map(tuple, orders))) == 3
+
+
+def test_a_batch_holds_one_bucket(tokenizer):
+    batches = list(_batches(tokenizer).epoch(0))
+    assert len(batches) == _batches(tokenizer).steps_per_epoch
+    widths = [batch["token_ids"].shape[1] for batch in batches]
+    # All buckets, and not the short ones first.
+    assert set(widths) == set(open_qa.BUCKETS)
+    assert widths != sorted(widths)
+    for batch, width in zip(batches, widths, strict=True):
+        assert 1 <= len(batch["token_ids"]) <= 8
+        lower = max([0, *(b for b in open_qa.BUCKETS if b < width)])
+        lengths = batch["padding_mask"].sum(axis=1)
+        assert (lengths > lower).all()
+        assert (lengths <= width).all()
+        assert (batch["token_ids"][batch["padding_mask"] == 0] == 0).all()
+    # At most one batch a bucket is not full.
+    assert len(batches) <= 60 // 8 + len(open_qa.BUCKETS)
+
+
+def test_answers_stay_with_their_questions(tokenizer):
+    questions = _questions(60)
+    expected = {
+        tuple(open_qa.query_wordpieces(q.question, tokenizer)): q.answers
+        for q in questions
+    }
+    batches = _batches(
+        tokenizer, questions=questions, max_answer_length=4
+    ).epoch(0)
+    for batch in batches:
+        assert batch["answer_ids"].dtype == "int32"
+        for query, answer_ids in zip(
+            _rows([batch]), batch["answer_ids"].tolist(), strict=True
+        ):
+            rows = [_ids(tokenizer, a.lower()) for a in expected[query]]
+            # Next of 1, 4, 16, 64 to the most of the batch.
+            rows += [[]] * (len(answer_ids) - len(rows))
+            assert len(answer_ids) in (1, 4)
+            assert answer_ids == [row + [-1] * (4 - len(row)) for row in rows]
+
+
+def test_what_cannot_be_trained_on_is_left_out(tokenizer):
+    questions = [
+        Question("who?", ("Ada",)),
+        Question("when?", ("18..",), "regex"),
+        Question("what?", ("the city of fire",)),
+        Question("where?", ("the city of fire", "Rome")),
+    ]
+    batches = _batches(tokenizer, questions=questions, max_answer_length=2)
+    assert batches.num_examples == 2
+    assert batches.counts == {
+        "questions": 4,
+        "united": 0,
+        "patterns": 1,
+        "without_answer": 1,
+    }
+    (batch,) = batches.epoch(0)
+    assert sorted(batch["answer_ids"].tolist()) == sorted(
+        [[[row, -1]] for row in _ids(tokenizer, "ada rome")]
+    )
+    with pytest.raises(InputError, match="longer than 2 wordpieces"):
+        _batches(tokenizer, questions=questions[1:3], max_answer_length=2)
+
+
+def test_the_last_batch_is_kept(tokenizer):
+    questions = [
+        Question(f"{word}?", ("Ada",))
+        for word in ["who", "what", "when", "where", "ada", "bach", "rome"]
+    ]
+    batches = _batches(tokenizer, questions=questions, batch_size=3).epoch(0)
+    sizes = sorted(len(batch["token_ids"]) for batch in batches)
+    assert sizes == [1, 3, 3]
+
+
+def test_the_same_question_is_asked_once_with_all_its_answers(tokenizer):
+    questions = [
+        Question("Who wrote?", ("Ada",)),
+        Question("what?", ("fire",)),
+        Question(" who  WROTE?", ("Bach", "ada")),
+    ]
+    candidates = (
+        np.array([[0.5, 0.25], [1, 2], [8, 9]], "float32"),
+        np.array([[4, 5], [6, 7], [8, 9]], "int32"),
+    )
+    batches = _batches(tokenizer, questions=questions, candidates=candidates)
+    assert batches.counts["united"] == 1
+    (batch,) = batches.epoch(0)
+    row = _rows([batch]).index(
+        tuple(_ids(tokenizer, "[CLS] who wrote ? [SEP]"))
+    )
+    answers = batch["answer_ids"][row][:, 0].tolist()
+    assert answers == [*_ids(tokenizer, "ada bach"), -1, -1]
+    # The first copy's candidates.
+    assert batch["candidate_ids"][row].tolist() == [4, 5]
+    assert batch["candidate_scores"][row].tolist() == [0.5, 0.25]
+    assert batch["candidate_scores"].dtype == "float32"
+
+
+def test_a_curriculum_goes_on_anywhere(tokenizer):
+    files = [
+        _batches(tokenizer),
+        _batches(tokenizer, questions=_questions(20)),
+    ]
+    curriculum = Curriculum(files, 2)
+    steps = curriculum.steps_of_epochs
+    assert steps == [file.steps_per_epoch for file in files for _ in range(2)]
+    everything = list(curriculum.batches(0, 0))
+    assert len(everything) == sum(steps)
+    expected = [
+        batch
+        for number, file in enumerate((files[0], files[0], *files[1:] * 2))
+        for batch in file.epoch(number)
+    ]
+    assert _equal(everything, expected)
+    done = steps[0] + 3
+    assert _equal(everything[done:], list(curriculum.batches(1, 3)))
+    assert not list(curriculum.batches(4, 0))
