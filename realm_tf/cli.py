@@ -56,11 +56,11 @@ COMMANDS = {
         "pre-train: retrieve blocks, then predict what is masked",
     ),
     "probe": (
-        "realm_tf.evaluation.probe",
+        "realm_tf.evaluation.probing.probe",
         "show what retrieval adds to the prediction of [MASK]",
     ),
     "questions": (
-        "realm_tf.data.question_sets",
+        "realm_tf.data.question_sets.prepare",
         "make questions files of a public question set",
     ),
     "finetune": (
@@ -72,11 +72,11 @@ COMMANDS = {
         "exact match, F1 and recall on a file of questions",
     ),
     "compare": (
-        "realm_tf.evaluation.comparison",
+        "realm_tf.evaluation.reports.comparison",
         "set evaluations of the same questions side by side",
     ),
     "ablate": (
-        "realm_tf.evaluation.ablations",
+        "realm_tf.evaluation.ablations.ablate",
         "train and measure all systems of a comparison",
     ),
     "export": (
@@ -104,7 +104,7 @@ COMMANDS = {
         "say what a directory holds",
     ),
     "reproduce": (
-        "realm_tf.evaluation.reproduce",
+        "realm_tf.evaluation.reproductions.reproduce",
         "measure anew what this project publishes, and compare",
     ),
 }

@@ -19,6 +19,7 @@ EMBEDDINGS = "embeddings"
 INDEX = "index"
 MODEL = "model"
 EVALUATION = "evaluation"
+COMPARISON = "comparison"
 SAVED_MODEL = "saved_model"
 HUGGING_FACE = "hugging_face"
 

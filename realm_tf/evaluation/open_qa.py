@@ -27,6 +27,7 @@ from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.evaluation import bootstrap
 from realm_tf.retrieval import retrievers
 from realm_tf.text import answers
 
@@ -83,7 +84,7 @@ def add_arguments(parser):
 
 def run(args, extra):
     """`realm evaluate`."""
-    from realm_tf.evaluation.report import REPORT
+    from realm_tf.evaluation.reports.report import REPORT
 
     metrics = evaluate(
         args.model,
@@ -153,7 +154,7 @@ def evaluate(
         InputError: if the inputs are missing or do not belong together.
     """
     from realm_tf.evaluation import calibration as calibrations
-    from realm_tf.evaluation import report
+    from realm_tf.evaluation.reports import report
 
     _check(retriever, compare, blocks, index)
     asked = data.read_questions(questions)
@@ -201,7 +202,7 @@ def evaluate(
             for prediction in answered.predictions
         ]
         rows = score(asked, predictions, answered.records, answered.rankings)
-        metrics = summarize([_metrics_of(row) for row in rows])
+        metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
         if known:
             metrics.update(_at_thresholds(known, predictions, rows))
         lines = [
@@ -430,35 +431,6 @@ def gold_blocks(questions, records) -> list[int | None]:
             )
         )
     return found
-
-
-def summarize(rows: list[dict], *, num_samples: int = 2000) -> dict:
-    """Means of rows, with 95 % percentile-bootstrap intervals.
-
-    Args:
-        rows: list of dict of float. One a question; a metric is averaged
-            over the rows that have it.
-        num_samples: int. Bootstrap samples, drawn with a fixed seed.
-            Defaults to `2000`.
-
-    Returns:
-        dict of metric to mean, metric + `_interval` to `[low, high]`, and
-        `questions`.
-    """
-    metrics = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = np.array([row[name] for row in rows if name in row])
-        # The same samples for all metrics of the same questions.
-        random = np.random.default_rng(0)
-        drawn = random.integers(0, len(values), (num_samples, len(values)))
-        low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
-        metrics[name] = round(float(values.mean()), 4)
-        metrics[f"{name}_interval"] = [
-            round(float(low), 4),
-            round(float(high), 4),
-        ]
-    metrics["questions"] = len(rows)
-    return metrics
 
 
 def _line(question, prediction, row, records):

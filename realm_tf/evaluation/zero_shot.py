@@ -8,6 +8,7 @@ import json
 from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
+from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation import open_qa as evaluation
 from realm_tf.text import answers
 
@@ -31,7 +32,7 @@ def zero_shot(
         output: str. Directory to make.
 
     Returns:
-        dict, the metrics, as `evaluation.open_qa.summarize`.
+        dict, the metrics, as `evaluation.bootstrap.summarize`.
 
     Raises:
         InputError: if the inputs are missing or do not belong together.
@@ -61,7 +62,7 @@ def zero_shot(
             for question, found in zip(asked, block_ids, strict=True)
         ]
         rows = _recall(asked, retrieved, corpus.records)
-        metrics = evaluation.summarize(rows)
+        metrics = bootstrap.summarize(rows)
         stages.write_text(
             stage.path("metrics.json"), json.dumps(metrics, indent=2)
         )

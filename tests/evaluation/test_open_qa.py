@@ -13,9 +13,9 @@ from realm_tf import cli
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.evaluation.bootstrap import summarize
 from realm_tf.evaluation.closed_book import ClosedBook
 from realm_tf.evaluation.open_qa import evaluate
-from realm_tf.evaluation.open_qa import summarize
 from realm_tf.evaluation.predict import Predictor
 from realm_tf.models import model_directory
 from realm_tf.models.knowledge_augmented_encoder import (

@@ -1,0 +1,1 @@
+"""Public question sets, made questions files of this project."""

@@ -1,0 +1,1 @@
+"""Comparisons of systems, trained and measured by one command."""

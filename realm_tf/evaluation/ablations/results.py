@@ -1,0 +1,348 @@
+"""The numbers of a comparison of systems: collected, as a table, as a plot."""
+
+import dataclasses
+import json
+import os
+import statistics
+
+from realm_tf import stages
+from realm_tf.configs import ablations as configs
+from realm_tf.evaluation import bootstrap
+from realm_tf.evaluation import open_qa
+from realm_tf.evaluation.ablations.systems import TRAINING
+
+RANGE, INTERVAL = "range", "interval"
+_SPREADS = {
+    RANGE: "mean (lowest to highest) over seeds",
+    INTERVAL: "mean over seeds (95 % bootstrap interval over questions)",
+}
+# Inches.
+_WIDTH, _ROW_HEIGHT, _MARGIN = 4.2, 0.34, 1.1
+_DOTS_PER_INCH = 120
+# Okabe and Ito's blue and vermilion, which no colour blindness confuses.
+_DOT, _MEAN = "#0072B2", "#D55E00"
+
+
+def collect(name, suite, graph, cells, recipes, *, notes=()) -> dict:
+    """Reads what the stages measured.
+
+    Args:
+        name: str. Of the suite.
+        suite: `configs.ablations.Suite`.
+        graph: `StageGraph`, all of whose stages are done.
+        cells: list of `Cell`.
+        recipes: `Recipes`.
+        notes: list of str. What a reader of the table must know.
+
+    Returns:
+        dict: `systems` holds, by name, each seed's `training_seconds` and by
+        test all its metrics (`metrics`); `summary` by test, system and metric
+        of the table its `mean`, `low` and `high`, as `suite.spread` says.
+        Shares are between 0 and 1.
+    """
+    systems = {
+        system.name: {"title": system.title, "paper": system.paper, "seeds": {}}
+        for system in suite.systems
+    }
+    for cell in cells:
+        systems[cell.system.name]["seeds"][str(cell.seed)] = {
+            "training_seconds": round(
+                sum(
+                    graph.seconds(stage.name)
+                    for stage in graph.ancestors(cell.model)
+                    if stage.kind in TRAINING
+                ),
+                1,
+            ),
+            "metrics": {
+                test: _metrics(graph, cell, test) for test in cell.evaluations
+            },
+        }
+    tests = list(cells[0].evaluations)
+    results = {
+        "suite": name,
+        "spread": suite.spread,
+        "seeds": sorted({cell.seed for cell in cells}),
+        "tests": tests,
+        "recipes": {
+            key: dataclasses.asdict(recipe) if recipe else None
+            for key, recipe in (
+                ("ict", recipes.ict),
+                ("pretrain", recipes.pretrain),
+                ("dpr", recipes.dpr),
+                ("finetune", recipes.finetune),
+            )
+        },
+        "notes": list(notes),
+        "systems": systems,
+        "summary": {
+            test: {
+                system.name: _summary(suite, graph, cells, system, test)
+                for system in suite.systems
+            }
+            for test in tests
+        },
+    }
+    results["noise"] = [
+        line for test in tests for line in noise(results, suite, test)
+    ]
+    return results
+
+
+def _metrics(graph, cell, test):
+    """All metrics of a cell on a test, those before fine-tuning prefixed."""
+    found = _read(graph, cell.evaluations[test])
+    if cell.zero_shot:
+        before = _read(graph, cell.zero_shot[test])
+        before.pop("questions")
+        found.update(
+            {configs.ZERO_SHOT + key: value for key, value in before.items()}
+        )
+    return found
+
+
+def _read(graph, name):
+    path = stages.join(graph.path(name), "metrics.json")
+    return json.loads(stages.read_text(path))
+
+
+def _summary(suite, graph, cells, system, test):
+    mine = [cell for cell in cells if cell.system.name == system.name]
+    if suite.spread == INTERVAL:
+        found = _interval_over_questions(graph, mine, test)
+        return {metric: found[metric] for metric in suite.metrics}
+    found = [_metrics(graph, cell, test) for cell in mine]
+    return {
+        metric: {
+            "mean": round(statistics.mean(values), 4),
+            "low": min(values),
+            "high": max(values),
+        }
+        for metric in suite.metrics
+        for values in [[one[metric] for one in found]]
+    }
+
+
+def _interval_over_questions(graph, cells, test):
+    """Each question's mean over seeds, then the bootstrap over questions."""
+    lines = []
+    for cell in cells:
+        path = stages.join(
+            graph.path(cell.evaluations[test]), "predictions.jsonl"
+        )
+        lines.append(
+            [json.loads(line) for line in stages.read_text(path).splitlines()]
+        )
+    names = [
+        "exact_match",
+        *(f"answer_recall@{k}" for k in open_qa.RECALL_AT),
+    ]
+    metrics = bootstrap.summarize(
+        [
+            {
+                name: statistics.mean(line[name] for line in of_question)
+                for name in names
+            }
+            for of_question in zip(*lines, strict=True)
+        ]
+    )
+    return {
+        name: {
+            "mean": metrics[name],
+            "low": metrics[f"{name}_interval"][0],
+            "high": metrics[f"{name}_interval"][1],
+        }
+        for name in names
+    }
+
+
+def noise(results: dict, suite: configs.Suite, test: str) -> list[str]:
+    """Which differences from the reference are within noise: a line a metric.
+
+    Within noise means that the ranges, or the intervals, overlap.
+    """
+    summary = results["summary"][test]
+    titles = {system.name: system.title for system in suite.systems}
+    others = [name for name in titles if name != suite.reference]
+    if not others:
+        return []
+    if suite.spread == RANGE and len(results["seeds"]) == 1:
+        return [
+            f"{test}: with one seed there is no range, so no difference can "
+            "be told from noise."
+        ]
+    what = "ranges" if suite.spread == RANGE else "intervals"
+    reference = titles[suite.reference]
+    lines = []
+    for metric, title in suite.metrics.items():
+        mine = summary[suite.reference][metric]
+        within = [
+            titles[name]
+            for name in others
+            if summary[name][metric]["low"] <= mine["high"]
+            and mine["low"] <= summary[name][metric]["high"]
+        ]
+        beyond = [titles[name] for name in others if titles[name] not in within]
+        text = f"{test}, {title}, compared with {reference}: "
+        if not beyond:
+            text += f"all differences are within noise ({what} overlap)."
+        elif not within:
+            text += f"no difference is within noise (no {what} overlap)."
+        else:
+            text += (
+                f"within noise ({what} overlap): {', '.join(within)}; beyond "
+                f"it: {', '.join(beyond)}."
+            )
+        lines.append(text)
+    return lines
+
+
+def markdown(results: dict, suite: configs.Suite) -> str:
+    """The tables, one a test, in percent as the paper's, with their notes."""
+    seeds = ", ".join(map(str, results["seeds"]))
+    lines = [
+        f"# {suite.title}",
+        "",
+        f"In percent; {_SPREADS[suite.spread]}; seeds {seeds}.",
+    ]
+    has_paper = any(system.paper for system in suite.systems)
+    for test in results["tests"]:
+        lines += ["", f"## {test}", "", *_table(results, suite, test)]
+    if has_paper:
+        lines += [
+            "",
+            "*paper*: Guu et al., 2020, table 2: NaturalQuestions (dev), over "
+            "13 million blocks, and so not comparable.",
+        ]
+    if suite.training_minutes:
+        lines += [
+            "",
+            "Training minutes: of warm-up, Inverse Cloze Task, pre-training, "
+            "DPR's training and fine-tuning, the mean over seeds; what systems "
+            "share counts in each.",
+        ]
+    for title, texts in (
+        ("Noise", results["noise"]),
+        ("Notes", results["notes"]),
+    ):
+        if texts:
+            lines += ["", f"## {title}", "", *(f"- {text}" for text in texts)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(results, suite, test):
+    has_paper = any(system.paper for system in suite.systems)
+    header = ["system", *suite.metrics.values()]
+    if has_paper:
+        header += [f"*paper: {title}*" for title in suite.metrics.values()]
+    if suite.training_minutes:
+        header.append("training minutes")
+    rows = [header, ["---"] * len(header)]
+    for system in suite.systems:
+        found = results["summary"][test][system.name]
+        row = [system.title, *(_cell(found[m]) for m in suite.metrics)]
+        if has_paper:
+            row += [f"*{system.paper[m]:.1f}*" for m in suite.metrics]
+        if suite.training_minutes:
+            seeds = results["systems"][system.name]["seeds"].values()
+            seconds = statistics.mean(one["training_seconds"] for one in seeds)
+            row.append(f"{seconds / 60:.1f}")
+        rows.append(row)
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _cell(found):
+    mean, low, high = (100 * found[key] for key in ("mean", "low", "high"))
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+
+
+def write(results: dict, suite: configs.Suite, output: str) -> None:
+    """Writes results.json, results.md and results.png; replaces old ones.
+
+    Args:
+        results: dict. Of `collect`.
+        suite: `configs.ablations.Suite`.
+        output: str. A local directory.
+    """
+    stages.write_text(
+        stages.join(output, "results.json"), json.dumps(results, indent=1)
+    )
+    stages.write_text(
+        stages.join(output, "results.md"), markdown(results, suite)
+    )
+    path = stages.join(output, "results.png")
+    figure(results, suite).savefig(f"{path}.tmp", format="png")
+    os.replace(f"{path}.tmp", path)
+
+
+def figure(results: dict, suite: configs.Suite):
+    """A panel for each test and metric: dots of seeds, mean and spread.
+
+    Args:
+        results: dict. Of `collect`.
+        suite: `configs.ablations.Suite`.
+
+    Returns:
+        `matplotlib.figure.Figure`.
+    """
+    from matplotlib.figure import Figure
+
+    tests, metrics = results["tests"], list(suite.metrics)
+    height = _ROW_HEIGHT * len(suite.systems) + _MARGIN
+    drawn = Figure(
+        figsize=(_WIDTH * len(metrics) + 1.5, height * len(tests) + 0.4),
+        dpi=_DOTS_PER_INCH,
+        layout="constrained",
+    )
+    grid = drawn.subplots(
+        len(tests), len(metrics), squeeze=False, sharey=True, sharex="col"
+    )
+    for row, test in zip(grid, tests, strict=True):
+        for axes, metric in zip(row, metrics, strict=True):
+            _draw(axes, results, suite, test, metric)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    drawn.legend(
+        handles, labels, loc="outside lower center", ncols=3, frameon=False
+    )
+    return drawn
+
+
+def _draw(axes, results, suite, test, metric):
+    places = range(len(suite.systems))
+    found = [results["summary"][test][s.name][metric] for s in suite.systems]
+    axes.hlines(
+        places,
+        [100 * one["low"] for one in found],
+        [100 * one["high"] for one in found],
+        color="0.35",
+        linewidth=1.6,
+        label="range over seeds"
+        if suite.spread == RANGE
+        else "95 % interval over questions",
+    )
+    dots = [
+        (100 * seed["metrics"][test][metric], place)
+        for place, system in enumerate(suite.systems)
+        for seed in results["systems"][system.name]["seeds"].values()
+    ]
+    axes.scatter(
+        *zip(*dots, strict=True), s=22, color=_DOT, zorder=3, label="seed"
+    )
+    axes.scatter(
+        [100 * one["mean"] for one in found],
+        places,
+        s=170,
+        color=_MEAN,
+        marker="|",
+        linewidths=2.2,
+        zorder=4,
+        label="mean",
+    )
+    axes.set_yticks(places, [system.title for system in suite.systems])
+    axes.set_ylim(len(suite.systems) - 0.5, -0.5)
+    axes.set_title(f"{suite.metrics[metric]}, {test}", fontsize=10)
+    axes.set_xlabel("percent", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(axis="x", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,375 @@
+"""The stages of a comparison of systems: each of realm's commands as a node."""
+
+import dataclasses
+import os
+import shlex
+
+from realm_tf import stages
+from realm_tf.configs import ablations as configs
+from realm_tf.data import schema
+from realm_tf.evaluation.ablations.inputs import Inputs
+from realm_tf.evaluation.ablations.inputs import Recipes
+from realm_tf.evaluation.ablations.stage_graph import Stage
+from realm_tf.evaluation.ablations.stage_graph import StageGraph
+from realm_tf.evaluation.ablations.stage_graph import command_line
+
+WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
+DPR, FINETUNE = "dpr", "finetune"
+# What training minutes count.
+TRAINING = (WARM_UP, ICT, PRETRAIN, DPR, FINETUNE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One system with one seed: the stages that its numbers come from.
+
+    Args:
+        system: `configs.ablations.System`.
+        seed: int.
+        model: str. Name of the fine-tuned model's stage.
+        evaluations: dict. Name of a test to that of its stage.
+        zero_shot: dict. The same, before fine-tuning; empty if not measured.
+    """
+
+    system: configs.System
+    seed: int
+    model: str
+    evaluations: dict[str, str]
+    zero_shot: dict[str, str]
+
+
+class AblationStages:
+    """Adds to a graph what systems need.
+
+    Args:
+        graph: `StageGraph`.
+        inputs: `Inputs`.
+        recipes: `Recipes`.
+    """
+
+    def __init__(self, graph: StageGraph, inputs: Inputs, recipes: Recipes):
+        self._graph = graph
+        self._inputs = inputs
+        self._recipes = recipes
+        self._questions = {
+            path: stages.fingerprint(stages.read_bytes(path))
+            for path in (*inputs.train, inputs.dev, *inputs.tests.values())
+        }
+
+    def cell(
+        self, system: configs.System, seed: int, *, zero_shot: bool
+    ) -> Cell:
+        """Adds all stages of a system with one seed.
+
+        Args:
+            system: `configs.ablations.System`.
+            seed: int.
+            zero_shot: bool. Whether its towers are measured before
+                fine-tuning.
+        """
+        towers = self._source(configs.MODELS[system.model].towers, seed)
+        index = self._index(towers)
+        before = {}
+        if zero_shot:
+            before = {
+                test: self._zero_shot(towers, index, test)
+                for test in self._inputs.tests
+            }
+        tuned = self._finetuned(system.model, seed, index)
+        return Cell(
+            system,
+            seed,
+            os.path.basename(tuned),
+            {
+                test: self._evaluation(system, seed, tuned, index, test)
+                for test in self._inputs.tests
+            },
+            before,
+        )
+
+    def _source(self, name, seed):
+        """Directory of a source of towers or encoders."""
+        if name == configs.START:
+            return self._warm_up()
+        if name == configs.ICT:
+            return self._ict()
+        if name == configs.DPR:
+            return self._dpr(seed)
+        recipe = dataclasses.replace(
+            self._recipes.pretrain,
+            masked_lm_steps=0,
+            seed=seed,
+            **configs.PRETRAININGS[name],
+        )
+        return self._pretrained(
+            f"pretrained-{name}-{seed}", PRETRAIN, self._ict(), recipe
+        )
+
+    def _warm_up(self):
+        recipe = dataclasses.replace(self._recipes.pretrain, num_steps=0)
+        if not recipe.masked_lm_steps:
+            return self._inputs.model
+        return self._pretrained(WARM_UP, WARM_UP, self._inputs.model, recipe)
+
+    def _ict(self):
+        from realm_tf.training import ict
+
+        model, recipe = self._warm_up(), self._recipes.ict
+        if recipe is None:
+            return model
+        blocks = self._packed_blocks()
+        return self._add(
+            ICT,
+            ICT,
+            lambda output: ict.ict(model, blocks, output, recipe=recipe),
+            {"model": model, "blocks": blocks},
+            {"recipe": dataclasses.asdict(recipe)},
+            command_line(
+                "ict",
+                **self._recipes.options("ict", recipe),
+                model=model,
+                blocks=blocks,
+            ),
+        )
+
+    def _dpr(self, seed):
+        from realm_tf.training import dpr
+
+        inputs, model = self._inputs, self._warm_up()
+        recipe = dataclasses.replace(self._recipes.dpr, seed=seed)
+        return self._add(
+            f"dpr-{seed}",
+            DPR,
+            lambda output: dpr.train_dpr(
+                model,
+                inputs.blocks,
+                list(inputs.train),
+                output,
+                recipe=recipe,
+                dev=inputs.dev,
+            ),
+            {"model": model, "blocks": inputs.blocks},
+            self._learned_from(recipe),
+            command_line(
+                "finetune",
+                **{"retriever-loss": "dpr"},
+                **self._recipes.options(DPR, recipe),
+                model=model,
+                blocks=inputs.blocks,
+                questions=list(inputs.train),
+                dev=inputs.dev,
+            ),
+        )
+
+    def _learned_from(self, recipe):
+        """What decides a model that learns from questions."""
+        return {
+            "recipe": dataclasses.asdict(recipe),
+            "train": [self._questions[path] for path in self._inputs.train],
+            "dev": self._questions[self._inputs.dev],
+        }
+
+    def _pretrained(self, name, kind, model, recipe):
+        from realm_tf.training import pretrain
+
+        corpus = self._packed_corpus()
+        # A pipeline embeds what `realm chunk` wrote.
+        blocks = (
+            self._inputs.blocks
+            if recipe.refresh == "pipeline"
+            else self._packed_blocks()
+        )
+        return self._add(
+            name,
+            kind,
+            lambda output: pretrain.pretrain(
+                model, blocks, corpus, output, recipe=recipe
+            ),
+            {"model": model, "blocks": blocks, "corpus": corpus},
+            {"recipe": dataclasses.asdict(recipe)},
+            command_line(
+                "pretrain",
+                **self._recipes.options("pretrain", recipe),
+                model=model,
+                blocks=blocks,
+                corpus=corpus,
+            ),
+        )
+
+    def _packed_blocks(self):
+        from realm_tf.data import pack
+
+        blocks = self._inputs.blocks
+        return self._add(
+            "packed-blocks",
+            "pack blocks",
+            lambda output: pack.pack(output, blocks=blocks),
+            {"blocks": blocks},
+            {},
+            command_line("pack", blocks=blocks),
+        )
+
+    def _packed_corpus(self):
+        from realm_tf.data import pack
+
+        corpus, model = self._inputs.corpus, self._inputs.model
+        if stages.read_metadata(corpus)["kind"] != schema.ANNOTATED:
+            return corpus
+        return self._add(
+            "packed-corpus",
+            "pack corpus",
+            lambda output: pack.pack(output, annotated=corpus, model=model),
+            {"corpus": corpus},
+            {"tokenizer": stages.read_metadata(model)["tokenizer"]},
+            command_line("pack", annotated=corpus, model=model),
+        )
+
+    def _index(self, towers):
+        from beam_pipelines import build_index
+        from beam_pipelines import embed_blocks
+
+        blocks, label = self._inputs.blocks, self._label(towers)
+        embeddings = self._add(
+            f"embeddings-{label}",
+            "embed",
+            lambda output: embed_blocks.embed(towers, blocks, output),
+            {"model": towers, "blocks": blocks},
+            {},
+            command_line("embed", model=towers, blocks=blocks),
+        )
+        return self._add(
+            f"index-{label}",
+            "index",
+            lambda output: build_index.build(
+                embeddings, output, kind="brute_force"
+            ),
+            {"embeddings": embeddings},
+            {"kind": "brute_force"},
+            command_line("index", embeddings=embeddings, kind="brute_force"),
+        )
+
+    def _label(self, model):
+        """What is made of a model is named by it."""
+        if model == self._inputs.model:
+            return configs.START
+        return os.path.basename(model).removeprefix("pretrained-")
+
+    def _model(self, name, seed):
+        """A model before fine-tuning."""
+        from realm_tf.models import combined
+
+        parts = configs.MODELS[name]
+        towers = self._source(parts.towers, seed)
+        reader = self._source(parts.encoder, seed)
+        if towers == reader:
+            return towers
+        return self._add(
+            f"combined-{name}-{seed}",
+            "combine",
+            lambda output: combined.combine(towers, reader, output),
+            {"towers": towers, "reader": reader},
+            {},
+            f"(realm_tf.models.combined, towers of {towers}, reader of "
+            f"{reader})",
+        )
+
+    def _finetuned(self, name, seed, index):
+        from realm_tf.training import finetune
+
+        inputs, model = self._inputs, self._model(name, seed)
+        recipe = dataclasses.replace(
+            self._recipes.finetune,
+            seed=seed,
+            **dict(configs.MODELS[name].finetune),
+        )
+        return self._add(
+            f"finetuned-{name}-{seed}",
+            FINETUNE,
+            lambda output: finetune.finetune(
+                model,
+                inputs.blocks,
+                index,
+                list(inputs.train),
+                output,
+                recipe=recipe,
+                dev=inputs.dev,
+            ),
+            {"model": model, "blocks": inputs.blocks, "index": index},
+            self._learned_from(recipe),
+            command_line(
+                "finetune",
+                **self._recipes.options("finetune", recipe),
+                model=model,
+                blocks=inputs.blocks,
+                index=index,
+                questions=list(inputs.train),
+                dev=inputs.dev,
+            ),
+        )
+
+    def _evaluation(self, system, seed, model, index, test):
+        from realm_tf.evaluation import open_qa
+
+        path = self._inputs.tests[test]
+        blocks, name = self._inputs.blocks, f"{system.name}-{seed}-{test}"
+        self._add(
+            f"evaluation-{name}",
+            f"evaluate {test}",
+            lambda output: open_qa.evaluate(
+                model, blocks, index, path, output, retriever=system.retriever
+            ),
+            {"model": model, "blocks": blocks, "index": index},
+            {
+                "retriever": system.retriever,
+                "questions": self._questions[path],
+            },
+            command_line(
+                "evaluate",
+                model=model,
+                blocks=blocks,
+                index=index,
+                questions=path,
+                retriever=system.retriever,
+            ),
+        )
+        return f"evaluation-{name}"
+
+    def _zero_shot(self, model, index, test):
+        from realm_tf.evaluation import zero_shot
+
+        blocks, path = self._inputs.blocks, self._inputs.tests[test]
+        name = f"zero-shot-{self._label(model)}-{test}"
+        self._add(
+            name,
+            f"zero-shot {test}",
+            lambda output: zero_shot.zero_shot(
+                model, blocks, index, path, output
+            ),
+            {"model": model, "blocks": blocks, "index": index},
+            {"questions": self._questions[path]},
+            f"(realm_tf.evaluation.zero_shot, {model}, {path})",
+        )
+        return name
+
+    def _add(self, name, kind, make, inputs, parameters, command):
+        output = self._graph.path(name)
+        if command.startswith("realm "):
+            command = f"{command} --output {shlex.quote(output)}"
+        return self._graph.add(
+            Stage(
+                name,
+                kind,
+                lambda output: _alone(make, output),
+                inputs,
+                parameters,
+                command,
+            )
+        )
+
+
+def _alone(make, output):
+    """Makes a stage and lets go of its models: many follow in one process."""
+    import keras
+
+    make(output)
+    keras.utils.clear_session()

@@ -1,0 +1,51 @@
+"""Means with their percentile-bootstrap intervals."""
+
+import numpy as np
+
+NUM_SAMPLES = 2000
+
+
+def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
+    """Means of rows, with 95 % percentile-bootstrap intervals.
+
+    Args:
+        rows: list of dict of float. One a question; a metric is averaged
+            over the rows that have it.
+        num_samples: int. Bootstrap samples, drawn with a fixed seed.
+            Defaults to `2000`.
+
+    Returns:
+        dict of metric to mean, metric + `_interval` to `[low, high]`, and
+        `questions`.
+    """
+    metrics = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row[name] for row in rows if name in row]
+        samples = sample_means(values, num_samples=num_samples)
+        low, high = np.percentile(samples, [2.5, 97.5])
+        metrics[name] = round(float(np.mean(values)), 4)
+        metrics[f"{name}_interval"] = [
+            round(float(low), 4),
+            round(float(high), 4),
+        ]
+    metrics["questions"] = len(rows)
+    return metrics
+
+
+def sample_means(
+    values: list[float], *, num_samples: int = NUM_SAMPLES
+) -> np.ndarray:
+    """Means of bootstrap samples, the same draws for as many values.
+
+    Args:
+        values: list of float.
+        num_samples: int. Defaults to `2000`.
+
+    Returns:
+        float array `(num_samples,)`.
+    """
+    values = np.asarray(values, float)
+    # All metrics of the same questions have the same samples.
+    random = np.random.default_rng(0)
+    drawn = random.integers(0, len(values), (num_samples, len(values)))
+    return values[drawn].mean(axis=1)

@@ -1,0 +1,1 @@
+"""What each block does to one prediction."""

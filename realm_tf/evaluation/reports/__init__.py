@@ -1,0 +1,1 @@
+"""Reports of evaluations, alone and side by side."""

@@ -1,0 +1,304 @@
+"""What lies behind the means of an evaluation, as plain numbers.
+
+A line is one of predictions.jsonl, as `realm evaluate` writes it.
+"""
+
+import bisect
+import collections
+import itertools
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from realm_tf.evaluation import bootstrap
+from realm_tf.text import answers as answer_rules
+
+QUESTION_WORDS = (
+    "who",
+    "what",
+    "when",
+    "where",
+    "which",
+    "how many",
+    "how",
+    "other",
+)
+# Accepted answers of this many words or more are one group. Our choice.
+LONGEST_LENGTH = 5
+PATTERN = "pattern"
+
+_WORD = re.compile(r"[^\W_]+")
+_CASES = {"whom": "who", "whose": "who"}
+_SINGLE_WORDS = {"who", "what", "when", "where", "which"}
+# Of the standard normal distribution: 95 % lie within this many deviations.
+_Z_95 = 1.959963984540054
+# Sums of scores in another order differ by less, scores that differ by more.
+_ROUNDING = 1e-12
+
+
+def recall_curve(ranks: list[int | None], num_ranked: int) -> list[float]:
+    """Share of questions with an answer among the first k blocks.
+
+    Args:
+        ranks: list of int. For each question the 1-based rank of the first
+            block that holds an answer; `None` where none of them does.
+        num_ranked: int. Blocks that were looked at.
+
+    Returns:
+        list of float, for k = 1 to `num_ranked`.
+    """
+    found = collections.Counter(rank for rank in ranks if rank is not None)
+    up_to = itertools.accumulate(found[k + 1] for k in range(num_ranked))
+    return [count / len(ranks) for count in up_to]
+
+
+def recall_curves(lines: list[dict]) -> dict[str, list[float]]:
+    """The `recall_curve` of every retriever that lines have ranks of.
+
+    Args:
+        lines: list of dict. With `answer_ranks` (retriever to rank) and
+            `num_ranked`; those without are left out.
+
+    Returns:
+        dict of retriever to list of float, all as long as the greatest
+        `num_ranked`.
+    """
+    ranked = [line for line in lines if line.get("answer_ranks")]
+    num_ranked = max((line["num_ranked"] for line in ranked), default=0)
+    ranks = collections.defaultdict(list)
+    for line in ranked:
+        for retriever, rank in line["answer_ranks"].items():
+            ranks[retriever].append(rank)
+    return {
+        retriever: recall_curve(each, num_ranked)
+        for retriever, each in ranks.items()
+    }
+
+
+def question_word(question: str) -> str:
+    """The first question word of a question, one of `QUESTION_WORDS`.
+
+    "Whom" and "whose" are "who"; "how much" and the like are "how". A
+    relative pronoun before the question word is taken for it.
+
+    Args:
+        question: str.
+
+    Returns:
+        str, `"other"` without one.
+    """
+    words = [_CASES.get(word, word) for word in _WORD.findall(question.lower())]
+    for word, following in itertools.zip_longest(words, words[1:]):
+        if word == "how":
+            return "how many" if following == "many" else "how"
+        if word in _SINGLE_WORDS:
+            return word
+    return "other"
+
+
+def accepted_answers(line: dict) -> list[str]:
+    """What a line of a questions file accepts, however it is written."""
+    accepted = line.get("answer", line.get("answers", []))
+    return [accepted] if isinstance(accepted, str) else accepted
+
+
+def answer_length(line: dict) -> str:
+    """The group of the shortest accepted answer: its number of words.
+
+    Counted after normalisation, so that an article is no word.
+
+    Args:
+        line: dict.
+
+    Returns:
+        str, `"1"`, `"2"`, ... up to `"5 or more"`; `PATTERN` for a regular
+        expression, whose length says nothing.
+    """
+    if line.get("answer_type") == "regex":
+        return PATTERN
+    lengths = (
+        len(answer_rules.normalize_answer(answer).split())
+        for answer in accepted_answers(line)
+    )
+    return answer_lengths()[min(max(min(lengths), 1), LONGEST_LENGTH) - 1]
+
+
+def answer_lengths() -> tuple[str, ...]:
+    """All groups of `answer_length`, in their order."""
+    shorter = map(str, range(1, LONGEST_LENGTH))
+    return (*shorter, f"{LONGEST_LENGTH} or more", PATTERN)
+
+
+def by_group(
+    lines: list[dict],
+    group_of: Callable[[dict], str],
+    groups: tuple[str, ...],
+) -> dict[str, dict]:
+    """Exact match of groups of questions.
+
+    Args:
+        lines: list of dict. With `exact_match`.
+        group_of: function from a line to its group.
+        groups: tuple of str. All groups, in the order wanted.
+
+    Returns:
+        dict of group to dict with `questions` (int), `exact_match` (float)
+        and `interval` (list of two floats, see `wilson_interval`); a group
+        without questions is left out.
+    """
+    members = collections.defaultdict(list)
+    for line in lines:
+        members[group_of(line)].append(line)
+    return {
+        group: _share_right(members[group])
+        for group in groups
+        if members[group]
+    }
+
+
+def _share_right(lines):
+    num_right = sum(line["exact_match"] for line in lines)
+    return {
+        "questions": len(lines),
+        "exact_match": num_right / len(lines),
+        "interval": wilson_interval(num_right, len(lines)),
+    }
+
+
+def wilson_interval(successes: float, trials: int) -> list[float]:
+    """The 95 % score interval of a proportion.
+
+    For groups of few questions, of which a bootstrap would say that 5 right
+    ones out of 5 leave no doubt.
+
+    Args:
+        successes: float.
+        trials: int. Positive.
+
+    Returns:
+        list of two floats.
+
+    References:
+        [Wilson, 1927](https://doi.org/10.1080/01621459.1927.10502953).
+    """
+    share = successes / trials
+    square = _Z_95**2 / trials
+    center = share + square / 2
+    half = math.sqrt(square * (share * (1 - share) + square / 4))
+    low, high = center - half, center + half
+    # Rounding must not leave an end outside of what is possible.
+    return [max(low / (1 + square), 0.0), min(high / (1 + square), 1.0)]
+
+
+def risk_coverage(
+    lines: list[dict], *, risks: tuple[float, ...] = (0.1, 0.2)
+) -> dict:
+    """What refusing to answer below some confidence brings.
+
+    The questions of highest confidence are answered, those of the same
+    confidence together; coverage is their share, risk the share of wrong
+    answers among them.
+
+    Args:
+        lines: list of dict. With `confidence` and `exact_match`.
+        risks: tuple of float. At which coverage is wanted. Defaults to
+            `(0.1, 0.2)`.
+
+    Returns:
+        dict of `points`, list of (confidence, coverage, risk) for each
+        threshold that there is, falling; `area`, float, the mean risk over
+        all numbers of questions answered, questions of the same confidence
+        in random order; `coverage_at`, dict of each of `risks` to the
+        greatest coverage of a threshold whose risk is not above it, 0
+        without one.
+
+    References:
+        [Geifman and El-Yaniv, 2017](https://arxiv.org/abs/1705.08500); the
+        area as in [Geifman et al., 2019](https://arxiv.org/abs/1805.08206).
+    """
+    lines = sorted(lines, key=lambda line: -line["confidence"])
+    points, answered, wrong, area = [], 0, 0.0, 0.0
+    for confidence, same in itertools.groupby(
+        lines, key=lambda line: line["confidence"]
+    ):
+        mistakes = [1 - line["exact_match"] for line in same]
+        wrong_here, num_here = sum(mistakes), len(mistakes)
+        for number in range(1, num_here + 1):
+            expected = wrong + wrong_here * number / num_here
+            area += expected / (answered + number) / len(lines)
+        answered += num_here
+        wrong += wrong_here
+        points.append((confidence, answered / len(lines), wrong / answered))
+    return {
+        "points": points,
+        "area": area,
+        "coverage_at": {
+            limit: max(
+                (coverage for _, coverage, risk in points if risk <= limit),
+                default=0.0,
+            )
+            for limit in risks
+        },
+    }
+
+
+def reliability(lines: list[dict], *, num_bins: int = 10) -> list[dict]:
+    """How often answers of some confidence are right.
+
+    Args:
+        lines: list of dict. With `confidence`, from 0 to 1, and
+            `exact_match`.
+        num_bins: int. Equal parts of 0 to 1, each with its lower and without
+            its upper end, but for the last, which has both. Defaults to
+            `10`.
+
+    Returns:
+        list of dict, one a bin that has questions: `low`, `high`,
+        `confidence` (its mean), `questions`, `exact_match` and `interval`.
+    """
+    limits = [number / num_bins for number in range(num_bins + 1)]
+    members = collections.defaultdict(list)
+    for line in lines:
+        number = bisect.bisect_right(limits, line["confidence"]) - 1
+        members[min(number, num_bins - 1)].append(line)
+    return [
+        {
+            "low": limits[number],
+            "high": limits[number + 1],
+            "confidence": sum(each["confidence"] for each in members[number])
+            / len(members[number]),
+            **_share_right(members[number]),
+        }
+        for number in sorted(members)
+    ]
+
+
+def paired_difference(values: list[float], first: list[float]) -> dict:
+    """How far a system is from the first, on the same questions.
+
+    Args:
+        values: list of float. A metric of each question.
+        first: list of float. That of the first system, in the same order.
+
+    Returns:
+        dict of `difference`, the mean of `values` less that of `first`;
+        `interval`, its 95 % percentile-bootstrap interval; `sign_flips`, the
+        share of bootstrap samples in which it is 0 or has the other sign
+        (`None` if it is 0 itself); `questions`. The samples are those of
+        `bootstrap.summarize`: both systems' questions are drawn together.
+    """
+    differences = np.subtract(values, first)
+    samples = bootstrap.sample_means(differences)
+    mean = float(differences.mean())
+    is_none = abs(mean) < _ROUNDING
+    keeps_sign = samples * np.sign(mean) > _ROUNDING
+    return {
+        "difference": round(mean, 4),
+        "interval": [
+            round(float(end), 4) for end in np.percentile(samples, [2.5, 97.5])
+        ],
+        "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
+        "questions": len(differences),
+    }

@@ -1,0 +1,1 @@
+"""What is published, measured anew and compared."""

@@ -1,0 +1,341 @@
+import bz2
+import gzip
+import json
+import os
+import pathlib
+
+import pytest
+
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.data import open_qa
+from realm_tf.data import schema
+from realm_tf.data.question_sets import prepare as question_sets
+from realm_tf.data.question_sets.prepare import is_orqa_dev
+from realm_tf.data.question_sets.prepare import prepare
+from realm_tf.errors import InputError
+from realm_tf.text.answers import contains_answer
+
+# FarmHash Fingerprint64, as signed numbers: BigQuery's documentation of
+# FARM_FINGERPRINT, and Guava's tests of farmHashFingerprint64 with texts of 4,
+# 32 and 256 bytes, which take different paths through the hash.
+FINGERPRINTS = {
+    "1footrue": -1541654101129638711,
+    "2applefalse": 2794438866806483259,
+    "3true": -4880158226897771312,
+    "test": 8581389452482819506,
+    "test" * 8: -4196240717365766262,
+    "test" * 64: 3500507768004279527,
+}
+
+
+def _write(path, *objects):
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in objects))
+    return str(path)
+
+
+def _read(path):
+    return [
+        json.loads(line)
+        for line in pathlib.Path(path).read_text().split("\n")[:-1]
+    ]
+
+
+@pytest.mark.parametrize("num_buckets", [10, 2, 3, 1 << 62, (1 << 63) - 1])
+def test_the_hash_is_farmhash(monkeypatch, num_buckets):
+    import tensorflow as tf
+
+    # Several numbers of buckets tell all 64 bits.
+    found = tf.strings.to_hash_bucket_fast(list(FINGERPRINTS), num_buckets)
+    expected = [n % (1 << 64) % num_buckets for n in FINGERPRINTS.values()]
+    assert found.numpy().tolist() == expected
+    monkeypatch.setattr(question_sets, "_ORQA_BUCKETS", num_buckets)
+    assert is_orqa_dev(list(FINGERPRINTS)) == [n == 0 for n in expected]
+
+
+def test_one_question_in_ten_is_dev():
+    assert question_sets._ORQA_BUCKETS == 10
+    texts = [f"question {number}?" for number in range(2000)]
+    dev = is_orqa_dev(texts)
+    # Binomial: 200 with a standard deviation of 13.4.
+    assert 160 < sum(dev) < 240
+    assert is_orqa_dev(texts[::-1]) == dev[::-1]
+
+
+def test_split(tmp_path):
+    texts = [f"où est {number} ?" for number in range(200)]
+    path = _write(
+        tmp_path / "all.jsonl",
+        *({"question": text, "answer": [text[-4:]]} for text in texts),
+        {"question": f"  {texts[0].upper()}", "answer": ["x"]},
+    )
+    output = tmp_path / "split"
+    report = prepare(path, str(output), form="jsonl", split="orqa")
+    parts = {
+        name: [line["question"] for line in _read(output / f"{name}.jsonl")]
+        for name in ("train", "dev")
+    }
+    # Texts as they are, in their order.
+    assert parts["train"] + parts["dev"] != texts
+    expected = [*texts, f"  {texts[0].upper()}"]
+    assert sorted(parts["train"] + parts["dev"]) == sorted(expected)
+    for name, part in parts.items():
+        assert part == [text for text in expected if text in part]
+        assert set(is_orqa_dev(part)) == {name == "dev"}
+        assert report["files"][f"{name}.jsonl"]["questions"] == len(part)
+    both = [text.casefold().strip() for text in parts["train"]]
+    assert report["in_train_and_dev"] == sum(
+        text.casefold().strip() in both for text in parts["dev"]
+    )
+
+
+def test_questions_that_differ_in_case_and_space_are_told(tmp_path):
+    # One side of the hash each.
+    variants = ["who is  ada", "Who is Ada", "WHO is ada", "who is\tAda", "?x"]
+    variants += [f"who{' ' * n}is ada" for n in range(3, 30)]
+    dev = is_orqa_dev(variants)
+    chosen = [variants[dev.index(True)], variants[dev.index(False)]]
+    path = _write(
+        tmp_path / "all.jsonl",
+        *({"question": text, "answer": ["x"]} for text in chosen),
+    )
+    report = prepare(path, str(tmp_path / "out"), form="jsonl", split="orqa")
+    assert report["in_train_and_dev"] == 1
+
+
+def test_counts_and_merging(tmp_path):
+    path = _write(
+        tmp_path / "set.jsonl",
+        {"question": "who?", "answer": [" Ada\u00a0 L. ", "Ada L."], "id": 1},
+        {"question": "who?", "answer": ["Bach", "Ada L."], "id": 2},
+        {"question": "Who?", "answer": ["Rome"]},
+        {"question": " \t", "answer": ["Rome"]},
+        {"question": "where?"},
+        {"question": "when?", "answer": ["", " "]},
+        {
+            "question": "who?",
+            "answer": ["a b ", "(", "["],
+            "answer_type": "regex",
+        },
+        {"question": "how?", "answer": ["so", ""]},
+    )
+    output = str(tmp_path / "out")
+    report = prepare(path, output, form="jsonl")
+    assert _read(f"{output}/questions.jsonl") == [
+        {"question": "who?", "answer": ["Ada L.", "Bach"], "id": 1},
+        {"question": "Who?", "answer": ["Rome"]},
+        {
+            "question": "who?",
+            # Spaces of a pattern count.
+            "answer": ["a b ", "(", "["],
+            "answer_type": "regex",
+        },
+        {"question": "how?", "answer": ["so"]},
+    ]
+    assert report == {
+        "counts": {
+            "read": 8,
+            "kept": 4,
+            "duplicate_question": 1,
+            "empty_question": 1,
+            "no_answer": 2,
+        },
+        "answer_counts": {"invalid_pattern": 2, "empty_answer": 1},
+        "files": {
+            "questions.jsonl": {
+                "questions": 4,
+                "answers": 7,
+                "max_answers": 3,
+                "mean_answer_words": 1.25,
+                "max_answer_words": 2,
+                "patterns": 1,
+                "with_evidence": 0,
+            }
+        },
+    }
+    metadata = stages.read(output, kind="questions")
+    assert {name: metadata[name] for name in report} == report
+    assert metadata["parameters"]["inputs"] == ["set.jsonl"]
+    # What is written is read, and making it again changes nothing.
+    again = str(tmp_path / "again")
+    asked = open_qa.read_questions(f"{output}/questions.jsonl")
+    assert [len(question.answers) for question in asked] == [2, 1, 3, 1]
+    prepare(f"{output}/questions.jsonl", again, form="jsonl")
+    assert (
+        stages.read(again, kind="questions")["fingerprint"]
+        == metadata["fingerprint"]
+    )
+
+
+def test_files_are_read_in_order_of_their_names(tmp_path):
+    second = tmp_path / "b.jsonl.bz2"
+    second.write_bytes(
+        bz2.compress(b'{"question": "b", "answer": "x"}\n'),
+    )
+    first = tmp_path / "a.jsonl.gz"
+    first.write_bytes(
+        gzip.compress(b'{"question": "a", "answer": "x"}\n'),
+    )
+    output = str(tmp_path / "out")
+    prepare([str(second), str(tmp_path / "*.gz")], output, form="jsonl")
+    asked = open_qa.read_questions(f"{output}/questions.jsonl")
+    assert [question.question for question in asked] == ["a", "b"]
+
+
+def test_answers_in_blocks(tmp_path, blocks_dir, questions_path):
+    texts = [block.text for block in schema.read_blocks(blocks_dir)]
+    more = _write(
+        tmp_path / "more.jsonl",
+        {"question": "x?", "answer": ["Paris", "Tiber Rome"]},
+        {"question": "y?", "answer": ["17\\d\\d"], "answer_type": "regex"},
+        {"question": "z?", "answer": ["18\\d\\d\\d"], "answer_type": "regex"},
+    )
+    seen = []
+    report = prepare(
+        [questions_path, more],
+        str(tmp_path / "out"),
+        form="jsonl",
+        split="none",
+        blocks=blocks_dir,
+        progress=lambda *args: seen.append(args),
+    )
+    asked = open_qa.read_questions(questions_path)
+    asked += open_qa.read_questions(more)
+    expected = sum(
+        any(contains_answer(t, q.answers, q.answer_type) for t in texts)
+        for q in asked
+    )
+    assert 8 <= expected < len(asked) == 11
+    statistics = report["files"]["questions.jsonl"]
+    assert statistics["answer_in_blocks"] == expected
+    assert ("questions", 11) in seen
+    assert seen[-1] == ("blocks", len(texts))
+    metadata = stages.read(str(tmp_path / "out"), kind="questions")
+    blocks_metadata = stages.read(blocks_dir, kind="blocks")
+    assert metadata["parents"]["blocks"] == blocks_metadata["fingerprint"]
+
+
+def test_the_command(tmp_path, blocks_dir, capsys):
+    nq = tmp_path / "nq.jsonl"
+    span = {"start_token": 0, "end_token": 2}
+    none = {"short_answers": [], "yes_no_answer": "NONE"}
+    found = {"short_answers": [span], "yes_no_answer": "NONE"}
+    document = {"document_text": "The Moon is grey ."}
+    texts = [f"what is {number}" for number in range(60)]
+    _write(
+        nq,
+        *(
+            {"question_text": t, "annotations": [found], **document}
+            for t in texts
+        ),
+        {"question_text": "no", "annotations": [none], **document},
+    )
+    dev = sum(is_orqa_dev(texts))
+    output = str(tmp_path / "out")
+    arguments = ["questions", "--from", "nq", "--input", str(nq)]
+    arguments += ["--split", "orqa", "--blocks", blocks_dir]
+    assert cli.main([*arguments, "--output", output]) == 0
+    assert capsys.readouterr().out == (
+        f"{output}: read 61, kept 60, no_answer 1\n"
+        f"  train.jsonl     {60 - dev} questions, 1.00 answers each of 2.0 "
+        f"words (at most 2), an answer in the blocks for {60 - dev} (100.0%)\n"
+        f"  dev.jsonl       {dev} questions, 1.00 answers each of 2.0 "
+        f"words (at most 2), an answer in the blocks for {dev} (100.0%)\n"
+        "  0 of dev are in train but for case and white space\n"
+    )
+    arguments += ["--max-answer-tokens", "1"]
+    assert cli.main([*arguments, "--output", f"{output}2"]) == 2
+    printed = capsys.readouterr()
+    assert "no_answer 1" in printed.err
+    assert "long_answer 60" in printed.err
+    assert sorted(os.listdir(tmp_path)) == ["nq.jsonl", "out"]
+
+
+def test_every_form_is_read(tmp_path):
+    squad = {
+        "data": [
+            {
+                "title": "Ada",
+                "paragraphs": [
+                    {
+                        "context": "Ada was in London.",
+                        "qas": [
+                            {
+                                "question": "who?",
+                                "answers": [
+                                    {"text": "London", "answer_start": 11}
+                                ],
+                            },
+                            {
+                                "question": "why?",
+                                "answers": [],
+                                "is_impossible": True,
+                            },
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+    contents = {
+        "squad": json.dumps(squad),
+        "webquestions": '[{"utterance": "who?", "targetValue": '
+        '"(list (description London))"}]',
+        "curatedtrec": "1\tfactoid\twho?\tLondon\n",
+        "nq-open": '{"question": "who?", "answer": ["London"]}\n',
+    }
+    lines = {}
+    for form, content in contents.items():
+        path = tmp_path / form
+        path.write_text(content)
+        report = prepare(str(path), f"{path}.out", form=form)
+        (lines[form],) = _read(f"{path}.out/questions.jsonl")
+        assert report["counts"]["kept"] == 1
+        assert report["counts"].get("impossible", 0) == (form == "squad")
+    plain = {"question": "who?", "answer": ["London"]}
+    sentence = {"title": "Ada", "sentence": "Ada was in London."}
+    assert lines == {
+        "squad": {**plain, "evidence": sentence},
+        "webquestions": plain,
+        "curatedtrec": {**plain, "answer_type": "regex", "id": "1"},
+        "nq-open": plain,
+    }
+    assert open_qa.read_questions(str(tmp_path / "squad.out/questions.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        ({"form": "trivia"}, "--from must be one of"),
+        ({"form": "nq", "max_answer_tokens": 0}, "must be at least 1"),
+        ({"form": "squad", "max_answer_tokens": 5}, "goes with --from nq "),
+        ({"form": "nq", "answer_field": "answer"}, "with --from nq-open"),
+        ({"form": "jsonl", "split": "dpr"}, "--split must be one of"),
+        ({"form": "jsonl", "blocks": "nowhere"}, "nowhere does not exist"),
+        ({"form": "jsonl", "split": "orqa"}, "without a question: of 1 in"),
+        ({"form": "nq"}, "line 1 is no example of Natural Questions"),
+        ({"form": "squad"}, 'has no list "data"'),
+    ],
+)
+def test_bad_arguments_leave_nothing(tmp_path, options, reason):
+    path = _write(tmp_path / "x.jsonl", {"question": "who?", "answer": ["x"]})
+    with pytest.raises(InputError, match=reason):
+        prepare(path, str(tmp_path / "out"), **options)
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+def test_bad_input_leaves_nothing(tmp_path):
+    output = str(tmp_path / "out")
+    with pytest.raises(InputError, match="matches no file"):
+        prepare(str(tmp_path / "*.jsonl"), output, form="jsonl")
+    path = _write(tmp_path / "x.jsonl", {"question": "who?"})
+    with pytest.raises(InputError, match="no question with an answer .read 1"):
+        prepare(path, output, form="jsonl")
+    half = tmp_path / "half.json"
+    half.write_text('[{"qText": "w", "answers": ["x"], "qId": "\\ud83d"}]')
+    with pytest.raises(InputError, match="entry 1 holds half of a surrogate"):
+        prepare(str(half), output, form="webquestions")
+    half.write_text('{"question_text": 17, "annotations": []}')
+    with pytest.raises(InputError, match="line 1: the question is no string"):
+        prepare(str(half), output, form="nq")
+    assert sorted(os.listdir(tmp_path)) == ["half.json", "x.jsonl"]

@@ -1,0 +1,400 @@
+"""Comparisons: their stages, what is shared, kept and refused, their numbers."""
+
+import collections
+import json
+import os
+import shutil
+
+import pytest
+
+from beam_pipelines import annotate_spans
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.checkpoints import random_weights
+from realm_tf.configs import ablations as configs
+from realm_tf.errors import InputError
+from realm_tf.evaluation.ablations import ablate as ablations
+from realm_tf.models import model_directory
+
+TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
+# A masked-LM warm-up and pre-training of two steps each.
+SET_PRETRAIN = [
+    "num_steps=2",
+    "masked_lm_steps=2",
+    "masked_lm_batch_size=2",
+    "masked_lm_window=8",
+]
+# Shares all but its encoder's pre-training with the first.
+CELLS = ["orqa", "baseline_retriever+realm_encoder"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
+    """A random model of one layer, blocks, corpus, questions."""
+    root = tmp_path_factory.mktemp("ablations")
+    loaded = random_weights.random(
+        vocab=vocabulary_path,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=8,
+        projection_dim=4,
+        seed=1,
+    )
+    for variable in loaded.model.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(25.0 * variable)
+    model_directory.save(loaded, str(root / "model"))
+    annotate_spans.annotate(str(root / "annotated"), "rules", blocks=blocks_dir)
+    for name in ("nq.dev.jsonl", "nq.test.jsonl"):
+        shutil.copy(questions_path, root / name)
+    return {
+        "model": str(root / "model"),
+        "blocks": blocks_dir,
+        "corpus": str(root / "annotated"),
+        "train": [questions_path],
+        "dev": str(root / "nq.dev.jsonl"),
+        "test": [str(root / "nq.test.jsonl")],
+    }
+
+
+def _ablate(world, output, *, suite="table2", **arguments):
+    given = {
+        **world,
+        **TINY,
+        "seeds": [0],
+        "set_pretrain": SET_PRETRAIN,
+        "set_finetune": ["num_epochs=1"],
+        **arguments,
+    }
+    return ablations.ablate(suite, output=str(output), **given)
+
+
+def _plan(capsys, *args, **kwargs):
+    """Name of each stage of a plan to its command."""
+    capsys.readouterr()
+    assert _ablate(*args, plan=True, **kwargs) is None
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith("stages are done.")
+    return {
+        name.split("] ")[1].split(":")[0]: command.strip().removeprefix("$ ")
+        for name, command in zip(lines[:-1:2], lines[1:-1:2], strict=True)
+    }
+
+
+def test_the_stages_of_table_2_are_shared(world, tmp_path, capsys):
+    plan = _plan(capsys, world, tmp_path / "output", seeds=[0, 1, 2])
+    kinds = collections.Counter(name.split("-")[0] for name in plan)
+    assert kinds == {
+        # Once for all.
+        "packed": 2,
+        "warm": 1,
+        "ict": 1,
+        # Four pre-trained models with three seeds, and the one after ICT.
+        "pretrained": 12,
+        "embeddings": 13,
+        "index": 13,
+        "zero": 13,
+        # Two systems take their parts from two models.
+        "combined": 6,
+        # Seven systems with three seeds.
+        "finetuned": 21,
+        "evaluation": 21,
+    }
+    assert not os.path.exists(tmp_path / "output")
+    # The first seed of all comes before the second of any.
+    order = list(plan)
+    assert order.index("evaluation-stale_30x-0-nq.test") < order.index(
+        "pretrained-realm-1"
+    )
+
+
+def test_the_stages_of_table_2_differ_in_what_their_names_say(
+    world, tmp_path, capsys
+):
+    output = str(tmp_path / "output")
+    plan = _plan(capsys, world, output)
+    packed = f"--blocks {output}/packed-blocks"
+    shared = (
+        "--set num_steps=2 --set masked_lm_window=8 --set "
+        "masked_lm_batch_size=2"
+    )
+    for name, change in (
+        ("realm", set()),
+        ("uniform_masks", {"mode=uniform"}),
+        ("span_masks", {"mode=random_span"}),
+        ("stale_30x", {"stale_factor=30"}),
+    ):
+        words = plan[f"pretrained-{name}-0"].split()
+        changed = {w for w in words if "=" in w}
+        assert changed == change | {w for w in shared.split() if "=" in w}
+        assert f"--model {output}/ict {packed}" in " ".join(words)
+    assert "masked_lm_steps=2" in plan["warm-up"]
+    assert "num_steps=0" in plan["warm-up"]
+    assert f"--model {world['model']}" in plan["warm-up"]
+    assert f"--model {output}/warm-up {packed}" in plan["ict"]
+    for name, towers, reader in (
+        ("realm_retriever+baseline_encoder", "pretrained-realm-0", "ict"),
+        ("baseline_retriever+realm_encoder", "ict", "pretrained-realm-0"),
+    ):
+        assert plan[f"combined-{name}-0"].endswith(
+            f"towers of {output}/{towers}, reader of {output}/{reader})"
+        )
+        index = f"--index {output}/index-{towers.removeprefix('pretrained-')}"
+        for stage in (f"finetuned-{name}-0", f"evaluation-{name}-0-nq.test"):
+            assert f"{index} " in plan[stage]
+
+
+def test_without_ict_and_warm_up_the_start_plays_their_part(
+    world, tmp_path, capsys
+):
+    plan = _plan(
+        capsys,
+        world,
+        tmp_path / "output",
+        cells=["realm", "orqa"],
+        set_ict=["num_steps=0"],
+        set_pretrain=["num_steps=2"],
+    )
+    assert "ict" not in plan and "warm-up" not in plan
+    for stage in ("pretrained-realm-0", "embeddings-start", "finetuned-orqa-0"):
+        assert f"--model {world['model']} " in plan[stage]
+
+
+def test_the_stages_of_table_1(world, tmp_path, capsys):
+    tests = [world["test"][0], world["dev"]]
+    output = str(tmp_path / "output")
+    cells = ["hybrid", "orqa", "realm", "bm25", "start"]
+    plan = _plan(capsys, world, output, suite="table1", cells=cells, test=tests)
+    # No towers are measured before fine-tuning; REALM's model serves two.
+    assert not [name for name in plan if name.startswith("zero-shot")]
+    assert [name for name in plan if name.startswith("finetuned")] == [
+        f"finetuned-{name}-0" for name in ("bm25", "start", "orqa", "realm")
+    ]
+    for name, model, retriever in (
+        ("bm25", "bm25", "bm25"),
+        ("start", "start", "realm"),
+        ("realm", "realm", "realm"),
+        ("hybrid", "realm", "hybrid"),
+    ):
+        for test in ("nq.test", "nq.dev"):
+            command = plan[f"evaluation-{name}-0-{test}"]
+            assert f"--model {output}/finetuned-{model}-0 " in command
+            assert f"--retriever {retriever} " in command
+    assert "train_query_tower=False" in plan["finetuned-start-0"]
+    assert "retriever=bm25" in plan["finetuned-bm25-0"]
+    assert "train_query_tower" not in plan["finetuned-orqa-0"]
+
+
+def test_what_cannot_be_compared_is_refused(world, tmp_path):
+    output = tmp_path / "output"
+    (tmp_path / "other").mkdir()
+    twin = str(tmp_path / "other" / "nq.test.json")
+    shutil.copy(world["test"][0], twin)
+    (tmp_path / "bad.jsonl").write_text('{"question": "Where?"}\n')
+    for arguments, complaint in (
+        ({"suite": "table3"}, "--suite must be one of table1, table2"),
+        ({"cells": ["realm", "bm25"]}, "Received: bm25"),
+        ({"seeds": [1, 1]}, "--seeds must be different .* Received: 1 1"),
+        ({"seeds": [-1]}, "Received: -1"),
+        ({"test": [*world["test"], twin]}, "have one name"),
+        ({"dev": str(tmp_path / "bad.jsonl")}, 'line 1 lacks "answer"'),
+        ({"dev": "nowhere.jsonl"}, "nowhere.jsonl does not exist"),
+        ({"model": world["blocks"]}, "holds 'blocks', expected 'model'"),
+        ({"set_pretrain": ["num_steps=0"]}, "leaves nothing to compare"),
+        ({"set_finetune": ["refresh_every=3"]}, "moves the block tower"),
+        ({"set_ict": ["stale=1"]}, "--ict-recipe, --set-ict: --set stale=1"),
+        ({"finetune_recipe": "huge"}, "--finetune-recipe, .*huge"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            _ablate(world, output, **arguments)
+    with pytest.raises(InputError, match="is a file"):
+        _ablate(world, tmp_path / "bad.jsonl")
+    with pytest.raises(InputError, match="not on a local disk"):
+        _ablate(world, "gs://bucket/output")
+    assert not output.exists()
+
+
+class _Made:
+    """A comparison, stopped once on its way."""
+
+    def __init__(self, world, output):
+        self.output, self.world = output, world
+
+    def path(self, name):
+        return os.path.join(self.output, name)
+
+    def times(self):
+        """When each stage was completed."""
+        return {
+            name: os.stat(self.path(f"{name}/COMPLETED")).st_mtime_ns
+            for name in os.listdir(self.output)
+            if os.path.exists(self.path(f"{name}/COMPLETED"))
+        }
+
+
+@pytest.fixture(scope="module")
+def made(world, tmp_path_factory):
+    output = str(tmp_path_factory.mktemp("made") / "output")
+    made = _Made(world, output)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def stop(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        patch.setattr("realm_tf.models.combined.combine", stop)
+        with pytest.raises(KeyboardInterrupt):
+            _ablate(world, output, cells=CELLS)
+    made.before = made.times()
+    made.results = _ablate(world, output, cells=CELLS)
+    return made
+
+
+def test_a_run_that_was_stopped_goes_on(made):
+    assert {"warm-up", "ict", "pretrained-realm-0"} <= set(made.before)
+    assert "finetuned-orqa-0" not in made.before
+    after = made.times()
+    assert {name: after[name] for name in made.before} == made.before
+    assert "evaluation-orqa-0-nq.test" in after
+    assert "evaluation-baseline_retriever+realm_encoder-0-nq.test" in after
+    # All of it is there, and nothing is made again.
+    assert _ablate(made.world, made.output, cells=CELLS) == made.results
+    assert made.times() == after
+
+
+def test_the_numbers_are_those_of_the_stages(made):
+    results = made.results
+    stored = json.loads(stages.read_text(made.path("results.json")))
+    assert stored == json.loads(json.dumps(results))
+    before = json.loads(
+        stages.read_text(made.path("zero-shot-ict-nq.test/metrics.json"))
+    )
+    table = stages.read_text(made.path("results.md"))
+    for name in CELLS:
+        found = json.loads(
+            stages.read_text(
+                made.path(f"evaluation-{name}-0-nq.test/metrics.json")
+            )
+        )
+        seed = results["systems"][name]["seeds"]["0"]["metrics"]["nq.test"]
+        assert {k: seed[k] for k in found} == found
+        # Both have the towers that ICT left.
+        assert seed["zero_shot_answer_recall@5"] == before["answer_recall@5"]
+        summary = results["summary"]["nq.test"][name]
+        for metric, value in (
+            ("exact_match", found["exact_match"]),
+            ("zero_shot_answer_recall@5", before["answer_recall@5"]),
+        ):
+            expected = dict.fromkeys(("mean", "low", "high"), value)
+            assert summary[metric] == expected
+        title, paper = {
+            "orqa": ("Baseline (ORQA)", "*31.3* | *13.9*"),
+            "baseline_retriever+realm_encoder": (
+                "Baseline retriever + REALM encoder",
+                "*35.3* | *13.9*",
+            ),
+        }[name]
+        em, recall = (
+            f"{100 * x:.1f} ({100 * x:.1f} to {100 * x:.1f})"
+            for x in (found["exact_match"], before["answer_recall@5"])
+        )
+        assert f"| {title} | {em} | {recall} | {paper} |" in table
+    assert os.path.getsize(made.path("results.png")) > 10_000
+
+
+def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
+    def seconds(*names):
+        return pytest.approx(
+            sum(
+                json.loads(stages.read_text(made.path(f"{name}.stage.json")))[
+                    "seconds"
+                ]
+                for name in names
+            ),
+            abs=0.1,
+        )
+
+    systems = made.results["systems"]
+    assert systems["orqa"]["seeds"]["0"]["training_seconds"] == seconds(
+        "warm-up", "ict", "finetuned-orqa-0"
+    )
+    name = "baseline_retriever+realm_encoder"
+    assert systems[name]["seeds"]["0"]["training_seconds"] == seconds(
+        "warm-up", "ict", "pretrained-realm-0", f"finetuned-{name}-0"
+    )
+
+
+def test_another_recipe_is_refused(made):
+    times = made.times()
+    with pytest.raises(
+        InputError,
+        match=r"pretrained-realm-0 was made with num_steps=2 \(now 3\)",
+    ):
+        _ablate(
+            made.world,
+            made.output,
+            cells=CELLS,
+            set_pretrain=[*SET_PRETRAIN, "num_steps=3"],
+        )
+    with pytest.raises(
+        InputError, match=r"realm_encoder-0 was made with num_epochs=1"
+    ):
+        _ablate(
+            made.world, made.output, cells=CELLS, set_finetune=["num_epochs=2"]
+        )
+    with pytest.raises(InputError, match=r"made with dev=\w+ \(now "):
+        other = os.path.join(os.path.dirname(made.output), "dev.jsonl")
+        with open(other, "w", encoding="utf-8") as file:
+            file.write('{"question": "Where?", "answer": ["London"]}\n')
+        _ablate({**made.world, "dev": other}, made.output, cells=CELLS)
+    assert made.times() == times
+
+
+def test_the_command_plans(made, capsys):
+    world = made.world
+    arguments = ["ablate", "--suite", "table2", "--output", made.output]
+    for name in ("model", "blocks", "corpus", "dev"):
+        arguments += [f"--{name}", world[name]]
+    for name in ("pretrain", "ict", "finetune"):
+        arguments += [f"--{name}-recipe", "tiny"]
+    arguments += ["--train", *world["train"], "--test", *world["test"]]
+    arguments += ["--seeds", "0", "--cells", *CELLS, "--plan"]
+    arguments += ["--set-pretrain", *SET_PRETRAIN]
+    arguments += ["--set-finetune", "num_epochs=1"]
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "13 of 13 stages are done."
+    assert lines[0] == "[1/13] packed-corpus: done"
+    assert cli.main([*arguments, "--set-ict", "num_steps=3"]) == 2
+    error = capsys.readouterr().err
+    assert "ict was made with num_steps=7 (now 3)" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", sorted(configs.SUITES))
+def test_a_whole_suite(world, tmp_path, suite):
+    output = tmp_path / "output"
+    given = {"suite": suite, "seeds": [0, 1], "dpr_recipe": "tiny"}
+    results = _ablate(world, output, **given)
+    chosen = configs.SUITES[suite]
+    for system in chosen.systems:
+        seeds = results["systems"][system.name]["seeds"]
+        assert set(seeds) == {"0", "1"}
+        summary = results["summary"]["nq.test"][system.name]
+        for metric in chosen.metrics:
+            values = [
+                seed["metrics"]["nq.test"][metric] for seed in seeds.values()
+            ]
+            assert summary[metric]["mean"] == pytest.approx(
+                sum(values) / 2, abs=1e-4
+            )
+            low, high = (summary[metric][end] for end in ("low", "high"))
+            if suite == "table2":
+                assert (low, high) == (min(values), max(values))
+            else:
+                assert low <= summary[metric]["mean"] <= high
+    table = (output / "results.md").read_text()
+    assert sum(line.startswith("| ") for line in table.splitlines()) == (
+        len(chosen.systems) + 2
+    )

@@ -1,0 +1,307 @@
+"""Tables and plots of comparisons whose numbers are written by hand."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from realm_tf import stages
+from realm_tf.configs import ablations as configs
+from realm_tf.configs import dpr as dpr_configs
+from realm_tf.configs import open_qa as open_qa_configs
+from realm_tf.configs import pretrain as pretrain_configs
+from realm_tf.evaluation.ablations import ablate as ablations
+from realm_tf.evaluation.ablations import inputs as ablation_inputs
+from realm_tf.evaluation.ablations import results as ablation_results
+from realm_tf.evaluation.ablations.inputs import Recipes
+from realm_tf.evaluation.ablations.stage_graph import Stage
+from realm_tf.evaluation.ablations.stage_graph import StageGraph
+from realm_tf.evaluation.ablations.systems import Cell
+
+RECIPES = Recipes(
+    pretrain_configs.get_recipe("tiny"),
+    None,
+    dpr_configs.get_recipe("tiny"),
+    open_qa_configs.get_recipe("tiny"),
+    {},
+)
+# Exact matches of four questions, by system and seed, and recall@5 before
+# fine-tuning.
+TABLE_2 = {
+    "realm": {0: ([1, 1, 1, 0], 0.75), 1: ([1, 1, 0, 0], 0.5)},
+    "orqa": {0: ([1, 1, 0, 0], 0.25), 1: ([0, 1, 0, 0], 0.25)},
+    "stale_30x": {0: ([0, 0, 0, 0], 0.5), 1: ([0, 1, 0, 0], 0.25)},
+}
+
+
+def _write(directory, files):
+    with stages.write(directory, kind="x") as stage:
+        stage.metadata["fingerprint"] = directory
+        for name, text in files.items():
+            stages.write_text(stage.path(name), text)
+
+
+def _collect(output, suite_name, numbers):
+    """What `collect` makes of stages that hold these numbers."""
+    suite = configs.get_suite(suite_name, list(numbers))
+    graph = StageGraph(output)
+    start = graph.add(
+        Stage("ict", "ict", lambda path: _write(path, {}), {}, {})
+    )
+    packed = graph.add(
+        Stage("packed", "pack blocks", lambda path: _write(path, {}), {}, {})
+    )
+    cells = []
+    for system in suite.systems:
+        for seed, (matches, recall) in numbers[system.name].items():
+            names = [
+                f"{kind}-{system.name}-{seed}"
+                for kind in ("finetuned", "evaluation", "zero")
+            ]
+            tuned = graph.add(
+                Stage(
+                    names[0],
+                    "finetune",
+                    lambda path: _write(path, {}),
+                    {"model": start, "blocks": packed},
+                )
+            )
+            rows = [
+                {
+                    "question": f"{number}?",
+                    "exact_match": float(match),
+                    "answer_recall@1": recall,
+                    "answer_recall@5": 1.0,
+                    "answer_recall@20": 1.0,
+                }
+                for number, match in enumerate(matches)
+            ]
+            files = {
+                "metrics.json": json.dumps(
+                    {"exact_match": float(np.mean(matches)), "questions": 4}
+                    | {f"answer_recall@{k}": 1.0 for k in (5, 20)}
+                    | {"answer_recall@1": recall}
+                ),
+                "predictions.jsonl": "".join(
+                    f"{json.dumps(row)}\n" for row in rows
+                ),
+            }
+            before = {
+                "metrics.json": json.dumps(
+                    {"answer_recall@5": recall, "questions": 4}
+                )
+            }
+            for name, written in ((names[1], files), (names[2], before)):
+                graph.add(
+                    Stage(
+                        name,
+                        "evaluate",
+                        lambda path, written=written: _write(path, written),
+                        {"model": tuned},
+                    )
+                )
+            cells.append(
+                Cell(
+                    system,
+                    seed,
+                    names[0],
+                    {"nq": names[1]},
+                    {"nq": names[2]} if suite_name == "table2" else {},
+                )
+            )
+    graph.run()
+    for stage in graph.stages:
+        path = graph.path(f"{stage.name}.stage.json")
+        record = json.loads(stages.read_text(path))
+        seconds = {"ict": 60.0, "finetune": 30.0}.get(stage.kind, 1000.0)
+        stages.write_text(path, json.dumps({**record, "seconds": seconds}))
+    results = ablation_results.collect(
+        suite_name, suite, graph, cells, RECIPES, notes=["A note."]
+    )
+    return results, suite
+
+
+@pytest.fixture(scope="module")
+def table_2(tmp_path_factory):
+    output = str(tmp_path_factory.mktemp("table2") / "output")
+    return (*_collect(output, "table2", TABLE_2), output)
+
+
+def test_means_and_ranges_over_seeds(table_2):
+    results, *_ = table_2
+    assert results["seeds"] == [0, 1] and results["tests"] == ["nq"]
+    assert results["recipes"]["ict"] is None
+    assert results["recipes"]["pretrain"] == dataclasses.asdict(
+        RECIPES.pretrain
+    )
+    summary = results["summary"]["nq"]
+    assert summary["realm"]["exact_match"] == {
+        "mean": 0.625,
+        "low": 0.5,
+        "high": 0.75,
+    }
+    assert summary["stale_30x"]["zero_shot_answer_recall@5"] == {
+        "mean": 0.375,
+        "low": 0.25,
+        "high": 0.5,
+    }
+    seeds = results["systems"]["orqa"]["seeds"]
+    assert seeds["1"]["metrics"]["nq"]["exact_match"] == 0.25
+    # Packing and measuring are no training.
+    assert seeds["1"]["training_seconds"] == 90.0
+
+
+def test_the_table_has_the_paper_s_form(table_2):
+    results, suite, _ = table_2
+    lines = ablation_results.markdown(results, suite).splitlines()
+    start = lines.index("## nq") + 2
+    assert lines[start : start + 5] == [
+        "| system | exact match | zero-shot answer recall@5 | *paper: exact "
+        "match* | *paper: zero-shot answer recall@5* |",
+        "| --- | --- | --- | --- | --- |",
+        "| REALM | 62.5 (50.0 to 75.0) | 62.5 (50.0 to 75.0) | *38.2* | "
+        "*38.5* |",
+        "| Baseline (ORQA) | 37.5 (25.0 to 50.0) | 25.0 (25.0 to 25.0) | "
+        "*31.3* | *13.9* |",
+        "| 30x stale index | 12.5 (0.0 to 25.0) | 37.5 (25.0 to 50.0) | "
+        "*28.7* | *15.1* |",
+    ]
+    text = "\n".join(lines)
+    assert "13 million blocks, and so not comparable" in text
+    assert "- A note." in lines
+    assert "seeds 0, 1." in text
+
+
+def test_what_is_within_noise(table_2):
+    results, suite, _ = table_2
+    assert results["noise"] == [
+        "nq, exact match, compared with REALM: within noise (ranges overlap): "
+        "Baseline (ORQA); beyond it: 30x stale index.",
+        "nq, zero-shot answer recall@5, compared with REALM: within noise "
+        "(ranges overlap): 30x stale index; beyond it: Baseline (ORQA).",
+    ]
+    changed = json.loads(json.dumps(results))
+    for name, low, high in (("orqa", 0.8, 0.9), ("stale_30x", 0, 0.49)):
+        changed["summary"]["nq"][name]["exact_match"] |= {
+            "low": low,
+            "high": high,
+        }
+    assert ablation_results.noise(changed, suite, "nq")[0].endswith(
+        "no difference is within noise (no ranges overlap)."
+    )
+    changed["summary"]["nq"]["orqa"] = changed["summary"]["nq"]["realm"]
+    changed["summary"]["nq"]["stale_30x"] = changed["summary"]["nq"]["realm"]
+    assert ablation_results.noise(changed, suite, "nq")[0].endswith(
+        "all differences are within noise (ranges overlap)."
+    )
+    changed["seeds"] = [0]
+    (line,) = ablation_results.noise(changed, suite, "nq")
+    assert "with one seed there is no range" in line
+
+
+def test_the_plot_shows_every_seed_its_mean_and_range(table_2):
+    results, suite, output = table_2
+    ablation_results.write(results, suite, output)
+    pixels = image.imread(f"{output}/results.png")
+    assert pixels.shape[0] > 200 and pixels.shape[1] > 600
+    assert json.loads(stages.read_text(f"{output}/results.json")) == results
+    assert stages.read_text(f"{output}/results.md") == (
+        ablation_results.markdown(results, suite)
+    )
+    drawn = ablation_results.figure(results, suite)
+    exact_match, recall = drawn.axes
+    assert exact_match.get_title() == "exact match, nq"
+    assert [t.get_text() for t in exact_match.get_yticklabels()] == [
+        "REALM",
+        "Baseline (ORQA)",
+        "30x stale index",
+    ]
+    ranges, dots, means = exact_match.collections
+    assert sorted(map(tuple, dots.get_offsets().tolist())) == sorted(
+        [(75, 0), (50, 0), (50, 1), (25, 1), (0, 2), (25, 2)]
+    )
+    assert means.get_offsets().tolist() == [[62.5, 0], [37.5, 1], [12.5, 2]]
+    assert [path.vertices.tolist() for path in ranges.get_paths()] == [
+        [[50, 0], [75, 0]],
+        [[25, 1], [50, 1]],
+        [[0, 2], [25, 2]],
+    ]
+    # REALM is above.
+    low, high = exact_match.get_ylim()
+    assert low > high
+    assert recall.get_title() == "zero-shot answer recall@5, nq"
+    (legend,) = drawn.legends
+    assert {t.get_text() for t in legend.get_texts()} == {
+        "seed",
+        "mean",
+        "range over seeds",
+    }
+
+
+def test_intervals_are_over_questions(tmp_path):
+    """Of each question's mean over seeds, by an own bootstrap."""
+    random = np.random.default_rng(5)
+    matches = random.integers(0, 2, (2, 60))
+    numbers = {
+        "start": {0: (matches[0].tolist(), 0.5), 1: (matches[1].tolist(), 0.5)},
+        "realm": {0: ([1] * 60, 1.0), 1: ([1] * 60, 1.0)},
+    }
+    results, suite = _collect(str(tmp_path / "output"), "table1", numbers)
+    found = results["summary"]["nq"]["start"]["exact_match"]
+    values = matches.mean(axis=0)
+    assert found["mean"] == pytest.approx(values.mean(), abs=1e-4)
+    means = values[random.integers(0, 60, (20_000, 60))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    assert found["low"] == pytest.approx(low, abs=0.02)
+    assert found["high"] == pytest.approx(high, abs=0.02)
+    # All questions answered: nothing varies.
+    assert results["summary"]["nq"]["realm"]["exact_match"] == {
+        "mean": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+    }
+    text = ablation_results.markdown(results, suite)
+    row = next(line for line in text.splitlines() if "Start, " in line)
+    # 60 s of ICT and 30 s of fine-tuning.
+    assert row.endswith("| 100.0 (100.0 to 100.0) | 1.5 |")
+    assert "paper" not in text
+    assert results["noise"][0] == (
+        "nq, exact match, compared with REALM: no difference is within noise "
+        "(no intervals overlap)."
+    )
+    assert "within noise" in results["noise"][2]
+    assert suite.reference == "realm"
+
+
+def _notes(cells, *, seeds=(0, 1), ict=(), pretrain=()):
+    names = ("pretrain", "ict", "dpr", "finetune")
+    recipes = ablation_inputs.get_recipes(
+        {name: "tiny" for name in names},
+        {"pretrain": pretrain, "ict": ict, "dpr": (), "finetune": ()},
+    )
+    suite = configs.get_suite("table2" if "realm" in cells else "table1", cells)
+    return ablations._notes(suite, recipes, seeds)
+
+
+def test_what_a_reader_of_the_table_is_told():
+    warm_up, ict, stale, seed = (
+        "All readers begin with one encoder",
+        "The Inverse Cloze Task (7 steps) was trained once",
+        "In 6 steps, an index that is 30 times staler is never refreshed.",
+        "One seed: ",
+    )
+    for told, expected in (
+        (_notes(["realm"]), [ict]),
+        (_notes(["realm"], ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
+        (_notes(["start"]), []),
+        (_notes(["start"], pretrain=["masked_lm_steps=1"]), [warm_up]),
+        (_notes(["realm", "stale_30x"]), [ict, stale]),
+        # Every 60 steps.
+        (_notes(["realm", "stale_30x"], pretrain=["num_steps=61"]), [ict]),
+        (_notes(["start"], seeds=[3]), [seed]),
+    ):
+        assert len(told) == len(expected)
+        for note, start in zip(told, expected, strict=True):
+            assert note.startswith(start)

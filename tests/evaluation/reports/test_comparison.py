@@ -1,0 +1,327 @@
+"""Comparisons, recomputed from the files that were compared."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from realm_tf import cli
+from realm_tf import stages
+from realm_tf.errors import InputError
+from realm_tf.evaluation.bootstrap import summarize
+from realm_tf.evaluation.reports import breakdowns
+from realm_tf.evaluation.reports.comparison import compare
+from realm_tf.evaluation.reports.comparison import markdown
+
+NUM_QUESTIONS = 60
+
+
+def make_lines(quality, seed):
+    """What a system of some quality said of the questions."""
+    random = np.random.default_rng(seed)
+    lines = []
+    for number in range(NUM_QUESTIONS):
+        is_right = float(random.random() < quality)
+        rank = int(random.integers(1, 40))
+        line = {
+            "question": f"What is number {number}?",
+            "answer": ["this"],
+            "prediction": "this" if is_right else "that",
+            "exact_match": is_right,
+            "f1": is_right or round(random.random(), 1),
+            "answer_recall@5": float(rank <= 5),
+            "answer_ranks": {
+                "realm": rank if rank <= 30 else None,
+                "bm25": number % 30 + 1,
+            },
+            "num_ranked": 30,
+        }
+        if number % 3 == 0:
+            line["gold_recall@1"] = float(rank <= 15)
+        lines.append(line)
+    return lines
+
+
+def write(directory, lines, *, questions="of these", **metrics):
+    """An evaluation directory."""
+    scores = [
+        {
+            name: line[name]
+            for name in ("exact_match", "f1", "answer_recall@5")
+            + ("gold_recall@1",)
+            if name in line
+        }
+        for line in lines
+    ]
+    metrics = {**summarize(scores), **metrics}
+    with stages.write(
+        str(directory),
+        kind="evaluation",
+        parameters={"retriever": directory.name},
+        parents={"questions": questions},
+    ) as stage:
+        stages.write_text(stage.path("metrics.json"), json.dumps(metrics))
+        stages.write_text(
+            stage.path("predictions.jsonl"),
+            "".join(f"{json.dumps(line)}\n" for line in lines),
+        )
+    return str(directory)
+
+
+@pytest.fixture
+def systems(tmp_path):
+    """Three systems: lines by name, directories."""
+    lines = {
+        "base": make_lines(0.4, 1),
+        "better": make_lines(0.7, 2),
+        "other": make_lines(0.45, 3),
+    }
+    # Closed-book: nothing was retrieved.
+    for line in lines["other"]:
+        for name in ("answer_recall@5", "gold_recall@1", "answer_ranks"):
+            line.pop(name, None)
+    directories = [write(tmp_path / name, each) for name, each in lines.items()]
+    return lines, directories
+
+
+def _resampled(values, first):
+    """Bootstrap by hand: both systems' values of the drawn questions."""
+    random = np.random.default_rng(0)
+    found = []
+    for rows in random.integers(0, len(values), (2000, len(values))):
+        mine = sum(values[row] for row in rows) / len(rows)
+        theirs = sum(first[row] for row in rows) / len(rows)
+        found.append(mine - theirs)
+    return found
+
+
+def test_differences_by_resampling(systems, tmp_path):
+    lines, directories = systems
+    compared = compare(directories, str(tmp_path / "comparison"))
+    assert list(compared["differences"]) == ["better", "other"]
+    measured = {
+        "better": ["exact_match", "f1", "answer_recall@5", "gold_recall@1"],
+        "other": ["exact_match", "f1"],
+    }
+    for system, metrics in measured.items():
+        differences = compared["differences"][system]
+        assert list(differences) == metrics
+        for metric in metrics:
+            values, first = (
+                [line[metric] for line in lines[name] if metric in line]
+                for name in (system, "base")
+            )
+            mean = np.mean(values) - np.mean(first)
+            samples = np.array(_resampled(values, first))
+            found = differences[metric]
+            assert found["questions"] == len(values)
+            assert found["difference"] == pytest.approx(mean, abs=5e-5)
+            low, high = np.percentile(samples, [2.5, 97.5])
+            assert found["interval"] == pytest.approx([low, high], abs=6e-5)
+            same_sign = np.sign(samples.round(9)) == np.sign(mean)
+            assert found["sign_flips"] == pytest.approx(1 - same_sign.mean())
+    assert compared["differences"]["better"]["exact_match"]["interval"][0] > 0
+    assert 0.05 < compared["differences"]["other"]["f1"]["sign_flips"] < 0.95
+
+
+def test_the_samples_are_those_of_the_means():
+    random = np.random.default_rng(4)
+    values, first = random.random((2, 45)).round(2)
+    found = breakdowns.paired_difference(values, first)
+    rows = [{"d": difference} for difference in values - first]
+    metrics = summarize(rows)
+    assert found["difference"] == metrics["d"]
+    assert found["interval"] == metrics["d_interval"]
+    # A system is as good as itself; there is no sign to flip.
+    assert breakdowns.paired_difference(values, values) == {
+        "difference": 0.0,
+        "interval": [0.0, 0.0],
+        "sign_flips": None,
+        "questions": 45,
+    }
+    # 0.1 + 0.2 - 0.3 is 6e-17 here.
+    found = breakdowns.paired_difference([0.1, 0.2, 0.0], [0.0, 0.0, 0.3])
+    assert found["difference"] == 0.0 and found["sign_flips"] is None
+    # Equal in some samples: that counts as a flip.
+    found = breakdowns.paired_difference([1, 0, 0, 0], [0, 0, 0, 0])
+    assert found["sign_flips"] == pytest.approx(0.75**4, abs=0.03)
+
+
+def test_what_is_written(systems, tmp_path):
+    lines, directories = systems
+    output = str(tmp_path / "comparison")
+    compared = compare(directories, output)
+    stored = json.loads(stages.read_text(f"{output}/comparison.json"))
+    assert stored == compared
+    assert compared["questions"] == NUM_QUESTIONS
+    for name, directory in zip(lines, directories, strict=True):
+        metrics = json.loads(stages.read_text(f"{directory}/metrics.json"))
+        assert compared["systems"][name] == {
+            "metrics": metrics,
+            "parameters": {"retriever": name},
+        }
+    text = stages.read_text(f"{output}/comparison.md")
+    assert text == markdown(compared)
+    metadata = stages.read(output, kind="comparison")
+    assert metadata["parameters"] == {"names": ["base", "better", "other"]}
+    assert metadata["parents"]["questions"] == "of these"
+    rows = {
+        cells[0]: cells[1:]
+        for cells in (
+            [cell.strip() for cell in row.split("|")[1:-1]]
+            for row in text.split("\n\n")[0].splitlines()
+        )
+    }
+    assert rows["60 questions"] == ["base", "better", "other"]
+    for metric, name in (("exact match", "exact_match"), ("F1", "f1")):
+        for cell, each in zip(rows[metric], lines.values(), strict=True):
+            value, low, high = map(float, re.findall(r"\d\.\d+", cell))
+            assert value == pytest.approx(
+                np.mean([line[name] for line in each]), abs=6e-4
+            )
+            assert low < value < high
+    assert rows["gold recall@1"][2] == rows["answer recall@5"][2] == ""
+    assert "better less base, paired bootstrap" in text
+    found = compared["differences"]["better"]["exact_match"]
+    low, high = found["interval"]
+    assert (
+        f"| {found['difference']:+.3f}     | {low:+.3f} to {high:+.3f} |"
+    ) in text
+
+
+def test_recall_curves_together(systems, tmp_path):
+    lines, directories = systems
+    curves = compare(directories[:2], str(tmp_path / "a"))["recall_curves"]
+    # BM25 found the same for both.
+    assert list(curves) == ["base: realm", "bm25", "better: realm"]
+    for name in ("base", "better"):
+        ranks = [line["answer_ranks"]["realm"] for line in lines[name]]
+        assert curves[f"{name}: realm"] == [
+            np.mean([rank is not None and rank <= k for rank in ranks])
+            for k in range(1, 31)
+        ]
+    assert curves["bm25"][:3] == pytest.approx([1 / 30, 2 / 30, 3 / 30])
+    # The third has none: no curve is everybody's.
+    curves = compare(directories, str(tmp_path / "b"))["recall_curves"]
+    assert list(curves) == [
+        "base: realm",
+        "base, better: bm25",
+        "better: realm",
+    ]
+    page = stages.read_text(str(tmp_path / "b" / "comparison.html"))
+    assert page.count('class="curve"') == 6
+    for label in curves:
+        assert f"<td>{label}</td>" in page
+
+
+def test_the_page_shows_the_differences(systems, tmp_path):
+    _, directories = systems
+    compared = compare(directories, str(tmp_path / "comparison"))
+    page = stages.read_text(str(tmp_path / "comparison" / "comparison.html"))
+    assert ">better less base</h2>" in page and ">other less base</h2>" in page
+    found = compared["differences"]["better"]
+    chart = page[page.index(">better less base</h2>") :]
+    chart = chart[: chart.index("</svg>")]
+    zero, top, bottom = re.search(
+        r'x1="([\d.]+)" y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" class="axis"',
+        chart,
+    ).groups()
+    dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', chart)
+    lines = re.findall(
+        r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)"[^>]*--c0', chart
+    )
+    # As the labels of the axis say.
+    label, value = re.search(
+        r'<text x="([\d.]+)"[^>]*>\+(0\.\d+)</text>', chart
+    ).groups()
+    scale = (float(label) - float(zero)) / float(value)
+    for row, difference in enumerate(found.values()):
+        low, high = difference["interval"]
+        for value, x in (
+            (difference["difference"], dots[row][0]),
+            (low, lines[row][0]),
+            (high, lines[row][2]),
+        ):
+            assert float(x) == pytest.approx(
+                float(zero) + value * scale, abs=0.11
+            )
+        assert float(top) < float(dots[row][1]) < float(bottom)
+    assert len(dots) == len(found) == 4
+    assert not re.search(r"https?:|<script|<link|\bsrc=", page)
+
+
+def test_one_evaluation_alone(systems, tmp_path):
+    _, directories = systems
+    compared = compare(directories[:1], str(tmp_path / "comparison"))
+    assert compared["differences"] == {}
+    assert list(compared["systems"]) == ["base"]
+    assert markdown(compared).count("\n") == 6
+
+
+def test_the_command_prints_the_tables(systems, tmp_path, capsys):
+    _, directories = systems
+    output = str(tmp_path / "comparison")
+    arguments = ["compare", *directories, "--output", output]
+    arguments += ["--names", "a|b", "<i>", "c*"]
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed == stages.read_text(f"{output}/comparison.md")
+    assert r"| a\|b " in printed and r"\<i\> less a\|b" in printed
+    page = stages.read_text(f"{output}/comparison.html")
+    assert "&lt;i&gt; less a|b" in page and "<i>" not in page
+    assert cli.main(arguments) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_directories_of_the_same_name_are_told_apart(tmp_path):
+    lines = make_lines(0.5, 1)
+    directories = [
+        write(tmp_path / name / "evaluation", lines) for name in "ab"
+    ]
+    compared = compare(directories, str(tmp_path / "comparison"))
+    assert list(compared["systems"]) == directories
+    again = compare([f"{directories[0]}/"], str(tmp_path / "one"))
+    assert list(again["systems"]) == ["evaluation"]
+
+
+def _refused(directories, tmp_path, match, **arguments):
+    output = tmp_path / "comparison"
+    with pytest.raises(InputError, match=match):
+        compare(directories, str(output), **arguments)
+    assert not output.exists()
+
+
+def test_what_does_not_compare_is_named(systems, tmp_path):
+    lines, directories = systems
+    first = re.escape(directories[0])
+    other = write(tmp_path / "of others", lines["base"], questions="others")
+    _refused(
+        [*directories, other],
+        tmp_path,
+        f"{re.escape(other)} is of another questions file than {first}",
+    )
+    short = write(tmp_path / "short", lines["base"][:-1])
+    _refused(
+        [directories[0], short],
+        tmp_path,
+        f"{re.escape(short)}/predictions.jsonl holds other questions",
+    )
+    _refused([str(tmp_path / "none")], tmp_path, "none does not exist")
+    _refused(directories, tmp_path, "expected 3.*Received 1: x", names=["x"])
+    _refused(directories, tmp_path, "'x' stands for two", names=["x", "y", "x"])
+    _refused(
+        [directories[0], directories[0]], tmp_path, "stands for two evaluations"
+    )
+
+
+def test_damaged_evaluations_are_named(systems, tmp_path):
+    _, (directory, *_) = systems
+    with open(f"{directory}/predictions.jsonl", "a") as file:
+        file.write("{\n")
+    _refused([directory], tmp_path, "predictions.jsonl, line 61 is not JSON")
+    for content in ("{", "[]"):
+        stages.write_text(f"{directory}/metrics.json", content)
+        _refused([directory], tmp_path, "metrics.json is missing or damaged")
+    stages.remove(f"{directory}/metrics.json")
+    _refused([directory], tmp_path, "metrics.json is missing or damaged")
