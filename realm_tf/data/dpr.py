@@ -128,10 +128,9 @@ class DprExamples(ExampleBatches):
       [SEP] body [SEP], the positive first.
     - `candidate_mask` `(batch_size, batch_size * (1 + num_hard_negatives))`:
       1 where a block of the batch, these counted row by row, is a candidate
-      of the question. Others than its positive are not if they hold an answer
-      to it, too, or stand further to the front already. DPR takes all of
-      them, and so calls some right blocks wrong. The row of what only fills
-      the last batch is 0.
+      of the question: its positive, and each other block once that holds no
+      answer to it. (DPR takes all of them, and so calls some right blocks
+      wrong.) The row of what only fills the last batch is 0.
 
     What is too long is cut at its end.
 

@@ -15,7 +15,6 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.configs.dpr import DprRecipe
 from realm_tf.data import dpr as data
-from realm_tf.data import feeding
 from realm_tf.data import open_qa
 from realm_tf.data import packed_blocks
 from realm_tf.errors import InputError
@@ -275,6 +274,7 @@ def _fit(open_qa_model, examples, recipe, stage, *, callbacks, **arguments):
 
 
 def _selection(trainer, open_qa_model, examples, stage):
+    from realm_tf.data import feeding
     from realm_tf.training.selection import SelectBest
 
     # The same for every epoch, so that these can be compared.

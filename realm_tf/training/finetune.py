@@ -253,7 +253,7 @@ class _Run:
         self._stage = stage
         self._embeddings = index_store.load_embeddings(index)
         # Before the query tower moves.
-        self.trainer = _make_trainer(corpus, self._embeddings, recipe)
+        self.trainer = make_trainer(corpus, self._embeddings, recipe)
 
     def read(self, asked):
         """`QuestionBatches` of each file."""
@@ -422,8 +422,16 @@ def _key(question):
     return json.dumps([question.question, question.answers])
 
 
-def _make_trainer(corpus, embeddings, recipe):
-    """`RetrieveAndRead`, with what the recipe says frozen."""
+def make_trainer(corpus, embeddings, recipe):
+    """`RetrieveAndRead`, with what the recipe says frozen.
+
+    Args:
+        corpus: `Corpus`. The parts of its model are trained, but for the
+            block tower, which is copied if it is the query tower, too.
+        embeddings: float array `(num_blocks, embedding_dim)`. Of the index;
+            not read if it is a `BruteForce`.
+        recipe: `OpenQaRecipe`.
+    """
     model = corpus.loaded.model
     if not recipe.train_query_tower:
         model.query_embedder.trainable = False

@@ -514,6 +514,28 @@ def test_training_lowers_the_loss(make_model, answers):
     assert history["span_accuracy"][-1] == 1.0
 
 
+def test_losses_and_metrics_do_not_depend_on_the_batch(model, answers):
+    """Six questions together, and each alone: other padding, same numbers."""
+    whole = _example(answers)
+    model.reset_metrics()
+    together = float(model.compute_loss(y_pred=model(whole)))
+    of_all = {m.name: float(m.result()) for m in model.metrics}
+    model.reset_metrics()
+    alone = []
+    for row in range(len(QUERIES)):
+        one = {name: value[row : row + 1] for name, value in whole.items()}
+        # Without the padding of longer questions.
+        length = int(one["padding_mask"].sum())
+        for name in ("token_ids", "padding_mask"):
+            one[name] = one[name][:, :length]
+        alone.append(float(model.compute_loss(y_pred=model(one))))
+    assert together == pytest.approx(np.mean(alone), abs=1e-5)
+    for metric in model.metrics:
+        assert float(metric.result()) == pytest.approx(
+            of_all[metric.name], abs=1e-5
+        ), metric.name
+
+
 def test_alone_as_in_a_batch(model, expected):
     together = _numpy(best_spans(model(_pack(QUERIES)), num_best=3))
     for row, query in enumerate(QUERIES):

@@ -16,7 +16,7 @@ from realm_tf.configs.open_qa import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.corpus import Corpus
-from realm_tf.training.finetune import _make_trainer
+from realm_tf.training.finetune import make_trainer
 from realm_tf.training.finetune import finetune
 from realm_tf.training.training_log import read_log
 
@@ -244,7 +244,7 @@ def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
 )
 def test_a_recipe_says_what_learns(world, changes, tower, reader):
     corpus = Corpus.load(world["model"], world["blocks"], world["exact"])
-    trainer = _make_trainer(corpus, None, get_recipe("tiny", changes))
+    trainer = make_trainer(corpus, None, get_recipe("tiny", changes))
     model = trainer.open_qa
     assert bool(model.query_embedder.trainable_variables) == tower
     assert model.share_embedders != tower
