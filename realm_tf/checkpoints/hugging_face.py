@@ -391,15 +391,17 @@ class Checkpoint:
             for name in tensors.names()
             if name.endswith("embeddings.position_ids")
         }
+        not_read = assign(
+            model,
+            mapping,
+            tensors,
+            source=self.source,
+            what=what,
+            ignored={**ignored, **numbers},
+        )
+        # By their own names: parts have tensors of the same name.
         self.ignored.update(
-            assign(
-                model,
-                mapping,
-                tensors,
-                source=self.source,
-                what=what,
-                ignored={**ignored, **numbers},
-            )
+            {tensors.name_there(name): why for name, why in not_read.items()}
         )
 
 

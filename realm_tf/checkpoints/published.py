@@ -22,14 +22,13 @@ for `realm index`.
 
 import collections
 import dataclasses
-import json
 import os
 
 import numpy as np
 
 from realm_tf import stages
 from realm_tf.checkpoints import bert
-from realm_tf.data import articles
+from realm_tf.checkpoints import published_corpus
 from realm_tf.data import published_blocks
 from realm_tf.data import schema
 from realm_tf.errors import InputError
@@ -38,12 +37,6 @@ from realm_tf.errors import InputError
 ACCEPTS_EXTRA = True
 
 KINDS = ("hf", "tf1")
-_BLOCK_RECORDS = "block_records.npy"
-_BLOCKS_TFR = "blocks.tfr"
-# Blocks that are embedded anew, to see whether the tower is that of the rows.
-_NUM_CHECKED = 8
-# Float32 sums in another order; embeddings are about 10 long.
-_TOLERANCE = 1e-3
 
 
 def add_arguments(parser):
@@ -90,8 +83,9 @@ def add_arguments(parser):
     parser.add_argument(
         "--texts",
         metavar="FILE",
-        help=f"with --blocks: {_BLOCK_RECORDS}, or {_BLOCKS_TFR} with "
-        f"{published_blocks.TITLES} beside it (default: that of a source)",
+        help=f"with --blocks: {published_corpus.BLOCK_RECORDS}, or "
+        f"{published_corpus.BLOCKS_TFR} with {published_blocks.TITLES} beside "
+        "it (default: that of a source)",
     )
     parser.add_argument(
         "--blocks", metavar="DIR", help="also make a blocks directory"
@@ -176,7 +170,7 @@ def import_checkpoint(
     }
     if stages.is_complete(output):
         made = stages.read(output, kind=schema.MODEL)["parameters"]
-        lines = [_there_already(output, made == parameters)]
+        lines = [published_corpus.there_already(output, made == parameters)]
     else:
         lines = _write_model(
             output,
@@ -191,59 +185,25 @@ def import_checkpoint(
         (o.block_embeddings for o in opened if o.block_embeddings), None
     )
     if blocks:
-        lines += _write_blocks(
-            output, blocks, texts, opened, rows, max_block_length, beam_options
+        lines += published_corpus.write_blocks(
+            output,
+            blocks,
+            texts,
+            sources=[source.directory for source in opened],
+            rows=rows,
+            max_block_length=max_block_length,
+            beam_options=beam_options,
         )
     if embeddings:
-        lines += _write_embeddings(output, blocks, embeddings, rows)
+        lines += published_corpus.write_embeddings(
+            output, blocks, embeddings, rows
+        )
     elif rows:
         lines.append(
             f"{rows.num_rows:,} embeddings of blocks were not asked for: "
             "--blocks and --embeddings write them."
         )
     return lines
-
-
-def _there_already(directory, is_ours):
-    if not is_ours:
-        raise InputError(
-            f"{directory} exists already and was made of something else. "
-            "Remove it or choose another directory."
-        )
-    return f"{directory}: there already"
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockEmbeddings:
-    """Published embeddings of all blocks, read in pieces.
-
-    Args:
-        tensors: what has `shape` and `read`.
-        name: str. Of the tensor.
-    """
-
-    tensors: object
-    name: str
-
-    @property
-    def num_rows(self) -> int:
-        """Number of blocks."""
-        return self.tensors.shape(self.name)[0]
-
-    def read(self, start: int, limit: int) -> np.ndarray:
-        """float32 rows.
-
-        Raises:
-            InputError: if one holds NaN or infinity.
-        """
-        rows = np.asarray(self.tensors.read(self.name, start, limit), "float32")
-        finite = np.isfinite(rows).all(axis=1)
-        if not finite.all():
-            raise InputError(
-                f"{self.tensors.source}: row {start + int(finite.argmin())} "
-                f"of {self.name} holds NaN or infinity."
-            )
-        return rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +224,7 @@ class Opened:
     makers: dict
     files: list
     ignored: object
-    block_embeddings: BlockEmbeddings | None
+    block_embeddings: published_corpus.BlockEmbeddings | None
 
 
 def _open(kind, directory, num_heads):
@@ -298,7 +258,9 @@ def _open_hf(directory):
         {part: make for part, make in makers.items() if part in parts},
         checkpoint.files,
         lambda: checkpoint.ignored,
-        BlockEmbeddings(checkpoint.tensors, name) if has_rows else None,
+        published_corpus.BlockEmbeddings(checkpoint.tensors, name)
+        if has_rows
+        else None,
     )
 
 
@@ -318,7 +280,9 @@ def _open_tf1(directory, num_heads):
         parts = tf1.classify(bundle.names())
         for part in parts:
             if part.kind == "block_emb":
-                rows = BlockEmbeddings(bundle, f"{part.scope}block_emb")
+                rows = published_corpus.BlockEmbeddings(
+                    bundle, f"{part.scope}block_emb"
+                )
             elif part.kind in make:
                 _add(
                     makers,
@@ -475,118 +439,3 @@ def _ignored_lines(sources):
         f"{count} tensors not read: {reason}"
         for reason, count in sorted(reasons.items())
     ]
-
-
-def _write_blocks(
-    model, blocks, texts, opened, rows, max_block_length, beam_options
-):
-    from beam_pipelines import chunk_wikipedia
-
-    if texts is None:
-        directories = [source.directory for source in opened]
-        texts = bert.find(directories, _BLOCK_RECORDS, _BLOCKS_TFR)
-    if texts is None:
-        raise InputError(
-            f"No source holds {_BLOCK_RECORDS} or {_BLOCKS_TFR}: name the "
-            "texts with --texts."
-        )
-    if stages.is_complete(blocks):
-        made = stages.read(blocks, kind=schema.BLOCKS)["parameters"]
-        is_ours = made.get("inputs") == [os.path.abspath(texts)]
-        return [_there_already(blocks, is_ours)]
-    is_tfrecord = not texts.endswith(".npy")
-    metadata = chunk_wikipedia.chunk(
-        texts,
-        blocks,
-        stages.join(model, "vocab.txt"),
-        unit="rows",
-        format=articles.ORQA if is_tfrecord else articles.BLOCK_RECORDS,
-        lowercase=_lowercase(model),
-        keep_all_titles=True,
-        max_block_length=max_block_length,
-        beam_options=beam_options,
-    )
-    num_blocks = metadata["num_blocks"]
-    if rows and num_blocks != rows.num_rows:
-        stages.remove(blocks)
-        raise InputError(
-            f"{texts} holds {num_blocks:,} texts that are not empty, the "
-            f"checkpoint {rows.num_rows:,} embeddings: they do not belong "
-            "together."
-        )
-    return [f"{blocks}: {num_blocks:,} blocks"]
-
-
-def _lowercase(model):
-    config = json.loads(stages.read_text(stages.join(model, "config.json")))
-    return config["lowercase"]
-
-
-def _write_embeddings(model, blocks, embeddings, rows):
-    from beam_pipelines import embed_blocks
-    from realm_tf.models import model_directory
-
-    if rows is None:
-        raise InputError(
-            "No source holds block_emb: compute the embeddings with "
-            "`realm embed`."
-        )
-    metadata = stages.read(blocks, kind=schema.BLOCKS)
-    tower = stages.read(model, kind=schema.MODEL)["block_tower"]
-    parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
-    if stages.is_complete(embeddings):
-        made = stages.read(embeddings, kind=schema.EMBEDDINGS)["parents"]
-        return [_there_already(embeddings, made == parents)]
-    loaded = model_directory.load(model)
-    width = rows.tensors.shape(rows.name)[1]
-    if (metadata["num_blocks"], loaded.model.embedding_dim) != (
-        rows.num_rows,
-        width,
-    ):
-        raise InputError(
-            f"The embeddings are {rows.num_rows:,} of width {width}, but "
-            f"{blocks} holds {metadata['num_blocks']:,} blocks and {model} "
-            f"embeds with a width of {loaded.model.embedding_dim}."
-        )
-    difference = _largest_difference(loaded, blocks, metadata, rows)
-    with stages.write(
-        embeddings,
-        kind=schema.EMBEDDINGS,
-        parameters={"rows_per_shard": embed_blocks.ROWS_PER_SHARD},
-        parents=parents,
-        resumable=True,
-    ) as stage:
-        names = embed_blocks.write_rows(stage.directory, rows)
-        stage.metadata.update(
-            num_blocks=rows.num_rows,
-            dtype="float32",
-            shards=names,
-            fingerprint=stages.fingerprint(*map(str, parents.values())),
-            largest_difference=difference,
-        )
-    lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]
-    if difference > _TOLERANCE:
-        lines.append(
-            f"warning: {_NUM_CHECKED} blocks embedded with the block tower "
-            f"differ from their published embeddings by up to {difference:.3g}:"
-            " these are another tower's. Name it with --block-tower (a "
-            "fine-tuned checkpoint holds the questions' tower alone), or embed "
-            "no further blocks with this model."
-        )
-    return lines
-
-
-def _largest_difference(loaded, blocks, metadata, rows):
-    from realm_tf.retrieval.block_embedder import BlockEmbedder
-
-    some = list(schema.read_blocks(blocks, limit=_num_checked(rows)))
-    embedder = BlockEmbedder(loaded, max_length=metadata["max_block_length"])
-    found, _ = embedder.embed_ids(
-        [block.title_ids for block in some],
-        [block.token_ids for block in some],
-    )
-    return float(np.abs(found - rows.read(0, len(some))).max())
-
-
-def _num_checked(rows):
-    return min(_NUM_CHECKED, rows.num_rows)

@@ -127,6 +127,10 @@ class Renamed:
         """Names of all tensors."""
         return list(self._names)
 
+    def name_there(self, name):
+        """What a tensor is called in the file."""
+        return self._names[name]
+
     def shape(self, name):
         """Shape of a tensor."""
         return self._tensors.shape(self._names[name])

@@ -132,12 +132,13 @@ class AnswerFinder:
         if block_id not in self._forms:
             text = self._texts[block_id]
             self._forms[block_id] = [f" {form(text)} " for form in FORMS]
-        for form, padded in zip(FORMS, self._forms[block_id], strict=True):
-            for answer in answers:
-                wanted = form(answer)
-                if wanted and f" {wanted} " in padded:
-                    return True
-        return False
+        return any(
+            wanted and f" {wanted} " in padded
+            for answer in answers
+            for wanted, padded in zip(
+                _forms(answer), self._forms[block_id], strict=True
+            )
+        )
 
     def first_rank(
         self,
@@ -175,6 +176,11 @@ def _cut_at_punctuation(text):
 
 # Either may hold an answer; see `contains_answer`.
 FORMS = (normalize_answer, _cut_at_punctuation)
+
+
+@functools.lru_cache(maxsize=65536)
+def _forms(answer):
+    return tuple(form(answer) for form in FORMS)
 
 
 @functools.lru_cache(maxsize=4096)

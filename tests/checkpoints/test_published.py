@@ -8,12 +8,15 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from beam_pipelines import build_index
 from realm_tf import cli
 from realm_tf import stages
 from realm_tf.checkpoints import published
+from realm_tf.checkpoints.published_corpus import BlockEmbeddings
+from realm_tf.checkpoints.tensor_files import SafetensorsFile
 from realm_tf.checkpoints.torch_files import TorchFile
 from realm_tf.data import schema
 from realm_tf.errors import InputError
@@ -218,6 +221,30 @@ def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
         )
 
 
+def test_blocks_of_another_length_are_refused(open_qa):
+    with pytest.raises(InputError, match="blocks exists already"):
+        published.import_checkpoint(
+            "hf",
+            [str(GOLDEN / "openqa")],
+            open_qa["model"],
+            license="apache-2.0",
+            blocks=open_qa["blocks"],
+            max_block_length=40,
+        )
+
+
+def test_a_row_that_is_no_number_is_refused(tmp_path):
+    rows = np.zeros((6, 3), "float32")
+    rows[4, 1] = np.nan
+    path = str(tmp_path / "model.safetensors")
+    safetensors.numpy.save_file({"e": rows}, path)
+    embeddings = BlockEmbeddings(SafetensorsFile(path), "e")
+    assert embeddings.num_rows == 6
+    np.testing.assert_array_equal(embeddings.read(1, 4), rows[1:4])
+    with pytest.raises(InputError, match="row 4 of e holds NaN"):
+        embeddings.read(2, 6)
+
+
 def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
     """As those of a fine-tuned checkpoint, whose tower is the questions'."""
     paths = [str(tmp_path / name) for name in ("model", "blocks", "rows")]
@@ -413,3 +440,12 @@ def test_texts_that_do_not_belong_to_the_embeddings(tmp_path):
             blocks=str(tmp_path / "blocks"),
         )
     assert not (tmp_path / "blocks").exists()
+
+
+def test_what_is_not_read_is_counted_for_each_part(tmp_path):
+    """Both parts have a masked-LM head of the same names."""
+    lines = published.import_checkpoint(
+        "hf", [str(GOLDEN / "openqa")], str(tmp_path / "model")
+    )
+    for part in ("embedder", "reader"):
+        assert f"7 tensors not read: no {part} reads its head" in lines

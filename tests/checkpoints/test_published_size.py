@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints.published import BlockEmbeddings
+from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile
 from realm_tf.models import model_directory
 

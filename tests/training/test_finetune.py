@@ -16,8 +16,8 @@ from realm_tf.configs.open_qa import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.retrieval.corpus import Corpus
-from realm_tf.training.finetune import make_trainer
 from realm_tf.training.finetune import finetune
+from realm_tf.training.finetune import make_trainer
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
