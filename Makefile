@@ -1,11 +1,14 @@
 # Two commands for a fresh machine (Linux x86-64, Python 3.11 or 3.12):
 #   make quickstart   sets up .venv and runs the whole chain
 #   make test         sets up .venv and runs the tests
+# and for who changes something:
+#   make lint         ruff
+#   make test-long    the chain, training and comparisons from start to end
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV ?= .venv
 OUTPUT ?= quickstart-output
 
-.PHONY: setup quickstart test lint
+.PHONY: setup quickstart test test-long lint
 
 # Installed anew whenever the requirements change.
 $(VENV)/installed: setup.cfg pyproject.toml
@@ -21,6 +24,13 @@ quickstart: setup
 
 test: setup
 	$(VENV)/bin/python -m pytest
+
+# Some of the slow tests: those of what uses everything.
+test-long: setup
+	$(VENV)/bin/python -m pytest -m slow tests/quickstart/test_chain.py \
+	    tests/training/test_finetune.py tests/training/test_dpr.py \
+	    tests/training/test_pretrain.py tests/training/test_ict.py \
+	    tests/evaluation/ablations/test_ablate.py -k "not whole_suite"
 
 lint: setup
 	$(VENV)/bin/ruff check .

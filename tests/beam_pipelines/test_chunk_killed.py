@@ -129,6 +129,7 @@ def check_killed_anywhere(tmp_path, arguments, num_points):
     assert expected[1]["counts"]["dropped_duplicate"] == 1
 
 
+@pytest.mark.slow
 def test_killed_at_some_points(tmp_path, arguments):
     check_killed_anywhere(tmp_path, arguments, 4)
 

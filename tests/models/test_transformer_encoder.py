@@ -103,6 +103,7 @@ print(kept(True) / kept(False))
 """
 
 
+@pytest.mark.slow
 def test_checkpointing_needs_less_memory():
     done = subprocess.run(
         [sys.executable, "-c", _KEPT],

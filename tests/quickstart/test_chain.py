@@ -51,6 +51,7 @@ def tiny_minilm(tmp_path, monkeypatch):
     monkeypatch.setattr(chain, "_make_deterministic", lambda: None)
 
 
+@pytest.mark.slow
 def test_the_chain_runs_is_resumed_and_says_the_same(
     tmp_path, tiny_minilm, capsys
 ):

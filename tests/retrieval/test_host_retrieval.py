@@ -394,6 +394,7 @@ class _AtEachStep(keras.callbacks.Callback):
         self._retriever.swap(_embeddings(self._blocks, 0))
 
 
+@pytest.mark.slow
 def test_training_is_that_of_a_search_in_the_step(blocks):
     """With a version for each step, the weights at the end are the same."""
     inside = _model(blocks, in_graph=True)
@@ -434,6 +435,7 @@ def _trained(model):
     return [np.asarray(v) for v in model.weights if id(v) not in others]
 
 
+@pytest.mark.slow
 def test_with_sync_refresh_each_step_searches_the_version_due(blocks):
     runs = []
     for _ in range(2):

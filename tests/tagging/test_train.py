@@ -60,6 +60,7 @@ def _train(start_dir, conll_path, output, *overrides):
     return stages.read(str(output), kind="tagger")
 
 
+@pytest.mark.slow
 def test_seeds_decide_the_weights(start_dir, conll_path, tmp_path):
     found = [
         _train(start_dir, conll_path, tmp_path / name, "num_epochs=1", seed)

@@ -139,6 +139,7 @@ def _embed(loaded, texts, towers, max_length):
     return np.concatenate([np.asarray(e, "float64") for e in found])
 
 
+@pytest.mark.slow
 def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
     """Its two questions' blocks are found among both, here from the texts."""
     dev = _write(tmp_path / "dev.jsonl", [DEV[0], DEV[2]])
@@ -195,6 +196,7 @@ def test_without_dev_it_learns_its_questions(world, tmp_path):
     assert set(metadata["parents"]) == {"blocks", "model", "questions"}
 
 
+@pytest.mark.slow
 def test_the_command_makes_the_same_model(world, trained, capsys):
     output = str(world["root"] / "again")
     # Whatever was drawn before.
@@ -215,6 +217,7 @@ def test_the_command_makes_the_same_model(world, trained, capsys):
     )
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_the_weights_are_the_same(
     world, trained, monkeypatch
 ):
@@ -264,6 +267,7 @@ train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
     assert stages.list_names(output) == FILES
 
 
+@pytest.mark.slow
 def test_separate_towers_both_move_above_what_is_frozen(world):
     loaded = model_directory.load(world["model"])
     loaded.model = loaded.model.separate_towers()

@@ -275,6 +275,7 @@ class _Stop(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_model(world, tmp_path):
     """With dev, two files and patterns; stopped in the second file."""
     arguments = {

@@ -106,6 +106,7 @@ def test_the_command_packs_blocks_and_makes_the_same_model(
     assert len(stages.list_names(output)) == 6
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_the_weights_are_the_same(world, trained):
     """With SIGKILL, in a process of its own; see test_resume.py for more."""
     output = str(world["root"] / "killed")

@@ -189,6 +189,7 @@ def test_embed_blocks(world, tmp_path):
         np.testing.assert_allclose(found[number], expected[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command(world, capsys):
     """With all that `trained` goes without."""
     output = str(world["root"] / "by-command")

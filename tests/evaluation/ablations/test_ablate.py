@@ -250,6 +250,7 @@ def made(world, tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on(made):
     assert {"warm-up", "ict", "pretrained-realm-0"} <= set(made.before)
     assert "finetuned-orqa-0" not in made.before
@@ -262,6 +263,7 @@ def test_a_run_that_was_stopped_goes_on(made):
     assert made.times() == after
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_stages(made):
     results = made.results
     stored = json.loads(stages.read_text(made.path("results.json")))
@@ -302,6 +304,7 @@ def test_the_numbers_are_those_of_the_stages(made):
     assert os.path.getsize(made.path("results.png")) > 10_000
 
 
+@pytest.mark.slow
 def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
     def seconds(*names):
         return pytest.approx(
@@ -324,6 +327,7 @@ def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
     )
 
 
+@pytest.mark.slow
 def test_another_recipe_is_refused(made):
     times = made.times()
     with pytest.raises(
@@ -350,6 +354,7 @@ def test_another_recipe_is_refused(made):
     assert made.times() == times
 
 
+@pytest.mark.slow
 def test_the_command_plans(made, capsys):
     world = made.world
     arguments = ["ablate", "--suite", "table2", "--output", made.output]
