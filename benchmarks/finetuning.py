@@ -87,7 +87,8 @@ def _steps(args, corpus, asked):
     trim = joint.trim
     joint.trim = lambda joined: joined
     try:
-        peer = _rate(args, corpus, embeddings, recipe, singles)
+        single = dataclasses.replace(recipe, batch_size=1)
+        peer = _rate(args, corpus, embeddings, single, singles)
     finally:
         joint.trim = trim
     return {

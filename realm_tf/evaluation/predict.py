@@ -123,6 +123,7 @@ class Predictor:
             model=model,
             num_candidates=num_candidates,
             num_reader_blocks=num_reader_blocks,
+            num_length_groups=max(1, batch_size // 4),
         )
 
     def predict(

@@ -192,6 +192,50 @@ def trim(joined):
     return {name: value[:, :longest] for name, value in joined.items()}
 
 
+def in_length_groups(function, joined, num_groups):
+    """Calls a model on rows of like length together, each group trimmed.
+
+    Among many rows one is long, and all are padded to it. Sorted by length
+    and cut into groups, most of them are padded to less. On the TensorFlow
+    backend; elsewhere shapes are fixed, and the rows are one group.
+
+    Args:
+        function: function of a dict like `joined`, of some rows, that gives a
+            tensor `(num_rows, length, ...)`; no row depends on another.
+        joined: dict of tensors `(batch_size, sequence_length)`, with
+            `padding_mask`.
+        num_groups: int. Where they do not divide the rows, the last groups
+            overlap, and what is computed twice is thrown away.
+
+    Returns:
+        What `function(joined)` gives, but for values at padding.
+    """
+    if num_groups == 1 or keras.backend.backend() != "tensorflow":
+        return function(joined)
+    num_rows, length = ops.shape(joined["padding_mask"])
+    order = ops.argsort(ops.sum(joined["padding_mask"], axis=1))
+    size = (num_rows + num_groups - 1) // num_groups
+    outputs = []
+    for group in range(num_groups):
+        first = ops.minimum(group * size, num_rows - size)
+        rows = ops.slice(order, (first,), (size,))
+        found = function(
+            trim({k: ops.take(v, rows, axis=0) for k, v in joined.items()})
+        )
+        rest = [[0, 0]] * (len(found.shape) - 2)
+        missing = length - ops.shape(found)[1]
+        outputs.append(ops.pad(found, [[0, 0], [0, missing], *rest]))
+    # Where the rows lie among those of all groups.
+    row = ops.arange(num_rows, dtype="int32")
+    group = row // size
+    first = ops.minimum(group * size, num_rows - size)
+    place = group * size + row - first
+    inverse = ops.argsort(order)
+    return ops.take(
+        ops.concatenate(outputs, axis=0), ops.take(place, inverse), axis=0
+    )
+
+
 def allowed_spans(block_positions, max_span_width):
     """Which spans lie inside the block.
 

@@ -1,5 +1,7 @@
 """Retrieve and read: the open-QA model over an index and block texts."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -49,6 +51,8 @@ class RetrieveAndRead(keras.Model):
             where the answer's last word ends; without, as the original's
             test for a raw substring: see `joint.contains_answer`. The
             reader's spans are whole words in any case. Defaults to `True`.
+        num_length_groups: int. See `joint.in_length_groups`, for the blocks
+            read. Defaults to `1`.
 
     Raises:
         InputError: if `num_reader_blocks` is less than 1.
@@ -73,6 +77,7 @@ class RetrieveAndRead(keras.Model):
         embeddings=None,
         read_an_answer=False,
         match_whole_words=True,
+        num_length_groups=1,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -95,6 +100,7 @@ class RetrieveAndRead(keras.Model):
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
         self.match_whole_words = match_whole_words
+        self.num_length_groups = num_length_groups
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
         self._embeddings = None
         if embeddings is not None:
@@ -214,7 +220,11 @@ class RetrieveAndRead(keras.Model):
         )
         positions = joined.pop("block_positions")
         # (b * r, l, w)
-        logits = self.open_qa.reader(joined, training=training)
+        logits = joint.in_length_groups(
+            functools.partial(self.open_qa.reader, training=training),
+            joined,
+            self.num_length_groups,
+        )
         allowed = joint.allowed_spans(positions, logits.shape[-1])
         shape = (batch_size, num_read, ops.shape(logits)[1])
         width = logits.shape[-1]

@@ -453,8 +453,16 @@ def make_trainer(corpus, embeddings, recipe):
         num_reader_blocks=recipe.num_reader_blocks,
         read_an_answer=recipe.read_an_answer,
         match_whole_words=recipe.match_whole_words,
+        num_length_groups=_num_length_groups(
+            recipe.batch_size * recipe.num_reader_blocks
+        ),
         embeddings=None if exact else np.asarray(embeddings),
     )
+
+
+def _num_length_groups(num_rows):
+    """Groups of four rows and more, at most eight."""
+    return max(1, min(8, num_rows // 4))
 
 
 def _restore_trainable(model):
