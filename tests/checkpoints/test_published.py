@@ -189,6 +189,7 @@ def test_what_is_there_already_is_left_alone(open_qa):
         [str(GOLDEN / "openqa")],
         open_qa["model"],
         blocks=open_qa["blocks"],
+        max_block_length=64,
         embeddings=open_qa["embeddings"],
     )
     assert lines == [

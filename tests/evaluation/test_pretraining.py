@@ -44,6 +44,7 @@ def _evaluate(loaded, corpus, **arguments):
     )
 
 
+@pytest.mark.slow
 def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
     """-log p(y|x) + log p(y|x) - log p(y|null,x) is the encoder's own loss."""
     found = _evaluate(loaded, corpus)

@@ -188,6 +188,7 @@ def test_a_rank_of_one_is_correct():
     np.testing.assert_array_equal(ranks == 1, correct)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 def test_it_learns_from_hard_negatives(towers, shared):
     model = DprModel(towers[0], towers[0] if shared else towers[1])

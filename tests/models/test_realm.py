@@ -327,6 +327,7 @@ def test_fit_moves_both_towers(make_model, train_block_tower):
     np.testing.assert_array_equal(index, np.asarray(model.index.embeddings))
 
 
+@pytest.mark.slow
 def test_loss_falls_when_trained(make_model):
     model = make_model()
     model.compile(keras.optimizers.Adam(0.01), jit_compile=JIT)

@@ -156,6 +156,7 @@ def _move(tower, seed):
     )
 
 
+@pytest.mark.slow
 def test_outputs_are_those_of_a_search_in_the_step(blocks):
     inside = _model(blocks, in_graph=True)
     outside = _model(blocks, in_graph=False)

@@ -74,6 +74,7 @@ def test_seeds_decide_the_weights(start_dir, conll_path, tmp_path):
     assert losses[0] != pytest.approx(losses[2], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_kept(start_dir, conll_path, tmp_path, monkeypatch):
     scores = iter([0.3, 0.6, 0.6])
     kept = []

@@ -291,6 +291,7 @@ def test_separate_towers_both_move_above_what_is_frozen(world):
         }
 
 
+@pytest.mark.slow
 def test_several_files_are_mixed_and_what_is_dropped_is_told(
     world, tmp_path, capsys
 ):

@@ -156,6 +156,7 @@ ict({world["model"]!r}, {world["blocks"]!r}, {output!r},
     assert len(stages.list_names(output)) == 6
 
 
+@pytest.mark.slow
 def test_separate_towers_both_move_above_what_is_frozen(world):
     loaded = model_directory.load(world["model"])
     loaded.model = loaded.model.separate_towers()

@@ -225,6 +225,7 @@ def test_the_command(world, capsys):
     assert b"retrieval_utility" in content and b"p(z" in content
 
 
+@pytest.mark.slow
 def test_it_runs_without_tensorflow(world):
     """The packages of a JAX machine: keras, keras-hub and jax."""
     root = world["root"]

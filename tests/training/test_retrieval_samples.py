@@ -136,6 +136,7 @@ def _values(model):
     return [np.array(v) for v in (*model.variables, *model.optimizer.variables)]
 
 
+@pytest.mark.slow
 def test_samples_of_a_run(realm_model, realm_batch, tokenizer):
     """They are what the model says, and leave its training as it is."""
     start = _values(realm_model)
