@@ -219,8 +219,11 @@ def finetune(
         stage.metadata.update(
             history=history,
             counts={
-                name: sum(file.counts[name] for file in files)
-                for name in files[0].counts
+                **{
+                    name: sum(file.counts[name] for file in files)
+                    for name in files[0].counts
+                },
+                "steps": int(run.trainer.optimizer.iterations),
             },
         )
     return history

@@ -151,6 +151,7 @@ def test_the_metadata_says_what_was_done(world, tuned):
         "united": 0,
         "patterns": 0,
         "without_answer": 0,
+        "steps": 2,
     }
     # What only the run needed is gone.
     assert sorted(os.listdir(output)) == [
