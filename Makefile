@@ -31,8 +31,8 @@ test-long: setup
 	    tests/training/test_finetune.py tests/training/test_dpr.py \
 	    tests/training/test_pretrain.py tests/training/test_ict.py \
 	    tests/training/test_retrieval_samples.py tests/models/test_realm.py \
-	    tests/models/test_dpr.py tests/retrieval/test_host_retrieval.py \
-	    tests/evaluation/test_pretraining.py \
+	    tests/models/test_dpr.py tests/models/test_ict.py \
+	    tests/retrieval/test_host_retrieval.py tests/evaluation/test_pretraining.py \
 	    tests/evaluation/ablations/test_ablate.py -k "not whole_suite"
 
 lint: setup

@@ -181,6 +181,7 @@ def _gradients(x, values):
     return {k: np.asarray(v) for k, v in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 def test_it_learns(towers, shared):
     model = IctModel(towers[0], towers[0] if shared else towers[1])

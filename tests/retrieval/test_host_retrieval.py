@@ -200,6 +200,7 @@ def test_a_swap_alone_takes_the_weights(blocks):
     assert not np.array_equal(before["candidate_block_ids"], after)
 
 
+@pytest.mark.slow
 def test_shapes_are_fixed_and_no_block_comes_twice(blocks):
     model = _model(blocks, in_graph=False)
     num = len(blocks)
@@ -457,6 +458,7 @@ def test_with_sync_refresh_each_step_searches_the_version_due(blocks):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_the_age_is_of_the_version_that_the_batch_was_searched_with(blocks):
     """Batches wait for their steps, so they are older than the last swap."""
     model = _model(blocks, in_graph=False)

@@ -179,6 +179,7 @@ def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
     assert metadata["best"]["accuracy"] == accuracy
 
 
+@pytest.mark.slow
 def test_without_dev_it_learns_its_questions(world, tmp_path):
     recipe = get_recipe("tiny", ["num_epochs=40", "dropout=0", "batch_size=4"])
     rows = _train(world, tmp_path / "model", recipe=recipe)

@@ -179,6 +179,7 @@ def test_the_metadata_says_what_was_done(world, tuned):
     )
 
 
+@pytest.mark.slow
 def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
     """Tuned again, over the other index, with much of it frozen."""
     Corpus.load(tuned[0], world["blocks"], world["scann"])
