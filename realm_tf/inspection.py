@@ -101,10 +101,11 @@ def read_block(blocks: str, block_id: int) -> schema.Block:
 
 
 def plot_runs(directories: list[str], path: str) -> None:
-    """Draws the curves of pre-training runs, so that they compare.
+    """Draws the curves of training runs of one kind, so that they compare.
 
     Args:
-        directories: list of str. What `realm pretrain` wrote or is writing.
+        directories: list of str. What `realm pretrain` or `realm finetune`
+            wrote or is writing.
         path: str. The PNG to write.
 
     Raises:

@@ -22,7 +22,7 @@ from realm_tf.version import __version__
 
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
-_JOB = "job.json"
+JOB = "job.json"
 
 
 def is_remote(path: str) -> bool:
@@ -98,6 +98,24 @@ def list_names(directory: str) -> list[str]:
     if is_remote(directory):
         return sorted(n.rstrip("/") for n in _gfile().listdir(directory))
     return sorted(os.listdir(directory))
+
+
+def list_files(directory: str) -> list[str]:
+    """Paths of all files below a directory, relative to it, sorted."""
+    walk = _gfile().walk if is_remote(directory) else os.walk
+    root = str(directory).rstrip("/")
+    return sorted(
+        join(folder, name)[len(root) + 1 :]
+        for folder, _, names in walk(root)
+        for name in names
+    )
+
+
+def file_size(path: str) -> int:
+    """Bytes of a file."""
+    if is_remote(path):
+        return _gfile().stat(path).length
+    return os.path.getsize(path)
 
 
 def make_directory(path: str) -> None:
@@ -221,7 +239,7 @@ def write(
             "Choose another --output."
         )
     directory = output if in_place else f"{output}.partial"
-    job_path = join(directory, _JOB)
+    job_path = join(directory, JOB)
     if exists(directory) and not (
         resumable and exists(job_path) and read_text(job_path) == job_text
     ):
@@ -260,7 +278,7 @@ def write(
 def _is_rest(directory):
     # What an interrupted run left in place, or nothing at all; whatever else
     # is there is not ours to remove.
-    return exists(join(directory, _JOB)) or not list_names(directory)
+    return exists(join(directory, JOB)) or not list_names(directory)
 
 
 def read(directory: str, *, kind: str) -> dict:

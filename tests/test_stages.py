@@ -213,6 +213,21 @@ def test_metadata_is_readable_json(output):
     assert text.count("\n") > 3
 
 
+def test_all_files_below_a_directory_and_their_sizes(output):
+    with stages.write(output, kind="things") as stage:
+        stages.make_directory(stage.path("a/b"))
+        stages.write_text(stage.path("a/b/c.txt"), "four")
+        stages.write_text(stage.path("z"), "")
+    assert stages.list_files(f"{output}/") == [
+        "COMPLETED",
+        "a/b/c.txt",
+        "metadata.json",
+        "z",
+    ]
+    assert stages.file_size(f"{output}/a/b/c.txt") == 4
+    assert stages.file_size(f"{output}/z") == 0
+
+
 def test_fingerprints_see_order_and_boundaries():
     digest = stages.fingerprint("ab", "c")
     assert digest == stages.fingerprint(b"ab", b"c")

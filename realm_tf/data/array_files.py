@@ -26,11 +26,6 @@ def check_local(output: str) -> None:
         )
 
 
-def token_dtype(vocabulary_size: int) -> str:
-    """The smallest type that holds every wordpiece's id."""
-    return "uint16" if vocabulary_size <= 1 << 16 else "int32"
-
-
 class ArrayFiles(contextlib.AbstractContextManager):
     """The `.npy` files of a directory, appended to and at last completed.
 

@@ -25,6 +25,7 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.data import array_files
 from realm_tf.data import schema
+from realm_tf.text.integer_types import smallest_dtype
 
 PACKED = "packed_blocks"
 
@@ -91,7 +92,7 @@ def pack_blocks(
     array_files.check_local(output)
     metadata = stages.read(blocks, kind=schema.BLOCKS)
     wordpieces = array_files.read_vocabulary(blocks)
-    dtype = array_files.token_dtype(len(wordpieces))
+    dtype = smallest_dtype(len(wordpieces) - 1)
     columns = {
         name: (dtype if name.endswith("_ids") else kind, number)
         for name, (kind, number) in _COLUMNS.items()

@@ -26,6 +26,7 @@ from realm_tf import stages
 from realm_tf.data import array_files
 from realm_tf.data import schema
 from realm_tf.data import tokenized_passages
+from realm_tf.text.integer_types import smallest_dtype
 
 PACKED = "packed_passages"
 
@@ -81,7 +82,7 @@ def pack_passages(
         columns = {
             **_COLUMNS,
             "token_ids": (
-                array_files.token_dtype(tokenizer.vocabulary_size),
+                smallest_dtype(tokenizer.vocabulary_size - 1),
                 None,
             ),
         }

@@ -16,6 +16,8 @@ from realm_tf.models.retrieve_and_read import best_spans
 from realm_tf.retrieval.corpus import Corpus
 
 NUM_READER_BLOCKS = 5
+# Blocks of like length that are read together; measured, see docs/serving.md.
+ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
 _UNCHANGED = TEMPERATURES.index(1.0)
@@ -123,7 +125,7 @@ class Predictor:
             model=model,
             num_candidates=num_candidates,
             num_reader_blocks=num_reader_blocks,
-            num_length_groups=max(1, batch_size // 4),
+            rows_per_group=ROWS_PER_GROUP,
         )
 
     def predict(

@@ -4,9 +4,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.text.integer_types import smallest_dtype
+
 
 class BlockTable(keras.layers.Layer):
     """The wordpieces of every block's body, and of its title if given.
+
+    Weights are of the smallest type that holds them, uint16 for BERT's
+    vocabularies; what is looked up is int32.
 
     Args:
         token_ids: int array `(num_blocks, block_length)`. Bodies, padded
@@ -42,14 +47,16 @@ class BlockTable(keras.layers.Layer):
     def _constant(self, array, name):
         if array is None:
             return None
+        array = np.asarray(array)
+        dtype = smallest_dtype(int(array.max(initial=0)))
         weight = self.add_weight(
-            shape=np.shape(array),
-            dtype="int32",
+            shape=array.shape,
+            dtype=dtype,
             initializer="zeros",
             trainable=False,
             name=name,
         )
-        weight.assign(np.asarray(array, dtype="int32"))
+        weight.assign(array.astype(dtype))
         return weight
 
     @property
@@ -59,16 +66,13 @@ class BlockTable(keras.layers.Layer):
 
     def call(self, block_ids):
         """`(token_ids, lengths)` of the blocks asked for."""
-        return (
-            ops.take(self.token_ids, block_ids, axis=0),
-            ops.take(self.lengths, block_ids, axis=0),
-        )
+        return _rows(self.token_ids, block_ids), _rows(self.lengths, block_ids)
 
     def titles(self, block_ids):
         """`(title_ids, title_lengths)` of the blocks asked for."""
         return (
-            ops.take(self.title_ids, block_ids, axis=0),
-            ops.take(self.title_lengths, block_ids, axis=0),
+            _rows(self.title_ids, block_ids),
+            _rows(self.title_lengths, block_ids),
         )
 
     def contents(self, block_ids):
@@ -90,3 +94,7 @@ class BlockTable(keras.layers.Layer):
             "token_ids": token_ids,
             "lengths": lengths,
         }
+
+
+def _rows(table, rows):
+    return ops.cast(ops.take(table, rows, axis=0), "int32")

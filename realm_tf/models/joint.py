@@ -188,7 +188,8 @@ def trim(joined):
     """
     if keras.backend.backend() != "tensorflow":
         return joined
-    longest = ops.max(ops.sum(joined["padding_mask"], axis=1))
+    # Not even a batch of no rows is of no columns: encoders look at the first.
+    longest = ops.max(ops.sum(joined["padding_mask"], axis=1), initial=1)
     return {name: value[:, :longest] for name, value in joined.items()}
 
 
@@ -212,11 +213,61 @@ def in_length_groups(function, joined, num_groups):
     """
     if num_groups == 1 or keras.backend.backend() != "tensorflow":
         return function(joined)
+    num_rows = ops.shape(joined["padding_mask"])[0]
+    size = (num_rows + num_groups - 1) // num_groups
+    order, compute = _by_length(function, joined, size)
+    outputs = [compute(group) for group in range(num_groups)]
+    return _in_order(ops.concatenate(outputs, axis=0), order, size)
+
+
+def in_groups_of(function, joined, rows_per_group, *, shape, dtype):
+    """As `in_length_groups`, with as many groups as the rows need.
+
+    For rows that are not known when a graph is made: the groups are the steps
+    of a loop, and one row or few are one group. On the TensorFlow backend;
+    elsewhere shapes are fixed, and the rows are one group.
+
+    Args:
+        function: as of `in_length_groups`.
+        joined: as of `in_length_groups`.
+        rows_per_group: int. At most so many rows in a group.
+        shape: tuple of int. Of what the function gives, without
+            `(num_rows, length)`.
+        dtype: str. Of what it gives.
+
+    Returns:
+        What `function(joined)` gives, but for values at padding.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function(joined)
+    import tensorflow as tf
+
+    num_rows = ops.shape(joined["padding_mask"])[0]
+    size = ops.minimum(rows_per_group, num_rows)
+    order, compute = _by_length(function, joined, size)
+    outputs = tf.map_fn(
+        compute,
+        # One group even of no rows: a loop of no steps has no shape.
+        tf.range(
+            ops.maximum((num_rows + rows_per_group - 1) // rows_per_group, 1)
+        ),
+        fn_output_signature=tf.TensorSpec((None, None, *shape), dtype),
+        # Each step uses all processors, and its memory is that of a group.
+        parallel_iterations=1,
+    )
+    # (g, size, length, ...) -> (g * size, length, ...)
+    outputs = tf.reshape(outputs, tf.concat([[-1], tf.shape(outputs)[2:]], 0))
+    return _in_order(
+        tf.ensure_shape(outputs, (None, None, *shape)), order, size
+    )
+
+
+def _by_length(function, joined, size):
+    """Order of the rows by length, and what computes a group of them."""
     num_rows, length = ops.shape(joined["padding_mask"])
     order = ops.argsort(ops.sum(joined["padding_mask"], axis=1))
-    size = (num_rows + num_groups - 1) // num_groups
-    outputs = []
-    for group in range(num_groups):
+
+    def compute(group):
         first = ops.minimum(group * size, num_rows - size)
         rows = ops.slice(order, (first,), (size,))
         found = function(
@@ -224,16 +275,19 @@ def in_length_groups(function, joined, num_groups):
         )
         rest = [[0, 0]] * (len(found.shape) - 2)
         missing = length - ops.shape(found)[1]
-        outputs.append(ops.pad(found, [[0, 0], [0, missing], *rest]))
-    # Where the rows lie among those of all groups.
+        return ops.pad(found, [[0, 0], [0, missing], *rest])
+
+    return order, compute
+
+
+def _in_order(outputs, order, size):
+    """Rows of all groups, as they were before they were ordered."""
+    num_rows = ops.shape(order)[0]
     row = ops.arange(num_rows, dtype="int32")
     group = row // size
     first = ops.minimum(group * size, num_rows - size)
     place = group * size + row - first
-    inverse = ops.argsort(order)
-    return ops.take(
-        ops.concatenate(outputs, axis=0), ops.take(place, inverse), axis=0
-    )
+    return ops.take(outputs, ops.take(place, ops.argsort(order)), axis=0)
 
 
 def allowed_spans(block_positions, max_span_width):

@@ -52,7 +52,9 @@ class RetrieveAndRead(keras.Model):
             test for a raw substring: see `joint.contains_answer`. The
             reader's spans are whole words in any case. Defaults to `True`.
         num_length_groups: int. See `joint.in_length_groups`, for the blocks
-            read. Defaults to `1`.
+            read in training. Defaults to `1`.
+        rows_per_group: int. See `joint.in_groups_of`, for the blocks read
+            otherwise. Defaults to `None`: all at once.
 
     Raises:
         InputError: if `num_reader_blocks` is less than 1.
@@ -78,6 +80,7 @@ class RetrieveAndRead(keras.Model):
         read_an_answer=False,
         match_whole_words=True,
         num_length_groups=1,
+        rows_per_group=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -101,6 +104,7 @@ class RetrieveAndRead(keras.Model):
         self.read_an_answer = read_an_answer
         self.match_whole_words = match_whole_words
         self.num_length_groups = num_length_groups
+        self.rows_per_group = rows_per_group
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
         self._embeddings = None
         if embeddings is not None:
@@ -220,11 +224,7 @@ class RetrieveAndRead(keras.Model):
         )
         positions = joined.pop("block_positions")
         # (b * r, l, w)
-        logits = joint.in_length_groups(
-            functools.partial(self.open_qa.reader, training=training),
-            joined,
-            self.num_length_groups,
-        )
+        logits = self._span_logits(joined, training)
         allowed = joint.allowed_spans(positions, logits.shape[-1])
         shape = (batch_size, num_read, ops.shape(logits)[1])
         width = logits.shape[-1]
@@ -238,6 +238,19 @@ class RetrieveAndRead(keras.Model):
             + ops.cast(read_scores, logits.dtype)[:, :, None, None],
             "allowed": ops.reshape(allowed, (*shape, width)),
         }
+
+    def _span_logits(self, joined, training):
+        reader = self.open_qa.reader
+        read = functools.partial(reader, training=training)
+        if training or self.rows_per_group is None:
+            return joint.in_length_groups(read, joined, self.num_length_groups)
+        return joint.in_groups_of(
+            read,
+            joined,
+            self.rows_per_group,
+            shape=(reader.max_span_width,),
+            dtype=reader.compute_dtype,
+        )
 
     def _correct(self, outputs, answer_ids):
         shape = ops.shape(outputs["span_scores"])

@@ -1,12 +1,13 @@
 """Exact search: every inner product, then the largest."""
 
-import contextlib
-
 import keras
 import numpy as np
 from keras import ops
 
 from realm_tf.retrieval.index import Index
+from realm_tf.retrieval.row_table import ROWS_AT_ONCE
+from realm_tf.retrieval.row_table import RowTable
+from realm_tf.retrieval.row_table import float32_products
 
 
 class BruteForce(keras.layers.Layer, Index):
@@ -140,38 +141,22 @@ class BruteForce(keras.layers.Layer, Index):
 
         `num_candidates` of them, or all rows if they are fewer.
         """
-        num_rows = rows.shape[0]
-        size = min(self._rows_per_block or num_rows, num_rows)
-        num_candidates = min(num_candidates, num_rows)
-        if size == num_rows:
-            return self._search_block(queries, rows, first_id, num_candidates)
 
-        def step(number, best):
-            # A last block that is not full overlaps the one before it.
-            start = ops.minimum(number * size, num_rows - size)
-            found = self._search_block(
-                queries,
-                ops.slice(rows, (start, 0), (size, self.embedding_dim)),
-                first_id + start,
-                num_candidates,
-                lowest_id=first_id + number * size if num_rows % size else None,
+        def search_block(start, size, lowest_row):
+            part = rows
+            if size < rows.shape[0]:
+                part = ops.slice(rows, (start, 0), (size, self.embedding_dim))
+            lowest_id = None if lowest_row is None else first_id + lowest_row
+            return self._search_block(
+                queries, part, first_id + start, num_candidates, lowest_id
             )
-            scores, block_ids = (
-                ops.concatenate(pair, axis=1)
-                for pair in zip(best, found, strict=True)
-            )
-            return _largest(scores, block_ids, num_candidates)
 
-        scores, block_ids = self._search_block(
-            queries, rows[:size], first_id, num_candidates
+        return _best_of_blocks(
+            search_block,
+            num_rows=rows.shape[0],
+            rows_per_block=self._rows_per_block,
+            num_candidates=num_candidates,
         )
-        # Places of those that a block of fewer rows cannot give.
-        missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
-        best = (
-            ops.pad(scores, missing, constant_values=-np.inf),
-            ops.pad(block_ids, missing, constant_values=-1),
-        )
-        return ops.fori_loop(1, -(-num_rows // size), step, best)
 
     def _search_block(
         self, queries, rows, first_id, num_candidates, lowest_id=None
@@ -188,11 +173,76 @@ class BruteForce(keras.layers.Layer, Index):
         return scores, first_id + ops.cast(places, "int32")
 
     def _relevance_scores(self, queries, rows):
-        with _float32_products():
+        with float32_products():
             return ops.einsum("bd,nd->bn", queries, rows)
 
     def _top_k(self, scores, num_candidates):
         return ops.top_k(scores, num_candidates)
+
+
+class QuantizedBruteForce(keras.layers.Layer, Index):
+    """`BruteForce` over rows held in fewer bits; on one device.
+
+    Every row is scored, so what is missed is what rounding moved: `RowTable`
+    says by how much.
+
+    Args:
+        embeddings: float array `(num_blocks, embedding_dim)`. Row = block id;
+            it may be mapped from a file.
+        quantize: str. `"int8"` or `"bfloat16"`.
+        rows_per_block: int. Rows that are float32 at once. Defaults to
+            65,536.
+
+    Raises:
+        InputError: if `quantize` is another.
+    """
+
+    def __init__(
+        self, embeddings, *, quantize, rows_per_block=ROWS_AT_ONCE, **kwargs
+    ):
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        self._rows_per_block = rows_per_block
+        self.rows = RowTable(embeddings, quantize=quantize)
+        self.built = True
+
+    @property
+    def num_blocks(self):
+        return self.rows.num_rows
+
+    @property
+    def embedding_dim(self):
+        return self.rows.embedding_dim
+
+    @property
+    def is_exact(self):
+        return False
+
+    def search(self, queries, num_candidates):
+        self._check_num_candidates(num_candidates)
+        queries = ops.cast(queries, "float32")
+        rows = self.rows.read()
+
+        def search_block(start, size, lowest_row):
+            scores = rows.score_slice(queries, start, size)
+            block_ids = start + ops.arange(size, dtype="int32")
+            if lowest_row is not None:
+                scores = ops.where(block_ids < lowest_row, -np.inf, scores)
+            scores, places = ops.top_k(scores, min(num_candidates, size))
+            return scores, start + ops.cast(places, "int32")
+
+        return _best_of_blocks(
+            search_block,
+            num_rows=self.num_blocks,
+            rows_per_block=self._rows_per_block,
+            num_candidates=num_candidates,
+        )
+
+    def call(self, queries, num_candidates):
+        return self.search(queries, num_candidates)
+
+    def swap(self, embeddings):
+        self._check_swap(embeddings)
+        self.rows.assign(embeddings)
 
 
 def _sharding_of_rows():
@@ -209,13 +259,45 @@ def _sharding_of_rows():
     )
 
 
-def _float32_products():
-    """Keeps JAX from multiplying bfloat16 or TF32, as some devices do."""
-    if keras.backend.backend() != "jax":
-        return contextlib.nullcontext()
-    import jax
+def _best_of_blocks(search_block, *, num_rows, rows_per_block, num_candidates):
+    """The best of all rows, from the best of each block of rows.
 
-    return jax.default_matmul_precision("highest")
+    Args:
+        search_block: function of the first row of a block, its size, and the
+            lowest row that may be found in it (`None`: any), that gives the
+            scores and ids of at most `num_candidates`, best first.
+        num_rows: int.
+        rows_per_block: int, or `None` for all at once.
+        num_candidates: int. If rows are fewer, they are all found.
+
+    Returns:
+        `(scores, block_ids)`; of equal scores the smaller row first.
+    """
+    size = min(rows_per_block or num_rows, num_rows)
+    num_candidates = min(num_candidates, num_rows)
+    if size == num_rows:
+        return search_block(0, size, None)
+
+    def step(number, best):
+        # A last block that is not full overlaps the one before it.
+        start = ops.minimum(number * size, num_rows - size)
+        found = search_block(
+            start, size, number * size if num_rows % size else None
+        )
+        scores, block_ids = (
+            ops.concatenate(pair, axis=1)
+            for pair in zip(best, found, strict=True)
+        )
+        return _largest(scores, block_ids, num_candidates)
+
+    scores, block_ids = search_block(0, size, None)
+    # Places of those that a block of fewer rows cannot give.
+    missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
+    best = (
+        ops.pad(scores, missing, constant_values=-np.inf),
+        ops.pad(block_ids, missing, constant_values=-1),
+    )
+    return ops.fori_loop(1, -(-num_rows // size), step, best)
 
 
 def _largest(scores, block_ids, num_candidates):

@@ -27,7 +27,13 @@ class Corpus:
 
     @classmethod
     def load(
-        cls, model: str, blocks: str, index: str, *, for_export: bool = False
+        cls,
+        model: str,
+        blocks: str,
+        index: str,
+        *,
+        for_export: bool = False,
+        quantize: str = "none",
     ):
         """Opens three directories.
 
@@ -36,6 +42,7 @@ class Corpus:
             blocks: str. Blocks directory.
             index: str. Index directory.
             for_export: bool. See `index_store.load`. Defaults to `False`.
+            quantize: str. See `index_store.load`. Defaults to `"none"`.
 
         Raises:
             InputError: if one is missing or they do not belong together.
@@ -66,7 +73,9 @@ class Corpus:
                 "`realm chunk` with a smaller --max-block-length."
             )
         return cls(
-            loaded, records, index_store.load(index, for_export=for_export)
+            loaded,
+            records,
+            index_store.load(index, for_export=for_export, quantize=quantize),
         )
 
     def retrieve_and_read(self, *, model=None, **arguments):

@@ -4,7 +4,7 @@ import abc
 
 from realm_tf.errors import InputError
 
-KINDS = ("brute_force", "scann")
+KINDS = ("brute_force", "ivf", "scann")
 
 
 class Index(abc.ABC):

@@ -5,6 +5,8 @@ the embeddings themselves (embeddings.npy), because fine-tuning scores blocks
 with them; an index loads what its kind needs.
 """
 
+import dataclasses
+
 import numpy as np
 
 from realm_tf import stages
@@ -111,40 +113,110 @@ def write_exact(
         )
 
 
-def write_state(state: dict[str, np.ndarray], directory: str) -> None:
-    """Writes ScaNN's serialised form (`Scann.state`) beside the embeddings."""
+def write_state(
+    kind: str, state: dict[str, np.ndarray], directory: str
+) -> None:
+    """Writes what an index keeps beside the embeddings, its `state()`.
+
+    Args:
+        kind: str. `"ivf"` or `"scann"`.
+        state: dict of name to array.
+        directory: str. Index directory that is being written.
+    """
     for name, array in state.items():
-        path = stages.join(directory, f"scann-{name}.npy")
-        with stages.open_for_writing(path) as file:
+        with stages.open_for_writing(
+            _state_path(directory, kind, name)
+        ) as file:
             np.save(file, array)
 
 
-def load(directory: str, *, for_export: bool = False) -> Index:
+def _read_state(directory, kind, names):
+    return {
+        name: _load_array(_state_path(directory, kind, name)) for name in names
+    }
+
+
+def _state_path(directory, kind, name):
+    return stages.join(directory, f"{kind}-{name}.npy")
+
+
+def load(
+    directory: str, *, for_export: bool = False, quantize: str = "none"
+) -> Index:
     """Opens an index directory.
 
     Args:
         directory: str. Written by `realm index`.
         for_export: bool. Give an index whose search can be saved in a
-            SavedModel. Defaults to `False`.
+            SavedModel; an exact one then scores 65,536 rows at a time.
+            Defaults to `False`.
+        quantize: str. How embeddings are held in memory, and in a SavedModel:
+            `"none"`, `"int8"` or `"bfloat16"`; see `RowTable`. Defaults to
+            `"none"`.
 
     Returns:
-        `BruteForce` or `Scann`.
+        `BruteForce`, `QuantizedBruteForce`, `Ivf` or `Scann`.
+
+    Raises:
+        InputError: if the directory is damaged or `quantize` is not to be had
+            of its kind.
     """
     metadata = stages.read(directory, kind=schema.INDEX)
-    parameters = metadata["parameters"]
-    if parameters["kind"] == "brute_force":
-        from realm_tf.retrieval.brute_force import BruteForce
+    kind = metadata["parameters"]["kind"]
+    if kind == "brute_force":
+        return _load_brute_force(directory, for_export, quantize)
+    if kind == "ivf":
+        return _load_ivf(directory, metadata, quantize)
+    if quantize != "none":
+        raise InputError(
+            f"{directory} is a ScaNN index, which holds its rows as it was "
+            f"built: expected quantize='none', received {quantize!r}; build "
+            "it with `realm index --reordering int8` instead."
+        )
+    return _load_scann(directory, metadata, for_export)
 
-        return BruteForce(load_embeddings(directory))
+
+def _load_brute_force(directory, for_export, quantize):
+    from realm_tf.retrieval import brute_force
+    from realm_tf.retrieval.row_table import ROWS_AT_ONCE
+
+    embeddings = load_embeddings(directory)
+    if quantize != "none":
+        return brute_force.QuantizedBruteForce(embeddings, quantize=quantize)
+    return brute_force.BruteForce(
+        embeddings, rows_per_block=ROWS_AT_ONCE if for_export else None
+    )
+
+
+def _load_ivf(directory, metadata, quantize):
+    from realm_tf.retrieval import ivf
+    from realm_tf.retrieval.partitions import Partitions
+
+    embeddings = load_embeddings(directory)
+    names = [field.name for field in dataclasses.fields(Partitions)]
+    partitions = Partitions(**_read_state(directory, "ivf", names))
+    if not partitions.hold_once(embeddings.shape):
+        raise InputError(
+            f"{directory} is damaged, for its partitions do not hold each of "
+            f"{len(embeddings)} blocks once: make it again."
+        )
+    parameters = metadata["parameters"]
+    return ivf.Ivf(
+        embeddings,
+        partitions,
+        num_partitions=parameters["num_partitions"],
+        num_probed=parameters["num_probed"],
+        quantize=quantize,
+    )
+
+
+def _load_scann(directory, metadata, for_export):
     from realm_tf.retrieval import scann
 
-    state = {
-        name: _load_array(stages.join(directory, f"scann-{name}.npy"))
-        for name in scann.STATE_NAMES
-    }
+    parameters = metadata["parameters"]
     kind = scann.ExportedScann if for_export else scann.Scann
     return kind(
-        state,
+        _read_state(directory, "scann", scann.STATE_NAMES),
         num_blocks=metadata["num_blocks"],
         embedding_dim=metadata["embedding_dim"],
         reordering=parameters["reordering"],

@@ -25,8 +25,7 @@ def _scann_ops():
     except ImportError as error:
         raise InputError(
             "The index kind 'scann' needs the package scann (Linux x86-64): "
-            'pip install "scann>=1.4.2,<1.5". Elsewhere use --kind '
-            "brute_force."
+            'pip install "scann>=1.4.2,<1.5". Elsewhere use --kind ivf.'
         ) from error
     return scann_ops
 
@@ -176,16 +175,17 @@ class Scann(Index):
         if keras_backend() != "tensorflow":
             raise InputError(
                 "The index kind 'scann' is a TensorFlow op and the Keras "
-                f"backend is {keras_backend()!r}: use --kind brute_force."
+                f"backend is {keras_backend()!r}: use --kind ivf or brute_force."
             )
         block_ids, scores = self._get_searcher().search_batched(
             tf.cast(queries, tf.float32),
             final_num_neighbors=num_candidates,
             pre_reorder_num_neighbors=max(num_candidates, self._num_reordered),
         )
-        shape = (None, num_candidates)
+        # Of no queries ScaNN gives no columns, either.
+        shape = (tf.shape(queries)[0], num_candidates)
         block_ids = tf.cast(block_ids, tf.int32)
-        return tf.ensure_shape(scores, shape), tf.ensure_shape(block_ids, shape)
+        return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
 
     def _get_searcher(self):
         return self._searcher

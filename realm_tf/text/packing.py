@@ -48,9 +48,16 @@ def join_bert(
         numbers = tf.ragged.map_flat_values(
             lambda n: tf.gather(tf.constant(segment_ids, tf.int32), n), numbers
         )
-    shape = None if pad_to is None else (None, pad_to)
+    if pad_to is None:
+        # Not even a batch of no rows is of no columns: encoders look at the
+        # first.
+        pad_to = tf.maximum(packed.bounding_shape(axis=1), 1)
+    shape = tf.stack([-1, tf.cast(pad_to, tf.int64)])
     return {
-        "token_ids": tf.cast(packed, tf.int32).to_tensor(shape=shape),
-        "segment_ids": numbers.to_tensor(shape=shape),
-        "padding_mask": mask.to_tensor(shape=shape),
+        name: values.to_tensor(shape=shape)
+        for name, values in (
+            ("token_ids", tf.cast(packed, tf.int32)),
+            ("segment_ids", numbers),
+            ("padding_mask", mask),
+        )
     }

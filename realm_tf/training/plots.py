@@ -33,6 +33,7 @@ class Panel:
     from_zero: bool = False
 
 
+# What `realm pretrain` logs.
 PANELS = (
     Panel("loss", "Masked-LM loss", "nats per masked wordpiece"),
     Panel("mlm_accuracy", "Masked-LM accuracy", "share", from_zero=True),
@@ -62,13 +63,40 @@ PANELS = (
     Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
 )
 
+# What `realm finetune` logs.
+FINETUNING_PANELS = (
+    Panel("loss", "Loss of retriever and reader", "nats a question"),
+    Panel("retriever_loss", "Retriever's loss", "nats a question"),
+    Panel("reader_loss", "Reader's loss", "nats a question"),
+    Panel(
+        "candidates_recall",
+        "An answer among the candidates",
+        "share of questions",
+        from_zero=True,
+    ),
+    Panel(
+        "top_block_recall",
+        "An answer in the best block",
+        "share of questions",
+        from_zero=True,
+    ),
+    Panel(
+        "span_accuracy",
+        "Best span right, where one can be",
+        "share of questions",
+        from_zero=True,
+    ),
+    Panel("index_age", "Age of the index", "steps"),
+    Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
+)
+
 
 def plot_training(
     logs: dict[str, list[dict]],
     path: str,
     *,
     groups: dict[str, str] | None = None,
-    panels: tuple[Panel, ...] = PANELS,
+    panels: tuple[Panel, ...] | None = None,
 ) -> None:
     """Draws the curves of one or several runs into a PNG.
 
@@ -82,11 +110,13 @@ def plot_training(
         path: str. The file to write; one that is there is replaced.
         groups: dict. Name of a run to that of its group; a run that is not
             in it is a group of its own. Defaults to `None`.
-        panels: tuple of `Panel`. Defaults to `PANELS`.
+        panels: tuple of `Panel`. Defaults to `None`: `FINETUNING_PANELS` if
+            the runs are of `realm finetune`, else `PANELS`.
 
     Raises:
         InputError: if matplotlib is not installed, no run has a value to
-            draw, or the file cannot be written.
+            draw, runs of pre-training and of fine-tuning are mixed, or the
+            file cannot be written.
     """
     try:
         from matplotlib.figure import Figure
@@ -95,6 +125,7 @@ def plot_training(
             "Plots are drawn by matplotlib, which is not installed: run `pip "
             "install matplotlib`."
         ) from error
+    panels = panels or _panels_of(logs)
     panels = [panel for panel in panels if _has_values(logs, panel.name)]
     if not panels:
         raise InputError(
@@ -120,6 +151,22 @@ def plot_training(
         handles, labels, loc="outside lower center", ncols=1, frameon=False
     )
     _write(figure, path)
+
+
+def _panels_of(logs):
+    """Those of what the runs are; their losses have one name."""
+    finetuned = [
+        run
+        for run, lines in logs.items()
+        if any("retriever_loss" in line for line in lines)
+    ]
+    if finetuned and len(finetuned) < len(logs):
+        other = next(run for run in logs if run not in finetuned)
+        raise InputError(
+            f"{finetuned[0]} is a run of fine-tuning, {other} is none: their "
+            "losses cannot be drawn together. Plot them one by one."
+        )
+    return FINETUNING_PANELS if finetuned else PANELS
 
 
 def _has_values(logs, name):

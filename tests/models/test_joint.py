@@ -233,6 +233,32 @@ def test_rows_in_groups_are_those_of_all_at_once(num_rows, num_groups):
             assert (rows, width) == (size, ordered[last])
 
 
+@pytest.mark.parametrize("num_rows", [0, 1, 4, 5, 9])
+def test_groups_of_rows_give_what_all_rows_give(num_rows):
+    from keras import ops
+
+    random = np.random.default_rng(num_rows)
+    lengths = random.permutation(np.arange(1, num_rows + 1))
+    mask = (np.arange(num_rows + 2) < lengths[:, None]).astype("int32")
+    token_ids = random.integers(1, 9, mask.shape).astype("int32") * mask
+    joined = {"token_ids": token_ids, "padding_mask": mask}
+
+    def function(rows):
+        sums = ops.cumsum(rows["token_ids"], axis=1)
+        sums = sums * rows["padding_mask"]
+        return ops.stack([sums, -sums], axis=-1)
+
+    found = joint.in_groups_of(
+        function,
+        {k: ops.convert_to_tensor(v) for k, v in joined.items()},
+        4,
+        shape=(2,),
+        dtype="int32",
+    )
+    sums = np.cumsum(token_ids, axis=1) * mask
+    np.testing.assert_array_equal(found, np.stack([sums, -sums], axis=-1))
+
+
 def test_match_answers_wants_whole_words():
     continuation = np.array([False, False, False, True])
     us, us_a = [[1, 2]], [[1, 3]]

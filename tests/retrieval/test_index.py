@@ -8,6 +8,7 @@ import tensorflow as tf
 from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import Index
+from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.scann import ExportedScann
 from realm_tf.retrieval.scann import Scann
 
@@ -21,6 +22,12 @@ def _embeddings(seed=0, num_blocks=NUM_BLOCKS):
 
 def _brute_force(embeddings):
     return BruteForce(embeddings)
+
+
+def _ivf(embeddings):
+    # With every partition probed it is exact.
+    number = min(6, len(embeddings))
+    return Ivf.build(embeddings, num_partitions=number, num_probed=number)
 
 
 def _scann(embeddings):
@@ -40,9 +47,9 @@ def _exported_scann(embeddings):
     return _scann_from_state(embeddings, ExportedScann)
 
 
-ALL = [_brute_force, _scann, _scann_from_state, _exported_scann]
+ALL = [_brute_force, _ivf, _scann, _scann_from_state, _exported_scann]
 # What a trainer refreshes.
-SWAPPABLE = [_brute_force, _scann]
+SWAPPABLE = [_brute_force, _ivf, _scann]
 
 
 def _oracle(embeddings, queries, num_candidates):

@@ -10,6 +10,8 @@ from realm_tf import stages
 from realm_tf.errors import InputError
 from realm_tf.retrieval import index_store
 from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.brute_force import QuantizedBruteForce
+from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.scann import ExportedScann
 from realm_tf.retrieval.scann import Scann
 
@@ -88,6 +90,8 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
     [
         ("brute_force", False, BruteForce),
         ("brute_force", True, BruteForce),
+        ("ivf", False, Ivf),
+        ("ivf", True, Ivf),
         ("scann", False, Scann),
         ("scann", True, ExportedScann),
     ],
@@ -102,7 +106,7 @@ def test_an_index_can_be_built_and_loaded(
     assert metadata["num_blocks"] == 50
     assert metadata["embedding_dim"] == 8
     assert metadata["recall@5"] == 1.0
-    assert metadata["recall_queries"] == (50 if kind == "scann" else 0)
+    assert metadata["recall_queries"] == (0 if kind == "brute_force" else 50)
     index = index_store.load(output, for_export=for_export)
     assert type(index) is expected
     assert (index.num_blocks, index.embedding_dim) == (50, 8)
@@ -112,8 +116,79 @@ def test_an_index_can_be_built_and_loaded(
     )
 
 
+@pytest.mark.parametrize("for_export", [False, True])
+@pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
+@pytest.mark.parametrize(
+    "kind, expected", [("brute_force", QuantizedBruteForce), ("ivf", Ivf)]
+)
+def test_an_index_can_hold_smaller_rows(
+    tmp_path, embeddings, kind, expected, quantize, for_export
+):
+    output = str(tmp_path / "index")
+    build_index.build(embeddings, output, kind=kind)
+    index = index_store.load(output, for_export=for_export, quantize=quantize)
+    assert type(index) is expected
+    assert index.rows.values.dtype == quantize
+    queries = _embeddings(9, seed=1)
+    scores, block_ids = map(np.asarray, index.search(queries, 6))
+    exact = np.take_along_axis(queries @ _embeddings().T, block_ids, axis=1)
+    # Half of 1 / 127 of values below 3, times those of a query, below 20.
+    np.testing.assert_allclose(scores, exact, atol=0.2)
+    assert np.abs(scores - exact).max() > 1e-4
+
+
+def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
+    for kind in ("brute_force", "ivf", "scann"):
+        build_index.build(embeddings, str(tmp_path / kind), kind=kind)
+    with pytest.raises(
+        InputError,
+        match="scann is a ScaNN index.*'int8'.*realm index --reordering int8",
+    ):
+        index_store.load(str(tmp_path / "scann"), quantize="int8")
+    for kind in ("brute_force", "ivf"):
+        with pytest.raises(InputError, match="none, int8, bfloat16.*'int4'"):
+            index_store.load(str(tmp_path / kind), quantize="int4")
+
+
+def test_an_exported_exact_search_goes_block_by_block(tmp_path):
+    import tensorflow as tf
+
+    directory = str(tmp_path / "index")
+    rows = np.random.default_rng(0).normal(size=(70_000, 2)).astype("float32")
+    index_store.write_exact(rows, directory, parents=PARENTS)
+    queries = _embeddings(3, seed=1)[:, :2]
+    expected = np.argsort(-(queries @ rows.T), axis=1)[:, :4]
+    for for_export in (False, True):
+        index = index_store.load(directory, for_export=for_export)
+        search = tf.function(lambda queries: index.search(queries, 4))  # noqa: B023
+        np.testing.assert_array_equal(search(queries)[1], expected)
+        graph = search.get_concrete_function(queries).graph
+        loops = [op for op in graph.get_operations() if "While" in op.type]
+        assert len(loops) == for_export
+
+
+def test_the_partitions_of_the_file_are_searched(tmp_path):
+    rows = _embeddings(600)
+    source = _write(tmp_path / "embeddings", [rows])
+    metadata = build_index.build(
+        source, str(tmp_path / "index"), kind="ivf", num_probed=5
+    )
+    assert metadata["parameters"] == {
+        "kind": "ivf",
+        "num_partitions": 98,
+        "num_probed": 5,
+    }
+    loaded = index_store.load(str(tmp_path / "index"))
+    built = Ivf.build(rows, num_probed=5)
+    queries = _embeddings(20, seed=1)
+    for one, other in zip(
+        loaded.search(queries, 6), built.search(queries, 6), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_the_indices_of_the_tiny_world(
-    embeddings_dir, brute_force_index_dir, scann_index_dir
+    embeddings_dir, brute_force_index_dir, ivf_index_dir, scann_index_dir
 ):
     rows = np.concatenate(
         [
@@ -122,14 +197,14 @@ def test_the_indices_of_the_tiny_world(
         ]
     )
     assert rows.shape == (11, 8)
-    for directory in (brute_force_index_dir, scann_index_dir):
+    for directory in (brute_force_index_dir, ivf_index_dir, scann_index_dir):
         _check(index_store.load(directory), rows)
 
 
 def test_on_an_object_store(tmp_path, embeddings):
     root = f"ram://{uuid.uuid4()}"
     rows = _embeddings()
-    for kind in ("brute_force", "scann"):
+    for kind in ("brute_force", "ivf", "scann"):
         output = f"{root}/{kind}"
         build_index.build(embeddings, output, kind=kind)
         _check(index_store.load(output), rows)
@@ -177,11 +252,18 @@ def _damage(path, how):
         path.write_bytes(content[how])
 
 
+_FILES = {
+    "scann": ["embeddings.npy", "scann-dataset.npy"],
+    "ivf": ["ivf-centroids.npy", "ivf-sizes.npy", "ivf-block_ids.npy"],
+}
+
+
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "other"])
-def test_a_damaged_file_is_named(tmp_path, embeddings, how):
+@pytest.mark.parametrize("kind", _FILES)
+def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
     output = tmp_path / "index"
-    build_index.build(embeddings, str(output))
-    for name in ("embeddings.npy", "scann-dataset.npy"):
+    build_index.build(embeddings, str(output), kind=kind)
+    for name in _FILES[kind]:
         copy = tmp_path / f"copy-{name}"
         shutil.copytree(output, copy)
         _damage(copy / name, how)
@@ -193,6 +275,19 @@ def test_a_damaged_file_is_named(tmp_path, embeddings, how):
     _damage(path, how)
     with pytest.raises(InputError, match="embeddings-1.npy is"):
         index_store.load_shard(str(path))
+
+
+def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
+    output = tmp_path / "index"
+    build_index.build(embeddings, str(output), kind="ivf")
+    path = output / "ivf-block_ids.npy"
+    good = np.load(path)
+    for other in (good[:-1], good + 1, np.zeros_like(good)):
+        np.save(path, other)
+        with pytest.raises(
+            InputError, match="index is damaged.*each of 50 blocks once"
+        ):
+            index_store.load(str(output))
 
 
 def test_other_directories_are_refused(tmp_path, embeddings, blocks_dir):

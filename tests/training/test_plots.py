@@ -103,3 +103,22 @@ def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match="pip install matplotlib"):
         plots.plot_training({"a": _log(0)}, "x.png")
+
+
+def test_a_fine_tuned_run_is_called_what_it_is(monkeypatch, tmp_path):
+    lines = [
+        {"step": s, "loss": 3.0, "retriever_loss": 1.0, "reader_loss": 2.0}
+        for s in (10, 20)
+    ]
+    figure = _figure(monkeypatch, {"tuned": lines}, "x.png")
+    titles = [axes.get_title() for axes in figure.axes if axes.axison]
+    assert titles == [
+        "Loss of retriever and reader",
+        "Retriever's loss",
+        "Reader's loss",
+    ]
+    assert figure.axes[0].get_ylabel() == "nats a question"
+    with pytest.raises(InputError, match="tuned is a run of fine-tuning, a is"):
+        plots.plot_training(
+            {"tuned": lines, "a": _log(0)}, str(tmp_path / "x.png")
+        )

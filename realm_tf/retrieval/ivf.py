@@ -1,0 +1,279 @@
+"""Approximate search without an op of its own: the best partitions alone."""
+
+import math
+import types
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf.retrieval.bounded_map import bounded_map
+from realm_tf.retrieval.index import Index
+from realm_tf.retrieval.partitions import Partitions
+from realm_tf.retrieval.partitions import check_num_probed
+from realm_tf.retrieval.partitions import partition
+from realm_tf.retrieval.partitions import resolve
+from realm_tf.retrieval.row_table import ROWS_AT_ONCE
+from realm_tf.retrieval.row_table import RowTable
+from realm_tf.retrieval.row_table import float32_products
+
+# How many times the partitions that a search needs, at mean size, are put into
+# order at first; if these are too small after all, all are (our choice).
+_ORDERED_TO_PROBED = 2
+_INT32 = np.iinfo("int32")
+
+
+class Ivf(keras.layers.Layer, Index):
+    """Index of partitions (an inverted file) as a Keras layer.
+
+    Rows lie partition by partition. For a query, partitions are ordered by
+    the product with their centroid, and rows are scored, exactly, partition
+    after partition, until as many are as `num_probed` partitions of mean size
+    have. So a search costs the same whatever it asks and is never padded, and
+    the number of candidates asked for is always found, even where the best
+    partitions are small: more of them are read then.
+
+    It runs on TensorFlow and JAX, and an exported search holds only
+    TensorFlow's own ops. On several devices each has all rows.
+    At most 65,536 rows are float32 at once, however many queries there are.
+
+    Of equal scores among the rows that were scored, the smaller id is first.
+
+    Args:
+        embeddings: float array `(num_blocks, embedding_dim)`. Row = block id;
+            it may be mapped from a file.
+        partitions: `Partitions` of them.
+        num_partitions: int. How many `partition` was asked for.
+        num_probed: int. How many are searched. All of them: the search is
+            exact.
+        quantize: str. How rows are held; see `RowTable`. Defaults to
+            `"none"`.
+
+    Raises:
+        InputError: if `num_probed` or `quantize` is out of its range.
+
+    Example:
+
+    >>> index = Ivf.build(np.eye(3, dtype="float32"))
+    >>> scores, block_ids = index.search(np.array([[0.0, 2.0, 1.0]]), 2)
+    >>> np.asarray(block_ids).tolist()
+    [[1, 2]]
+
+    References:
+        [Jegou et al., 2011](https://doi.org/10.1109/TPAMI.2010.57), section
+        IV, without the product quantiser.
+    """
+
+    def __init__(
+        self,
+        embeddings,
+        partitions: Partitions,
+        *,
+        num_partitions: int,
+        num_probed: int,
+        quantize: str = "none",
+        **kwargs,
+    ):
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        check_num_probed(num_probed, num_partitions)
+        self.num_partitions = num_partitions
+        self.num_probed = num_probed
+        self.rows = RowTable(
+            embeddings, quantize=quantize, order=partitions.block_ids
+        )
+        # A namespace, so that a SavedModel does not take it along.
+        self._eager = types.SimpleNamespace(search=None)
+        with keras.name_scope(self.name):
+            self.centroids = _weight(partitions.centroids, "centroids")
+            self.sizes = _weight(partitions.sizes, "sizes")
+            self.block_ids = _weight(partitions.block_ids, "block_ids")
+        self.built = True
+
+    @classmethod
+    def build(
+        cls,
+        embeddings,
+        *,
+        num_partitions=None,
+        num_probed=None,
+        report=None,
+        **kwargs,
+    ):
+        """Partitions embeddings and makes an index of them.
+
+        Args:
+            embeddings: float array `(num_blocks, embedding_dim)`.
+            num_partitions: int. Defaults to `None`: four times the square
+                root of `num_blocks`.
+            num_probed: int. Defaults to `None`: 48, or all if they are fewer.
+            report: function of a line of text; see `partition`. Defaults to
+                `None`.
+            **kwargs: of `Ivf`.
+
+        Returns:
+            `Ivf`.
+
+        Raises:
+            InputError: if an argument is out of its range or an embedding is
+                not finite.
+        """
+        numbers = resolve(len(embeddings), num_partitions, num_probed)
+        partitions = partition(
+            embeddings,
+            num_partitions=numbers["num_partitions"],
+            report=report,
+        )
+        return cls(embeddings, partitions, **numbers, **kwargs)
+
+    @property
+    def num_blocks(self):
+        return self.rows.num_rows
+
+    @property
+    def embedding_dim(self):
+        return self.rows.embedding_dim
+
+    @property
+    def is_exact(self):
+        return (
+            self.num_probed == self.num_partitions
+            and self.rows.quantize == "none"
+        )
+
+    @property
+    def num_scored(self) -> int:
+        """Rows that are scored for each query."""
+        share = self.num_blocks * self.num_probed
+        return math.ceil(share / self.num_partitions)
+
+    def state(self) -> dict:
+        """The arrays of `Partitions` by name."""
+        return {
+            name: np.asarray(getattr(self, name))
+            for name in ("centroids", "sizes", "block_ids")
+        }
+
+    def swap(self, embeddings):
+        """Takes new embeddings and partitions them anew, as `build` does.
+
+        Shapes stay, so nothing is traced again: there is room for as many
+        partitions as there could be. It takes as long as building.
+        """
+        self._check_swap(embeddings)
+        partitions = partition(embeddings, num_partitions=self.num_partitions)
+        self.rows.assign(embeddings, partitions.block_ids)
+        for name in ("centroids", "sizes", "block_ids"):
+            getattr(self, name).assign(getattr(partitions, name))
+
+    def call(self, queries, num_candidates):
+        return self.search(queries, num_candidates)
+
+    def search(self, queries, num_candidates):
+        self._check_num_candidates(num_candidates)
+        queries = ops.cast(queries, "float32")
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            if tf.executing_eagerly():
+                # Op by op, a query would take ten times as long.
+                self._eager.search = self._eager.search or tf.function(
+                    self._search, reduce_retracing=True
+                )
+                return self._eager.search(queries, num_candidates)
+        return self._search(queries, num_candidates)
+
+    def _search(self, queries, num_candidates):
+        num_rows = max(self.num_scored, num_candidates)
+        rows = self.rows.read()
+        sizes = ops.convert_to_tensor(self.sizes)
+        block_ids = ops.convert_to_tensor(self.block_ids)
+        starts = ops.cumsum(sizes) - sizes
+
+        def search_one(element):
+            query, order = element
+            places = _places(
+                ops.take(starts, order), ops.take(sizes, order), num_rows
+            )
+            return _best(
+                rows.score_places(query, places),
+                ops.take(block_ids, places),
+                num_candidates,
+            )
+
+        return bounded_map(
+            search_one,
+            (queries, self._best_partitions(queries, sizes, num_rows)),
+            outputs=(
+                ((num_candidates,), "float32"),
+                ((num_candidates,), "int32"),
+            ),
+            num_at_once=max(1, ROWS_AT_ONCE // num_rows),
+        )
+
+    def _best_partitions(self, queries, sizes, num_rows):
+        """Partitions, the best first, int32 `(batch_size, capacity)`.
+
+        Not all need be in order: where the best already have enough rows,
+        what follows them is partition 0, again and again.
+        """
+        centroids = ops.convert_to_tensor(self.centroids)
+        with float32_products():
+            scores = ops.einsum("bd,pd->bp", queries, centroids)
+        capacity = centroids.shape[0]
+        mean_size = self.num_blocks / self.num_partitions
+        num_first = math.ceil(_ORDERED_TO_PROBED * num_rows / mean_size)
+        if num_first >= capacity:
+            return ops.top_k(scores, capacity)[1]
+        _, first = ops.top_k(scores, num_first)
+        num_found = ops.sum(ops.take(sizes, first), axis=1)
+        return ops.cond(
+            ops.all(num_found >= num_rows),
+            lambda: ops.pad(first, [[0, 0], [0, capacity - num_first]]),
+            lambda: ops.top_k(scores, capacity)[1],
+        )
+
+
+def _places(starts, sizes, num_rows):
+    """Where the first rows of partitions in some order are kept.
+
+    Args:
+        starts, sizes: int32 tensors `(capacity,)`, in this order.
+        num_rows: int.
+
+    Returns:
+        int32 tensor `(num_rows,)`.
+    """
+    # (p,): laid one after the other, the partitions end here, and their rows
+    # are kept so far from where they are laid.
+    ends = ops.cumsum(sizes)
+    distances = starts - (ends - sizes)
+    positions = ops.arange(num_rows, dtype="int32")
+    # Right: an empty partition ends where the one before it does.
+    ranks = ops.searchsorted(ends, positions, side="right")
+    return positions + ops.take(distances, ranks)
+
+
+def _weight(array, name):
+    return keras.Variable(
+        np.asarray(array),
+        dtype=array.dtype.name,
+        trainable=False,
+        autocast=False,
+        name=name,
+    )
+
+
+def _best(scores, block_ids, num_candidates):
+    """The best rows `(num_rows,)`; of equal scores the smaller id first.
+
+    `top_k` prefers the earlier place, which is of no meaning here.
+    """
+    least = ops.top_k(scores, num_candidates)[0][-1]
+    # What is better than the last is in; what equals it, by its id.
+    keys = ops.where(scores > least, _INT32.max, -block_ids)
+    keys = ops.where(scores < least, _INT32.min, keys)
+    _, places = ops.top_k(keys, num_candidates)
+    _, by_id = ops.top_k(-ops.take(block_ids, places), num_candidates)
+    places = ops.take(places, by_id)
+    scores, by_score = ops.top_k(ops.take(scores, places), num_candidates)
+    return scores, ops.take(block_ids, ops.take(places, by_score))

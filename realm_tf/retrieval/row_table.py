@@ -1,0 +1,229 @@
+"""Embeddings as a weight, in 8, 16 or 32 bits a value."""
+
+import contextlib
+import dataclasses
+
+import keras
+import numpy as np
+from keras import ops
+
+from realm_tf.errors import InputError
+from realm_tf.retrieval.bounded_map import bounded_map
+
+QUANTIZATIONS = ("none", "int8", "bfloat16")
+# Rows that are float32 at once, while a search scores them: 32 MiB of 128
+# values (our choice).
+ROWS_AT_ONCE = 65_536
+_BITS = "uint16"
+# Of both signs: -128 is left out.
+_LARGEST_INT8 = 127
+
+
+class RowTable(keras.layers.Layer):
+    """Rows that are scored against queries, held as they are or smaller.
+
+    With "int8", each row is `scale * values`, values being integers from -127
+    to 127 and the scale the row's largest absolute value / 127. Each value is
+    then wrong by half a scale at most, and a score by half a scale times the
+    sum of the query's absolute values. "bfloat16" keeps 8 significant bits: a
+    value is wrong by 2^-8 of itself at most. To the rounding of float32.
+
+    Rows are made float32 as they are scored (see `Rows`); products and sums
+    are float32.
+
+    Args:
+        embeddings: float array `(num_rows, embedding_dim)`, read in parts; it
+            may be mapped from a file.
+        quantize: str. `"none"`, `"int8"` or `"bfloat16"`. Defaults to
+            `"none"`.
+        order: int array `(num_rows,)`. Which embedding each row is. Defaults
+            to `None`: the order they are in.
+
+    Raises:
+        InputError: if `quantize` is none of these.
+    """
+
+    def __init__(self, embeddings, *, quantize="none", order=None, **kwargs):
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        check_quantization(quantize)
+        self.quantize = quantize
+        values, scales = self._encode(embeddings, order)
+        self.num_rows, self.embedding_dim = values.shape
+        self.values = self._weight(values, "rows")
+        self.scales = None
+        if scales is not None:
+            self.scales = self._weight(scales, "scales")
+        self.built = True
+
+    def _weight(self, array, name):
+        with keras.name_scope(self.name):
+            return keras.Variable(
+                array,
+                dtype=array.dtype.name,
+                trainable=False,
+                # A model of mixed precision would cast the table every time.
+                autocast=False,
+                name=name,
+            )
+
+    def assign(self, embeddings, order=None):
+        """Takes new embeddings of the same shape; see the arguments."""
+        values, scales = self._encode(embeddings, order)
+        self.values.assign(values)
+        if scales is not None:
+            self.scales.assign(scales)
+
+    def read(self):
+        """The rows as tensors: `Rows`."""
+        values = ops.convert_to_tensor(self.values)
+        if self.quantize == "bfloat16":
+            # XLA takes no parts of bfloat16 on CPUs: it would make the whole
+            # table float32, once and before the loop.
+            values = ops.view(values, _BITS)
+        return Rows(
+            values,
+            None if self.scales is None else ops.convert_to_tensor(self.scales),
+        )
+
+    def _encode(self, embeddings, order):
+        """The arrays of the weights; `None` where there are no scales."""
+        shape = tuple(embeddings.shape)
+        values = np.empty(shape, _numpy_dtype(self.quantize))
+        scales = None
+        if self.quantize == "int8":
+            scales = np.empty(shape[:1], "float32")
+        for first in range(0, shape[0], ROWS_AT_ONCE):
+            part = slice(first, min(first + ROWS_AT_ONCE, shape[0]))
+            rows = (
+                embeddings[part] if order is None else embeddings[order[part]]
+            )
+            rows = np.asarray(rows, "float32")
+            if scales is not None:
+                values[part], scales[part] = to_int8(rows)
+            else:
+                values[part] = rows
+        return values, scales
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The tensors of a `RowTable`, read once for a search.
+
+    Reading a variable copies it where TensorFlow has set it so, which must
+    not happen in a loop.
+
+    Args:
+        values: tensor `(num_rows, embedding_dim)`, int8 or float32, or uint16
+            for the bits of bfloat16.
+        scales: float32 tensor `(num_rows,)`, or `None`.
+    """
+
+    values: object
+    scales: object
+
+    def score_slice(self, queries, start, size):
+        """Scores of consecutive rows.
+
+        Args:
+            queries: float32 tensor `(batch_size, embedding_dim)`.
+            start: int or int32 scalar tensor. The first row.
+            size: int. How many.
+
+        Returns:
+            float32 tensor `(batch_size, size)`.
+        """
+        shape = (size, self.values.shape[1])
+        rows = ops.slice(self.values, (start, 0), shape)
+        with float32_products():
+            scores = ops.einsum("bd,nd->bn", queries, _float32(rows))
+        if self.scales is None:
+            return scores
+        return scores * ops.slice(self.scales, (start,), (size,))
+
+    def score_places(self, query, places):
+        """Scores of rows anywhere, for one query; `ROWS_AT_ONCE` at once.
+
+        Args:
+            query: float32 tensor `(embedding_dim,)`.
+            places: int32 tensor `(num_places,)`, of static shape.
+
+        Returns:
+            float32 tensor `(num_places,)`.
+        """
+        (num_places,) = places.shape
+        if num_places <= ROWS_AT_ONCE:
+            return self._score_at_once(query, places)
+        num_blocks = -(-num_places // ROWS_AT_ONCE)
+        missing = num_blocks * ROWS_AT_ONCE - num_places
+        blocks = ops.reshape(
+            ops.pad(places, [[0, missing]]), (num_blocks, ROWS_AT_ONCE)
+        )
+        scores = bounded_map(
+            lambda block: self._score_at_once(query, block),
+            blocks,
+            outputs=((ROWS_AT_ONCE,), "float32"),
+        )
+        return ops.reshape(scores, (-1,))[:num_places]
+
+    def _score_at_once(self, query, places):
+        rows = ops.take(self.values, places, axis=0)
+        with float32_products():
+            scores = ops.einsum("nd,d->n", _float32(rows), query)
+        if self.scales is None:
+            return scores
+        return scores * ops.take(self.scales, places)
+
+
+def check_quantization(quantize: str) -> None:
+    """Raises `InputError` if rows cannot be held so."""
+    if quantize not in QUANTIZATIONS:
+        raise InputError(
+            f"`quantize` must be one of {', '.join(QUANTIZATIONS)}. "
+            f"Received: quantize={quantize!r}"
+        )
+
+
+def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows as integers and one scale each; see `RowTable`.
+
+    Args:
+        rows: float32 array `(num_rows, embedding_dim)`.
+
+    Returns:
+        `(values, scales)`: int8 array `(num_rows, embedding_dim)` and float32
+        array `(num_rows,)`. A row of zeros has the scale 0.
+
+    Example:
+
+    >>> values, scales = to_int8(np.array([[0.5, -2.54, 0.01]], "float32"))
+    >>> values.tolist(), [round(float(scale), 4) for scale in scales]
+    ([[25, -127, 0]], [0.02])
+    """
+    scales = np.abs(rows).max(axis=1) / np.float32(_LARGEST_INT8)
+    divisors = np.where(scales > 0, scales, 1)[:, None]
+    # Nearest, so that an error is half a scale at most.
+    return np.rint(rows / divisors).astype("int8"), scales
+
+
+def float32_products():
+    """Keeps JAX from multiplying bfloat16 or TF32, as some devices do."""
+    if keras.backend.backend() != "jax":
+        return contextlib.nullcontext()
+    import jax
+
+    return jax.default_matmul_precision("highest")
+
+
+def _float32(rows):
+    if rows.dtype == _BITS:
+        rows = ops.view(rows, "bfloat16")
+    return ops.cast(rows, "float32")
+
+
+def _numpy_dtype(quantize):
+    if quantize == "bfloat16":
+        # The type that Keras and its backends know by this name.
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return {"none": "float32", "int8": "int8"}[quantize]

@@ -1,0 +1,419 @@
+import doctest
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.errors import InputError
+from realm_tf.retrieval import ivf
+from realm_tf.retrieval import row_table
+from realm_tf.retrieval.index import Index
+from realm_tf.retrieval.ivf import Ivf
+from realm_tf.retrieval.partitions import Partitions
+
+is_tensorflow = keras.backend.backend() == "tensorflow"
+
+
+def test_docstrings():
+    assert doctest.testmod(ivf).failed == 0
+
+
+def _random(num_rows, seed=0, width=8):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(num_rows, width)).astype("float32")
+
+
+def _integers(num_rows, seed=0):
+    # Many products are equal, and exactly so.
+    random = np.random.default_rng(seed)
+    return random.integers(-2, 3, (num_rows, 4)).astype("float32")
+
+
+def _clustered(num_rows, seed=0, width=32):
+    """Points around 300 centres, some of them longer than others."""
+    centres = np.random.default_rng(99).normal(size=(300, width))
+    centres *= np.exp(0.3 * np.random.default_rng(98).normal(size=(300, 1)))
+    random = np.random.default_rng(seed)
+    noise = 0.7 * random.normal(size=(num_rows, width))
+    rows = centres[random.integers(0, 300, num_rows)] + noise
+    return rows.astype("float32")
+
+
+def _oracle(embeddings, queries, num_candidates):
+    scores = queries @ embeddings.T
+    # Stable: of equal scores the smaller id is first.
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+def _scored(index, query):
+    """Ids that a search scores: partition after partition, one by one."""
+    state = index.state()
+    limits = np.cumsum(state["sizes"])
+    order = np.argsort(-(state["centroids"] @ query), kind="stable")
+    ids = np.concatenate(
+        [
+            state["block_ids"][limit - size : limit]
+            for size, limit in zip(
+                state["sizes"][order], limits[order], strict=True
+            )
+        ]
+    )
+    return ids
+
+
+def _reference(index, embeddings, queries, num_candidates):
+    found = []
+    for query in queries:
+        num_rows = max(index.num_scored, num_candidates)
+        ids = np.sort(_scored(index, query)[:num_rows])
+        scores = embeddings[ids] @ query
+        order = np.argsort(-scores, kind="stable")[:num_candidates]
+        found.append(ids[order])
+    return np.array(found)
+
+
+def _check(index, embeddings, queries, num_candidates):
+    scores, block_ids = map(np.asarray, index.search(queries, num_candidates))
+    np.testing.assert_array_equal(
+        block_ids, _reference(index, embeddings, queries, num_candidates)
+    )
+    exact = np.take_along_axis(queries @ embeddings.T, block_ids, axis=1)
+    np.testing.assert_allclose(scores, exact, atol=1e-4)
+
+
+def _recall(index, embeddings, queries, k):
+    found = np.asarray(index.search(queries, k)[1]).tolist()
+    truth = _oracle(embeddings, queries, k)[1].tolist()
+    return np.mean(
+        [len(set(a) & set(b)) / k for a, b in zip(found, truth, strict=True)]
+    )
+
+
+class TestAllPartitions:
+    @pytest.mark.parametrize("num_partitions", [1, 7, 60])
+    @pytest.mark.parametrize("num_candidates", [1, 5, 60])
+    @pytest.mark.parametrize("batch_size", [1, 17])
+    def test_against_numpy(self, num_partitions, num_candidates, batch_size):
+        embeddings, queries = _random(60), _random(batch_size, seed=1)
+        index = Ivf.build(
+            embeddings,
+            num_partitions=num_partitions,
+            num_probed=num_partitions,
+        )
+        assert index.is_exact
+        scores, block_ids = index.search(queries, num_candidates)
+        expected = _oracle(embeddings, queries, num_candidates)
+        np.testing.assert_array_equal(block_ids, expected[1])
+        np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+        for tensor, dtype in ((scores, "float32"), (block_ids, "int32")):
+            assert keras.backend.standardize_dtype(tensor.dtype) == dtype
+
+    @pytest.mark.parametrize("num_candidates", [1, 3, 20, 200])
+    def test_of_equal_scores_the_smaller_id_is_first(self, num_candidates):
+        embeddings, queries = _integers(200), _integers(30, seed=1)
+        index = Ivf.build(embeddings, num_partitions=20, num_probed=20)
+        scores, block_ids = index.search(queries, num_candidates)
+        expected = _oracle(embeddings, queries, num_candidates)
+        np.testing.assert_array_equal(block_ids, expected[1])
+        np.testing.assert_array_equal(scores, expected[0])
+
+    @pytest.mark.parametrize("value", [0.0, 1.0])
+    def test_equal_rows(self, value):
+        index = Ivf.build(np.full((30, 4), value), num_partitions=6)
+        scores, block_ids = index.search(np.ones((2, 4)), 7)
+        np.testing.assert_array_equal(block_ids, [list(range(7))] * 2)
+        np.testing.assert_array_equal(scores, [[4 * value] * 7] * 2)
+
+    def test_a_query_of_zeros(self):
+        embeddings = _random(40)
+        embeddings[3:9] = 0.0
+        index = Ivf.build(embeddings)
+        scores, block_ids = index.search(np.zeros((1, 8)), 12)
+        np.testing.assert_array_equal(block_ids, [list(range(12))])
+        np.testing.assert_array_equal(scores, np.zeros((1, 12)))
+
+    @pytest.mark.parametrize("num_blocks", [1, 2, 3])
+    def test_few_blocks(self, num_blocks):
+        embeddings, queries = _random(num_blocks), _random(4, seed=1)
+        index = Ivf.build(embeddings)
+        _, block_ids = index.search(queries, num_blocks)
+        np.testing.assert_array_equal(
+            block_ids, _oracle(embeddings, queries, num_blocks)[1]
+        )
+
+    def test_in_parts_of_rows(self, monkeypatch):
+        monkeypatch.setattr(row_table, "ROWS_AT_ONCE", 7)
+        monkeypatch.setattr(ivf, "ROWS_AT_ONCE", 7)
+        embeddings, queries = _integers(60), _integers(9, seed=1)
+        index = Ivf.build(embeddings, num_partitions=10, num_probed=10)
+        scores, block_ids = index.search(queries, 20)
+        expected = _oracle(embeddings, queries, 20)
+        np.testing.assert_array_equal(block_ids, expected[1])
+        np.testing.assert_array_equal(scores, expected[0])
+
+
+class TestSomePartitions:
+    @pytest.mark.parametrize("num_probed", [1, 3, 19])
+    @pytest.mark.parametrize("num_candidates", [1, 4, 300])
+    def test_the_best_partitions_are_scored(self, num_probed, num_candidates):
+        embeddings, queries = _random(300), _random(23, seed=1)
+        index = Ivf.build(embeddings, num_partitions=20, num_probed=num_probed)
+        assert not index.is_exact
+        assert index.num_scored == 15 * num_probed
+        _check(index, embeddings, queries, num_candidates)
+
+    def test_as_many_are_found_as_are_asked_for(self):
+        embeddings, queries = _random(100), _random(9, seed=1)
+        index = Ivf.build(embeddings, num_partitions=50, num_probed=1)
+        # Two rows are scored unless more are wanted.
+        assert index.num_scored == 2
+        for num_candidates in (1, 2, 3, 40, 100):
+            _check(index, embeddings, queries, num_candidates)
+            found = np.asarray(index.search(queries, num_candidates)[1])
+            for row in found.tolist():
+                assert len(set(row)) == num_candidates
+                assert min(row) >= 0 and max(row) < 100
+
+    def test_partitions_may_be_small_where_they_are_best(self):
+        # 39 of one row, towards the first axis; one of 61, away from it.
+        random = np.random.default_rng(0)
+        embeddings = _random(100)
+        embeddings[:39, 0] = 10.0 + random.permutation(39)
+        embeddings[39:, 0] = -10.0
+        centroids = np.concatenate(
+            [embeddings[:39], embeddings[39:].mean(axis=0, keepdims=True)]
+        )
+        sizes = np.array([1] * 39 + [61], "int32")
+        index = Ivf(
+            embeddings,
+            Partitions(centroids, sizes, np.arange(100, dtype="int32")),
+            num_partitions=40,
+            num_probed=4,
+        )
+        # Ten rows are scored; twice the partitions of mean size hold eight.
+        assert index.num_scored == 10
+        towards, away = np.eye(8, dtype="float32")[:1], -np.eye(8)[:1]
+        away = away.astype("float32")
+        for queries in (towards, away, np.concatenate([away, towards])):
+            for num_candidates in (5, 10, 39, 60):
+                _check(index, embeddings, queries, num_candidates)
+
+    def test_empty_partitions_cost_nothing(self):
+        embeddings, queries = _random(30), _random(11, seed=1)
+        ids = np.arange(30, dtype="int32")
+        means = [embeddings[part].mean(axis=0) for part in np.split(ids, 3)]
+        nothing = np.zeros(8, "float32")
+        centroids = np.stack(
+            [nothing, means[0], nothing, nothing, means[1], means[2], nothing]
+        )
+        sizes = np.array([0, 10, 0, 0, 10, 10, 0], "int32")
+        index = Ivf(
+            embeddings,
+            Partitions(centroids, sizes, ids),
+            num_partitions=3,
+            num_probed=1,
+        )
+        assert index.num_scored == 10
+        for num_candidates in (1, 10, 11, 30):
+            _check(index, embeddings, queries, num_candidates)
+
+    def test_equal_rows(self):
+        embeddings = np.ones((30, 4), "float32")
+        index = Ivf.build(embeddings, num_partitions=6, num_probed=2)
+        _, block_ids = index.search(embeddings[:1], 12)
+        # Twelve are scored, whichever they are.
+        assert len(set(np.asarray(block_ids)[0].tolist())) == 12
+        assert (np.diff(np.asarray(block_ids)) > 0).all()
+
+    def test_the_best_are_found_at_the_defaults(self):
+        embeddings, queries = _clustered(10_000), _clustered(200, seed=1)
+        index = Ivf.build(embeddings)
+        assert (index.num_partitions, index.num_probed) == (400, 48)
+        assert index.num_scored == 1_200
+        assert _recall(index, embeddings, queries, 5) >= 0.95
+
+    def test_more_partitions_find_more(self):
+        embeddings, queries = _clustered(5_000), _clustered(50, seed=1)
+        recalls = [
+            _recall(
+                Ivf.build(
+                    embeddings, num_partitions=100, num_probed=num_probed
+                ),
+                embeddings,
+                queries,
+                5,
+            )
+            for num_probed in (1, 4, 20, 100)
+        ]
+        assert recalls == sorted(recalls)
+        assert recalls[0] < 0.8 < recalls[2] < recalls[3] == 1.0
+
+
+def test_what_it_says_of_itself():
+    index = Ivf.build(_random(60))
+    assert isinstance(index, Index)
+    assert (index.num_blocks, index.embedding_dim) == (60, 8)
+    # 31 partitions, all of them searched.
+    assert index.is_exact
+    assert not Ivf.build(_random(60), quantize="int8").is_exact
+    # By this fine-tuning tells whether it can score with the index's rows.
+    assert not hasattr(index, "embeddings")
+    assert not index.trainable_variables
+
+
+@pytest.mark.parametrize("num_candidates", [0, 61])
+def test_too_many_candidates_are_refused(num_candidates):
+    with pytest.raises(InputError, match="between 1 and the index's 60 blocks"):
+        Ivf.build(_random(60)).search(_random(1), num_candidates)
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        ({"num_partitions": 61}, "num_partitions=61"),
+        ({"num_probed": 32}, "number of partitions, 31.*num_probed=32"),
+        ({"quantize": "int4"}, "quantize='int4'"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        Ivf.build(_random(60), **arguments)
+
+
+@pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
+def test_small_rows_find_nearly_the_same(quantize):
+    embeddings, queries = _clustered(3_000), _clustered(50, seed=1)
+    index = Ivf.build(embeddings)
+    small = Ivf.build(embeddings, quantize=quantize)
+    assert small.rows.values.dtype == quantize
+    for one, other in zip(
+        small.state().values(), index.state().values(), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    exact = _recall(index, embeddings, queries, 5)
+    assert _recall(small, embeddings, queries, 5) > exact - 0.05
+    scores, block_ids = map(np.asarray, small.search(queries, 5))
+    true = np.take_along_axis(queries @ embeddings.T, block_ids, axis=1)
+    # 1.2 % of the largest value, and of each value, for 32 of them.
+    np.testing.assert_allclose(scores, true, atol=0.5)
+    assert np.abs(scores - true).max() > 1e-4
+
+
+def test_a_compiled_model_sees_new_embeddings():
+    queries = keras.Input((8,))
+    index = Ivf.build(_random(200), num_partitions=20, num_probed=3)
+    model = keras.Model(queries, index(queries, num_candidates=5))
+    model.compile(jit_compile=True)
+    for seed in (0, 2, 3):
+        embeddings = _random(200, seed)
+        index.swap(embeddings)
+        fresh = Ivf.build(embeddings, num_partitions=20, num_probed=3)
+        for num_queries in (5, 3):
+            batch = _random(num_queries, seed=1)
+            scores, block_ids = model.predict(batch, verbose=0)
+            np.testing.assert_array_equal(
+                block_ids, _reference(fresh, embeddings, batch, 5)
+            )
+            exact = np.take_along_axis(batch @ embeddings.T, block_ids, axis=1)
+            np.testing.assert_allclose(scores, exact, atol=1e-5)
+
+
+def test_embeddings_of_another_shape_are_refused():
+    index = Ivf.build(_random(60))
+    with pytest.raises(InputError, match=r"shape \(60, 8\)"):
+        index.swap(_random(59))
+
+
+def test_mixed_precision_changes_nothing():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.index = Ivf.build(_random(200), num_partitions=9)
+
+        def call(self, queries):
+            # Inside, Keras casts weights to the precision of the model.
+            return self.index.search(queries, 20)[0]
+
+    queries = _integers(3).repeat(2, axis=1)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        scores = Model().predict(queries, verbose=0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    expected = _oracle(_random(200), queries, 20)[0]
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+@pytest.mark.skipif(is_tensorflow, reason="the compiled program is JAX's")
+@pytest.mark.parametrize("quantize", row_table.QUANTIZATIONS)
+def test_the_rows_of_one_query_are_held_at_once(quantize):
+    import jax
+
+    index = Ivf.build(
+        _random(1_000), num_partitions=50, num_probed=5, quantize=quantize
+    )
+    search = jax.jit(lambda queries: index.search(queries, 3))
+    program = search.lower(_random(7)).compile().as_text()
+    assert "[100,8]" in program
+    assert "[7,100,8]" not in program and "[700,8]" not in program
+    if quantize != "none":
+        assert "f32[1000,8]" not in program
+
+
+@pytest.mark.skipif(not is_tensorflow, reason="SavedModel")
+@pytest.mark.parametrize("quantize", row_table.QUANTIZATIONS)
+def test_a_saved_search_holds_only_ops_of_tensorflow(tmp_path, quantize):
+    import tensorflow as tf
+
+    embeddings = _random(300)
+    module = tf.Module()
+    module.index = Ivf.build(
+        embeddings, num_partitions=30, num_probed=3, quantize=quantize
+    )
+    traces = []
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 8), tf.float32)])
+    def search(queries):
+        traces.append(1)
+        scores, block_ids = module.index.search(queries, 4)
+        assert scores.shape.as_list() == [None, 4]
+        assert block_ids.shape.as_list() == [None, 4]
+        return scores, block_ids
+
+    module.search = search
+    tf.saved_model.save(module, str(tmp_path))
+    assert len(traces) == 1
+    loaded = tf.saved_model.load(str(tmp_path))
+    for num_queries in (1, 6, 0):
+        queries = _random(num_queries, seed=1)
+        scores, block_ids = loaded.search(queries)
+        assert block_ids.shape == (num_queries, 4)
+        if quantize == "none":
+            expected = _reference(module.index, embeddings, queries, 4)
+            np.testing.assert_array_equal(
+                block_ids, expected.reshape(num_queries, 4)
+            )
+        eager = module.index.search(queries, 4)
+        np.testing.assert_array_equal(block_ids, eager[1])
+        np.testing.assert_allclose(scores, eager[0], atol=1e-5)
+    ops = _op_types(tmp_path)
+    assert {"While", "GatherV2", "TopKV2"} <= {
+        name.removeprefix("Stateless") for name in ops
+    }
+    assert not {name for name in ops if not hasattr(tf.raw_ops, name)}
+
+
+def _op_types(directory):
+    """Types of all ops in a SavedModel, those in its functions included."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((directory / "saved_model.pb").read_bytes())
+    graphs = [meta_graph.graph_def for meta_graph in saved.meta_graphs]
+    return {
+        node.op
+        for graph in graphs
+        for nodes in [graph.node, *(f.node_def for f in graph.library.function)]
+        for node in nodes
+    }

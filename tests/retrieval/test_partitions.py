@@ -1,0 +1,206 @@
+import doctest
+
+import numpy as np
+import pytest
+
+from realm_tf.errors import InputError
+from realm_tf.retrieval import partitions
+from realm_tf.retrieval.partitions import Partitions
+from realm_tf.retrieval.partitions import partition
+from realm_tf.retrieval.partitions import resolve
+
+
+def test_docstrings():
+    assert doctest.testmod(partitions).failed == 0
+
+
+def _random(num_rows, seed=0, width=8):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(num_rows, width)).astype("float32")
+
+
+def _labels(found):
+    """The partition of each block."""
+    labels = np.empty(len(found.block_ids), int)
+    labels[found.block_ids] = np.repeat(
+        np.arange(len(found.sizes)), found.sizes
+    )
+    return labels
+
+
+def _check(found, rows, num_partitions):
+    """What holds of every partitioning, computed row by row."""
+    assert found.hold_once(rows.shape)
+    assert len(found.sizes) == num_partitions + num_partitions // 2
+    assert found.sizes.max() <= -(-2 * len(rows) // num_partitions)
+    limits = np.cumsum(found.sizes)
+    for number, (size, limit) in enumerate(
+        zip(found.sizes, limits, strict=True)
+    ):
+        ids = found.block_ids[limit - size : limit]
+        assert (np.diff(ids) > 0).all()
+        mean = rows[ids].astype("float64").mean(axis=0) if size else 0
+        np.testing.assert_allclose(found.centroids[number], mean, atol=1e-5)
+    assert found.centroids.dtype == "float32"
+    assert found.sizes.dtype == found.block_ids.dtype == "int32"
+
+
+@pytest.mark.parametrize(
+    "num_rows, num_partitions",
+    [(1, 1), (2, 1), (5, 5), (50, 3), (50, 49), (1000, 126), (40_000, 30)],
+)
+def test_every_block_lies_in_one_partition(num_rows, num_partitions):
+    rows = _random(num_rows)
+    _check(partition(rows, num_partitions=num_partitions), rows, num_partitions)
+
+
+def test_rows_of_one_direction_lie_together_whatever_their_length():
+    random = np.random.default_rng(0)
+    group = random.integers(0, 6, 600)
+    lengths = random.uniform(0.1, 50.0, (600, 1))
+    rows = np.eye(6, 8)[group] + 0.02 * random.normal(size=(600, 8))
+    rows = (rows * lengths).astype("float32")
+    labels = _labels(partition(rows, num_partitions=12))
+    # No partition holds rows of two groups.
+    for label in np.unique(labels):
+        assert len(set(group[labels == label])) == 1
+
+
+def test_lengths_decide_nothing():
+    rows = _random(500)
+    # Exact in binary, so that scaled rows are the same bits.
+    factors = 2.0 ** np.random.default_rng(1).integers(-5, 6, (500, 1))
+    plain = partition(rows, num_partitions=20)
+    scaled = partition((rows * factors).astype("float32"), num_partitions=20)
+    # None was cut; that looks at lengths, too.
+    assert not plain.sizes[20:].any()
+    np.testing.assert_array_equal(plain.block_ids, scaled.block_ids)
+
+
+def test_a_large_partition_is_cut_where_its_rows_differ_most():
+    random = np.random.default_rng(0)
+    # 90 of 100 rows point the same way and differ along the second axis.
+    rows = np.zeros((100, 4), "float32")
+    rows[:90, 0] = 1.0
+    rows[:90, 1] = 0.001 * random.permutation(90)
+    rows[90:] = np.eye(4)[random.integers(2, 4, 10)]
+    found = partition(rows, num_partitions=4)
+    _check(found, rows, 4)
+    # At most 50: two halves.
+    assert sorted(found.sizes.tolist(), reverse=True)[:2] == [45, 45]
+    labels = _labels(found)[:90]
+    one, other = (rows[:90, 1][labels == each] for each in set(labels))
+    assert one.max() < other.min() or other.max() < one.min()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_rows_are_shared_out_by_their_ids(value):
+    rows = np.full((30, 4), value, "float32")
+    found = partition(rows, num_partitions=6)
+    _check(found, rows, 6)
+    # At most ten in each: in the first partition that was filled the first.
+    assert sorted(found.sizes[found.sizes > 0]) == [10, 10, 10]
+    assert found.block_ids.tolist() == list(range(30))
+
+
+def test_zeros_among_others():
+    rows = _random(60)
+    rows[::3] = 0.0
+    _check(partition(rows, num_partitions=15), rows, 15)
+
+
+def test_the_same_rows_give_the_same_partitions(tmp_path):
+    rows = _random(3_000)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    first = partition(rows, num_partitions=40)
+    for again in (
+        partition(rows.copy(), num_partitions=40),
+        partition(mapped, num_partitions=40),
+    ):
+        for name in ("centroids", "sizes", "block_ids"):
+            np.testing.assert_array_equal(
+                getattr(first, name), getattr(again, name)
+            )
+    other = partition(rows, num_partitions=40, seed=1)
+    assert not np.array_equal(first.block_ids, other.block_ids)
+    _check(other, rows, 40)
+
+
+def test_a_sample_is_enough_to_learn_from(monkeypatch):
+    monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 2)
+    rows = _random(3_000)
+    _check(partition(rows, num_partitions=30), rows, 30)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
+    if not sampled:
+        monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 1)
+    rows = _random(400)
+    order = np.random.default_rng(0).permutation(400)
+    rows[order[-1], 3] = value
+    with pytest.raises(InputError, match="not finite.*`realm embed` again"):
+        partition(rows, num_partitions=5)
+
+
+def test_it_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(partitions, "_BLOCKS_BETWEEN_REPORTS", 1_000)
+    monkeypatch.setattr(partitions, "_ROWS_AT_ONCE", 400)
+    lines = []
+    partition(_random(2_600), num_partitions=5, report=lines.append)
+    assert lines == [
+        "5 partitions learned",
+        "1,200 of 2,600 blocks assigned",
+        "2,400 of 2,600 blocks assigned",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ((1, None, None), (1, 1)),
+        ((10, None, None), (10, 10)),
+        ((10_000, None, None), (400, 48)),
+        ((10_000, 20, None), (20, 20)),
+        ((10_000, None, 400), (400, 400)),
+        ((10_000, 10_000, 1), (10_000, 1)),
+    ],
+)
+def test_defaults(given, expected):
+    assert tuple(resolve(*given).values()) == expected
+
+
+@pytest.mark.parametrize(
+    "given, reason",
+    [
+        ((10, 11, None), "between 1 and the number of blocks, 10.*=11"),
+        ((10, 0, None), "num_partitions=0"),
+        ((10, 5, 6), "between 1 and the number of partitions, 5.*=6"),
+        ((10, 5, 0), "num_probed=0"),
+        ((10_000, None, -1), "num_probed=-1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(given, reason):
+    with pytest.raises(InputError, match=reason):
+        resolve(*given)
+
+
+def test_partitions_that_miss_a_block_are_told():
+    good = partition(_random(20), num_partitions=4)
+    assert good.hold_once((20, 8))
+    assert not good.hold_once((21, 8))
+    assert not good.hold_once((20, 9))
+    twice = good.block_ids.copy()
+    twice[0] = twice[1]
+    assert not Partitions(good.centroids, good.sizes, twice).hold_once((20, 8))
+    moved = good.sizes.copy()
+    moved[0], moved[1] = -1, moved[:2].sum() + 1
+    assert moved.sum() == 20
+    assert not Partitions(good.centroids, moved, good.block_ids).hold_once(
+        (20, 8)
+    )
+    assert not Partitions(
+        good.centroids, good.sizes[:-1], good.block_ids
+    ).hold_once((20, 8))
