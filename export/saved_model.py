@@ -2,35 +2,28 @@
 
   realm export --model DIR --blocks DIR --index DIR --output DIR
 
-Tokenizer, query tower, index (the ScaNN op where the index is ScaNN's), block
-texts, reader and the slicing of the answer are inside; nothing of Python is
-needed to serve it. OUTPUT gets a new version directory (OUTPUT/1, OUTPUT/2,
+Tokenizer, query tower, index, block texts, reader and the slicing of the
+answer are inside; nothing of Python is needed to serve it. The kind of search
+is that of the index: `scann` needs ScaNN's op wherever it is served,
+`brute_force` and `ivf` only ops of TensorFlow and tensorflow_text, which the
+stock TF Serving has. OUTPUT gets a new version directory (OUTPUT/1, OUTPUT/2,
 ...) as TF Serving reads them. `realm verify --saved-model OUTPUT` checks it.
 """
 
 import json
 import os
-import types
-
-import keras
-import numpy as np
-import tensorflow as tf
+import shutil
+import tempfile
 
 from realm_tf import stages
-from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.evaluation.predict import NUM_READER_BLOCKS
-from realm_tf.evaluation.predict import Predictor
-from realm_tf.models.retrieve_and_read import best_spans
-from realm_tf.retrieval.corpus import Corpus
-from realm_tf.text import packing
-from realm_tf.text.graph_tokenizer import GraphTokenizer
 
-NUM_BEST = 5
-# Blocks that the signature `retrieve` returns.
-NUM_RETRIEVED = 20
-EXPECTED = "assets.extra/expected.json"
+QUANTIZATIONS = ("none", "bfloat16", "int8")
+# Those that `realm verify` asks, of a file or titles of blocks.
+NUM_EXPECTED = 16
+NUM_EXAMPLES = 5
 
 
 def add_arguments(parser):
@@ -49,6 +42,27 @@ def add_arguments(parser):
         f"(default: {NUM_READER_BLOCKS})",
     )
     parser.add_argument(
+        "--quantize-embeddings",
+        choices=QUANTIZATIONS,
+        default="none",
+        help="of a brute_force or ivf index: hold the embeddings in half "
+        "(bfloat16) or a quarter (int8) of the memory, at some recall; "
+        "scann: `realm index --reordering int8` (default: none)",
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="DIR",
+        help="an evaluation (`realm evaluate`) of this model on held-out "
+        "questions: confidences are at the temperature that it fitted "
+        "(default: temperature 1)",
+    )
+    parser.add_argument(
+        "--evidence-license",
+        metavar="TEXT",
+        help="a line that is shown with the evidence, such as 'Wikipedia, "
+        "CC BY-SA 4.0'",
+    )
+    parser.add_argument(
         "--questions",
         help="JSONL of questions whose answers are stored for `realm verify` "
         "(default: the titles of a few blocks)",
@@ -57,24 +71,12 @@ def add_arguments(parser):
 
 def run(args, extra):
     """`realm export`."""
-    path = export(
-        args.model,
-        args.blocks,
-        args.index,
-        args.output,
-        num_reader_blocks=args.num_reader_blocks,
-        questions=args.questions,
+    path = export(**vars(args))
+    size = sum(
+        stages.file_size(stages.join(path, name))
+        for name in stages.list_files(path)
     )
-    print(f"{path}: {directory_size(path) / 1e6:.0f} MB")
-
-
-def directory_size(path: str) -> int:
-    """Bytes of all files below a local directory."""
-    return sum(
-        os.path.getsize(os.path.join(folder, name))
-        for folder, _, names in os.walk(path)
-        for name in names
-    )
+    print(f"{path}: {size / 1e6:.0f} MB")
 
 
 def next_version(output: str) -> int:
@@ -92,10 +94,17 @@ def export(
     output: str,
     *,
     num_reader_blocks: int = NUM_READER_BLOCKS,
+    quantize_embeddings: str = "none",
+    calibration: str | None = None,
+    evidence_license: str | None = None,
     questions: str | None = None,
-    num_expected: int = 16,
+    expected: str | None = None,
 ) -> str:
     """Writes a new version of the SavedModel.
+
+    On another Keras backend than TensorFlow's the graph is made by a process
+    of its own, and `realm verify` compares its answers with those of the
+    backend in use.
 
     Args:
         model: str. Model directory.
@@ -103,48 +112,156 @@ def export(
         index: str. Index directory; its kind is the kind of search.
         output: str. Base directory.
         num_reader_blocks: int. Blocks read for a question. Defaults to `5`.
+        quantize_embeddings: str. `"none"`, `"bfloat16"` or `"int8"`; see
+            `index_store.load`. Defaults to `"none"`.
+        calibration: str. Evaluation directory whose temperature confidences
+            are computed at. Defaults to `None`: 1.
+        evidence_license: str. Shown with the evidence. Defaults to `None`.
         questions: str. JSONL file whose first questions are answered here
             and stored, so that `realm verify` can compare. Defaults to
             titles of blocks.
-        num_expected: int. How many of them. Defaults to `16`.
+        expected: str. JSON file of `expected.compute`, where it has been
+            computed already. Defaults to `None`: it is computed here.
 
     Returns:
         str, the version directory.
 
     Raises:
-        InputError: if the inputs do not belong together.
+        InputError: if the inputs do not belong together, or the disk is too
+            full for it.
     """
-    if keras.backend.backend() != "tensorflow":
-        raise InputError(
-            "`realm export` needs KERAS_BACKEND=tensorflow (it is "
-            f"{keras.backend.backend()!r})."
-        )
+    import keras
+
     if stages.is_complete(output):
         raise InputError(
             f"--output {output} is itself a finished stage; expected a base "
             "directory for versions."
         )
-    asked = None
-    if questions:
-        asked = [
-            q.question
-            for q in data.read_questions(questions, need_answers=False)
-        ][:num_expected]
-    corpus = Corpus.load(model, blocks, index, for_export=True)
-    asked = asked or list(dict.fromkeys(corpus.records.titles))[:num_expected]
+    arguments = {
+        "num_reader_blocks": num_reader_blocks,
+        "quantize": quantize_embeddings,
+        "temperature": _temperature(calibration),
+    }
+    asked = _questions(questions, blocks)
+    if keras.backend.backend() == "tensorflow":
+        return _export(
+            model,
+            blocks,
+            index,
+            output,
+            asked=asked,
+            # Titles of blocks would be no questions.
+            examples=[q for q in asked if q][:NUM_EXAMPLES]
+            if questions
+            else [],
+            license=evidence_license,
+            expected=expected,
+            **arguments,
+        )
+    from export import other_backends
+
+    given = {
+        "model": model,
+        "blocks": blocks,
+        "index": index,
+        "output": output,
+        "num_reader_blocks": num_reader_blocks,
+        "quantize_embeddings": quantize_embeddings,
+        "calibration": calibration,
+        "evidence_license": evidence_license,
+        "questions": questions,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        kind = stages.read(index, kind=schema.INDEX)["parameters"]["kind"]
+        # ScaNN's op is TensorFlow's: only that process can search with it.
+        if kind != "scann":
+            given["expected"] = stages.join(folder, "expected.json")
+            _write_expected(
+                given["expected"], model, blocks, index, asked, arguments
+            )
+        return other_backends.export(given)
+
+
+def _temperature(evaluation: str | None) -> float:
+    if evaluation is None:
+        return 1.0
+    from realm_tf.evaluation import calibration
+
+    fitted = calibration.read(evaluation)
+    if fitted.aggregate_answers:
+        raise InputError(
+            f"--calibration {evaluation} was fitted on answers that were "
+            "added up, which an export does not: run `realm evaluate` "
+            "without --aggregate-answers."
+        )
+    return fitted.temperature
+
+
+def _questions(path: str | None, blocks: str) -> list[str]:
+    """What `realm verify` will ask."""
+    from realm_tf.data import open_qa as data
+
+    if path:
+        asked = data.read_questions(path, need_answers=False)
+        return [q.question for q in asked][:NUM_EXPECTED]
+    stages.read(blocks, kind=schema.BLOCKS)
+    titles = {}
+    for block in schema.read_blocks(blocks):
+        titles[block.title] = None
+        if len(titles) == NUM_EXPECTED:
+            break
+    return list(titles)
+
+
+def _export(
+    model,
+    blocks,
+    index,
+    output,
+    *,
+    asked,
+    examples,
+    license,
+    expected,
+    num_reader_blocks,
+    quantize,
+    temperature,
+):
+    import tensorflow as tf
+
+    from export import card
+    from export import warmup
+    from export.expected import FILE as EXPECTED
+    from export.realm_module import RealmModule
+    from realm_tf.retrieval.corpus import Corpus
+
+    corpus = Corpus.load(
+        model, blocks, index, for_export=True, quantize=quantize
+    )
     stages.make_directory(output)
     path = stages.join(output, str(next_version(output)))
+    index_metadata = stages.read(index, kind=schema.INDEX)
+    parameters = {
+        "num_reader_blocks": num_reader_blocks,
+        "quantize": quantize,
+        "temperature": temperature,
+    }
+    parents = {
+        "model": corpus.loaded.metadata["fingerprint"],
+        "blocks": corpus.records.fingerprint,
+        "index": index_metadata["fingerprint"],
+    }
     with stages.write(
-        path,
-        kind=schema.SAVED_MODEL,
-        parameters={"num_reader_blocks": num_reader_blocks},
-        parents={
-            "model": corpus.loaded.metadata["fingerprint"],
-            "blocks": corpus.records.fingerprint,
-            "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
-        },
+        path, kind=schema.SAVED_MODEL, parameters=parameters, parents=parents
     ) as stage:
-        module = RealmModule(corpus, num_reader_blocks=num_reader_blocks)
+        module = RealmModule(
+            corpus,
+            num_reader_blocks=num_reader_blocks,
+            temperature=temperature,
+        )
+        parts = module.parts()
+        kind = index_metadata["parameters"]["kind"]
+        _announce(stage.directory, parts, kind)
         tf.saved_model.save(
             module,
             stage.directory,
@@ -153,243 +270,85 @@ def export(
             options=tf.saved_model.SaveOptions(namespace_whitelist=["Scann"]),
         )
         stages.make_directory(stage.path("assets.extra"))
-        stages.write_text(
-            stage.path(EXPECTED),
-            json.dumps(
-                _expected(model, blocks, index, asked, num_reader_blocks),
-                ensure_ascii=False,
-                indent=1,
-            ),
+        warmup.write(
+            stage.path(warmup.FILE),
+            {
+                **dict.fromkeys(
+                    ("serving_default", "retrieve", "embed_query"),
+                    {"question": asked},
+                ),
+                "embed_block": {
+                    "title": corpus.records.titles[:1],
+                    "text": corpus.records.texts[:1],
+                },
+            },
         )
+        if expected:
+            stages.write_text(stage.path(EXPECTED), stages.read_text(expected))
+        else:
+            _write_expected(
+                stage.path(EXPECTED), model, blocks, index, asked, parameters
+            )
         stage.metadata["num_blocks"] = len(corpus.records)
+        card.write(
+            stage.directory,
+            {
+                "num_blocks": len(corpus.records),
+                "index": kind,
+                **parameters,
+                "evidence_license": license,
+                "example_questions": examples,
+                "parents": parents,
+                "parts": parts,
+                "model_card": corpus.loaded.card.to_json(),
+            },
+        )
     return path
 
 
-def _expected(model, blocks, index, questions, num_reader_blocks):
-    """The Python path's answers, for `realm verify` to compare with."""
-    predictor = Predictor(
-        Corpus.load(model, blocks, index), num_reader_blocks=num_reader_blocks
+def _write_expected(path, model, blocks, index, asked, arguments):
+    from export import expected
+    from export.realm_module import NUM_RETRIEVED
+
+    found = expected.compute(
+        model,
+        blocks,
+        index,
+        asked,
+        num_retrieved=max(NUM_RETRIEVED, arguments["num_reader_blocks"]),
+        **arguments,
     )
-    rows = []
-    for question, prediction in zip(
-        questions, predictor.predict(questions), strict=True
-    ):
-        rows.append(
-            {
-                "question": question,
-                "answer": prediction.answer,
-                "score": prediction.score,
-                "confidence": prediction.confidence,
-                "block_id": prediction.block_id,
-                "start": prediction.start,
-                "limit": prediction.limit,
-                "candidate_block_id": [
-                    c.block_id for c in prediction.candidates
-                ],
-                "candidate_log_prob": [
-                    c.log_prob for c in prediction.candidates
-                ],
-                "candidate_answer": [c.answer for c in prediction.candidates],
-            }
+    stages.write_text(path, json.dumps(found, ensure_ascii=False, indent=1))
+
+
+# ScaNN copies its state into a searcher of its own when it is first asked.
+_SCANN_COPIES = 2
+
+
+def _announce(directory, parts, kind):
+    """Says what will be written, and refuses a disk that is too full."""
+    import sys
+
+    total = sum(parts.values())
+    memory = total + (_SCANN_COPIES - 1) * parts["index"] * (kind == "scann")
+    lines = [f"  {size / 1e6:10.1f} MB  {name}" for name, size in parts.items()]
+    print(
+        "\n".join(
+            [
+                *lines,
+                f"  {total / 1e6:10.1f} MB  to write",
+                f"  {memory / 1e6:10.1f} MB  of memory when served, and "
+                "TensorFlow itself",
+            ]
+        ),
+        file=sys.stderr,
+    )
+    if stages.is_remote(directory):
+        return
+    free = shutil.disk_usage(os.path.dirname(directory)).free
+    if free < total:
+        raise InputError(
+            f"The export takes {total / 1e6:.0f} MB, but only "
+            f"{free / 1e6:.0f} MB are free where {directory} is written. Make "
+            "room or choose another --output."
         )
-    return rows
-
-
-class RealmModule(tf.Module):
-    """The graph that is exported, and everything that it needs.
-
-    Args:
-        corpus: `Corpus`, loaded for export.
-        num_reader_blocks: int. Blocks read; fewer blocks than that are
-            padded with id -1.
-    """
-
-    def __init__(self, corpus: Corpus, *, num_reader_blocks: int):
-        super().__init__()
-        records = corpus.records
-        self._num_padding = max(0, num_reader_blocks - len(records))
-        self._max_block_length = records.metadata["max_block_length"]
-        self.tokenizer = GraphTokenizer(
-            corpus.loaded.tokenizer.vocabulary,
-            lowercase=corpus.loaded.tokenizer.lowercase,
-        )
-        # In a namespace, where TensorFlow does not look: Keras's own objects
-        # would be saved, too, and every weight a second time.
-        self._keras = types.SimpleNamespace(
-            loaded=corpus.loaded,
-            retrieve_and_read=corpus.retrieve_and_read(
-                num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
-                num_reader_blocks=num_reader_blocks,
-            ),
-        )
-        # Keras's variables, as TensorFlow's own, are what is saved.
-        self.weights = [
-            v.value for v in self._keras.retrieve_and_read.variables
-        ]
-        self.block_tower_weights = [
-            v.value for v in corpus.loaded.model.block_embedder.variables
-        ]
-        self.scann_state = getattr(corpus.index, "module", None)
-
-        def constant(values, dtype):
-            return tf.Variable(values, dtype=dtype, trainable=False)
-
-        self.titles = constant(records.titles, tf.string)
-        self.texts = constant(records.texts, tf.string)
-        self.urls = constant(records.urls, tf.string)
-        self.token_starts = constant(records.token_starts, tf.int32)
-        self.token_limits = constant(records.token_limits, tf.int32)
-
-    def signatures(self) -> dict:
-        """The signatures by name; see the functions of the same names."""
-        strings = tf.TensorSpec([None], tf.string, name="question")
-        block = (
-            tf.TensorSpec([None], tf.string, name="title"),
-            tf.TensorSpec([None], tf.string, name="text"),
-        )
-
-        def concrete(function, *specs):
-            # Nothing here branches on tensors in Python.
-            traced = tf.function(function, autograph=False)
-            return traced.get_concrete_function(*specs)
-
-        return {
-            "serving_default": concrete(self.answer, strings),
-            "retrieve": concrete(self.retrieve, strings),
-            "embed_query": concrete(self.embed_query, strings),
-            "embed_block": concrete(self.embed_block, *block),
-        }
-
-    def answer(self, question):
-        """question `(batch_size,)` -> answer with evidence."""
-        inputs, asked = self._pack(question)
-        outputs = self._keras.retrieve_and_read(inputs, training=False)
-        spans = best_spans(outputs, num_best=NUM_BEST)
-        block_ids = outputs["read_ids"]
-        # (b, n): the block of each of the n best spans.
-        nbest_blocks = tf.gather(
-            block_ids, spans["nbest_positions"], batch_dims=1
-        )
-        nbest_answers, starts, limits = self._slice(
-            nbest_blocks, spans["nbest_starts"], spans["nbest_limits"]
-        )
-        candidate_answers, _, _ = self._slice(
-            block_ids, spans["candidate_starts"], spans["candidate_limits"]
-        )
-        found = asked & (spans["nbest_starts"][:, 0] >= 0)
-        best = tf.where(found, nbest_blocks[:, 0], -1)
-
-        def if_found(values, otherwise):
-            shape = tf.concat(
-                [tf.shape(found), tf.ones([tf.rank(values) - 1], tf.int32)], 0
-            )
-            return tf.where(tf.reshape(found, shape), values, otherwise)
-
-        return {
-            "answer": if_found(nbest_answers[:, 0], ""),
-            "score": if_found(spans["nbest_scores"][:, 0], 0.0),
-            "confidence": if_found(spans["confidence"], 0.0),
-            "block_id": tf.cast(best, tf.int64),
-            "title": self._text_of(self.titles, best),
-            "text": self._text_of(self.texts, best),
-            "url": self._text_of(self.urls, best),
-            "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
-            "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
-            "nbest_answer": if_found(nbest_answers, ""),
-            "nbest_score": if_found(spans["nbest_scores"], 0.0),
-            **self._candidates(
-                tf.where(asked[:, None], block_ids, -1),
-                candidate_answers,
-                spans["candidate_log_probs"],
-            ),
-        }
-
-    def retrieve(self, question):
-        """question `(batch_size,)` -> the best blocks, best first."""
-        inputs, asked = self._pack(question)
-        embeddings = self._embed(inputs)
-        scores, block_ids = self._keras.retrieve_and_read.index.search(
-            embeddings, self._keras.retrieve_and_read.num_candidates
-        )
-        block_ids = tf.where(asked[:, None], block_ids, -1)
-        return {
-            "block_id": tf.cast(block_ids, tf.int64),
-            "score": tf.where(asked[:, None], scores, 0.0),
-            "title": self._text_of(self.titles, block_ids),
-            "text": self._text_of(self.texts, block_ids),
-        }
-
-    def embed_query(self, question):
-        """question `(batch_size,)` -> embedding, the score scale included."""
-        inputs, _ = self._pack(question)
-        return {"embedding": self._embed(inputs)}
-
-    def embed_block(self, title, text):
-        """title and text `(batch_size,)` -> embedding as in the index."""
-        tokenizer = self._keras.loaded.tokenizer
-        inputs = packing.join_bert(
-            [self.tokenizer(title), self.tokenizer(text)],
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            max_length=self._max_block_length,
-            segment_ids=self._keras.loaded.block_segment_ids,
-        )
-        return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
-
-    def _pack(self, question):
-        """Packed questions, and which of them ask anything at all."""
-        tokenizer = self._keras.loaded.tokenizer
-        ids = self.tokenizer(question)
-        inputs = packing.join_bert(
-            [ids],
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            max_length=data.MAX_QUERY_LENGTH,
-        )
-        return inputs, ids.row_lengths() > 0
-
-    def _embed(self, inputs):
-        return self._keras.loaded.model.embed_queries(inputs)
-
-    def _slice(self, block_ids, starts, limits):
-        """Answers, with their code points, of spans given in wordpieces."""
-        found = starts >= 0
-        first = tf.maximum(starts, 0)
-        last = tf.maximum(limits - 1, 0)
-        from_code_point = _pick(self.token_starts, block_ids, first)
-        to_code_point = _pick(self.token_limits, block_ids, last)
-        texts = tf.gather(self.texts, block_ids)
-        answers = tf.strings.substr(
-            texts,
-            tf.where(found, from_code_point, 0),
-            tf.where(found, to_code_point - from_code_point, 0),
-            unit="UTF8_CHAR",
-        )
-        return answers, from_code_point, to_code_point
-
-    def _text_of(self, table, block_ids):
-        texts = tf.gather(table, tf.maximum(block_ids, 0))
-        return tf.where(block_ids >= 0, texts, "")
-
-    def _candidates(self, block_ids, answers, log_probs):
-        padding = [[0, 0], [0, self._num_padding]]
-        block_ids = tf.pad(block_ids, padding, constant_values=-1)
-        return {
-            "candidate_block_id": tf.cast(block_ids, tf.int64),
-            "candidate_title": self._text_of(self.titles, block_ids),
-            "candidate_text": self._text_of(self.texts, block_ids),
-            "candidate_answer": tf.where(
-                block_ids >= 0,
-                tf.pad(answers, padding, constant_values=""),
-                "",
-            ),
-            "candidate_log_prob": tf.where(
-                block_ids >= 0,
-                tf.pad(log_probs, padding),
-                np.float32(-np.inf),
-            ),
-        }
-
-
-def _pick(table, rows, columns):
-    return tf.gather_nd(table, tf.stack([rows, columns], axis=-1))

@@ -2,11 +2,13 @@
 
   realm verify --saved-model DIR
 
-The process loads TensorFlow, tensorflow_text and ScaNN's op, nothing of
-realm's. It answers the questions stored in the export, and compares answers,
-spans, scores and candidates with what the Python code had computed; then it
-asks the same questions alone and in one batch of 64, and asks what users
-should not: an empty string, 10,000 characters, emoji, invalid UTF-8.
+Every file must have the checksum that the model's card says. Then a process
+loads TensorFlow and tensorflow_text, ScaNN's op where the index is ScaNN's,
+and nothing of realm's. It answers the questions stored in the export, and
+compares answers, spans, scores, candidates and neighbours with what the Python
+code had computed, and how long both take; then it asks the same questions alone
+and in one batch of 64, and asks what users should not: an empty string, 10,000
+characters, emoji, invalid UTF-8.
 """
 
 import json
@@ -14,10 +16,12 @@ import pathlib
 import subprocess
 import sys
 
+from export import card
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
 
+FILES = "every file is as it was exported"
 _WORKER = pathlib.Path(__file__).with_name("verify_worker.py")
 
 
@@ -38,6 +42,12 @@ def run(args, extra):
         print(f"{'ok    ' if check['ok'] else 'FAILED'}  {check['name']}")
     if "error" in report:
         print(report["error"], file=sys.stderr)
+    else:
+        print(
+            f"loaded in {report['load_seconds']} s, "
+            f"{report['milliseconds_per_question']} ms a question (the Python "
+            f"code: {report['milliseconds_in_python']} ms)"
+        )
     return 0 if report["ok"] else 1
 
 
@@ -50,9 +60,11 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
             without failures makes it complete. Defaults to `None`.
 
     Returns:
-        dict with `ok`, `checks`, `load_seconds` and
-        `milliseconds_per_question`; `error` instead of these two, the last
-        lines of its log, if the fresh process itself failed.
+        dict with `ok`, `checks`, `load_seconds`,
+        `milliseconds_per_question`, `milliseconds_in_python` and
+        `neighbors_found` (of an exact search's, the share); `error` instead
+        of these, if files are not those of the export or the fresh process
+        itself failed.
 
     Raises:
         InputError: if there is no SavedModel that `realm export` wrote.
@@ -65,7 +77,13 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
         raise InputError(
             f"{directory} was not written by `realm export` to its end."
         )
-    report = _run_worker(directory)
+    if not stages.exists(stages.join(directory, card.FILE)):
+        raise InputError(
+            f"{directory} was exported by an earlier version of realm: run "
+            "`realm export` again."
+        )
+    problems = card.check_files(directory)
+    report = _failed(FILES, problems) if problems else _run_worker(directory)
     if output:
         with stages.write(
             output,
@@ -88,6 +106,14 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
     return report
 
 
+def _failed(check, problems):
+    return {
+        "ok": False,
+        "checks": [{"name": check, "ok": False}],
+        "error": " ".join(problems),
+    }
+
+
 def _run_worker(directory):
     done = subprocess.run(
         # Without this directory, nor the current one, in the search path.
@@ -97,17 +123,16 @@ def _run_worker(directory):
         check=False,
     )
     if done.returncode:
-        return {
-            "ok": False,
-            "checks": [{"name": "a fresh process loads and asks", "ok": False}],
-            "error": f"It ended with status {done.returncode}:\n"
-            f"{done.stderr[-2000:]}",
-        }
+        return _failed(
+            "a fresh process loads and asks",
+            [f"It ended with status {done.returncode}:\n{done.stderr[-2000:]}"],
+        )
     # TensorFlow may print before us.
     report = json.loads(done.stdout.strip().splitlines()[-1])
     alone = not report["modules_of_realm"]
-    report["checks"].append(
-        {"name": "nothing of realm's was imported", "ok": alone}
-    )
+    report["checks"] += [
+        {"name": FILES, "ok": True},
+        {"name": "nothing of realm's was imported", "ok": alone},
+    ]
     report["ok"] = report["ok"] and alone
     return report

@@ -1,8 +1,14 @@
-"""Exports of the tiny world: version 1 searches exactly, version 2 by ScaNN."""
+"""Exports of the tiny world.
+
+Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions.
+"""
 
 import json
 
 import pytest
+
+from realm_tf import stages
+from realm_tf.data import schema
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
@@ -12,11 +18,22 @@ ASKED = [
     "",
     "Café fire 🚀 in the city",
 ]
+# One of `calibration.TEMPERATURES`.
+TEMPERATURE = 4.0
 
 
 @pytest.fixture(scope="session")
 def asked():
     return ASKED
+
+
+@pytest.fixture(scope="session")
+def evaluation_dir(tmp_path_factory):
+    """An evaluation that fitted a temperature, and nothing else."""
+    path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
+    with stages.write(path, kind=schema.EVALUATION) as stage:
+        stage.metadata["calibration"] = {"temperature": TEMPERATURE}
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +43,8 @@ def exported(
     blocks_dir,
     brute_force_index_dir,
     scann_index_dir,
+    ivf_index_dir,
+    evaluation_dir,
 ):
     """The base directory; version 1 reads more blocks than there are."""
     from export.saved_model import export
@@ -40,6 +59,15 @@ def exported(
         (
             (brute_force_index_dir, {"num_reader_blocks": 15}),
             (scann_index_dir, {"questions": str(questions)}),
+            (
+                ivf_index_dir,
+                {
+                    "questions": str(questions),
+                    "quantize_embeddings": "bfloat16",
+                    "calibration": evaluation_dir,
+                    "evidence_license": "Our own, CC0 1.0",
+                },
+            ),
         ),
         start=1,
     ):

@@ -1,15 +1,20 @@
 """The SavedModel's signatures, and that it says what the Python code says."""
 
+import hashlib
+import json
 import os
+import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from export import realm_module
 from export import saved_model
 from realm_tf import stages
 from realm_tf.errors import InputError
+from realm_tf.evaluation import calibration
 from realm_tf.evaluation.predict import Predictor
 from realm_tf.retrieval import index_store
 from realm_tf.retrieval.corpus import Corpus
@@ -74,7 +79,7 @@ def signatures(exported, version):
 @pytest.fixture(scope="module")
 def ask(signatures):
     def ask(questions, name="serving_default"):
-        outputs = signatures[1][name](question=tf.constant(questions))
+        outputs = signatures[1][name](question=tf.constant(questions, tf.string))
         return {key: value.numpy() for key, value in outputs.items()}
 
     return ask
@@ -109,7 +114,7 @@ def test_the_shapes_of_what_comes_out(ask, version):
         outputs = ask(["Where was Ada?"] * batch_size)
         for name, value in outputs.items():
             width = {
-                "nbest": (saved_model.NUM_BEST,),
+                "nbest": (realm_module.NUM_BEST,),
                 "candidate": (NUM_READ[version],),
             }.get(name.split("_")[0], ())
             assert value.shape == (batch_size, *width), name
@@ -209,6 +214,14 @@ def test_an_empty_question_has_no_answer(ask, question):
     assert set(ask([question], "retrieve")["block_id"][0]) == {-1}
 
 
+@pytest.mark.parametrize("signature", ["serving_default", "retrieve"])
+def test_no_question_is_an_empty_batch(ask, signature):
+    one, none = ask(["fire"], signature), ask([], signature)
+    assert {name: value.shape for name, value in none.items()} == {
+        name: (0, *value.shape[1:]) for name, value in one.items()
+    }
+
+
 def test_alone_as_in_a_batch(ask, asked):
     batch = ask(asked)
     for row, question in enumerate(asked):
@@ -286,11 +299,16 @@ def test_every_weight_is_saved_once(exported, version, corpus):
 
 
 def test_each_export_is_a_new_version(
-    exported, model_dir, blocks_dir, brute_force_index_dir, scann_index_dir
+    exported,
+    model_dir,
+    blocks_dir,
+    brute_force_index_dir,
+    scann_index_dir,
+    ivf_index_dir,
 ):
-    assert sorted(os.listdir(exported)) == ["1", "2"]
+    assert sorted(os.listdir(exported)) == ["1", "2", "3"]
     for version, index in enumerate(
-        (brute_force_index_dir, scann_index_dir), 1
+        (brute_force_index_dir, scann_index_dir, ivf_index_dir), 1
     ):
         metadata = stages.read(f"{exported}/{version}", kind="saved_model")
         for name, directory in (
@@ -301,7 +319,7 @@ def test_each_export_is_a_new_version(
             parent = stages.read(directory, kind=name)
             assert metadata["parents"][name] == parent["fingerprint"]
         assert metadata["num_blocks"] == NUM_BLOCKS
-    assert saved_model.next_version(exported) == 3
+    assert saved_model.next_version(exported) == 4
 
 
 def test_versions_are_counted_by_number(tmp_path):
@@ -315,6 +333,17 @@ def test_what_does_not_belong_together_is_refused(
     exported, tmp_path, model_dir, blocks_dir, scann_index_dir
 ):
     directories = model_dir, blocks_dir, scann_index_dir
+    aggregated = str(tmp_path / "aggregated")
+    with stages.write(aggregated, kind="evaluation") as stage:
+        stage.metadata["calibration"] = {"aggregate_answers": True}
+    with pytest.raises(InputError, match="without --aggregate-answers"):
+        saved_model.export(
+            *directories, str(tmp_path / "base"), calibration=aggregated
+        )
+    with pytest.raises(InputError, match="--reordering int8"):
+        saved_model.export(
+            *directories, str(tmp_path / "base"), quantize_embeddings="int8"
+        )
     with pytest.raises(InputError, match="is itself a finished stage"):
         saved_model.export(*directories, f"{exported}/1")
     with pytest.raises(InputError, match="expected 'index'"):
@@ -324,3 +353,89 @@ def test_what_does_not_belong_together_is_refused(
             *directories, str(tmp_path / "base"), num_reader_blocks=0
         )
     assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_confidence_is_at_the_temperature_of_the_calibration(
+    exported, model_dir, blocks_dir, ivf_index_dir, asked
+):
+    corpus = Corpus.load(
+        model_dir, blocks_dir, ivf_index_dir, quantize="bfloat16"
+    )
+    predictions = Predictor(corpus).predict(asked)
+    loaded = tf.saved_model.load(f"{exported}/3")
+    found = loaded.signatures["serving_default"](question=tf.constant(asked))
+    np.testing.assert_allclose(
+        found["confidence"],
+        [
+            calibration.choose(p, temperature=4.0).confidence
+            for p in predictions
+        ],
+        atol=1e-4,
+    )
+    at_one = [p.confidence for p in predictions]
+    assert np.abs(found["confidence"] - at_one).max() > 0.01
+
+
+def test_the_card_says_what_the_model_holds(exported, asked):
+    card = json.loads(stages.read_text(f"{exported}/3/assets.extra/card.json"))
+    assert card["num_blocks"] == NUM_BLOCKS
+    assert (card["index"], card["quantize"]) == ("ivf", "bfloat16")
+    assert card["evidence_license"] == "Our own, CC0 1.0"
+    assert card["example_questions"] == [q for q in asked if q]
+    exact = json.loads(stages.read_text(f"{exported}/1/assets.extra/card.json"))
+    assert exact["example_questions"] == []
+    for name, digest in card["files"].items():
+        with open(f"{exported}/3/{name}", "rb") as file:
+            assert hashlib.sha256(file.read()).hexdigest() == digest
+    written = {
+        os.path.relpath(os.path.join(folder, name), f"{exported}/3")
+        for folder, _, names in os.walk(f"{exported}/3")
+        for name in names
+    }
+    assert written - set(card["files"]) == {
+        "COMPLETED",
+        "README.md",
+        "metadata.json",
+        "assets.extra/card.json",
+    }
+    text = stages.read_text(f"{exported}/3/README.md")
+    assert "License of the texts: Our own, CC0 1.0." in text
+    assert "- confidence at temperature 4\n" in text
+    assert f"| {'saved_model.pb'} | {card['files']['saved_model.pb']} |" in text
+
+
+def test_parts_add_up_to_the_variables(exported):
+    for version in (1, 2, 3):
+        directory = f"{exported}/{version}"
+        card = json.loads(
+            stages.read_text(f"{directory}/assets.extra/card.json")
+        )
+        of_numbers = sum(
+            tf.as_dtype(dtype).size * int(np.prod(shape))
+            for name, dtype, shape in _variables(directory)
+            if dtype != tf.string
+        )
+        parts = card["parts"]
+        # Strings: texts, and parts of ScaNN's state.
+        rest = sum(parts.values()) - of_numbers
+        assert 0 < rest < parts["texts, titles and addresses"] + parts["index"]
+
+
+def _variables(directory):
+    reader = tf.train.load_checkpoint(f"{directory}/variables/variables")
+    dtypes = reader.get_variable_to_dtype_map()
+    for name, shape in reader.get_variable_to_shape_map().items():
+        if name.endswith("VARIABLE_VALUE"):
+            yield name, dtypes[name], shape
+
+
+def test_a_disk_that_is_too_full_is_refused(
+    tmp_path, model_dir, blocks_dir, brute_force_index_dir, monkeypatch
+):
+    usage = types.SimpleNamespace(free=1000)
+    monkeypatch.setattr(saved_model.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(InputError, match="only 0 MB are free where"):
+        saved_model.export(
+            model_dir, blocks_dir, brute_force_index_dir, str(tmp_path / "base")
+        )
+    assert not list((tmp_path / "base").iterdir())

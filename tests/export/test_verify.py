@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_export_passes_every_check(exported, version, tmp_path):
     directory = f"{exported}/{version}"
     output = str(tmp_path / "verification")
@@ -37,13 +37,19 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
         "batch of 64",
         "10000 characters",
         "an empty question has no answer",
-        "retrieve agrees",
+        "retrieve finds the blocks that the Python code finds",
+        "nearest blocks 100.0% are found, all expected"
+        if version == 1
+        else "at least half expected",
         "embed_block agrees with the index",
         "nothing of realm's was imported",
+        "every file is as it was exported",
     ):
         assert what in names
     assert report["load_seconds"] > 0
     assert report["milliseconds_per_question"] > 0
+    assert report["milliseconds_in_python"] > 0
+    assert report["neighbors_found"] == 1.0
     stages.read(output, kind="verification")
     stored = json.loads(stages.read_text(f"{output}/report.json"))
     assert stored == report
@@ -59,12 +65,15 @@ def copy(exported, tmp_path):
 def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
     path = copy / "1" / "assets.extra" / "expected.json"
     expected = json.loads(path.read_text())
-    expected[0]["answer"] += "x"
-    expected[1]["score"] += 0.01
-    expected[2]["candidate_block_id"][-1] += 1
+    rows = expected["questions"]
+    rows[0]["answer"] += "x"
+    rows[0]["block_ids"].reverse()
+    rows[1]["score"] += 0.01
+    rows[2]["candidate_block_id"][-1] += 1
     path.write_text(json.dumps(expected))
     # In this process, which has TensorFlow already.
     monkeypatch.setattr(verify_module, "_run_worker", verify_worker.main)
+    monkeypatch.setattr(verify_module.card, "check_files", lambda _: [])
     assert cli.main(["verify", "--saved-model", str(copy)]) == 1
     lines = capsys.readouterr().out.splitlines()
     failed = [line for line in lines if line.startswith("FAILED")]
@@ -72,6 +81,7 @@ def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
         "answer",
         "candidate_block_id",
         "score",
+        "retrieve",
     ]
     assert sum(line.startswith("ok") for line in lines) > 10
 
@@ -79,6 +89,19 @@ def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
 def test_damaged_weights_fail(copy, capsys):
     (path,) = (copy / "1" / "variables").glob("*.data-*")
     path.write_bytes(path.read_bytes()[:-5000])
+    (copy / "1" / "assets.extra" / "tf_serving_warmup_requests").unlink()
+    assert cli.main(["verify", "--saved-model", str(copy)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "FAILED  every file is as it was exported\n"
+    assert captured.err.startswith(
+        f"{copy}/1/assets.extra/tf_serving_warmup_requests is missing. "
+        f"{path} is not the file that was exported."
+    )
+
+
+def test_a_process_that_cannot_load_fails(copy, capsys, monkeypatch):
+    monkeypatch.setattr(verify_module.card, "check_files", lambda _: [])
+    (copy / "1" / "saved_model.pb").write_bytes(b"\xff\xff")
     assert cli.main(["verify", "--saved-model", str(copy)]) == 1
     captured = capsys.readouterr()
     assert captured.out == "FAILED  a fresh process loads and asks\n"
@@ -103,6 +126,9 @@ def test_a_failure_leaves_no_complete_report(copy, monkeypatch, tmp_path):
 def test_what_is_no_export_is_refused(copy, tmp_path, capsys):
     with pytest.raises(InputError, match="none does not exist"):
         verify(str(tmp_path / "none"))
+    (copy / "1" / "assets.extra" / "card.json").unlink()
+    with pytest.raises(InputError, match="exported by an earlier version"):
+        verify(str(copy))
     (copy / "1" / "COMPLETED").unlink()
     assert cli.main(["verify", "--saved-model", str(copy)]) == 2
     assert "was not written by `realm export` to its end" in (

@@ -1,0 +1,103 @@
+"""The card of a SavedModel: what it holds, in words and for a server."""
+
+import datetime
+import json
+
+from realm_tf import stages
+from realm_tf.models import model_card
+from realm_tf.version import __version__
+
+FILE = "assets.extra/card.json"
+README = "README.md"
+# Those of the stage, and what is written here.
+_NOT_LISTED = (stages.JOB, stages.MARKER, stages.METADATA, FILE, README)
+
+
+def write(directory: str, facts: dict) -> None:
+    """Writes card.json, which servers read, and README.md.
+
+    Args:
+        directory: str. The version directory, with everything else in it.
+        facts: dict. `num_blocks`, `index` (kind of search), `quantize`,
+            `num_reader_blocks`, `temperature`, `evidence_license` (str or
+            `None`), `example_questions` (list of str), `parents`
+            (fingerprints), `parts` (name to bytes) and `model_card` (as in
+            the model's metadata.json, or `None`).
+    """
+    files = {
+        name: stages.sha256(stages.join(directory, name))
+        for name in stages.list_files(directory)
+        if name not in _NOT_LISTED
+    }
+    facts = {**facts, "files": files, "realm_version": __version__}
+    stages.write_text(
+        stages.join(directory, FILE),
+        json.dumps(facts, ensure_ascii=False, indent=1),
+    )
+    stages.write_text(stages.join(directory, README), _render(facts))
+
+
+def check_files(directory: str) -> list[str]:
+    """What is wrong with the files of a version directory.
+
+    Args:
+        directory: str. With a card.
+
+    Returns:
+        list of str, a sentence each; empty if every file has the checksum
+        that the card says.
+    """
+    files = json.loads(stages.read_text(stages.join(directory, FILE)))["files"]
+    problems = []
+    for name, digest in files.items():
+        path = stages.join(directory, name)
+        if not stages.exists(path):
+            problems.append(f"{path} is missing.")
+        elif stages.sha256(path) != digest:
+            problems.append(f"{path} is not the file that was exported.")
+    return problems
+
+
+def _render(facts) -> str:
+    card = model_card.Card()
+    if facts["model_card"]:
+        card = model_card.Card.from_json(facts["model_card"])
+    license = facts["evidence_license"] or "not stated"
+    date = datetime.datetime.now(datetime.UTC).date()
+    quantize = facts["quantize"]
+    search = facts["index"] + (
+        "" if quantize == "none" else f", embeddings as {quantize}"
+    )
+    lines = [
+        "---",
+        f"license: {card.license}",
+        "library_name: realm-tf",
+        "tags: [realm, open-domain-question-answering, saved-model]",
+        f"date: {date}",
+        "---",
+        "",
+        "# A REALM question-answering model",
+        "",
+        f"Weights: {card.origin} License of the weights: {card.license}.",
+        f"License of the texts: {license}.",
+        "",
+        *(f"- {note}" for note in card.notes),
+        *([""] if card.notes else []),
+        f"- {facts['num_blocks']:,} blocks, search: {search}",
+        f"- reads {facts['num_reader_blocks']} blocks a question",
+        f"- confidence at temperature {facts['temperature']:g}",
+        *(
+            f"- fingerprint of the {name}: {fingerprint}"
+            for name, fingerprint in facts["parents"].items()
+        ),
+        "",
+        "| part | bytes |",
+        "|---|---|",
+        *(f"| {name} | {size:,} |" for name, size in facts["parts"].items()),
+        "",
+        "| file | SHA-256 |",
+        "|---|---|",
+        *(f"| {name} | {digest} |" for name, digest in facts["files"].items()),
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+"""Exports from a process whose Keras does not run on TensorFlow.
+
+A model directory belongs to no backend, so a SavedModel is always made of
+TensorFlow's ops, by a process of its own. What it must answer is computed on
+the backend of the process that asked for it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+from realm_tf.errors import InputError
+
+_USAGE_ERROR = 2
+
+
+def export(arguments: dict) -> str:
+    """Calls `saved_model.export` where Keras runs on TensorFlow.
+
+    Args:
+        arguments: dict. Of that function; JSON values.
+
+    Returns:
+        str, the version directory.
+
+    Raises:
+        InputError: as that function.
+        RuntimeError: if the process fails; its own words are on stderr.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, json.dumps(arguments)],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    answer = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == _USAGE_ERROR:
+        raise InputError(json.loads(answer))
+    if done.returncode:
+        raise RuntimeError(
+            "The process that exports with TensorFlow ended with status "
+            f"{done.returncode}."
+        )
+    return json.loads(answer)
+
+
+def _main(text: str) -> int:
+    from export import saved_model
+
+    try:
+        answer, status = saved_model.export(**json.loads(text)), 0
+    except InputError as error:
+        answer, status = str(error), _USAGE_ERROR
+    print(json.dumps(answer))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1]))

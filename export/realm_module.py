@@ -1,0 +1,282 @@
+"""The graph that is exported, from the raw question to answer and evidence."""
+
+import types
+
+import numpy as np
+import tensorflow as tf
+
+from export.compressed_texts import CompressedTexts
+from realm_tf.data import open_qa as data
+from realm_tf.evaluation.predict import ROWS_PER_GROUP
+from realm_tf.models.retrieve_and_read import best_spans
+from realm_tf.retrieval.corpus import Corpus
+from realm_tf.text import packing
+from realm_tf.text.graph_tokenizer import GraphTokenizer
+from realm_tf.text.integer_types import smallest_dtype
+
+NUM_BEST = 5
+# Blocks that the signature `retrieve` returns.
+NUM_RETRIEVED = 20
+
+
+class RealmModule(tf.Module):
+    """The graph that is exported, and everything that it needs.
+
+    Args:
+        corpus: `Corpus`, loaded for export.
+        num_reader_blocks: int. Blocks read; fewer blocks than that are
+            padded with id -1.
+        temperature: float. What scores are divided by in the confidence.
+            Defaults to `1.0`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        num_reader_blocks: int,
+        temperature: float = 1.0,
+    ):
+        super().__init__()
+        records = corpus.records
+        self._temperature = temperature
+        self._num_padding = max(0, num_reader_blocks - len(records))
+        self._max_block_length = records.metadata["max_block_length"]
+        self.tokenizer = GraphTokenizer(
+            corpus.loaded.tokenizer.vocabulary,
+            lowercase=corpus.loaded.tokenizer.lowercase,
+        )
+        # In a namespace, where TensorFlow does not look: Keras's own objects
+        # would be saved, too, and every weight a second time.
+        self._keras = types.SimpleNamespace(
+            loaded=corpus.loaded,
+            index=corpus.index,
+            retrieve_and_read=corpus.retrieve_and_read(
+                num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
+                num_reader_blocks=num_reader_blocks,
+                rows_per_group=ROWS_PER_GROUP,
+            ),
+        )
+        # Keras's variables, as TensorFlow's own, are what is saved.
+        self.weights = [
+            v.value for v in self._keras.retrieve_and_read.variables
+        ]
+        self.block_tower_weights = [
+            v.value for v in corpus.loaded.model.block_embedder.variables
+        ]
+        self.scann_state = getattr(corpus.index, "module", None)
+        self.titles = CompressedTexts(records.titles)
+        self.texts = CompressedTexts(records.texts)
+        self.urls = CompressedTexts(records.urls)
+        self.token_starts = _offsets(records.token_starts)
+        self.token_limits = _offsets(records.token_limits)
+
+    def parts(self) -> dict[str, int]:
+        """What takes how many bytes, in the SavedModel and in memory."""
+        index = (
+            self._keras.index.variables
+            if self.scann_state is None
+            else self.scann_state.variables
+        )
+        parts = {
+            "index": index,
+            "wordpieces of the blocks": (
+                *self._keras.retrieve_and_read.block_table.variables,
+                self.token_starts,
+                self.token_limits,
+            ),
+        }
+        counted = {id(v) for variables in parts.values() for v in variables}
+        # By identity: a tower that is shared is in both.
+        towers = {
+            id(v): v
+            for v in (
+                *self._keras.retrieve_and_read.variables,
+                *self._keras.loaded.model.block_embedder.variables,
+            )
+            if id(v) not in counted
+        }
+        sizes = {
+            name: sum(map(_num_bytes, variables))
+            for name, variables in parts.items()
+        }
+        return {
+            "towers and reader": sum(map(_num_bytes, towers.values())),
+            **sizes,
+            "texts, titles and addresses": sum(
+                texts.num_bytes
+                for texts in (self.titles, self.texts, self.urls)
+            ),
+        }
+
+    def signatures(self) -> dict:
+        """The signatures by name; see the functions of the same names."""
+        strings = tf.TensorSpec([None], tf.string, name="question")
+        block = (
+            tf.TensorSpec([None], tf.string, name="title"),
+            tf.TensorSpec([None], tf.string, name="text"),
+        )
+
+        def concrete(function, *specs):
+            # Nothing here branches on tensors in Python.
+            traced = tf.function(function, autograph=False)
+            return traced.get_concrete_function(*specs)
+
+        return {
+            "serving_default": concrete(self.answer, strings),
+            "retrieve": concrete(self.retrieve, strings),
+            "embed_query": concrete(self.embed_query, strings),
+            "embed_block": concrete(self.embed_block, *block),
+        }
+
+    def answer(self, question):
+        """question `(batch_size,)` -> answer with evidence."""
+        inputs, asked = self._pack(question)
+        outputs = self._keras.retrieve_and_read(inputs, training=False)
+        spans = best_spans(
+            outputs, num_best=NUM_BEST, temperatures=(self._temperature,)
+        )
+        block_ids = outputs["read_ids"]
+        # (b, n): the block of each of the n best spans.
+        nbest_blocks = tf.gather(
+            block_ids, spans["nbest_positions"], batch_dims=1
+        )
+        # (b, k): every slice is one of these blocks.
+        texts = self.texts.lookup(block_ids)
+        nbest_answers, starts, limits = self._slice(
+            nbest_blocks,
+            tf.gather(texts, spans["nbest_positions"], batch_dims=1),
+            spans["nbest_starts"],
+            spans["nbest_limits"],
+        )
+        candidate_answers, _, _ = self._slice(
+            block_ids,
+            texts,
+            spans["candidate_starts"],
+            spans["candidate_limits"],
+        )
+        found = asked & (spans["nbest_starts"][:, 0] >= 0)
+        best = tf.where(found, nbest_blocks[:, 0], -1)
+        place = spans["nbest_positions"][:, :1]
+
+        def if_found(values, otherwise):
+            shape = tf.concat(
+                [tf.shape(found), tf.ones([tf.rank(values) - 1], tf.int32)], 0
+            )
+            return tf.where(tf.reshape(found, shape), values, otherwise)
+
+        return {
+            "answer": if_found(nbest_answers[:, 0], ""),
+            "score": if_found(spans["nbest_scores"][:, 0], 0.0),
+            "confidence": if_found(spans["confidence"], 0.0),
+            "block_id": tf.cast(best, tf.int64),
+            "title": self.titles.lookup(best),
+            "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
+            "url": self.urls.lookup(best),
+            "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
+            "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
+            "nbest_answer": if_found(nbest_answers, ""),
+            "nbest_score": if_found(spans["nbest_scores"], 0.0),
+            **self._candidates(
+                tf.where(asked[:, None], block_ids, -1),
+                texts,
+                candidate_answers,
+                spans["candidate_log_probs"],
+            ),
+        }
+
+    def retrieve(self, question):
+        """question `(batch_size,)` -> the best blocks, best first."""
+        inputs, asked = self._pack(question)
+        embeddings = self._embed(inputs)
+        scores, block_ids = self._keras.index.search(
+            embeddings, self._keras.retrieve_and_read.num_candidates
+        )
+        block_ids = tf.where(asked[:, None], block_ids, -1)
+        return {
+            "block_id": tf.cast(block_ids, tf.int64),
+            "score": tf.where(asked[:, None], scores, 0.0),
+            "title": self.titles.lookup(block_ids),
+            "text": self.texts.lookup(block_ids),
+        }
+
+    def embed_query(self, question):
+        """question `(batch_size,)` -> embedding, the score scale included."""
+        inputs, _ = self._pack(question)
+        return {"embedding": self._embed(inputs)}
+
+    def embed_block(self, title, text):
+        """title and text `(batch_size,)` -> embedding as in the index."""
+        tokenizer = self._keras.loaded.tokenizer
+        inputs = packing.join_bert(
+            [self.tokenizer(title), self.tokenizer(text)],
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            max_length=self._max_block_length,
+            segment_ids=self._keras.loaded.block_segment_ids,
+        )
+        return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
+
+    def _pack(self, question):
+        """Packed questions, and which of them ask anything at all."""
+        tokenizer = self._keras.loaded.tokenizer
+        ids = self.tokenizer(question)
+        inputs = packing.join_bert(
+            [ids],
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            max_length=data.MAX_QUERY_LENGTH,
+        )
+        return inputs, ids.row_lengths() > 0
+
+    def _embed(self, inputs):
+        return self._keras.loaded.model.embed_queries(inputs)
+
+    def _slice(self, block_ids, texts, starts, limits):
+        """Answers, with their code points, of spans given in wordpieces."""
+        found = starts >= 0
+        first = tf.maximum(starts, 0)
+        last = tf.maximum(limits - 1, 0)
+        from_code_point = _pick(self.token_starts, block_ids, first)
+        to_code_point = _pick(self.token_limits, block_ids, last)
+        answers = tf.strings.substr(
+            texts,
+            tf.where(found, from_code_point, 0),
+            tf.where(found, to_code_point - from_code_point, 0),
+            unit="UTF8_CHAR",
+        )
+        return answers, from_code_point, to_code_point
+
+    def _candidates(self, block_ids, texts, answers, log_probs):
+        padding = [[0, 0], [0, self._num_padding]]
+        block_ids = tf.pad(block_ids, padding, constant_values=-1)
+
+        def if_read(values, otherwise):
+            filled = tf.pad(values, padding, constant_values=otherwise)
+            return tf.where(block_ids >= 0, filled, otherwise)
+
+        return {
+            "candidate_block_id": tf.cast(block_ids, tf.int64),
+            "candidate_title": self.titles.lookup(block_ids),
+            "candidate_text": if_read(texts, ""),
+            "candidate_answer": if_read(answers, ""),
+            "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
+        }
+
+
+def _offsets(table):
+    return tf.Variable(
+        table.astype(smallest_dtype(int(table.max()))), trainable=False
+    )
+
+
+def _pick(table, rows, columns):
+    found = tf.gather_nd(table, tf.stack([rows, columns], axis=-1))
+    return tf.cast(found, tf.int32)
+
+
+def _num_bytes(variable) -> int:
+    dtype = tf.as_dtype(variable.dtype)
+    if dtype == tf.string:
+        return sum(map(len, np.ravel(variable.numpy())))
+    return dtype.size * int(np.prod(variable.shape))

@@ -1,0 +1,62 @@
+"""Which ops an export holds: what a server must have to run it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from serving.custom_ops import op_names
+
+# In a process of its own, where nothing has loaded ScaNN's library.
+_REGISTERED = """
+import json, sys
+import tensorflow
+from tensorflow.python.framework import op_def_registry
+names = json.loads(sys.argv[1])
+known = {n for n in names if op_def_registry.get(n) is not None}
+import tensorflow_text
+text = {n for n in names if op_def_registry.get(n) is not None} - known
+print(json.dumps([sorted(known), sorted(text)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def ops(exported):
+    """Version to the names of its ops."""
+    return {version: op_names(f"{exported}/{version}") for version in (1, 2, 3)}
+
+
+@pytest.fixture(scope="module")
+def registered(ops):
+    """The ops that TensorFlow has, and those that tensorflow_text adds."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            _REGISTERED,
+            json.dumps(sorted(set.union(*ops.values()))),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return map(set, json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def test_what_each_kind_of_export_needs(ops, registered):
+    tensorflow, tensorflow_text = registered
+    assert tensorflow_text == {
+        "FastWordpieceTokenizeWithOffsets",
+        "NormalizeUTF8",
+    }
+    exact, scann, ivf = (ops[version] for version in (1, 2, 3))
+    for names in (exact, ivf):
+        assert names <= tensorflow | tensorflow_text
+        assert names & tensorflow_text == tensorflow_text
+        # One that a graph of plain ops must have.
+        assert "DecodeCompressed" in names
+    assert scann - tensorflow - tensorflow_text == {
+        "Scann>ScannSearchBatched",
+        "Scann>TensorsToScann",
+    }
