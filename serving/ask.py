@@ -6,11 +6,12 @@ line.
 """
 
 import argparse
-import dataclasses
 import json
 import math
 import os
+import pathlib
 import sys
+from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import track
@@ -18,64 +19,16 @@ from rich.progress import track
 from realm_tf import stages
 from realm_tf.data.open_qa import read_questions
 from realm_tf.errors import InputError
-from serving.client import Answer
+from serving.answers import Answer
+from serving.answers import RealmServerError
+from serving.client import BATCH_SIZE
+from serving.client import MODEL_NAME
+from serving.client import TIMEOUT_SECONDS
 from serving.client import RealmClient
-from serving.client import RealmServerError
-from serving.client import to_answers
+from serving.local_model import LocalModel
 from serving.rendering import render
 
 DEFAULT_SERVER = "127.0.0.1:8500"
-# Questions of a file in one request; our choice.
-_BATCH_SIZE = 16
-
-
-class LocalModel:
-    """A SavedModel in this process that answers as `RealmClient` does.
-
-    Args:
-        saved_model: str. Its base directory or a version directory.
-
-    Raises:
-        InputError: if there is no SavedModel or it does not load.
-    """
-
-    def __init__(self, saved_model: str):
-        from serving import locate
-
-        # A wrong path shows before TensorFlow is imported.
-        locate.find_version(saved_model)
-        from serving import servable
-
-        self._servable = servable.SavedModelServable(saved_model)
-        self._request_error = servable.RequestError
-
-    def __enter__(self) -> "LocalModel":
-        return self
-
-    def __exit__(self, *exception_info) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Frees the model."""
-        self._servable.close()
-
-    def ask(self, questions: list[str]) -> list[Answer]:
-        """Answers questions in one batch; see `RealmClient.ask`."""
-        import numpy as np
-
-        if not questions:
-            return []
-        texts = [question.encode("utf-8", "replace") for question in questions]
-        try:
-            outputs = self._servable.run(
-                {"question": np.array(texts, dtype=object)}
-            )
-        except self._request_error as error:
-            raise RealmServerError(error.code.name, error.message) from error
-        return to_answers(
-            {name: array.tolist() for name, array in outputs.items()},
-            count=len(questions),
-        )
 
 
 def _check_target(server: str) -> None:
@@ -87,32 +40,77 @@ def _check_target(server: str) -> None:
         )
 
 
+def _read_api_key(path: str) -> str:
+    """The first key of a file such as the server reads."""
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"--api-key-file {path} cannot be read ({error}): expected a "
+            "text file with the key on a line."
+        ) from error
+    keys = [line.strip() for line in lines if not line.startswith("#")]
+    key = next(filter(None, keys), None)
+    if key is None:
+        raise InputError(
+            f"--api-key-file {path} holds no key: expected it on a line."
+        )
+    return key
+
+
 def open_model(
     *,
     saved_model: str | None = None,
     server: str | None = None,
-    model_name: str = "realm",
-    timeout_seconds: float = 30.0,
+    model_name: str = MODEL_NAME,
+    version: int | None = None,
+    label: str | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    tls_ca: str | None = None,
+    tls_certificate: str | None = None,
+    tls_key: str | None = None,
+    api_key_file: str | None = None,
 ) -> LocalModel | RealmClient:
     """What answers: a SavedModel in this process or a server.
 
     Args:
-        saved_model: str. A SavedModel's directory.
+        saved_model: str. A SavedModel's directory. The other arguments are
+            of a server.
         server: str. `"HOST:PORT"`. Defaults to `"127.0.0.1:8500"` if there
             is no `saved_model` either.
         model_name: str. The name the server serves it under.
+        version: int. The version to ask. Defaults to the server's choice.
+        label: str. The label of the version to ask, in its place.
         timeout_seconds: float. The longest a request to a server may take.
             Defaults to 30.
+        tls_ca: str. PEM file of the certificates to trust; turns TLS on.
+        tls_certificate: str. PEM file of this client's own certificate.
+        tls_key: str. PEM file of its key.
+        api_key_file: str. Text file with the key on a line.
 
     Returns:
         `LocalModel` or `RealmClient`; a context manager with `ask`.
 
     Raises:
-        InputError: if there is no SavedModel, or the address is none.
+        InputError: if there is no SavedModel, the address is none, or a
+            file cannot be used.
     """
+    of_server = {
+        "--server": server,
+        "--version": version,
+        "--label": label,
+        "--tls-ca": tls_ca,
+        "--tls-certificate": tls_certificate,
+        "--tls-key": tls_key,
+        "--api-key-file": api_key_file,
+    }
     if saved_model is not None:
-        if server is not None:
-            raise InputError("Give --saved-model or --server, not both.")
+        for option, value in of_server.items():
+            if value is not None:
+                raise InputError(
+                    f"{option} is for a server and --saved-model for none: "
+                    "give one of them, not both."
+                )
         return LocalModel(saved_model)
     server = server or DEFAULT_SERVER
     _check_target(server)
@@ -120,9 +118,27 @@ def open_model(
         raise InputError(
             f"--timeout-seconds {timeout_seconds:g} is not positive."
         )
-    return RealmClient(
-        server, model=model_name, timeout_seconds=timeout_seconds
-    )
+    if version is not None and label is not None:
+        raise InputError("Give --version or --label, not both.")
+    if (tls_certificate is None) != (tls_key is None):
+        raise InputError("--tls-certificate and --tls-key go together.")
+    if tls_key is not None and tls_ca is None:
+        raise InputError("--tls-certificate and --tls-key need --tls-ca.")
+    try:
+        return RealmClient(
+            server,
+            model=model_name,
+            version=version,
+            label=label,
+            timeout_seconds=timeout_seconds,
+            tls_ca=tls_ca,
+            client_certificate=tls_certificate,
+            client_key=tls_key,
+            api_key=api_key_file and _read_api_key(api_key_file),
+        )
+    except ValueError as error:
+        # Of files that cannot be used; it names them.
+        raise InputError(str(error)) from error
 
 
 def _finite(value: float) -> float | None:
@@ -130,9 +146,15 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def to_json(answer: Answer, question: str) -> str:
+def to_json(
+    answer: Answer, question: str, *, evidence_license: str | None = None
+) -> str:
     """One JSON line with everything about an answer."""
-    record = {"question": question, **dataclasses.asdict(answer)}
+    record = {
+        "question": question,
+        **asdict(answer),
+        "evidence_license": evidence_license,
+    }
     for name in ("score", "confidence"):
         record[name] = _finite(record[name])
     for alternative in record["nbest"]:
@@ -145,59 +167,40 @@ def to_json(answer: Answer, question: str) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 
-def ask(
-    question: list[str],
-    *,
-    saved_model: str | None = None,
-    server: str | None = None,
-    model_name: str = "realm",
-    timeout_seconds: float = 30.0,
-) -> list[Answer]:
-    """Answers questions in one batch.
+def ask(question: list[str], **source) -> list[Answer]:
+    """Answers questions.
 
     Args:
         question: list of str.
-        saved_model: str. As the other arguments, see `open_model`.
+        **source: As the arguments of `open_model`.
 
     Returns:
         list of `Answer`, one a question.
 
     Raises:
-        InputError: if there is no SavedModel, or the address is none.
+        InputError: if there is no SavedModel, the address is none, or a
+            file cannot be used.
         RealmServerError: if the server cannot be reached or refuses.
     """
-    with open_model(
-        saved_model=saved_model,
-        server=server,
-        model_name=model_name,
-        timeout_seconds=timeout_seconds,
-    ) as model:
+    with open_model(**source) as model:
         return model.ask(question)
 
 
-def answer_file(
-    questions: str,
-    output: str,
-    *,
-    saved_model: str | None = None,
-    server: str | None = None,
-    model_name: str = "realm",
-    timeout_seconds: float = 30.0,
-) -> int:
+def answer_file(questions: str, output: str, **source) -> int:
     """Answers a file of questions.
 
     Args:
         questions: str. JSONL with a `"question"` a line.
         output: str. The file to write: the same lines plus `prediction`,
-            `score`, `block_id`, `title` and `text`. It appears whole or not
-            at all.
-        saved_model: str. As the other arguments, see `open_model`.
+            `score`, `block_id`, `title`, `text` and `url`. It appears whole
+            or not at all.
+        **source: As the arguments of `open_model`.
 
     Returns:
         int, the number of questions.
 
     Raises:
-        InputError: if a line is broken or `output` exists.
+        InputError: if a line is broken or `output` exists; as `ask`.
         RealmServerError: if the server cannot be reached or refuses.
     """
     if stages.exists(output):
@@ -211,12 +214,7 @@ def answer_file(
         question.line
         for question in read_questions(questions, need_answers=False)
     ]
-    with open_model(
-        saved_model=saved_model,
-        server=server,
-        model_name=model_name,
-        timeout_seconds=timeout_seconds,
-    ) as model:
+    with open_model(**source) as model:
         lines = _answer_records(model, records)
     stages.write_text(output, "".join(lines))
     return len(records)
@@ -225,12 +223,12 @@ def answer_file(
 def _answer_records(model, records: list[dict]) -> list[str]:
     lines = []
     for first in track(
-        range(0, len(records), _BATCH_SIZE),
+        range(0, len(records), BATCH_SIZE),
         description="Answering",
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
     ):
-        batch = records[first : first + _BATCH_SIZE]
+        batch = records[first : first + BATCH_SIZE]
         answers = model.ask([record["question"] for record in batch])
         for record, answer in zip(batch, answers, strict=True):
             line = {
@@ -240,6 +238,7 @@ def _answer_records(model, records: list[dict]) -> list[str]:
                 "block_id": answer.block_id,
                 "title": answer.title,
                 "text": answer.text,
+                "url": answer.url,
             }
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     return lines
@@ -258,14 +257,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model-name",
-        default="realm",
+        default=MODEL_NAME,
         help="the name the server serves it under (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--version",
+        type=int,
+        help="the version to ask (default: the server's newest)",
+    )
+    parser.add_argument(
+        "--label",
+        help="the label of the version to ask, such as stable",
     )
     parser.add_argument(
         "--timeout-seconds",
         type=float,
-        default=30.0,
+        default=TIMEOUT_SECONDS,
         help="the longest a request may take (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        help="speak TLS and trust the certificates in this PEM file; those "
+        "of the public authorities are usually in "
+        "/etc/ssl/certs/ca-certificates.crt",
+    )
+    parser.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        help="PEM file of a certificate, for a server that asks for one",
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM file of its key")
+    parser.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="text file with the server's API key on a line",
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON line a question"
@@ -290,33 +316,36 @@ def run(args: argparse.Namespace, extra: list[str]) -> int:
         raise InputError("--questions FILE and --output FILE go together.")
     # gRPC's C++ log is for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    source = {
-        "saved_model": args.saved_model,
-        "server": args.server,
-        "model_name": args.model_name,
-        "timeout_seconds": args.timeout_seconds,
-    }
+    own = ("question", "questions", "output", "json")
+    source = {k: v for k, v in vars(args).items() if k not in own}
     try:
         if args.questions:
             count = answer_file(args.questions, args.output, **source)
             print(f"{args.output}: {count} questions answered")
-            return 0
-        # The shell may hand over bytes that are no text.
-        questions = [
-            question.encode("utf-8", "replace").decode("utf-8")
-            for question in args.question
-        ]
-        answers = ask(questions, **source)
+        else:
+            _print_answers(args.question, as_json=args.json, **source)
     except RealmServerError as error:
         raise InputError(error.message) from error
+    return 0
+
+
+def _print_answers(question: list[str], *, as_json: bool, **source) -> None:
+    # The shell may hand over bytes that are no text.
+    questions = [
+        text.encode("utf-8", "replace").decode("utf-8") for text in question
+    ]
+    with open_model(**source) as model:
+        answers = model.ask(questions)
+        local = isinstance(model, LocalModel)
+        terms = model.evidence_license if local else None
     console = Console()
-    for answer, question in zip(answers, questions, strict=True):
-        if args.json:
-            print(to_json(answer, question))
+    for answer, text in zip(answers, questions, strict=True):
+        if as_json:
+            print(to_json(answer, text, evidence_license=terms))
         else:
             # A file has no width to wrap at.
             console.print(
-                render(answer, question), soft_wrap=not console.is_terminal
+                render(answer, text, evidence_license=terms),
+                soft_wrap=not console.is_terminal,
             )
             console.print()
-    return 0

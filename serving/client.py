@@ -1,204 +1,167 @@
-"""A client of a REALM server that needs neither TensorFlow nor Keras.
+"""Clients of a REALM server that need neither TensorFlow nor Keras.
 
 with RealmClient("127.0.0.1:8500") as client:
     for answer in client.ask(["Who wrote Frankenstein?"]):
         print(answer.answer, answer.title, answer.url)
+
+async with AsyncRealmClient("127.0.0.1:8500") as client:
+    answers = await client.ask(["Who wrote Frankenstein?"])
 """
 
-import dataclasses
+import asyncio
 import math
-from collections.abc import Mapping
+import random
+import time
+from collections.abc import Callable
 
 import grpc
+import grpc.aio
 
-from serving import messages
+from serving import connection
+from serving.answers import Answer
+from serving.answers import ModelVersionStatus
+from serving.answers import RealmServerError
+from serving.answers import RetrievedBlock
+from serving.calls import Attempts
+from serving.calls import Call
+from serving.calls import Calls
 
-_SERVICE = "/tensorflow.serving.PredictionService"
-_CHANNEL_OPTIONS = (
-    # Block texts of a large batch pass gRPC's default of 4 MB. The limit is
-    # TF Serving's (main.cc: the largest int32).
-    ("grpc.max_receive_message_length", 2**31 - 1),
-    ("grpc.max_send_message_length", 2**31 - 1),
-)
-NO_BLOCK_ID = -1
-
-
-class RealmServerError(Exception):
-    """A server could not be reached, refused, or answered nonsense.
-
-    Args:
-        code: str. A gRPC status name such as `"UNAVAILABLE"`, or
-            `"UNEXPECTED_RESPONSE"`.
-        message: str. One or two sentences: what happened, how to mend it.
-    """
-
-    def __init__(self, code: str, message: str):
-        super().__init__(message)
-        self.code = code
-        self.message = message
+# Few enough for a server that allows batches of 32; our choice.
+BATCH_SIZE = 16
+MODEL_NAME = "realm"
+MAX_ATTEMPTS = 5
+TIMEOUT_SECONDS = 30.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """One block that was read for a question.
-
-    Args:
-        block_id: int. Its row in the index.
-        title: str. The article's title.
-        text: str. The block.
-        answer: str. The best span of this block alone.
-        log_prob: float. log p(z | x) over the blocks read, in nats.
-    """
-
-    block_id: int
-    title: str
-    text: str
-    answer: str
-    log_prob: float
-
-    @property
-    def probability(self) -> float:
-        """p(z | x) over the blocks read."""
-        return math.exp(self.log_prob)
-
-
-@dataclasses.dataclass(frozen=True)
-class Alternative:
-    """One of the n best answers.
-
-    Args:
-        answer: str.
-        score: float. As `Answer.score`.
-    """
-
-    answer: str
-    score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """An answer and its evidence.
-
-    Args:
-        answer: str. Empty where nothing was found.
-        score: float. Best span logit plus retrieval score.
-        confidence: float. As the model exports it.
-        block_id: int. The block the answer stands in; -1 for none.
-        title: str. That block's article.
-        text: str. That block.
-        url: str. Where it came from; may be empty.
-        start: int. First code point of the answer in `text`.
-        limit: int. One past its last code point.
-        nbest: tuple of `Alternative`, best first.
-        candidates: tuple of `Candidate`, in the order the model gives them.
-    """
-
-    answer: str
-    score: float
-    confidence: float
-    block_id: int
-    title: str
-    text: str
-    url: str
-    start: int
-    limit: int
-    nbest: tuple[Alternative, ...]
-    candidates: tuple[Candidate, ...]
-
-
-_ANSWER_FIELDS = (
-    "answer",
-    "score",
-    "confidence",
-    "block_id",
-    "title",
-    "text",
-    "url",
-    "start",
-    "limit",
-)
-_NBEST_FIELDS = ("answer", "score")
-_CANDIDATE_FIELDS = ("block_id", "title", "text", "answer", "log_prob")
-OUTPUTS = (
-    *_ANSWER_FIELDS,
-    *(f"nbest_{name}" for name in _NBEST_FIELDS),
-    *(f"candidate_{name}" for name in _CANDIDATE_FIELDS),
-)
-
-
-def _text(value):
-    return value.decode("utf-8", "replace") if type(value) is bytes else value
-
-
-def _rows(outputs: Mapping, prefix: str, names: tuple, row: int) -> list[dict]:
-    """One dict a candidate from the row's parallel lists."""
-    columns = [outputs[f"{prefix}_{name}"][row] for name in names]
-    if len({len(column) for column in columns}) != 1:
-        raise RealmServerError(
-            "UNEXPECTED_RESPONSE",
-            f"The model's outputs {prefix}_* are of different lengths.",
+def _check_limits(timeout_seconds: float, max_attempts: int) -> None:
+    if not 0 < timeout_seconds < math.inf:
+        raise ValueError(
+            "`timeout_seconds` must be positive and finite. "
+            f"Received: timeout_seconds={timeout_seconds}"
         )
-    return [
-        dict(zip(names, map(_text, values), strict=True))
-        for values in zip(*columns, strict=True)
-    ]
-
-
-def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
-    """Answers from the outputs of the signature `serving_default`.
-
-    Padded candidates (block id -1) and empty n-best answers are left out.
-
-    Args:
-        outputs: mapping of output name to nested lists, strings as bytes;
-            `OUTPUTS` names those needed.
-        count: int. How many questions were asked.
-
-    Returns:
-        list of `Answer`, one a question.
-
-    Raises:
-        RealmServerError: if an output is missing or has another length.
-    """
-    missing = [name for name in OUTPUTS if name not in outputs]
-    if missing:
-        raise RealmServerError(
-            "UNEXPECTED_RESPONSE",
-            f"The model does not return {', '.join(missing)}, so it is not a "
-            "REALM export; make one with `realm export`.",
+    if max_attempts < 1:
+        raise ValueError(
+            "`max_attempts` must be at least 1. "
+            f"Received: max_attempts={max_attempts}"
         )
-    sizes = {name: len(outputs[name]) for name in OUTPUTS}
-    if set(sizes.values()) != {count}:
-        raise RealmServerError(
-            "UNEXPECTED_RESPONSE",
-            f"The model returned {sizes} rows for {count} questions.",
+
+
+class _Client:
+    """What both clients are made of but the call itself; see `RealmClient`."""
+
+    _default_sleep: Callable
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        model: str = MODEL_NAME,
+        version: int | None = None,
+        label: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        max_attempts: int = MAX_ATTEMPTS,
+        batch_size: int = BATCH_SIZE,
+        tls: bool = False,
+        tls_ca: str | None = None,
+        client_certificate: str | None = None,
+        client_key: str | None = None,
+        api_key: str | None = None,
+        sleep: Callable | None = None,
+        jitter: Callable[[], float] = random.random,
+    ):
+        _check_limits(timeout_seconds, max_attempts)
+        self.target = target
+        self.model = model
+        self.timeout_seconds = timeout_seconds
+        self._calls = Calls(
+            model=model, version=version, label=label, batch_size=batch_size
         )
-    answers = []
-    for row in range(count):
-        candidates = _rows(outputs, "candidate", _CANDIDATE_FIELDS, row)
-        nbest = _rows(outputs, "nbest", _NBEST_FIELDS, row)
-        answers.append(
-            Answer(
-                **{name: _text(outputs[name][row]) for name in _ANSWER_FIELDS},
-                nbest=tuple(Alternative(**n) for n in nbest if n["answer"]),
-                candidates=tuple(
-                    Candidate(**c)
-                    for c in candidates
-                    if c["block_id"] != NO_BLOCK_ID
-                ),
+        self._max_attempts = max_attempts
+        self._sleep = sleep or self._default_sleep
+        self._jitter = jitter
+        self._headers = connection.headers(api_key)
+        self._channel = self._open_channel(
+            connection.credentials(
+                tls=tls,
+                tls_ca=tls_ca,
+                client_certificate=client_certificate,
+                client_key=client_key,
             )
         )
-    return answers
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
+
+    def _open_channel(self, credentials):
+        raise NotImplementedError
+
+    def _attempts(self) -> Attempts:
+        return Attempts(
+            timeout_seconds=self.timeout_seconds,
+            max_attempts=self._max_attempts,
+            jitter=self._jitter,
+        )
+
+    def _start(self, call: Call, attempts: Attempts):
+        """The response, or what it can be awaited by."""
+        return self._channel.unary_unary(call.method)(
+            call.request,
+            timeout=attempts.seconds_left(),
+            metadata=self._headers,
+        )
+
+    def _pause_after(self, error: grpc.RpcError, attempts: Attempts) -> float:
+        """Seconds until the next attempt; raises if there is to be none."""
+        pause = attempts.pause_after(error.code())
+        if pause is not None:
+            return pause
+        message = connection.explain(
+            error.code().name,
+            error.details() or "",
+            target=self.target,
+            timeout_seconds=self.timeout_seconds,
+        )
+        raise RealmServerError(error.code().name, message) from error
 
 
-class RealmClient:
+class RealmClient(_Client):
     """Asks a server of this project, or any TF Serving with a REALM export.
+
+    One client may be used by any number of threads. A request that the
+    server could not take (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again
+    after a pause, as long as the request's time lasts; one that took too
+    long is not.
 
     Args:
         target: str. `"HOST:PORT"` of the gRPC port.
         model: str. The name the model is served under. Defaults to
             `"realm"`.
-        timeout_seconds: float. The longest a call may take. Defaults to 30.
+        version: int. The version to ask. Defaults to `None`: the one the
+            server prefers, which is the highest.
+        label: str. The label of the version to ask, in place of `version`.
+        timeout_seconds: float. The longest a request may take with all its
+            attempts; of a long list of questions, each request. Defaults to
+            30.
+        max_attempts: int. How often a request is sent at most. Defaults to
+            5; 1 sends it once.
+        batch_size: int. The most questions in one request; a longer list is
+            sent in several. Defaults to 16.
+        tls: bool. Whether to speak TLS, trusting the public authorities.
+            Defaults to `False`.
+        tls_ca: str. Path of the certificates to trust (PEM), which turns
+            TLS on.
+        client_certificate: str. Path of this client's own certificate
+            chain (PEM), for a server that wants one.
+        client_key: str. Path of its key (PEM).
+        api_key: str. Sent with every request; without TLS it is readable
+            on the way. Not shown in errors.
+        sleep: callable. Takes the seconds of a pause. Defaults to
+            `time.sleep`.
+        jitter: callable. Returns the random part of a pause, in [0, 1).
+            Defaults to `random.random`.
+
+    Raises:
+        ValueError: if an argument is wrong or a certificate cannot be used.
 
     Example:
 
@@ -208,36 +171,7 @@ class RealmClient:
     ```
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        model: str = "realm",
-        timeout_seconds: float = 30.0,
-    ):
-        if timeout_seconds <= 0:
-            raise ValueError(
-                "`timeout_seconds` must be positive. "
-                f"Received: timeout_seconds={timeout_seconds}"
-            )
-        self.target = target
-        self.model = model
-        self.timeout_seconds = timeout_seconds
-        self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
-        self._predict = self._channel.unary_unary(
-            f"{_SERVICE}/Predict",
-            request_serializer=messages.PredictRequest.SerializeToString,
-            response_deserializer=messages.PredictResponse.FromString,
-        )
-        self._get_metadata = self._channel.unary_unary(
-            f"{_SERVICE}/GetModelMetadata",
-            request_serializer=(
-                messages.GetModelMetadataRequest.SerializeToString
-            ),
-            response_deserializer=(
-                messages.GetModelMetadataResponse.FromString
-            ),
-        )
+    _default_sleep = staticmethod(time.sleep)
 
     def __enter__(self) -> "RealmClient":
         return self
@@ -250,7 +184,7 @@ class RealmClient:
         self._channel.close()
 
     def ask(self, questions: list[str]) -> list[Answer]:
-        """Answers questions, all in one request.
+        """Answers questions.
 
         Args:
             questions: list of str.
@@ -259,31 +193,39 @@ class RealmClient:
             list of `Answer`, in the order of the questions.
 
         Raises:
-            RealmServerError: if the server cannot be reached or refuses.
+            RealmServerError: if the server cannot be reached, refuses or
+                answers nonsense.
         """
-        if isinstance(questions, str):
-            raise TypeError(
-                "`questions` must be a list of str. "
-                f"Received: questions={questions!r}"
-            )
-        if not questions:
-            return []
-        request = messages.PredictRequest()
-        request.model_spec.name = self.model
-        request.inputs["question"].CopyFrom(messages.encode_strings(questions))
-        request.output_filter.extend(OUTPUTS)
-        response = self._call(self._predict, request)
-        try:
-            outputs = {
-                name: messages.decode_tensor(tensor)
-                for name, tensor in response.outputs.items()
-            }
-        except ValueError as error:
-            raise RealmServerError(
-                "UNEXPECTED_RESPONSE",
-                f"The server at {self.target} sent a broken tensor: {error}.",
-            ) from error
-        return to_answers(outputs, count=len(questions))
+        return self._all(self._calls.ask(questions))
+
+    def retrieve(self, questions: list[str]) -> list[list[RetrievedBlock]]:
+        """Finds the blocks nearest to questions, without reading them.
+
+        Args:
+            questions: list of str.
+
+        Returns:
+            list with a list of `RetrievedBlock` for each question, best
+            first; empty for an empty question.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        return self._all(self._calls.retrieve(questions))
+
+    def embed(self, questions: list[str]) -> list[list[float]]:
+        """Embeds questions as the index is searched with them.
+
+        Args:
+            questions: list of str.
+
+        Returns:
+            list of lists of `projection_dim` floats.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        return self._all(self._calls.embed(questions))
 
     def metadata(self) -> dict:
         """What the server serves.
@@ -293,53 +235,115 @@ class RealmClient:
             to `{"inputs": {name: {"dtype", "shape"}}, "outputs": ...}`.
 
         Raises:
-            RealmServerError: if the server cannot be reached or refuses.
+            RealmServerError: As `ask`.
         """
-        request = messages.GetModelMetadataRequest()
-        request.model_spec.name = self.model
-        request.metadata_field.append("signature_def")
-        response = self._call(self._get_metadata, request)
-        signatures = messages.SignatureDefMap.FromString(
-            response.metadata["signature_def"].value
+        return self._call(self._calls.metadata())
+
+    def status(self) -> list[ModelVersionStatus]:
+        """The state of the model's versions, or of the one asked for.
+
+        Returns:
+            list of `ModelVersionStatus`, in the server's order.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        return self._call(self._calls.status())
+
+    def _open_channel(self, credentials):
+        if credentials is None:
+            return grpc.insecure_channel(
+                self.target, connection.CHANNEL_OPTIONS
+            )
+        return grpc.secure_channel(
+            self.target, credentials, connection.CHANNEL_OPTIONS
         )
-        return {
-            "model": response.model_spec.name,
-            "version": response.model_spec.version.value,
-            "signatures": {
-                name: {
-                    side: {
-                        key: messages.describe_tensor(info)
-                        for key, info in getattr(signature, side).items()
-                    }
-                    for side in ("inputs", "outputs")
-                }
-                for name, signature in signatures.signature_def.items()
-            },
-        }
 
-    def _call(self, method, request):
-        try:
-            return method(request, timeout=self.timeout_seconds)
-        except grpc.RpcError as error:
-            code = error.code().name
-            raise RealmServerError(
-                code, self._explain(code, error.details())
-            ) from error
+    def _all(self, calls) -> list:
+        return [row for call in calls for row in self._call(call)]
 
-    def _explain(self, code: str, details: str) -> str:
-        if code == "UNAVAILABLE":
-            port = self.target.rpartition(":")[2]
-            # gRPC tells the way down to the cause, which comes last.
-            reason = details.rpartition(": ")[2]
-            return (
-                f"No server answers at {self.target} ({reason}). Start one "
-                f"with `realm serve --saved-model DIR --grpc-port {port}`, "
-                "or correct the address."
+    def _call(self, call: Call):
+        attempts = self._attempts()
+        while True:
+            try:
+                response = self._start(call, attempts)
+                return call.result(response, target=self.target)
+            except grpc.RpcError as error:
+                pause = self._pause_after(error, attempts)
+            self._sleep(pause)
+
+
+class AsyncRealmClient(_Client):
+    """`RealmClient` for coroutines: the same methods, to be awaited.
+
+    Make it inside a coroutine: its connection belongs to the running event
+    loop. Questions of one list are sent one request after the other;
+    `asyncio.gather` sends several lists at once.
+
+    Args:
+        target: str. As this and the other arguments, see `RealmClient`.
+        sleep: callable. Returns an awaitable. Defaults to `asyncio.sleep`.
+
+    Example:
+
+    ```python
+    async with AsyncRealmClient("127.0.0.1:8500") as client:
+        print((await client.ask(["Who wrote Frankenstein?"]))[0].answer)
+    ```
+    """
+
+    _default_sleep = staticmethod(asyncio.sleep)
+
+    async def __aenter__(self) -> "AsyncRealmClient":
+        return self
+
+    async def __aexit__(self, *exception_info) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """See `RealmClient.close`."""
+        await self._channel.close()
+
+    async def ask(self, questions: list[str]) -> list[Answer]:
+        """See `RealmClient.ask`."""
+        return await self._all(self._calls.ask(questions))
+
+    async def retrieve(
+        self, questions: list[str]
+    ) -> list[list[RetrievedBlock]]:
+        """See `RealmClient.retrieve`."""
+        return await self._all(self._calls.retrieve(questions))
+
+    async def embed(self, questions: list[str]) -> list[list[float]]:
+        """See `RealmClient.embed`."""
+        return await self._all(self._calls.embed(questions))
+
+    async def metadata(self) -> dict:
+        """See `RealmClient.metadata`."""
+        return await self._call(self._calls.metadata())
+
+    async def status(self) -> list[ModelVersionStatus]:
+        """See `RealmClient.status`."""
+        return await self._call(self._calls.status())
+
+    def _open_channel(self, credentials):
+        if credentials is None:
+            return grpc.aio.insecure_channel(
+                self.target, connection.CHANNEL_OPTIONS
             )
-        if code == "DEADLINE_EXCEEDED":
-            return (
-                f"The server at {self.target} gave no answer within "
-                f"{self.timeout_seconds:g} s; ask fewer questions at once or "
-                "allow more time."
-            )
-        return f"The server at {self.target} refused ({code}): {details}"
+        return grpc.aio.secure_channel(
+            self.target, credentials, connection.CHANNEL_OPTIONS
+        )
+
+    async def _all(self, calls) -> list:
+        return [row for call in calls for row in await self._call(call)]
+
+    async def _call(self, call: Call):
+        attempts = self._attempts()
+        while True:
+            try:
+                response = await self._start(call, attempts)
+                return call.result(response, target=self.target)
+            except grpc.RpcError as error:
+                pause = self._pause_after(error, attempts)
+            await self._sleep(pause)

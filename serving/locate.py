@@ -4,8 +4,10 @@ Apart from `servable` and `service`, so that mistakes show before TensorFlow
 is imported.
 """
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 
 from realm_tf import stages
 from realm_tf.errors import InputError
@@ -13,6 +15,8 @@ from realm_tf.errors import InputError
 SAVED_MODEL_FILE = "saved_model.pb"
 # Of a SavedModel outside a numbered directory.
 UNNUMBERED_VERSION = 1
+# TF Serving's versions are of type int64.
+_MAX_VERSION = 2**63 - 1
 
 
 def find_version(path: str) -> tuple[str, int]:
@@ -21,7 +25,7 @@ def find_version(path: str) -> tuple[str, int]:
     Args:
         path: str. A base directory with `<integer>/saved_model.pb` in it,
             of which the highest is taken, or a directory with
-            `saved_model.pb`. Directories without that file, such as an
+            `saved_model.pb`. Directories that are not whole, such as an
             export that is still being written, do not count.
 
     Returns:
@@ -31,36 +35,118 @@ def find_version(path: str) -> tuple[str, int]:
     Raises:
         InputError: if no SavedModel is there.
     """
-    path = str(path).rstrip("/") or "/"
-    if stages.exists(stages.join(path, SAVED_MODEL_FILE)):
-        name = path.rpartition("/")[2]
-        return path, int(name) if _is_version(name) else UNNUMBERED_VERSION
-    if not stages.exists(path):
-        raise InputError(
-            f"{path} does not exist: expected a SavedModel, its base "
-            "directory or a version directory. `realm export` makes one."
-        )
-    versions = []
-    if stages.is_remote(path) or os.path.isdir(path):
-        versions = [
-            (int(name), stages.join(path, name))
-            for name in stages.list_names(path)
-            if _is_version(name)
-            and stages.exists(
-                stages.join(stages.join(path, name), SAVED_MODEL_FILE)
-            )
-        ]
-    if not versions:
+    directories = version_directories(path)
+    whole = [v for v, where in directories.items() if is_whole(where)]
+    if not whole:
         raise InputError(
             f"{path} holds no SavedModel: expected {SAVED_MODEL_FILE} or "
-            f"<integer>/{SAVED_MODEL_FILE} in it. `realm export` makes one."
+            f"<integer>/{SAVED_MODEL_FILE} in it, written to the end. "
+            "`realm export` makes one."
         )
-    version, directory = max(versions)
-    return directory, version
+    version = max(whole)
+    return directories[version], version
+
+
+def version_directories(path: str) -> dict[int, str]:
+    """The version directories of a base directory, whole or not.
+
+    Args:
+        path: str. A base directory, or itself a directory with
+            `saved_model.pb`, which is then the only version.
+
+    Returns:
+        dict of version to directory; empty if there are none.
+
+    Raises:
+        InputError: if `path` does not exist or cannot be read.
+    """
+    path = str(path).rstrip("/") or "/"
+    with _reading(path):
+        if stages.exists(stages.join(path, SAVED_MODEL_FILE)):
+            name = path.rpartition("/")[2]
+            version = int(name) if _is_version(name) else UNNUMBERED_VERSION
+            return {version: path}
+        if not stages.exists(path):
+            raise InputError(
+                f"{path} does not exist: expected a SavedModel, its base "
+                "directory or a version directory. `realm export` makes one."
+            )
+        if stages.is_file(path):
+            return {}
+        return {
+            int(name): stages.join(path, name)
+            for name in stages.list_names(path)
+            if _is_version(name)
+        }
+
+
+def is_whole(directory: str) -> bool:
+    """Whether a version directory can be loaded.
+
+    Args:
+        directory: str. One that holds no `saved_model.pb` is not whole, nor
+            one that `realm export` is still writing in place, as it does on
+            object stores, or has left unfinished.
+
+    Raises:
+        InputError: if it cannot be read.
+    """
+    with _reading(directory):
+        if not stages.exists(stages.join(directory, SAVED_MODEL_FILE)):
+            return False
+        being_written = stages.exists(stages.join(directory, stages.JOB))
+        return not being_written or stages.is_complete(directory)
+
+
+def files_of(directory: str) -> dict[str, tuple[int, int]]:
+    """What a directory holds, to see whether it has changed.
+
+    Args:
+        directory: str. Local or remote.
+
+    Returns:
+        dict of path to bytes and time of change, in nanoseconds.
+
+    Raises:
+        InputError: if it cannot be read.
+    """
+    with _reading(directory):
+        paths = [
+            stages.join(directory, name)
+            for name in stages.list_files(directory)
+        ]
+        if not stages.is_remote(directory):
+            stats = {path: os.stat(path) for path in paths}
+            return {k: (s.st_size, s.st_mtime_ns) for k, s in stats.items()}
+        import tensorflow as tf
+
+        stats = {path: tf.io.gfile.stat(path) for path in paths}
+        return {k: (s.length, s.mtime_nsec) for k, s in stats.items()}
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except storage_errors(path) as error:
+        raise InputError(
+            f"{path} cannot be read ({error}): expected a base directory of "
+            "SavedModels, or one of its versions, that this user may read."
+        ) from error
+
+
+def storage_errors(path: str) -> tuple[type[Exception], ...]:
+    """What reading `path` may raise."""
+    if not stages.is_remote(path):
+        return (OSError,)
+    import tensorflow as tf
+
+    return (OSError, tf.errors.OpError)
 
 
 def _is_version(name: str) -> bool:
-    return name.isascii() and name.isdigit()
+    digits = name.isascii() and name.isdigit()
+    return digits and int(name) <= _MAX_VERSION
 
 
 def check_port(host: str, port: int) -> None:

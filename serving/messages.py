@@ -8,9 +8,9 @@ both.
 
 References:
     [tensor.proto](https://github.com/tensorflow/tensorflow/blob/v2.20.0/tensorflow/core/framework/tensor.proto),
-    meta_graph.proto beside it, and predict.proto, model.proto and
-    get_model_metadata.proto of tensorflow/serving,
-    tensorflow_serving/apis.
+    meta_graph.proto beside it, and predict.proto, model.proto,
+    get_model_metadata.proto, get_model_status.proto and status.proto of
+    tensorflow/serving, tensorflow_serving/apis.
 """
 
 import math
@@ -75,6 +75,19 @@ _SCHEMA = {
         "model_spec": (1, "ModelSpec"),
         "metadata": (2, "map Any"),
     },
+    "StatusProto": {
+        "error_code": (1, "int32"),
+        "error_message": (2, "string"),
+    },
+    "ModelVersionStatus": {
+        "version": (1, "int64"),
+        "state": (2, "int32"),
+        "status": (3, "StatusProto"),
+    },
+    "GetModelStatusRequest": {"model_spec": (1, "ModelSpec")},
+    "GetModelStatusResponse": {
+        "model_version_status": (1, "repeated ModelVersionStatus"),
+    },
 }
 
 # Of tensorflow/core/framework/types.proto.
@@ -87,6 +100,15 @@ _DTYPE_NAMES = {
     DT_INT32: "int32",
     DT_STRING: "string",
     DT_INT64: "int64",
+}
+# Of get_model_status.proto.
+VERSION_STATES = {
+    0: "UNKNOWN",
+    10: "START",
+    20: "LOADING",
+    30: "AVAILABLE",
+    40: "UNLOADING",
+    50: "END",
 }
 # dtype: (field of repeated values, `struct` letter of tensor_content).
 _NUMBERS = {
@@ -153,6 +175,8 @@ PredictRequest = _MESSAGES["PredictRequest"]
 PredictResponse = _MESSAGES["PredictResponse"]
 GetModelMetadataRequest = _MESSAGES["GetModelMetadataRequest"]
 GetModelMetadataResponse = _MESSAGES["GetModelMetadataResponse"]
+GetModelStatusRequest = _MESSAGES["GetModelStatusRequest"]
+GetModelStatusResponse = _MESSAGES["GetModelStatusResponse"]
 SignatureDefMap = _MESSAGES["SignatureDefMap"]
 
 

@@ -9,8 +9,8 @@ from rich.console import RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from serving.client import NO_BLOCK_ID
-from serving.client import Answer
+from serving.answers import NO_BLOCK_ID
+from serving.answers import Answer
 
 # A display, not the corpus' sentence splitter: a full stop, closing quotes
 # or brackets, then a space; CJK full stops need no space.
@@ -81,7 +81,9 @@ def _evidence(answer: Answer, *, bold: bool) -> Text:
     )
 
 
-def _lines(answer: Answer, question: str, *, bold: bool) -> list[Text]:
+def _lines(
+    answer: Answer, question: str, evidence_license: str | None, *, bold: bool
+) -> list[Text]:
     """Everything there is to say about one answer, question first."""
     lines = [Text(f"Q: {_printable(question)}")]
     if answer.block_id == NO_BLOCK_ID:
@@ -100,6 +102,8 @@ def _lines(answer: Answer, question: str, *, bold: bool) -> list[Text]:
             ),
             _evidence(answer, bold=bold),
         ]
+        if evidence_license:
+            lines.append(Text(f"Evidence: {_printable(evidence_license)}"))
     if answer.candidates:
         lines.append(Text("p(z|x)  block read: its own answer"))
     for candidate in answer.candidates:
@@ -124,35 +128,45 @@ class AnswerView:
     Args:
         answer: `Answer`.
         question: str. What was asked.
+        evidence_license: str. The terms the evidence is under; not shown if
+            `None`.
     """
 
     answer: Answer
     question: str
+    evidence_license: str | None = None
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         bold = console.is_terminal
-        lines = _lines(self.answer, self.question, bold=bold)
+        lines = _lines(
+            self.answer, self.question, self.evidence_license, bold=bold
+        )
         yield from lines[:_NUM_HEADLINES]
         for line in lines[_NUM_HEADLINES:]:
             # Padding keeps wrapped lines indented, but fills them up.
             yield Padding(line, _INDENT) if bold else _indented(line)
 
     def __str__(self) -> str:
-        lines = _lines(self.answer, self.question, bold=False)
+        lines = _lines(
+            self.answer, self.question, self.evidence_license, bold=False
+        )
         lines[_NUM_HEADLINES:] = map(_indented, lines[_NUM_HEADLINES:])
         return "\n".join(line.plain for line in lines)
 
 
-def render(answer: Answer, question: str) -> AnswerView:
+def render(
+    answer: Answer, question: str, *, evidence_license: str | None = None
+) -> AnswerView:
     """What `rich.print` or `print` shows of an answer.
 
     Args:
         answer: `Answer`.
         question: str. What was asked.
+        evidence_license: str. As of `AnswerView`.
 
     Returns:
         `AnswerView`, a rich renderable whose `str` is plain text.
     """
-    return AnswerView(answer, question)
+    return AnswerView(answer, question, evidence_license)

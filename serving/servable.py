@@ -7,7 +7,7 @@ TF Serving isolates versions in the same way.
 
 import contextlib
 import functools
-import importlib.util
+import json
 import logging
 import os
 import threading
@@ -20,33 +20,19 @@ import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of its graphs
-from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
 
 from realm_tf import stages
 from realm_tf.errors import InputError
-from serving.locate import SAVED_MODEL_FILE
+from serving import custom_ops
+from serving import memory
 from serving.locate import find_version
+from serving.request_error import DEFAULT_SIGNATURE
+from serving.request_error import RequestError
 
-DEFAULT_SIGNATURE = "serving_default"
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"
-_SCANN_PREFIX = "Scann>"
+_CARD_FILE = "assets.extra/card.json"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-
-
-class RequestError(Exception):
-    """A request that cannot be answered.
-
-    Args:
-        code: grpc.StatusCode. As TF Serving would answer.
-        message: str. What was wrong and what was expected.
-    """
-
-    def __init__(self, code: grpc.StatusCode, message: str):
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 def _invalid(message: str) -> RequestError:
@@ -57,51 +43,23 @@ def _names(names: Iterable[str]) -> str:
     return "{" + ", ".join(sorted(names)) + "}"
 
 
-def _op_names(directory: str) -> set[str]:
-    """The ops of a SavedModel's graph and functions."""
-    path = stages.join(directory, SAVED_MODEL_FILE)
-    with tf.io.gfile.GFile(path, "rb") as file:
-        data = file.read()
+def _read_card(directory: str) -> dict:
+    path = stages.join(directory, _CARD_FILE)
+    if not stages.exists(path):
+        return {}
     try:
-        saved_model = saved_model_pb2.SavedModel.FromString(data)
-    except DecodeError as error:
+        card = json.loads(stages.read_bytes(path))
+    except ValueError as error:
         raise InputError(
-            f"{path} is not a SavedModel: it cannot be parsed ({error})."
+            f"{path} is not JSON ({error}): expected the card that `realm "
+            "export` writes; export again."
         ) from error
-    names = set()
-    for meta_graph in saved_model.meta_graphs:
-        graph = meta_graph.graph_def
-        names.update(node.op for node in graph.node)
-        for function in graph.library.function:
-            names.update(node.op for node in function.node_def)
-    return names
-
-
-def load_scann_ops() -> None:
-    """Registers ScaNN's ops without importing the package.
-
-    Raises:
-        InputError: if the package is missing or made for another TensorFlow.
-    """
-    # find_spec on the parent does not run its __init__.
-    spec = importlib.util.find_spec("scann")
-    if spec is None or not spec.submodule_search_locations:
+    if not isinstance(card, dict):
         raise InputError(
-            "The SavedModel searches with ScaNN, but the package scann is "
-            "not installed: `pip install scann` (Linux x86-64 only), or "
-            "export with an index of kind brute_force."
+            f"{path} holds no JSON object: expected the card that `realm "
+            "export` writes; export again."
         )
-    library = os.path.join(
-        spec.submodule_search_locations[0], "scann_ops/cc/_scann_ops.so"
-    )
-    try:
-        tf.load_op_library(library)
-    except tf.errors.OpError as error:
-        raise InputError(
-            f"ScaNN's op library {library} does not load into TensorFlow "
-            f"{tf.__version__}: {error.message}. Install the scann made for "
-            "this TensorFlow."
-        ) from error
+    return card
 
 
 @contextlib.contextmanager
@@ -150,6 +108,9 @@ class SavedModelServable:
         directory: str. The version directory.
         version: int.
         signature_defs: dict of name to `SignatureDef`, as in the SavedModel.
+        card: dict. What `realm export` says of the model: `"index"` (kind),
+            `"num_blocks"`, `"evidence_license"`, `"example_questions"`,
+            `"files"`; empty if it has no card.
 
     Raises:
         InputError: if there is no SavedModel, or it needs ops that are not
@@ -158,9 +119,8 @@ class SavedModelServable:
 
     def __init__(self, path: str):
         self.directory, self.version = find_version(path)
-        ops = _op_names(self.directory)
-        if any(name.startswith(_SCANN_PREFIX) for name in ops):
-            load_scann_ops()
+        self.card = _read_card(self.directory)
+        custom_ops.load_for(self.directory)
         _quieten_session()
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(),
@@ -236,10 +196,9 @@ class SavedModelServable:
             RequestError: if the request does not fit the signature, the
                 graph fails on it, time runs out or the servable is closed.
         """
-        definition = self.signature(signature)
-        self._check_inputs(definition, inputs)
         wanted = list(output_filter)
-        self._check_outputs(definition, wanted)
+        self.check(inputs, signature=signature, output_filter=wanted)
+        definition = self.signature(signature)
         options = None
         if timeout_seconds is not None:
             # 0 would mean no limit.
@@ -268,11 +227,30 @@ class SavedModelServable:
             for name in wanted or fetches
         }
 
-    def warm_up(self) -> float:
-        """Runs every signature once, so that no user waits for it.
+    def check(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        signature: str = "",
+        output_filter: Iterable[str] = (),
+    ) -> None:
+        """Refuses what `run` would refuse before it runs anything.
 
-        The first run of a signature optimises its graph and builds the
-        ScaNN searcher, about 1.5 s per million blocks.
+        Arguments as of `run`.
+
+        Raises:
+            RequestError: if the request does not fit the signature.
+        """
+        definition = self.signature(signature)
+        _check_inputs(definition, inputs)
+        _check_outputs(definition, list(output_filter))
+
+    def warm_up(self) -> float:
+        """Runs the model's warm-up requests, so that no user waits for it.
+
+        A model without any gets one small request to every signature. The
+        first run of a signature optimises its graph and builds the ScaNN
+        searcher, about 1.5 s per million blocks.
 
         Returns:
             float, seconds.
@@ -280,22 +258,34 @@ class SavedModelServable:
         Raises:
             InputError: if the model fails on it.
         """
+        # Reads tensors by means of this module.
+        from serving import warmup
+
         started = time.monotonic()
-        for name, definition in self.signature_defs.items():
-            shapes = [i.tensor_shape for i in definition.inputs.values()]
-            if name == _INIT_SIGNATURE or any(s.unknown_rank for s in shapes):
-                continue
-            inputs = {
-                key: _example(info) for key, info in definition.inputs.items()
-            }
+        requests = (
+            warmup.read_requests(self.directory)
+            if warmup.has_requests(self.directory)
+            else self._example_requests()
+        )
+        for name, inputs in requests:
             try:
                 self.run(inputs, signature=name)
             except RequestError as error:
                 raise InputError(
                     f"The SavedModel {self.directory} fails on a first "
-                    f"request to {name}: {error.message}"
+                    f"request to {name or DEFAULT_SIGNATURE}: {error.message}"
                 ) from error
         return time.monotonic() - started
+
+    def _example_requests(self) -> Iterator[tuple[str, dict]]:
+        for name, definition in self.signature_defs.items():
+            shapes = [i.tensor_shape for i in definition.inputs.values()]
+            if name == _INIT_SIGNATURE or any(s.unknown_rank for s in shapes):
+                continue
+            yield (
+                name,
+                {key: _example(i) for key, i in definition.inputs.items()},
+            )
 
     def close(self, *, grace_seconds: float | None = None) -> None:
         """Refuses new runs, waits for running ones, frees the memory.
@@ -308,6 +298,7 @@ class SavedModelServable:
             self._closed = True
             self._idle.wait_for(lambda: not self._running, grace_seconds)
         self._session.close()
+        memory.hand_back()
 
     @contextlib.contextmanager
     def _run_allowed(self) -> Iterator[None]:
@@ -325,41 +316,43 @@ class SavedModelServable:
                 self._running -= 1
                 self._idle.notify_all()
 
-    def _check_inputs(self, definition, inputs: Mapping) -> None:
-        expected = definition.inputs
-        extra = set(inputs) - set(expected)
-        missing = set(expected) - set(inputs)
-        if extra or missing:
-            raise _invalid(
-                f"input size does not match signature: expected the inputs "
-                f"{_names(expected)}, received {_names(inputs)}. Sent "
-                f"extra: {_names(extra)}. Missing but required: "
-                f"{_names(missing)}."
-            )
-        for name, value in inputs.items():
-            dtype = tf.as_dtype(expected[name].dtype)
-            if tf.as_dtype(value.dtype) != dtype:
-                raise _invalid(
-                    f"input {name} must be of dtype {dtype.name}, received "
-                    f"{tf.as_dtype(value.dtype).name}."
-                )
-            shape = tf.TensorShape(expected[name].tensor_shape)
-            if not shape.is_compatible_with(value.shape):
-                raise _invalid(
-                    f"input {name} must be of shape {shape} (None is any "
-                    f"size), received {value.shape}."
-                )
 
-    def _check_outputs(self, definition, wanted: list[str]) -> None:
-        for position, name in enumerate(wanted):
-            if name not in definition.outputs:
-                raise _invalid(
-                    f"output tensor alias not found in signature: {name}. "
-                    "Outputs expected to be in the set "
-                    f"{_names(definition.outputs)}."
-                )
-            if name in wanted[:position]:
-                raise _invalid(f"duplicate output tensor alias: {name}.")
+def _check_inputs(definition, inputs: Mapping) -> None:
+    expected = definition.inputs
+    extra = set(inputs) - set(expected)
+    missing = set(expected) - set(inputs)
+    if extra or missing:
+        raise _invalid(
+            f"input size does not match signature: expected the inputs "
+            f"{_names(expected)}, received {_names(inputs)}. Sent "
+            f"extra: {_names(extra)}. Missing but required: "
+            f"{_names(missing)}."
+        )
+    for name, value in inputs.items():
+        dtype = tf.as_dtype(expected[name].dtype)
+        if tf.as_dtype(value.dtype) != dtype:
+            raise _invalid(
+                f"input {name} must be of dtype {dtype.name}, received "
+                f"{tf.as_dtype(value.dtype).name}."
+            )
+        shape = tf.TensorShape(expected[name].tensor_shape)
+        if not shape.is_compatible_with(value.shape):
+            raise _invalid(
+                f"input {name} must be of shape {shape} (None is any "
+                f"size), received {value.shape}."
+            )
+
+
+def _check_outputs(definition, wanted: list[str]) -> None:
+    for position, name in enumerate(wanted):
+        if name not in definition.outputs:
+            raise _invalid(
+                f"output tensor alias not found in signature: {name}. "
+                "Outputs expected to be in the set "
+                f"{_names(definition.outputs)}."
+            )
+        if name in wanted[:position]:
+            raise _invalid(f"duplicate output tensor alias: {name}.")
 
 
 def _example(info) -> np.ndarray:

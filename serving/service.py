@@ -1,172 +1,30 @@
-"""TF Serving's gRPC services over loaded SavedModels."""
-
-import math
-from collections.abc import Mapping
+"""TF Serving's gRPC services over a request handler."""
 
 import grpc
-import numpy as np
-import tensorflow as tf
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from serving import messages
-from serving.servable import DEFAULT_SIGNATURE
-from serving.servable import RequestError
-from serving.servable import SavedModelServable
+from serving.request_error import DEFAULT_SIGNATURE
+from serving.request_error import RequestError
+from serving.request_handler import EXAMPLE_METHODS
+from serving.request_handler import RequestHandler
+from serving.request_handler import examples_refusal
+from serving.request_log import choose_request_id
+from serving.tensors import decode_tensor
+from serving.tensors import encode_tensor
 
+REQUEST_ID = "x-request-id"
+_ENTRYPOINT = "GRPC"
 _METADATA_FIELD = "signature_def"
 _INVALID = grpc.StatusCode.INVALID_ARGUMENT
 # gRPC carries details, percent-encoded, in a header of at most 8 kB.
 _MAX_DETAILS_BYTES = 1024
-# TensorFlow fills a tensor of any shape from one value, so a request of a
-# few bytes could ask for terabytes. Our choice.
-_MAX_FILLED_ELEMENTS = 1 << 16
 # gRPC tells a missing deadline as one of 3e11 years.
 _NO_DEADLINE_SECONDS = 1e9
-# As TF Serving's default: clients read these fields directly.
-_VALUE_FIELDS = {
-    tf.float32: "float_val",
-    tf.float64: "double_val",
-    tf.int32: "int_val",
-    tf.int64: "int64_val",
-    tf.bool: "bool_val",
-    tf.string: "string_val",
-}
-
-
-def decode_tensor(name: str, proto) -> np.ndarray:
-    """An input as TensorFlow reads it, in either encoding.
-
-    Args:
-        name: str. The input's name, for errors.
-        proto: `tensorflow.TensorProto`.
-
-    Returns:
-        numpy array; strings as bytes in an array of dtype object.
-
-    Raises:
-        RequestError: if it is not a tensor.
-    """
-    try:
-        if not tf.as_dtype(proto.dtype).is_numpy_compatible:
-            raise ValueError(f"dtype {proto.dtype} holds no values")
-        sizes = _known_sizes(proto)
-        # Not tf.io.parse_tensor: it logs what it cannot read, questions too.
-        if proto.dtype == tf.string.as_datatype_enum and proto.tensor_content:
-            strings = messages.split_strings(
-                proto.tensor_content, math.prod(sizes)
-            )
-            return np.array(strings, dtype=object).reshape(sizes)
-        return np.asarray(tf.make_ndarray(proto))
-    except (TypeError, ValueError) as error:
-        raise RequestError(
-            _INVALID, f"tensor parsing error: {name}: {error}"
-        ) from error
-
-
-def _known_sizes(proto) -> list[int]:
-    """The tensor's shape, if its values can have been sent."""
-    sizes = [dim.size for dim in proto.tensor_shape.dim]
-    if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
-        raise ValueError("its shape is not fully known")
-    count = math.prod(sizes)
-    # No value takes less than a byte in either encoding.
-    if count > max(proto.ByteSize(), _MAX_FILLED_ELEMENTS):
-        raise ValueError(
-            f"its shape {sizes} needs {count} values, which were not sent"
-        )
-    return sizes
-
-
-def encode_tensor(array: np.ndarray):
-    """An output in repeated fields, as TF Serving sends it.
-
-    Args:
-        array: numpy array; strings as bytes in an array of dtype object.
-
-    Returns:
-        `tensorflow.TensorProto`.
-    """
-    dtype = tf.as_dtype(array.dtype)
-    if dtype not in _VALUE_FIELDS:
-        return tf.make_tensor_proto(array)
-    proto = tf.make_tensor_proto([], dtype=dtype, shape=[0])
-    proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
-    getattr(proto, _VALUE_FIELDS[dtype]).extend(array.ravel().tolist())
-    return proto
-
-
-class Models:
-    """The loaded versions by name: what the services look a request up in.
-
-    Args:
-        versions: mapping of model name to mapping of version to servable.
-    """
-
-    def __init__(self, versions: Mapping[str, Mapping[int, object]]):
-        self._versions = {k: dict(v) for k, v in versions.items()}
-
-    def find(self, model_spec) -> tuple[int, SavedModelServable]:
-        """The servable that a request asks for.
-
-        Args:
-            model_spec: `tensorflow.serving.ModelSpec`. Without a version,
-                the highest is meant.
-
-        Returns:
-            version, servable.
-
-        Raises:
-            RequestError: if it is not loaded.
-        """
-        name = model_spec.name
-        if not name:
-            raise RequestError(_INVALID, "ModelSpec has no name specified.")
-        if model_spec.WhichOneof("version_choice") == "version_label":
-            raise RequestError(
-                _INVALID,
-                "Unrecognized servable version label: "
-                f"{model_spec.version_label}",
-            )
-        versions = self._versions.get(name, {})
-        if model_spec.HasField("version"):
-            version = model_spec.version.value
-            asked = f"Specific({name}, {version})"
-        else:
-            version = max(versions, default=None)
-            asked = f"Latest({name})"
-        if version not in versions:
-            raise RequestError(
-                grpc.StatusCode.NOT_FOUND,
-                f"Servable not found for request: {asked}",
-            )
-        return version, versions[version]
-
-    def versions(self, model_spec) -> list[int]:
-        """The loaded versions that a status request asks for, highest first.
-
-        Raises:
-            RequestError: if there are none.
-        """
-        name = model_spec.name
-        versions = sorted(self._versions.get(name, {}), reverse=True)
-        if not versions:
-            raise RequestError(
-                grpc.StatusCode.NOT_FOUND,
-                f"Could not find any versions of model {name}",
-            )
-        if not model_spec.HasField("version"):
-            return versions
-        version = model_spec.version.value
-        if version not in versions:
-            raise RequestError(
-                grpc.StatusCode.NOT_FOUND,
-                f"Could not find version {version} of model {name}",
-            )
-        return [version]
 
 
 def _seconds_left(context) -> float | None:
@@ -175,19 +33,29 @@ def _seconds_left(context) -> float | None:
     return seconds if seconds < _NO_DEADLINE_SECONDS else None
 
 
+def _version_choice(model_spec) -> dict:
+    """The version of a `ModelSpec` as arguments of the handler."""
+    choice = model_spec.WhichOneof("version_choice")
+    return {
+        "version": model_spec.version.value if choice == "version" else None,
+        "label": model_spec.version_label
+        if choice == "version_label"
+        else None,
+    }
+
+
 def _answering(method):
-    """Turns a handler's `RequestError` into the call's status."""
+    """Turns a method's `RequestError` into the call's status.
+
+    The method gets the request's id in place of the context's metadata.
+    """
 
     def handle(self, request, context):
+        sent = dict(context.invocation_metadata()).get(REQUEST_ID)
+        request_id = choose_request_id(sent)
+        context.set_trailing_metadata(((REQUEST_ID, request_id),))
         try:
-            if not context.is_active():
-                # It waited for a thread longer than its client would.
-                raise RequestError(
-                    grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded."
-                )
-            if not request.HasField("model_spec"):
-                raise RequestError(_INVALID, "Missing ModelSpec")
-            return method(self, request, context)
+            return method(self, request, context, request_id)
         except RequestError as error:
             details = error.message.encode()[:_MAX_DETAILS_BYTES]
             context.abort(error.code, details.decode("utf-8", "ignore"))
@@ -195,80 +63,189 @@ def _answering(method):
     return handle
 
 
-def _unimplemented(self, request, context):
-    context.abort(
-        grpc.StatusCode.UNIMPLEMENTED,
-        "This server answers Predict, GetModelMetadata and GetModelStatus.",
-    )
+class _Service:
+    def __init__(self, handler: RequestHandler):
+        self._handler = handler
+
+    def _recorded(self, method: str, model: str, request_id: str):
+        return self._handler.recorded(
+            method, model=model, entrypoint=_ENTRYPOINT, request_id=request_id
+        )
+
+    def _model_spec(self, method: str, request, request_id: str):
+        """The request's `ModelSpec`, refused if it has none."""
+        if not request.HasField("model_spec"):
+            with self._recorded(method, "", request_id):
+                raise RequestError(_INVALID, "Missing ModelSpec")
+        return request.model_spec
 
 
-class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """`tensorflow.serving.PredictionService` over `Models`."""
+class PredictionService(
+    _Service, prediction_service_pb2_grpc.PredictionServiceServicer
+):
+    """`tensorflow.serving.PredictionService`.
 
-    def __init__(self, models: Models):
-        self._models = models
-
-    Classify = Regress = MultiInference = _unimplemented
+    Args:
+        handler: `RequestHandler`.
+    """
 
     @_answering
-    def Predict(self, request, context):
-        version, servable = self._models.find(request.model_spec)
-        signature = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        outputs = servable.run(
-            {
+    def Predict(self, request, context, request_id):
+        spec = self._model_spec("Predict", request, request_id)
+
+        def decode() -> dict:
+            if not context.is_active():
+                raise RequestError(
+                    grpc.StatusCode.CANCELLED, "The client has hung up."
+                )
+            return {
                 name: decode_tensor(name, proto)
                 for name, proto in request.inputs.items()
-            },
-            signature=signature,
+            }
+
+        prediction = self._handler.predict(
+            spec.name,
+            decode,
+            **_version_choice(spec),
+            signature=spec.signature_name,
             output_filter=request.output_filter,
             timeout_seconds=_seconds_left(context),
+            entrypoint=_ENTRYPOINT,
+            request_id=request_id,
         )
         response = predict_pb2.PredictResponse()
-        response.model_spec.name = request.model_spec.name
-        response.model_spec.version.value = version
-        response.model_spec.signature_name = signature
-        for name, array in outputs.items():
+        response.model_spec.name = spec.name
+        response.model_spec.version.value = prediction.version
+        response.model_spec.signature_name = prediction.signature
+        for name, array in prediction.outputs.items():
             response.outputs[name].CopyFrom(encode_tensor(array))
         return response
 
     @_answering
-    def GetModelMetadata(self, request, context):
-        if not request.metadata_field:
-            raise RequestError(
-                _INVALID,
-                "GetModelMetadataRequest must specify at least one "
-                "metadata_field",
+    def GetModelMetadata(self, request, context, request_id):
+        method = "GetModelMetadata"
+        spec = self._model_spec(method, request, request_id)
+        with self._recorded(method, spec.name, request_id) as record:
+            _check_metadata_fields(request.metadata_field)
+            record.version, definitions = self._handler.metadata(
+                spec.name, **_version_choice(spec)
             )
-        for field in request.metadata_field:
-            if field != _METADATA_FIELD:
-                raise RequestError(
-                    _INVALID, f"Metadata field {field} is not supported"
-                )
-        version, servable = self._models.find(request.model_spec)
         signatures = get_model_metadata_pb2.SignatureDefMap()
-        for name, definition in servable.signature_defs.items():
+        for name, definition in definitions.items():
             signatures.signature_def[name].CopyFrom(definition)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
-        response.model_spec.name = request.model_spec.name
-        response.model_spec.version.value = version
+        response.model_spec.name = spec.name
+        response.model_spec.version.value = record.version
         response.metadata[_METADATA_FIELD].Pack(signatures)
         return response
 
-
-class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """`tensorflow.serving.ModelService` over `Models`."""
-
-    def __init__(self, models: Models):
-        self._models = models
-
-    HandleReloadConfigRequest = _unimplemented
+    @_answering
+    def Classify(self, request, context, request_id):
+        self._refuse_examples("Classify", request, request_id)
 
     @_answering
-    def GetModelStatus(self, request, context):
+    def Regress(self, request, context, request_id):
+        self._refuse_examples("Regress", request, request_id)
+
+    @_answering
+    def MultiInference(self, request, context, request_id):
+        first = next((task.model_spec for task in request.tasks), None)
+        name = first.name if first is not None else ""
+        choice = _version_choice(first) if first is not None else {}
+        with self._recorded("MultiInference", name, request_id) as record:
+            record.version, definitions = self._handler.metadata(name, **choice)
+            for task in request.tasks:
+                _check_task(task, name, definitions)
+            raise RequestError(_INVALID, "The request has no tasks.")
+
+    def _refuse_examples(self, method: str, request, request_id: str) -> None:
+        spec = self._model_spec(method, request, request_id)
+        self._handler.refuse_examples(
+            method,
+            spec.name,
+            **_version_choice(spec),
+            signature=spec.signature_name,
+            entrypoint=_ENTRYPOINT,
+            request_id=request_id,
+        )
+
+
+def _check_metadata_fields(fields) -> None:
+    if not fields:
+        raise RequestError(
+            _INVALID,
+            "GetModelMetadataRequest must specify at least one metadata_field",
+        )
+    for field in fields:
+        if field != _METADATA_FIELD:
+            raise RequestError(
+                _INVALID, f"Metadata field {field} is not supported"
+            )
+
+
+def _check_task(task, model: str, definitions) -> None:
+    """Refuses a task in the words and order of multi_inference.cc."""
+    if not task.model_spec.name:
+        raise RequestError(
+            _INVALID, "Found ModelSpec with an empty model name."
+        )
+    if task.model_spec.name != model:
+        raise RequestError(
+            _INVALID,
+            "All ModelSpecs in a MultiInferenceRequest must access the same "
+            "model name.",
+        )
+    signature = task.model_spec.signature_name or DEFAULT_SIGNATURE
+    if signature not in definitions:
+        raise RequestError(
+            _INVALID,
+            f"Requested signature not found in model graph: {signature}",
+        )
+    for method, (_, method_name) in EXAMPLE_METHODS.items():
+        if task.method_name == method_name:
+            raise examples_refusal(method, definitions[signature])
+    raise RequestError(
+        grpc.StatusCode.UNIMPLEMENTED,
+        f"Unsupported signature method_name: {task.method_name}",
+    )
+
+
+class ModelService(_Service, model_service_pb2_grpc.ModelServiceServicer):
+    """`tensorflow.serving.ModelService`.
+
+    Args:
+        handler: `RequestHandler`.
+    """
+
+    @_answering
+    def GetModelStatus(self, request, context, request_id):
+        method = "GetModelStatus"
+        spec = self._model_spec(method, request, request_id)
+        with self._recorded(method, spec.name, request_id):
+            statuses = self._handler.status(spec.name, **_version_choice(spec))
         response = get_model_status_pb2.GetModelStatusResponse()
-        for version in self._models.versions(request.model_spec):
-            status = response.model_version_status.add(version=version)
-            status.state = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-            # An empty message means OK.
-            status.status.SetInParent()
+        for status in statuses:
+            item = response.model_version_status.add(
+                version=status.version, state=int(status.state)
+            )
+            # Even an empty one, which means OK.
+            item.status.SetInParent()
+            item.status.error_code = status.error_code
+            item.status.error_message = status.error_message
+        return response
+
+    @_answering
+    def HandleReloadConfigRequest(self, request, context, request_id):
+        with self._recorded("HandleReloadConfigRequest", "", request_id):
+            kind = request.config.WhichOneof("config")
+            if kind != "model_config_list":
+                raise RequestError(
+                    _INVALID,
+                    "ServerModelConfig type not supported by "
+                    "HandleReloadConfigRequest. Only ModelConfigList is "
+                    "currently supported",
+                )
+            self._handler.reload(request.config)
+        response = model_management_pb2.ReloadConfigResponse()
+        response.status.SetInParent()
         return response

@@ -149,6 +149,12 @@ def brute_force_index_dir(tmp_path_factory, embeddings_dir):
 
 
 @pytest.fixture(scope="session")
+def ivf_index_dir(tmp_path_factory, embeddings_dir):
+    """What `realm index --kind ivf` makes of the embeddings."""
+    return _build_index(tmp_path_factory, embeddings_dir, "ivf")
+
+
+@pytest.fixture(scope="session")
 def scann_index_dir(tmp_path_factory, embeddings_dir):
     """What `realm index --kind scann` makes of the embeddings."""
     import keras

@@ -1,12 +1,26 @@
 """A SavedModel with REALM's signature, small enough to export in a test."""
 
+import contextlib
+import datetime
 import threading
 
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving import server
+from serving.metrics import ServingMetrics
+from serving.options import ServerOptions
+from serving.request_log import RequestLog
+from serving.rest import server as rest_server
+from serving.versions.config import ModelSettings
+from serving.versions.manager import ModelManager
 
 # The third row is for every other question: no block, padded candidates.
 QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]
@@ -133,27 +147,50 @@ def saved_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def running(saved_model):
-    """A server of version 2 at a free port."""
-    with server.start(saved_model) as running:
+    """A server of version 2 at free ports, gRPC and REST."""
+    with server.start(saved_model, rest_port=0) as running:
         yield running
 
 
 class FakeServable:
-    """Counts its runs and holds each until it is let go."""
+    """Counts its runs and holds each until it is let go.
 
-    signature_defs = {}
+    Its one signature, of strings, gives what it gets.
+    """
+
     directory = "fake"
+    version = 1
+    card = {"index": "fake"}
 
     def __init__(self):
+        definition = meta_graph_pb2.SignatureDef(
+            method_name="tensorflow/serving/predict"
+        )
+        for side in (definition.inputs, definition.outputs):
+            side["question"].dtype = tf.string.as_datatype_enum
+            side["question"].tensor_shape.dim.add(size=-1)
+        self.signature_defs = {"serving_default": definition}
         self.started = threading.Semaphore(0)
         self.let_go = threading.Event()
+        self.error = None
         self.runs = 0
         self.closed = False
+
+    def signature(self, name=""):
+        return self.signature_defs[name or "serving_default"]
+
+    def check(self, inputs, **unused):
+        assert list(inputs) == ["question"]
+
+    def warm_up(self):
+        return 0.0
 
     def run(self, inputs, **unused):
         self.runs += 1
         self.started.release()
         assert self.let_go.wait(timeout=20)
+        if self.error is not None:
+            raise self.error
         return inputs
 
     def close(self, *, grace_seconds=None):
@@ -165,3 +202,101 @@ def fake_servable():
     servable = FakeServable()
     yield servable
     servable.let_go.set()
+
+
+@pytest.fixture
+def fake_manager(fake_servable, tmp_path):
+    """A manager whose model `realm` has the fake servable as version 1."""
+    (tmp_path / "realm" / "1").mkdir(parents=True)
+    (tmp_path / "realm" / "1" / "saved_model.pb").write_bytes(b"")
+    manager = ModelManager(
+        [ModelSettings("realm", str(tmp_path / "realm"))],
+        load=lambda directory, version: fake_servable,
+        poll_seconds=0,
+    )
+    manager.start()
+    yield manager
+    fake_servable.let_go.set()
+    manager.stop(grace_seconds=0)
+
+
+@pytest.fixture
+def serve_fake(fake_manager, fake_servable):
+    """Starts a server of the fake servable with the given options."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**options):
+            options = ServerOptions(**options)
+            bound = None
+            if options.rest_port is not None:
+                bound = rest_server.bind(options.host, options.rest_port)
+            running = server.RunningServer(
+                fake_manager,
+                options,
+                metrics=ServingMetrics(),
+                log=RequestLog(),
+                bound=bound,
+            )
+            stack.callback(running.stop)
+            stack.callback(fake_servable.let_go.set)
+            return running
+
+        yield start
+
+
+def _certificate(name, *, key, issuer, issuer_key, is_ca=False):
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("localhost")]),
+            critical=False,
+        )
+        .add_extension(
+            x509.BasicConstraints(ca=is_ca, path_length=None), critical=True
+        )
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+def _write_pem(directory, name, key, certificate):
+    (directory / f"{name}.pem").write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    (directory / f"{name}.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """A directory with ca, server and client, each NAME.pem and NAME.key.
+
+    The server's is for localhost; both are signed by ca.
+    """
+    directory = tmp_path_factory.mktemp("certificates")
+    names = {
+        name: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        for name in ("ca", "server", "client")
+    }
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in names}
+    for name in names:
+        certificate = _certificate(
+            names[name],
+            key=keys[name],
+            issuer=names["ca"],
+            issuer_key=keys["ca"],
+            is_ca=name == "ca",
+        )
+        _write_pem(directory, name, keys[name], certificate)
+    return directory

@@ -1,14 +1,16 @@
 import json
+import shutil
 
 import pytest
 
 from realm_tf import cli
-from serving.ask import LocalModel
+from serving import ask as ask_command
+from serving.answers import Answer
+from serving.answers import Candidate
 from serving.ask import ask
 from serving.ask import to_json
-from serving.client import Answer
-from serving.client import Candidate
 from serving.client import RealmClient
+from serving.local_model import LocalModel
 
 QUESTION = "Who wrote Frankenstein?"
 
@@ -104,6 +106,7 @@ def test_a_file_is_answered(
         "block_id": 7,
         "title": "Frankenstein",
         "text": rows["text"][0],
+        "url": "https://example.org/frankenstein",
     }
     assert [line["prediction"] for line in lines[1:31]] == [""] * 30
     assert lines[30]["id"] == 29
@@ -167,6 +170,17 @@ def test_files_that_are_none(tmp_path, capsys):
         (["q", "--timeout-seconds", "0"], "--timeout-seconds 0 is not"),
         (["q", "--saved-model", "/none"], "/none does not exist"),
         (["q", "--saved-model", "/none", "--server", "a:1"], "not both"),
+        (["q", "--saved-model", "/none", "--label", "a"], "--label is for a"),
+        (["q", "--version", "1", "--label", "a"], "--version or --label"),
+        (["q", "--tls-key", "a"], "--tls-certificate and --tls-key go"),
+        (
+            ["q", "--tls-key", "a", "--tls-certificate", "b"],
+            "--tls-key need --tls-ca",
+        ),
+        (["q", "--tls-ca", "/none.pem"], "/none.pem cannot be used for TLS"),
+        (["q", "--api-key-file", "/none"], "--api-key-file /none cannot be"),
+        (["q", "--api-key-file", "/dev/null"], "holds no key"),
+        (["q", "--timeout-seconds", "inf"], "positive and finite"),
         (
             ["q", "--server", "127.0.0.1:1", "--timeout-seconds", "5"],
             "No server answers at 127.0.0.1:1",
@@ -175,6 +189,96 @@ def test_files_that_are_none(tmp_path, capsys):
 )
 def test_bad_arguments(arguments, message, capsys):
     assert message in fails(capsys, *arguments)
+
+
+def test_a_file_of_ten_thousand_lines(saved_model, tmp_path, capsys):
+    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [json.dumps({"question": QUESTION, "id": i}) for i in range(9_999)]
+    questions.write_text("\n".join([*lines, '{"question": "?"}']))
+    arguments = ["--questions", str(questions), "--output", str(output)]
+    assert cli.main(["ask", "--saved-model", saved_model, *arguments]) == 0
+    assert "10000 questions answered" in capsys.readouterr().out
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record.get("id") for record in records] == [*range(9_999), None]
+    predictions = [record["prediction"] for record in records]
+    assert predictions == ["Mary Shelley"] * 9_999 + [""]
+
+
+def test_interrupted_between_two_requests_it_leaves_nothing(
+    running, tmp_path, capsys, monkeypatch
+):
+    asked = []
+
+    class Interrupted(RealmClient):
+        def ask(self, questions):
+            asked.append(len(questions))
+            if len(asked) == 3:
+                raise KeyboardInterrupt
+            return super().ask(questions)
+
+    monkeypatch.setattr(ask_command, "RealmClient", Interrupted)
+    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    questions.write_text('{"question": "x"}\n' * 100)
+    arguments = ["--questions", str(questions), "--output", str(output)]
+    assert cli.main(["ask", "--server", running.target, *arguments]) == 130
+    assert asked == [16, 16, 16]
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
+    """What cannot be seen from outside: version, label and key as sent."""
+    seen = []
+
+    class Seen:
+        def __init__(self, target, **options):
+            seen.append((target, options))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception_info):
+            pass
+
+        def ask(self, questions):
+            return []
+
+    monkeypatch.setattr(ask_command, "RealmClient", Seen)
+    path = tmp_path / "keys"
+    path.write_text("# of the server\n\n  0123456789abcdef  \nanother\n")
+    assert ask(["x"], version=3, api_key_file=str(path)) == []
+    assert ask(["x"], label="canary", server="h:1", timeout_seconds=2) == []
+    (first, second) = seen
+    assert first[0] == "127.0.0.1:8500" and second[0] == "h:1"
+    assert first[1]["version"] == 3
+    assert first[1]["api_key"] == "0123456789abcdef"
+    assert second[1]["label"] == "canary"
+    assert second[1]["api_key"] is None
+    assert second[1]["timeout_seconds"] == 2
+
+
+def test_the_version_is_asked_for(running, capsys):
+    where = ["--server", running.target, QUESTION]
+    assert cli.main(["ask", "--version", "2", *where]) == 0
+    assert "A: Mary Shelley" in capsys.readouterr().out
+    error = fails(capsys, "--version", "9", *where)
+    assert "Specific(realm, 9)" in error
+    error = fails(capsys, "--label", "canary", *where)
+    assert "canary" in error
+
+
+def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
+    model = tmp_path / "model" / "5"
+    shutil.copytree(f"{saved_model}/2", model)
+    (model / "assets.extra").mkdir()
+    card = {"evidence_license": "CC BY-SA 4.0"}
+    (model / "assets.extra" / "card.json").write_text(json.dumps(card))
+    where = ["--saved-model", str(model.parent), QUESTION]
+    assert cli.main(["ask", *where]) == 0
+    assert "   Evidence: CC BY-SA 4.0\n" in capsys.readouterr().out
+    assert cli.main(["ask", "--json", *where]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["evidence_license"] == "CC BY-SA 4.0"
 
 
 def test_a_server_that_refuses(running, capsys):

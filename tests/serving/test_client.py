@@ -5,25 +5,21 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from serving import server
-from serving.client import OUTPUTS
-from serving.client import Alternative
+from serving.answers import OUTPUTS
+from serving.answers import Alternative
+from serving.answers import ModelVersionStatus
 from serving.client import RealmClient
 from serving.client import RealmServerError
-from serving.client import to_answers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def client(running):
-    with RealmClient(running.target, timeout_seconds=10) as client:
-        yield client
-
-
-def test_an_answer_with_its_evidence(client, rows):
-    (answer,) = client.ask(["Who wrote Frankenstein?"])
+def test_an_answer_with_its_evidence(running, rows):
+    with RealmClient(running.target) as client:
+        (answer,) = client.ask(["Who wrote Frankenstein?"])
     assert answer.answer == "Mary Shelley"
     assert answer.score == 112.5
     assert answer.confidence == 0.75
@@ -44,28 +40,97 @@ def test_an_answer_with_its_evidence(client, rows):
     np.testing.assert_allclose(first.probability, np.exp(-0.5), rtol=1e-12)
 
 
-def test_offsets_count_code_points(client):
-    (answer,) = client.ask(["where is the Eiffel tower?"])
+def test_offsets_count_code_points(running):
+    with RealmClient(running.target) as client:
+        (answer,) = client.ask(["where is the Eiffel tower?"])
     assert answer.text.startswith("Café")
     assert answer.text[answer.start : answer.limit] == "Paris"
 
 
-def test_batches_and_empty_questions(client):
-    assert client.ask([]) == []
-    (empty,) = client.ask([""])
+def test_batches_and_empty_questions(running):
+    with RealmClient(running.target) as client:
+        assert client.ask([]) == []
+        (empty,) = client.ask([""])
+        answers = client.ask(["who wrote Frankenstein?", "\ud800"] * 32)
+        with pytest.raises(TypeError, match="must be a list of str"):
+            client.ask("who?")
     assert (empty.answer, empty.block_id, empty.score) == ("", -1, 0.0)
     assert empty.candidates == () and empty.nbest == ()
-    answers = client.ask(["who wrote Frankenstein?", "\ud800"] * 32)
     assert [a.answer for a in answers] == ["Mary Shelley", ""] * 32
 
 
-def test_a_single_string_is_refused(client):
-    with pytest.raises(TypeError, match="must be a list of str"):
-        client.ask("who?")
+VECTORS = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
+TITLES = ["One", "Two", "Three", "Four"]
 
 
-def test_metadata(client):
-    metadata = client.metadata()
+class SearchModule(tf.Module):
+    """A question is embedded as its length and 1; an empty one finds none."""
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="question")]
+    )
+    def embed_query(self, question):
+        length = tf.cast(tf.strings.length(question), tf.float32)
+        return {"embedding": tf.stack([length, tf.ones_like(length)], axis=1)}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, name="question")]
+    )
+    def retrieve(self, question):
+        scores = tf.matmul(
+            self.embed_query(question)["embedding"], VECTORS, transpose_b=True
+        )
+        best, ids = tf.math.top_k(scores, 3)
+        asked = tf.strings.length(question)[:, None] > 0
+        ids = tf.where(asked, ids, -1)
+        titles = tf.gather(tf.constant(["", *TITLES]), ids + 1)
+        return {
+            "block_id": tf.cast(ids, tf.int64),
+            "score": tf.where(asked, best, 0.0),
+            "title": titles,
+            "text": tf.strings.upper(titles),
+        }
+
+
+@pytest.fixture(scope="module")
+def search_server(tmp_path_factory):
+    module = SearchModule()
+    base = tmp_path_factory.mktemp("search")
+    tf.saved_model.save(
+        module,
+        str(base / "1"),
+        signatures={
+            "embed_query": module.embed_query,
+            "retrieve": module.retrieve,
+        },
+    )
+    with server.start(str(base)) as running:
+        yield running
+
+
+def test_retrieved_blocks_and_embeddings(search_server):
+    questions = ["abc", "", "x" * 20]
+    with RealmClient(search_server.target) as client:
+        retrieved = client.retrieve(questions)
+        embeddings = client.embed(questions)
+        with pytest.raises(RealmServerError, match="serving_default"):
+            client.ask(questions)
+    expected = np.array([[3, 1], [0, 1], [20, 1]], np.float32)
+    assert embeddings == expected.tolist()
+    scores = expected @ VECTORS.T
+    for row in (0, 2):
+        order = np.argsort(-scores[row])[:3]
+        assert [b.block_id for b in retrieved[row]] == order.tolist()
+        assert [b.score for b in retrieved[row]] == scores[row][order].tolist()
+        assert [b.title for b in retrieved[row]] == [TITLES[i] for i in order]
+        assert retrieved[row][0].text == TITLES[order[0]].upper()
+    assert retrieved[1] == []
+
+
+def test_metadata_and_status(running):
+    with RealmClient(running.target) as client:
+        metadata = client.metadata()
+        statuses = client.status()
     assert metadata["model"] == "realm"
     assert metadata["version"] == 2
     default = metadata["signatures"]["serving_default"]
@@ -75,6 +140,7 @@ def test_metadata(client):
         "shape": [-1, 3],
     }
     assert set(default["outputs"]) == set(OUTPUTS)
+    assert statuses == [ModelVersionStatus(2, "AVAILABLE", "OK", "")]
 
 
 def test_errors_name_the_server_and_the_way_out(running):
@@ -88,55 +154,20 @@ def test_errors_name_the_server_and_the_way_out(running):
         unused.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{unused.getsockname()[1]}"
         with (
-            RealmClient(target, timeout_seconds=5) as client,
+            RealmClient(target, timeout_seconds=5, max_attempts=2) as client,
             pytest.raises(RealmServerError) as caught,
         ):
             client.ask(["x"])
     assert caught.value.code == "UNAVAILABLE"
-    assert f"No server answers at {target}" in str(caught.value)
+    assert f"No server answers at {target} (Connection refused)" in str(
+        caught.value
+    )
     assert "realm serve --saved-model DIR" in str(caught.value)
-    with pytest.raises(ValueError, match="`timeout_seconds` must be positive"):
-        RealmClient(target, timeout_seconds=0)
-
-
-def test_a_slow_server_is_given_up(fake_servable):
-    with (
-        server.start_services({"realm": {1: fake_servable}}) as running,
-        RealmClient(running.target, timeout_seconds=0.2) as client,
-    ):
-        with pytest.raises(RealmServerError, match="within 0.2 s") as caught:
-            client.ask(["x"])
-        assert caught.value.code == "DEADLINE_EXCEEDED"
-        fake_servable.let_go.set()
-
-
-def outputs(**changes):
-    """The columns of one answer."""
-    values = {
-        name: [[0]] if name.startswith(("nbest", "candidate")) else [0]
-        for name in OUTPUTS
-    }
-    return {**values, **changes}
-
-
-def test_outputs_that_are_none():
-    broken = outputs()
-    del broken["url"], broken["candidate_title"]
-    with pytest.raises(
-        RealmServerError, match="url, candidate_title"
-    ) as caught:
-        to_answers(broken, count=1)
-    assert caught.value.code == "UNEXPECTED_RESPONSE"
-    with pytest.raises(RealmServerError, match="for 2 questions"):
-        to_answers(outputs(), count=2)
-    with pytest.raises(RealmServerError, match="rows for 1 questions"):
-        to_answers(outputs(score=[1.0, 2.0]), count=1)
-    with pytest.raises(RealmServerError, match="of different lengths"):
-        to_answers(outputs(candidate_answer=[[0, 0]]), count=1)
 
 
 # Runs where TensorFlow cannot be imported.
 SCRIPT = """
+import asyncio
 import sys
 
 class Blocker:
@@ -145,10 +176,18 @@ class Blocker:
             raise ImportError("blocked: " + name)
 
 sys.meta_path.insert(0, Blocker())
+from serving.client import AsyncRealmClient
 from serving.client import RealmClient
 with RealmClient({target!r}) as client:
-    print(client.metadata()["version"])
+    print(client.metadata()["version"], client.status()[0].state)
     print(client.ask(["who wrote Frankenstein?"])[0].answer)
+
+async def main():
+    async with AsyncRealmClient({target!r}) as client:
+        print((await client.metadata())["version"])
+        print((await client.ask(["where is the Eiffel Tower?"]))[0].answer)
+
+asyncio.run(main())
 """
 
 
@@ -169,4 +208,4 @@ def test_needs_no_tensorflow(running):
         text=True,
         timeout=60,
     )
-    assert done.stdout == "2\nMary Shelley\n", done.stderr
+    assert done.stdout == "2 AVAILABLE\nMary Shelley\n2\nParis\n", done.stderr

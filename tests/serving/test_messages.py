@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from serving import messages
@@ -107,6 +109,31 @@ def test_metadata_messages_are_equal_on_the_wire():
     )
     assert described == {"dtype": "float32", "shape": [-1, 4]}
     assert ours.SerializeToString() == response.SerializeToString()
+
+
+def test_status_messages_are_equal_on_the_wire():
+    ours = messages.GetModelStatusRequest()
+    theirs = get_model_status_pb2.GetModelStatusRequest()
+    for request in (ours, theirs):
+        request.model_spec.name = "realm"
+        request.model_spec.version_label = "stable"
+    assert ours.SerializeToString() == theirs.SerializeToString()
+
+    response = get_model_status_pb2.GetModelStatusResponse()
+    states = get_model_status_pb2.ModelVersionStatus.State
+    for version, state in enumerate(states.values()):
+        one = response.model_version_status.add(version=version, state=state)
+        one.status.error_code = error_codes_pb2.UNAVAILABLE
+        one.status.error_message = "é" * version
+    ours = messages.GetModelStatusResponse.FromString(
+        response.SerializeToString()
+    )
+    assert [one.version for one in ours.model_version_status] == list(range(6))
+    assert ours.model_version_status[2].status.error_code == 14
+    assert ours.SerializeToString() == response.SerializeToString()
+    assert {
+        number: name for name, number in states.items()
+    } == messages.VERSION_STATES
 
 
 def test_decodes_scalars_empty_and_repeated_values():

@@ -2,9 +2,9 @@ import io
 
 from rich.console import Console
 
-from serving.client import Alternative
-from serving.client import Answer
-from serving.client import Candidate
+from serving.answers import Alternative
+from serving.answers import Answer
+from serving.answers import Candidate
 from serving.rendering import render
 from serving.rendering import sentence_around
 
@@ -58,6 +58,18 @@ def test_everything_is_printed():
     )
     text = str(render(make_answer(), "who?"))
     assert text + "\n" == printed(make_answer(), terminal=False)
+
+
+def test_the_terms_of_the_evidence_are_printed():
+    view = render(make_answer(), "who?", evidence_license="CC BY-SA\x1b 4.0")
+    lines = str(view).split("\n")
+    assert lines[3:5] == [
+        "   It was written by [[Mary Shelley]] “in” 1818.",
+        "   Evidence: CC BY-SA  4.0",
+    ]
+    # Where there is no evidence there are no terms.
+    empty = make_answer(answer="", block_id=-1, text="", span="")
+    assert "Evidence" not in str(render(empty, "q", evidence_license="CC0"))
 
 
 def test_terminals_show_bold():

@@ -1,4 +1,5 @@
 import importlib.util
+import shutil
 import threading
 import time
 
@@ -6,9 +7,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.errors import InputError
-from serving.servable import RequestError
+from serving.request_error import RequestError
 from serving.servable import SavedModelServable
 
 # Far more than any test waits for.
@@ -142,8 +144,101 @@ def test_close_waits_then_cancels(saved_model):
     assert caught.value.code == grpc.StatusCode.UNAVAILABLE
 
 
-def test_warm_up_runs_every_signature(servable):
+def runs_of(servable, monkeypatch):
+    """What `warm_up` runs: signature and inputs."""
+    runs = []
+    monkeypatch.setattr(
+        servable,
+        "run",
+        lambda inputs, *, signature: runs.append((signature, inputs)),
+    )
+    assert servable.warm_up() >= 0
+    return runs
+
+
+def test_warm_up_runs_every_signature(servable, monkeypatch):
     assert servable.warm_up() > 0
+    runs = dict(runs_of(servable, monkeypatch))
+    assert runs["serving_default"]["question"].tolist() == [b"what"]
+    assert runs["slow"]["steps"] == 1
+    assert len(runs) == 2
+
+
+@pytest.fixture
+def copied(saved_model, tmp_path):
+    """A copy of version 2 to add files to."""
+    shutil.copytree(f"{saved_model}/2", tmp_path / "2")
+    (tmp_path / "2" / "assets.extra").mkdir()
+    return tmp_path / "2"
+
+
+def write_warm_up(directory, logs):
+    path = str(directory / "assets.extra" / "tf_serving_warmup_requests")
+    with tf.io.TFRecordWriter(path) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString())
+
+
+def predict_log(*texts, signature=""):
+    log = prediction_log_pb2.PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = signature
+    request.inputs["question"].CopyFrom(
+        tf.make_tensor_proto(list(texts), tf.string)
+    )
+    return log
+
+
+def test_warm_up_replays_the_models_own_requests(copied, monkeypatch):
+    logs = [
+        predict_log("a", "b"),
+        predict_log("c", signature="serving_default"),
+    ]
+    write_warm_up(copied, logs)
+    with SavedModelServable(str(copied)) as servable:
+        assert servable.warm_up() > 0
+        runs = runs_of(servable, monkeypatch)
+    assert [name for name, _ in runs] == ["", "serving_default"]
+    assert [inputs["question"].tolist() for _, inputs in runs] == [
+        [b"a", b"b"],
+        [b"c"],
+    ]
+
+
+def test_broken_warm_up_requests_are_refused(copied):
+    path = copied / "assets.extra" / "tf_serving_warmup_requests"
+    broken = predict_log("a")
+    broken.predict_log.request.inputs["question"].tensor_shape.dim[0].size = -1
+    classify = prediction_log_pb2.PredictionLog()
+    classify.classify_log.SetInParent()
+    with SavedModelServable(str(copied)) as servable:
+        for logs, message in (
+            ([predict_log("a"), broken], "record 1 is broken"),
+            ([classify], "record 0 is of kind classify_log"),
+            ([predict_log("a")] * 1001, "more than 1000 records"),
+            (
+                [predict_log("a", signature="nope")],
+                "fails on a first request to nope",
+            ),
+        ):
+            write_warm_up(copied, logs)
+            with pytest.raises(InputError, match=message):
+                servable.warm_up()
+        path.write_bytes(b"no TFRecord at all")
+        with pytest.raises(InputError, match="cannot be read"):
+            servable.warm_up()
+
+
+def test_the_card_is_what_the_export_says(servable, copied):
+    assert servable.card == {}
+    path = copied / "assets.extra" / "card.json"
+    path.write_text('{"index": "scann", "num_blocks": 7}')
+    with SavedModelServable(str(copied)) as with_card:
+        assert with_card.card == {"index": "scann", "num_blocks": 7}
+    for text, message in (("{", "is not JSON"), ("[]", "no JSON object")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            SavedModelServable(str(copied))
 
 
 class Broken(tf.Module):

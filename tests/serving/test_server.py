@@ -1,11 +1,18 @@
+"""The server's life: options, start, versions, drain, end."""
+
+import argparse
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+import urllib.error
+import urllib.request
+from concurrent import futures
 
 import grpc
 import numpy as np
@@ -13,9 +20,6 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from tensorflow_serving.apis import classification_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
@@ -23,7 +27,12 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf import cli
 from realm_tf.errors import InputError
+from serving import locate
+from serving import options
 from serving import server
+from serving.client import RealmClient
+from serving.limits import Limits
+from serving.options import ServerOptions
 
 
 def predict_request(*questions, model="realm", signature="", **model_spec):
@@ -48,241 +57,15 @@ def slow_request(steps):
     return request
 
 
-@pytest.fixture(scope="module")
-def channel(running):
-    with grpc.insecure_channel(running.target) as channel:
-        yield channel
-
-
-@pytest.fixture(scope="module")
-def stub(channel):
-    """The stock client."""
-    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
-
-
 def assert_refused(call, request, code, message):
     with pytest.raises(grpc.RpcError, match=message) as caught:
         call(request, timeout=10)
     assert caught.value.code() == grpc.StatusCode[code]
 
 
-def test_stock_client_gets_answers_of_the_highest_version(stub):
-    request = predict_request("who wrote FRANKENSTEIN?", "")
-    response = stub.Predict(request, timeout=10)
-    assert response.model_spec.name == "realm"
-    assert response.model_spec.version.value == 2
-    assert response.model_spec.signature_name == "serving_default"
-    # In repeated fields, which many clients read directly.
-    assert list(response.outputs["answer"].string_val) == [b"Mary Shelley", b""]
-    assert list(response.outputs["score"].float_val) == [112.5, 0.0]
-    assert list(response.outputs["block_id"].int64_val) == [7, -1]
-    titles = tf.make_ndarray(response.outputs["candidate_title"])
-    assert titles.shape == (2, 3)
-    assert titles[0].tolist() == [b"Frankenstein", b"London", b""]
-    assert len(response.outputs) == 16
-
-
-def test_batches_of_any_size(stub):
-    for size in (0, 1, 64):
-        response = stub.Predict(
-            predict_request(*["where is the Eiffel Tower?"] * size), timeout=10
-        )
-        answers = tf.make_ndarray(response.outputs["answer"])
-        assert answers.tolist() == [b"Paris"] * size
-
-
-def test_long_and_odd_questions_are_answered(stub):
-    odd = ["x" * 10_000, "🤷", "\0\x1b"]
-    response = stub.Predict(predict_request(*odd), timeout=10)
-    assert list(response.outputs["block_id"].int64_val) == [-1, -1, -1]
-
-
-def test_output_filter_and_version_are_honoured(stub):
-    request = predict_request("x", version=2, signature="serving_default")
-    request.output_filter.append("block_id")
-    response = stub.Predict(request, timeout=10)
-    assert list(response.outputs) == ["block_id"]
-
-
-@pytest.mark.parametrize(
-    "request_, code, message",
-    [
-        (
-            predict_request("x", model="other"),
-            "NOT_FOUND",
-            r"Servable not found for request: Latest\(other\)",
-        ),
-        (
-            predict_request("x", version=1),
-            "NOT_FOUND",
-            r"Servable not found for request: Specific\(realm, 1\)",
-        ),
-        (
-            predict_request("x", label="stable"),
-            "INVALID_ARGUMENT",
-            "Unrecognized servable version label: stable",
-        ),
-        (
-            predict_request("x", model=""),
-            "INVALID_ARGUMENT",
-            "ModelSpec has no name specified",
-        ),
-        (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
-        (
-            predict_request("x", signature="nope"),
-            "FAILED_PRECONDITION",
-            'Serving signature key \\\\?"nope\\\\?" not found',
-        ),
-        (slow_request(-1), "INVALID_ARGUMENT", "steps are negative"),
-    ],
-)
-def test_requests_for_something_else(stub, request_, code, message):
-    assert_refused(stub.Predict, request_, code, message)
-
-
-def test_wrong_inputs(stub):
-    request = predict_request("x")
-    request.inputs["more"].CopyFrom(request.inputs["question"])
-    assert_refused(
-        stub.Predict, request, "INVALID_ARGUMENT", "Sent extra: {more}"
-    )
-    request = predict_request("x")
-    request.inputs["question"].CopyFrom(tf.make_tensor_proto([1.0, 2.0]))
-    assert_refused(
-        stub.Predict,
-        request,
-        "INVALID_ARGUMENT",
-        "question must be of dtype string, received float32",
-    )
-    request.ClearField("inputs")
-    assert_refused(
-        stub.Predict,
-        request,
-        "INVALID_ARGUMENT",
-        "Missing but required: {question}",
-    )
-    request = predict_request("x")
-    request.output_filter.append("nope")
-    assert_refused(stub.Predict, request, "INVALID_ARGUMENT", "nope")
-
-
-def test_tensors_that_are_none(stub):
-    def refused(message):
-        assert_refused(stub.Predict, request, "INVALID_ARGUMENT", message)
-
-    request = predict_request("x")
-    # Ten bytes must not allocate terabytes.
-    request.inputs["question"].tensor_shape.dim[0].size = 10**12
-    refused("needs 1000000000000 values, which were not sent")
-    request.inputs["question"].tensor_shape.dim[0].size = -5
-    refused("tensor parsing error: question")
-    request.inputs["question"].dtype = 999
-    refused("tensor parsing error: question")
-    request.inputs["question"].ClearField("dtype")
-    refused("tensor parsing error: question")
-
-
-def test_strings_in_tensor_content_are_read(stub):
-    question = b"where is the eiffel tower?"
-    request = predict_request("x")
-    request.inputs["question"].ClearField("string_val")
-    request.inputs["question"].tensor_content = (
-        bytes([len(question)]) + question
-    )
-    response = stub.Predict(request, timeout=10)
-    assert list(response.outputs["answer"].string_val) == [b"Paris"]
-
-
-def test_metadata_holds_the_signatures(stub):
-    request = get_model_metadata_pb2.GetModelMetadataRequest()
-    request.model_spec.name = "realm"
-    assert_refused(
-        stub.GetModelMetadata, request, "INVALID_ARGUMENT", "at least one"
-    )
-    request.metadata_field.append("nope")
-    assert_refused(
-        stub.GetModelMetadata, request, "INVALID_ARGUMENT", "nope is not"
-    )
-    request.metadata_field[:] = ["signature_def"]
-    response = stub.GetModelMetadata(request, timeout=10)
-    assert response.model_spec.version.value == 2
-    packed = response.metadata["signature_def"]
-    assert packed.type_url == (
-        "type.googleapis.com/tensorflow.serving.SignatureDefMap"
-    )
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    assert packed.Unpack(signatures)
-    default = signatures.signature_def["serving_default"]
-    assert default.inputs["question"].dtype == tf.string.as_datatype_enum
-    assert default.method_name == "tensorflow/serving/predict"
-    request.model_spec.name = "other"
-    assert_refused(stub.GetModelMetadata, request, "NOT_FOUND", "Latest")
-
-
-def test_status_and_health(channel):
-    stub = model_service_pb2_grpc.ModelServiceStub(channel)
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "realm"
-    (status,) = stub.GetModelStatus(request, timeout=10).model_version_status
-    assert status.version == 2
-    assert status.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
-    assert status.status.error_code == 0
-    request.model_spec.version.value = 9
-    assert_refused(
-        stub.GetModelStatus, request, "NOT_FOUND", "version 9 of model realm"
-    )
-    request.model_spec.name = "other"
-    assert_refused(
-        stub.GetModelStatus, request, "NOT_FOUND", "any versions of model other"
-    )
-    assert_refused(
-        stub.HandleReloadConfigRequest,
-        model_management_pb2.ReloadConfigRequest(),
-        "UNIMPLEMENTED",
-        "answers Predict",
-    )
-    health = health_pb2_grpc.HealthStub(channel)
-    for name in ("", "tensorflow.serving.PredictionService"):
-        check = health_pb2.HealthCheckRequest(service=name)
-        assert health.Check(check, timeout=10).status == (
-            health_pb2.HealthCheckResponse.SERVING
-        )
-
-
-def test_other_calls_are_unimplemented(stub):
-    request = classification_pb2.ClassificationRequest()
-    assert_refused(stub.Classify, request, "UNIMPLEMENTED", "answers Predict")
-
-
-def test_a_deadline_ends_the_run(stub):
-    started = time.monotonic()
-    with pytest.raises(grpc.RpcError) as caught:
-        stub.Predict(slow_request(2**31 - 1), timeout=0.3)
-    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 5
-    # The server is free again.
-    assert stub.Predict(predict_request("x"), timeout=5).outputs
-
-
-def test_many_clients_at_once_get_their_own_answers(stub):
-    texts = ["who wrote Frankenstein?", "where is the Eiffel Tower?", "?"]
-    expected = [b"Mary Shelley", b"Paris", b""]
-    calls = [
-        (i % 3, stub.Predict.future(predict_request(texts[i % 3]), timeout=20))
-        for i in range(200)
-    ]
-    for kind, call in calls:
-        answers = call.result().outputs["answer"].string_val
-        assert list(answers) == [expected[kind]]
-
-
-def test_work_nobody_waits_for_is_skipped(fake_servable, monkeypatch):
-    monkeypatch.setattr(server, "_NUM_THREADS", 1)
-    models = {"realm": {1: fake_servable}}
-    with (
-        server.start_services(models) as running,
-        grpc.insecure_channel(running.target) as channel,
-    ):
+def test_work_nobody_waits_for_is_skipped(serve_fake, fake_servable):
+    running = serve_fake(limits=Limits(max_running=1))
+    with grpc.insecure_channel(running.target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         first = stub.Predict.future(predict_request("x"), timeout=20)
         assert fake_servable.started.acquire(timeout=10)
@@ -290,51 +73,90 @@ def test_work_nobody_waits_for_is_skipped(fake_servable, monkeypatch):
         assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         fake_servable.let_go.set()
         assert first.result(timeout=10).model_spec.version.value == 1
-        # The only thread is past the late call when this one is answered.
+        # The late call's turn has passed when this one is answered.
         stub.Predict(predict_request("z"), timeout=10)
     assert fake_servable.runs == 2
-    assert fake_servable.closed
 
 
-def test_stopping_lets_a_running_call_finish(fake_servable):
-    running = server.start_services({"realm": {1: fake_servable}})
-    with grpc.insecure_channel(running.target) as channel:
+def get_json(url, **options):
+    """The status and body of an HTTP request."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=20, **options) as response:
+            return response.status, json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
+    running = serve_fake(rest_port=0)
+    url = f"{running.rest_url}/v1/models/realm:predict"
+    with (
+        grpc.insecure_channel(running.target) as channel,
+        futures.ThreadPoolExecutor(2) as pool,
+    ):
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         call = stub.Predict.future(predict_request("x"), timeout=20)
-        assert fake_servable.started.acquire(timeout=10)
-        stopping = threading.Thread(target=running.stop)
-        stopping.start()
-        refused = False
-        while not refused:
-            refused = stub.Predict.future(
-                predict_request("y"), timeout=1
-            ).code() in (
-                grpc.StatusCode.UNAVAILABLE,
-                grpc.StatusCode.DEADLINE_EXCEEDED,
-            )
+        posted = pool.submit(
+            get_json, url, data=b'{"inputs": {"question": ["y"]}}'
+        )
+        for _ in range(2):
+            assert fake_servable.started.acquire(timeout=10)
+        health = health_pb2_grpc.HealthStub(channel)
+        watched = health.Watch(health_pb2.HealthCheckRequest(), timeout=20)
+        serving = health_pb2.HealthCheckResponse.SERVING
+        assert next(watched).status == serving
+        stopping = pool.submit(running.stop)
+        not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
+        assert next(watched).status == not_serving
+        watched.cancel()
+        refused = stub.Predict.future(predict_request("z"), timeout=1)
+        # The connection is refused, or the call dropped or never answered.
+        assert refused.code() in (
+            grpc.StatusCode.UNAVAILABLE,
+            grpc.StatusCode.CANCELLED,
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+        )
+        assert fake_servable.runs == 2
         assert not fake_servable.closed
         fake_servable.let_go.set()
         answer = call.result(timeout=10).outputs["question"]
         assert list(answer.string_val) == [b"x"]
-        stopping.join(timeout=10)
+        assert posted.result(timeout=10) == (200, {"outputs": ["y"]})
+        stopping.result(timeout=10)
     assert fake_servable.closed
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        get_json(url, data=b"{}")
 
 
 def test_a_call_longer_than_the_grace_is_cancelled(saved_model):
-    running = server.start(f"{saved_model}/1")
-    with grpc.insecure_channel(running.target) as channel:
+    running = server.start(f"{saved_model}/1", rest_port=0)
+    url = f"{running.rest_url}/v1/models/realm:predict"
+    body = b'{"signature_name": "slow", "inputs": 2147483647}'
+    with (
+        grpc.insecure_channel(running.target) as channel,
+        futures.ThreadPoolExecutor(1) as pool,
+    ):
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         call = stub.Predict.future(slow_request(2**31 - 1))
-        (servable,) = running.models["realm"].values()
-        while not servable._running:
-            time.sleep(0.01)
+        posted = pool.submit(get_json, url, data=body)
+        wait_for(lambda: running.handler._pending == 2)
         started = time.monotonic()
         running.stop(grace_seconds=0.2)
         assert call.code() in (
             grpc.StatusCode.CANCELLED,
             grpc.StatusCode.UNAVAILABLE,
         )
-        assert time.monotonic() - started < 5
+        # What became of it is told, or the connection is gone.
+        assert posted.exception(timeout=20) or posted.result()[0] >= 499
+        assert time.monotonic() - started < 8
 
 
 def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
@@ -348,8 +170,15 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
     assert output.err.count("\n") == 1
     assert f"Cannot listen on 127.0.0.1 port {port}" in output.err
     # Also if it is taken only while the model is being loaded.
-    with pytest.raises(InputError, match="Cannot listen"):
-        server.start_services({}, grpc_port=int(port))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(InputError, match="Cannot listen"),
+    ):
+        patch.setattr(locate, "check_port", lambda host, port: None)
+        server.start(saved_model, grpc_port=int(port))
+    port = running.rest_url.rpartition(":")[2]
+    with pytest.raises(InputError, match=f"port {port} .*--rest-port"):
+        server.start(saved_model, rest_port=int(port))
 
 
 @pytest.mark.parametrize(
@@ -360,9 +189,24 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
             ["--saved-model", "/tmp", "--model-name", ""],
             "--model-name is empty",
         ),
+        (["--model-config-file", "/nonexistent"], "cannot be read"),
+        (["--tls-key", "x"], "--tls-certificate and --tls-key belong"),
+        (["--tls-client-ca", "x"], "--tls-client-ca needs both"),
+        (["--tls-key", "x", "--tls-certificate", "y"], "cannot be used"),
+        (["--api-key-file", "/nonexistent"], "--api-key-file /nonexistent"),
+        (["--batching-parameters-file", "/nonexistent"], "cannot be read"),
+        (["--max-pending", "0"], "--max-pending is 0"),
+        (["--max-message-bytes", "2147483648"], "--max-message-bytes is"),
+        (["--file-system-poll-wait-seconds", "-1"], "A poll-wait of -1.0"),
+        (["--rest-port", "70000"], "--rest-port 70000 is not between"),
+        (["--log-file", "/nonexistent/log"], "--log-file /nonexistent/log"),
     ],
 )
-def test_bad_arguments(arguments, message, capsys):
+def test_bad_arguments(arguments, message, capsys, saved_model):
+    if not {"--saved-model", "--model-config-file"} & set(arguments):
+        arguments = ["--saved-model", saved_model, *arguments]
+    if "--grpc-port" not in arguments:
+        arguments = [*arguments, "--grpc-port", "0"]
     assert cli.main(["serve", *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -395,25 +239,48 @@ def save_scann_model(slow_module, directory):
     )
 
 
+class Process:
+    """`realm serve` as users run it; ready when this is."""
+
+    def __init__(self, *arguments):
+        command = [sys.executable, "-m", "realm_tf.cli", "serve", *arguments]
+        self.popen = subprocess.Popen(
+            [*command, "--grpc-port", "0", "--rest-port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        self.ready = self.popen.stdout.readline()
+        match = re.match(
+            r"realm serve: ready at (127\.0\.0\.1:\d+) and "
+            r"(http://127\.0\.0\.1:\d+), ",
+            self.ready,
+        )
+        assert match, self.ready or self.popen.communicate()
+        self.target, self.rest_url = match.groups()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception_info):
+        self.popen.kill()
+        self.popen.communicate()
+
+    def end(self):
+        """Waits for the end after SIGTERM; returns the lines of the log."""
+        output, log = self.popen.communicate(timeout=20)
+        assert (self.popen.returncode, output) == (0, "")
+        return [json.loads(line) for line in log.splitlines()]
+
+
 def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
     save_scann_model(slow_module, str(tmp_path / "5"))
-    command = [sys.executable, "-m", "realm_tf.cli", "serve"]
-    process = subprocess.Popen(
-        [*command, "--saved-model", str(tmp_path), "--grpc-port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    try:
-        ready = process.stdout.readline()
-        match = re.fullmatch(
-            r"realm serve: ready at (127\.0\.0\.1:\d+), model realm, "
-            rf"version 5 \({tmp_path}/5\)\n",
-            ready,
+    with Process("--saved-model", str(tmp_path)) as process:
+        assert process.ready.endswith(
+            f", model realm, version 5 ({tmp_path}/5)\n"
         )
-        assert match, ready or process.communicate()
-        with grpc.insecure_channel(match[1]) as channel:
+        with grpc.insecure_channel(process.target) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             request = predict_pb2.PredictRequest()
             request.model_spec.name = "realm"
@@ -425,26 +292,209 @@ def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
             assert ids.tolist() == [[2, 1], [0, 3]]
             scores = tf.make_ndarray(outputs["score"])
             np.testing.assert_allclose(scores, [[3, 2], [9, 8]])
+            status, body = get_json(
+                f"{process.rest_url}/v1/models/realm:predict",
+                data=b'{"instances": [[9, 0, 0, 2]]}',
+            )
+            assert status == 200
+            assert body["predictions"][0]["block_id"] == [0, 3]
 
             started = time.monotonic()
             stub.Predict(slow_request(20_000), timeout=20)
             steps = 20_000 / (time.monotonic() - started)
             call = stub.Predict.future(slow_request(int(steps)), timeout=20)
-            time.sleep(0.3)
-            process.send_signal(signal.SIGTERM)
+            # Answered after the call before it was taken.
+            health = health_pb2_grpc.HealthStub(channel)
+            health.Check(health_pb2.HealthCheckRequest(), timeout=20)
+            process.popen.send_signal(signal.SIGTERM)
             assert call.result().outputs["value"].float_val[0] > 0
-        assert process.wait(timeout=15) == 0
-        assert process.stderr.read() == ""
-    finally:
-        process.kill()
-        process.communicate()
+        log = process.end()
+    events = [line["event"] for line in log if line["kind"] == "model"]
+    assert events == ["loading", "loaded", "unloading", "unloaded"]
+    requests = [line for line in log if line["kind"] == "request"]
+    assert [(r["entrypoint"], r["status"]) for r in requests] == [
+        ("GRPC", "OK"),
+        ("REST", "OK"),
+        ("GRPC", "OK"),
+        ("GRPC", "OK"),
+    ]
+    assert requests[0]["batch_size"] == 2
 
 
-def test_ipv6_addresses_are_bracketed(fake_servable):
+def test_a_new_version_is_served_and_the_old_let_go(saved_model, tmp_path):
+    shutil.copytree(f"{saved_model}/1", tmp_path / "1")
+    options = ServerOptions(poll_seconds=0.05)
+    with (
+        server.start(str(tmp_path), rest_port=0, options=options) as running,
+        RealmClient(running.target) as client,
+    ):
+        question = "who wrote frankenstein?"
+        assert client.ask([question])[0].score == 12.5
+        shutil.copytree(f"{saved_model}/2", tmp_path / "2.partial")
+        os.rename(tmp_path / "2.partial", tmp_path / "2")
+        wait_for(lambda: client.ask([question])[0].score == 112.5)
+        url = f"{running.rest_url}/v1/models/realm"
+
+        def states():
+            _, body = get_json(url)
+            return {
+                status["version"]: status["state"]
+                for status in body["model_version_status"]
+            }
+
+        wait_for(lambda: states() == {"2": "AVAILABLE", "1": "END"})
+        metrics = running.handler.metrics.render()[0].decode()
+        sample = 'realm_version_available{model_name="realm",version='
+        assert f'{sample}"2"}} 1.0' in metrics
+        assert f'{sample}"1"}} 0.0' in metrics
+        load = ":tensorflow:cc:saved_model:load_attempt_count"
+        labels = f'{{model_path="{tmp_path}/2",status="success"}} 1.0'
+        assert load + labels in metrics
+        warm_up = ":tensorflow:serving:model_warmup_latency_count"
+        assert f'{warm_up}{{model_path="{tmp_path}/2",status="OK"}}' in metrics
+
+
+def test_health_follows_the_versions(saved_model, tmp_path):
+    shutil.copytree(f"{saved_model}/1", tmp_path / "1")
+    options = ServerOptions(poll_seconds=0.05)
+    with (
+        server.start(str(tmp_path), options=options) as running,
+        grpc.insecure_channel(running.target) as channel,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+
+        def is_serving():
+            check = health_pb2.HealthCheckRequest()
+            status = health.Check(check, timeout=10).status
+            return status == health_pb2.HealthCheckResponse.SERVING
+
+        assert is_serving()
+        os.rename(tmp_path / "1", tmp_path / "gone")
+        wait_for(lambda: not is_serving())
+        os.rename(tmp_path / "gone", tmp_path / "2")
+        wait_for(is_serving)
+
+
+def write_config(path, models):
+    configs = "".join(
+        f"""config {{
+              name: "{name}" base_path: "{base_path}"
+              model_platform: "tensorflow"
+              model_version_policy {{ specific {{ versions: {version} }} }}
+              version_labels {{ key: "stable" value: {version} }}
+            }}"""
+        for name, base_path, version in models
+    )
+    path.write_text(f"model_config_list {{ {configs} }}")
+
+
+def test_a_config_file_is_followed_and_requests_are_batched(
+    saved_model, tmp_path
+):
+    config = tmp_path / "models.config"
+    write_config(config, [("old", saved_model, 1)])
+    parameters = tmp_path / "batching_parameters.txt"
+    parameters.write_text("num_batch_threads { value: 1 }")
+    parser = argparse.ArgumentParser()
+    server.add_arguments(parser)
+    args = parser.parse_args(
+        [
+            *("--model-config-file", str(config)),
+            *("--model-config-file-poll-wait-seconds", "0.05"),
+            *("--batching-parameters-file", str(parameters)),
+            "--allow-version-labels-for-unavailable-models",
+            *("--grpc-port", "0", "--no-rest"),
+            *("--log-file", str(tmp_path / "log")),
+        ]
+    )
+    with server.start_server(
+        options.read_settings(args), options.read_options(args)
+    ) as running:
+        assert running.rest_url is None
+        assert running.describe() == (
+            f"{running.target}, model old, version 1 ({saved_model}/1)"
+        )
+        write_config(config, [("a", saved_model, 1), ("b", saved_model, 2)])
+        wait_for(lambda: running.handler.names() == ["a", "b"])
+        with grpc.insecure_channel(running.target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            text = "who wrote frankenstein?"
+            calls = {
+                model: [
+                    stub.Predict.future(
+                        predict_request(text, model=model, label="stable"),
+                        timeout=20,
+                    )
+                    for _ in range(50)
+                ]
+                for model in ("a", "b")
+            }
+            for model, score in (("a", 12.5), ("b", 112.5)):
+                for call in calls[model]:
+                    values = call.result().outputs["score"].float_val
+                    assert list(values) == [score]
+        text = running.handler.metrics.render()[0].decode()
+    (rows,) = re.findall(r"^realm_batch_rows_sum (\S+)$", text, re.M)
+    (runs,) = re.findall(r"^\S*wrapped_run_count (\S+)$", text, re.M)
+    assert float(rows) == 100
+    assert float(runs) < 100
+    lines = (tmp_path / "log").read_text().splitlines()
+    kinds = [json.loads(line).get("event") for line in lines]
+    assert "config_applied" in kinds
+
+
+def test_reload_over_grpc(saved_model):
+    with (
+        server.start(saved_model) as running,
+        grpc.insecure_channel(running.target) as channel,
+    ):
+        stub = model_service_pb2_grpc.ModelServiceStub(channel)
+        request = model_management_pb2.ReloadConfigRequest()
+        model = request.config.model_config_list.config.add(
+            name="other", base_path=saved_model, model_platform="tensorflow"
+        )
+        model.version_labels["canary"] = 7
+        assert_refused(
+            stub.HandleReloadConfigRequest,
+            request,
+            "FAILED_PRECONDITION",
+            "Request to assign label to version 7 of model other",
+        )
+        assert running.handler.names() == ["realm"]
+        model.version_labels.clear()
+        stub.HandleReloadConfigRequest(request, timeout=20)
+        assert running.handler.names() == ["other"]
+        ask = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = ask.Predict(predict_request("x", model="other"), timeout=10)
+        assert response.model_spec.version.value == 2
+        request = predict_request("x")
+        assert_refused(ask.Predict, request, "NOT_FOUND", "Latest")
+
+
+def test_messages_that_are_too_large_are_refused(serve_fake, fake_servable):
+    fake_servable.let_go.set()
+    running = serve_fake(max_message_bytes=1000, rest_port=0)
+    with grpc.insecure_channel(running.target) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        assert stub.Predict(predict_request("x" * 500), timeout=10)
+        assert_refused(
+            stub.Predict,
+            predict_request("x" * 1500),
+            "RESOURCE_EXHAUSTED",
+            "larger than max",
+        )
+    url = f"{running.rest_url}/v1/models/realm:predict"
+    body = json.dumps({"inputs": {"question": ["x" * 1500]}}).encode()
+    assert get_json(url, data=body)[0] == 413
+
+
+def test_ipv6_addresses_are_bracketed(serve_fake):
     try:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with server.start_services({}, host="::1") as running:
-        assert running.target.startswith("[::1]:")
+    running = serve_fake(host="::1", rest_port=0)
+    assert running.target.startswith("[::1]:")
+    assert running.rest_url.startswith("http://[::1]:")
+    assert get_json(f"{running.rest_url}/v1/models/realm")[0] == 200

@@ -1,0 +1,165 @@
+"""Load at 80 % of capacity while the model is replaced again and again.
+
+    python benchmarks/soak.py --saved-model DIR --other DIR
+
+Two exports of one corpus that answer differently (such as one with and one
+without --calibration) become version after version of one base directory, a
+new one every 30 seconds. Meanwhile questions arrive at 80 % of the rate that
+16 clients reach in the beginning, whether earlier ones are answered or not.
+Prints how many requests failed, how many answers were not wholly those of the
+version that they name, latencies, and the server's memory after every swap.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import threading
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import grpc
+import load
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+from serving.locate import find_version
+
+_SHARE = 0.8
+_NUM_CLIENTS = 16
+# As many as may wait for their answer; each is a thread that sleeps.
+_NUM_WAITING = 256
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--saved-model", required=True)
+    parser.add_argument("--other", required=True)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seconds-per-version", type=float, default=30.0)
+    parser.add_argument("--batching-parameters-file")
+    args = parser.parse_args()
+    sources = [find_version(d)[0] for d in (args.saved_model, args.other)]
+    options = ["--no-rest"]
+    if args.batching_parameters_file:
+        options += ["--batching-parameters-file", args.batching_parameters_file]
+    with contextlib.ExitStack() as stack:
+        base = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=pathlib.Path(sources[0]).parent)
+        )
+        put(sources, base, 1)
+        process, target = stack.enter_context(load.serve(base, *options))
+        print(json.dumps(_run(args, sources, base, process, target), indent=2))
+
+
+def put(sources: list[str], base: str, version: int) -> None:
+    """Makes a version of one of the sources, as an export appears: at once.
+
+    Files are linked, not copied. The version before the last is removed.
+    """
+    source = sources[version % len(sources)]
+    partial = os.path.join(base, f"{version}.partial")
+    shutil.copytree(source, partial, copy_function=os.link)
+    os.rename(partial, os.path.join(base, str(version)))
+    shutil.rmtree(os.path.join(base, str(version - 2)), ignore_errors=True)
+
+
+def _run(args, sources, base, process, target):
+    questions = load.questions_of(sources[0])
+    signature = "serving_default"
+    arguments = {"signature": signature, "num_clients": _NUM_CLIENTS}
+    load.closed_loop(target, questions, seconds=5, **arguments)
+    capacity = load.closed_loop(target, questions, seconds=15, **arguments)
+    rate = _SHARE * capacity["per_second"]
+    counts = collections.Counter()
+    latencies, versions, memory = [], set(), []
+    answers, lock = {}, threading.Lock()
+    channel = load.connect(target)
+    service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+    def ask(question):
+        started = time.perf_counter()
+        try:
+            response = service.Predict(load.request(question), timeout=60)
+        except grpc.RpcError as error:
+            counts[f"failed: {error.code().name}"] += 1
+            return
+        latencies.append(time.perf_counter() - started)
+        version = response.model_spec.version.value
+        found = _arrays(response)
+        with lock:
+            versions.add(version)
+            key = version % len(sources), question
+            expected = answers.setdefault(key, found)
+        if not _same(found, expected):
+            counts["mixed"] += 1
+
+    stopped = threading.Event()
+    swapper = threading.Thread(
+        target=_swap,
+        args=(args, sources, base, process, memory, stopped),
+    )
+    swapper.start()
+    deadline = time.perf_counter() + 60 * args.minutes
+    with concurrent.futures.ThreadPoolExecutor(_NUM_WAITING) as pool:
+        number, due = 0, time.perf_counter()
+        while due < deadline:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            pool.submit(ask, questions[number % len(questions)])
+            number += 1
+            due += 1 / rate
+    stopped.set()
+    swapper.join()
+    channel.close()
+    differ = sum(not _same(answers[0, q], answers[1, q]) for q in questions)
+    return {
+        "capacity_per_second": capacity["per_second"],
+        "asked": number,
+        "answered": len(latencies),
+        "failed": {k: v for k, v in counts.items() if k.startswith("failed")},
+        "mixed": counts["mixed"],
+        "versions_seen": len(versions),
+        "questions_whose_answers_tell_versions_apart": differ,
+        **load.quantiles(latencies),
+        "megabytes_after_each_swap": memory,
+    }
+
+
+def _arrays(response) -> dict:
+    return {
+        name: tf.make_ndarray(tensor)
+        for name, tensor in response.outputs.items()
+    }
+
+
+def _same(found, expected) -> bool:
+    """Whether two answers are one; batches add in another order."""
+    return all(
+        np.allclose(found[name], value, atol=1e-3)
+        if value.dtype.kind == "f"
+        else np.array_equal(found[name], value)
+        for name, value in expected.items()
+    )
+
+
+def _swap(args, sources, base, process, memory, stopped):
+    version = 1
+    while not stopped.wait(args.seconds_per_version):
+        version += 1
+        put(sources, base, version)
+        # Loaded, warmed up, and the one before let go.
+        stopped.wait(args.seconds_per_version / 2)
+        memory.append(round(load.resident_megabytes(process.pid)))
+
+
+if __name__ == "__main__":
+    main()

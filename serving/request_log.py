@@ -1,0 +1,158 @@
+"""One JSON object a line for every request and every event of a model.
+
+Texts of questions are left out, and so are messages of errors, which may
+quote them, unless they are asked for.
+"""
+
+import dataclasses
+import datetime
+import json
+import logging
+import logging.handlers
+import os
+import secrets
+import sys
+import traceback
+
+from realm_tf.errors import InputError
+
+# Longer ids of clients are replaced: they go into every line and back to the
+# client. Our choice; a UUID takes 36 characters.
+_MAX_REQUEST_ID_LENGTH = 128
+_REQUEST_ID_BYTES = 8
+
+
+def choose_request_id(sent: str | None) -> str:
+    """The client's request id if it is fit for a log, else a new one.
+
+    Args:
+        sent: str. What came as `x-request-id`; `None` or empty if nothing.
+
+    Returns:
+        str of printable ASCII without spaces.
+    """
+    if (
+        sent
+        and len(sent) <= _MAX_REQUEST_ID_LENGTH
+        and sent.isascii()
+        and sent.isprintable()
+        and " " not in sent
+    ):
+        return sent
+    return secrets.token_hex(_REQUEST_ID_BYTES)
+
+
+@dataclasses.dataclass
+class RequestRecord:
+    """What is known of a request; filled in while it is answered.
+
+    Args:
+        method: str. `"Predict"`, `"GetModelStatus"` and so on.
+        entrypoint: str. `"GRPC"` or `"REST"`, as in TF Serving's metrics.
+        model: str. The name the client sent.
+        request_id: str.
+        signature: str. Empty: none was asked for.
+        version: int. `None` until it is known.
+        batch_size: int. Rows of the request; `None` if it has none.
+        questions: list of str. The request's strings.
+        status: str. Name of the gRPC status.
+        milliseconds: float. From its arrival to its answer.
+        error: str. Why it was refused.
+        traceback: list of str. Where in the code a defect showed.
+    """
+
+    method: str
+    entrypoint: str
+    model: str
+    request_id: str
+    signature: str = ""
+    version: int | None = None
+    batch_size: int | None = None
+    questions: list[str] = dataclasses.field(default_factory=list)
+    status: str = "OK"
+    milliseconds: float = 0.0
+    error: str = ""
+    traceback: list[str] = dataclasses.field(default_factory=list)
+
+
+# Text of a client, or an error that may quote it.
+_PRIVATE = ("questions", "error")
+
+
+class RequestLog:
+    """Writes the lines; any number of threads may do so at once.
+
+    Args:
+        path: str. A file to append to; one that is renamed, as logrotate
+            does, is opened anew. `"-"` is stderr. Defaults to `None`:
+            nothing is written.
+        log_questions: bool. Whether questions and messages of errors are
+            written too. Defaults to `False`.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+
+    def __init__(self, path: str | None = None, *, log_questions: bool = False):
+        self.log_questions = log_questions
+        # Not from logging.getLogger: every server has its own.
+        self._logger = logging.Logger("realm.requests", logging.INFO)
+        self._handler = _handler(path)
+        self._logger.addHandler(self._handler)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._handler.close()
+
+    def request(self, record: RequestRecord) -> None:
+        """Writes a request's line."""
+        fields = {
+            name: value
+            for name, value in dataclasses.asdict(record).items()
+            if value not in ("", None, [])
+            and (self.log_questions or name not in _PRIVATE)
+        }
+        fields["milliseconds"] = round(record.milliseconds, 3)
+        self._write("request", fields)
+
+    def event(self, event) -> None:
+        """Writes the line of a model's event.
+
+        Args:
+            event: `model_manager.Event`.
+        """
+        fields = dataclasses.asdict(event)
+        # The word says which kind of line this is.
+        fields["event"] = fields.pop("kind")
+        self._write("model", {k: v for k, v in fields.items() if v is not None})
+
+    def _write(self, kind: str, fields: dict) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._logger.info(json.dumps({"time": time, "kind": kind, **fields}))
+
+
+def _handler(path: str | None) -> logging.Handler:
+    if path is None:
+        return logging.NullHandler()
+    if path == "-":
+        return logging.StreamHandler(sys.stderr)
+    try:
+        return logging.handlers.WatchedFileHandler(
+            os.path.abspath(path), encoding="utf-8"
+        )
+    except OSError as error:
+        raise InputError(
+            f"--log-file {path} cannot be written ({error.strerror}): "
+            "expected a file in a directory that exists, or - for stderr."
+        ) from error
+
+
+def locations(error: BaseException) -> list[str]:
+    """Where in the code an exception came from, without its message.
+
+    The message may quote a question.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{f.filename}:{f.lineno} {f.name}" for f in frames]
+    return [*lines, type(error).__name__]

@@ -1,0 +1,251 @@
+// An answer of the model as elements of the page. Everything in it becomes a
+// text node, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+const NO_BLOCK_ID = -1;
+const COPIED_MILLISECONDS = 2000;
+
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+// A string that is not UTF-8 comes as {"b64": ...}.
+function asText(value) {
+  if (typeof value === "string") return value;
+  const bytes = Uint8Array.from(atob(value.b64), (c) => c.charCodeAt(0));
+  return new TextDecoder().decode(bytes);
+}
+
+function safeUrl(text) {
+  if (!URL.canParse(text)) return null;
+  const url = new URL(text);
+  return ["http:", "https:"].includes(url.protocol) ? url.href : null;
+}
+
+// One row of the outputs, the candidates and n-best answers as lists.
+export function readAnswer(outputs) {
+  const one = (name) => outputs[name][0];
+  const list = (prefix, names) =>
+    outputs[`${prefix}_${names[0]}`][0].map((_, i) =>
+      Object.fromEntries(names.map((n) => [n, one(`${prefix}_${n}`)[i]])),
+    );
+  return {
+    answer: asText(one("answer")),
+    score: one("score"),
+    confidence: one("confidence"),
+    blockId: one("block_id"),
+    title: asText(one("title")),
+    text: asText(one("text")),
+    url: asText(one("url")),
+    start: one("start"),
+    limit: one("limit"),
+    nbest: list("nbest", ["answer", "score"]).filter(
+      (alternative) => asText(alternative.answer) !== "",
+    ),
+    candidates: list("candidate", [
+      "block_id",
+      "title",
+      "text",
+      "answer",
+      "log_prob",
+    ]).filter((candidate) => candidate.block_id !== NO_BLOCK_ID),
+  };
+}
+
+// start and limit count code points, as the iterator of a string does.
+function markedText(text, start, limit) {
+  const points = Array.from(text);
+  const block = element("blockquote", { class: "text", dir: "auto" });
+  if (start < 0 || limit > points.length || start >= limit) {
+    block.append(text);
+    return block;
+  }
+  block.append(
+    points.slice(0, start).join(""),
+    element("mark", {}, points.slice(start, limit).join("")),
+    points.slice(limit).join(""),
+  );
+  return block;
+}
+
+function decimal(value) {
+  return value === null ? "none" : value.toFixed(2);
+}
+
+function copyButton(question) {
+  const button = element("button", { type: "button", class: "plain" });
+  button.textContent = "Copy link";
+  button.addEventListener("click", async () => {
+    const link = linkTo(question);
+    try {
+      await navigator.clipboard.writeText(link);
+    } catch {
+      // Browsers give the clipboard to https and localhost alone.
+      const field = element("input", { readonly: "", value: link });
+      field.setAttribute("aria-label", "Link to this question");
+      button.replaceWith(field);
+      field.select();
+      return;
+    }
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy link"), COPIED_MILLISECONDS);
+  });
+  return button;
+}
+
+function headline(answer, question) {
+  const found = answer.answer !== "";
+  const words = element("p", { class: found ? "answer" : "answer none" });
+  words.dir = "auto";
+  words.textContent = found ? answer.answer : "No answer found.";
+  const facts = element("p", { class: "facts" });
+  if (found) {
+    facts.append(
+      element("span", {}, `confidence ${decimal(answer.confidence)}`),
+      element("span", {}, `score ${decimal(answer.score)}`),
+    );
+  }
+  facts.append(copyButton(question));
+  return [words, facts];
+}
+
+function evidence(answer, license) {
+  const title = element("h2", { dir: "auto" }, answer.title || "Untitled");
+  const source = element("p", { class: "source" });
+  const href = safeUrl(answer.url);
+  if (href !== null) {
+    source.append(
+      "Source: ",
+      element("a", { href, rel: "noopener noreferrer" }, answer.url),
+    );
+  } else if (answer.url !== "") {
+    source.append(`Source: ${answer.url}`);
+  }
+  if (license) {
+    if (source.hasChildNodes()) source.append(element("br"));
+    source.append(`Licence: ${license}`);
+  }
+  const section = element("section", { id: "evidence" });
+  section.setAttribute("aria-label", "Evidence");
+  section.append(
+    title,
+    markedText(answer.text, answer.start, answer.limit),
+    source,
+  );
+  return section;
+}
+
+function bar(probability) {
+  const image = document.createElementNS(SVG, "svg");
+  image.setAttribute("class", "bar");
+  image.setAttribute("aria-hidden", "true");
+  for (const width of [1, probability]) {
+    const part = document.createElementNS(SVG, "rect");
+    part.setAttribute("width", `${100 * width}%`);
+    part.setAttribute("height", "100%");
+    part.setAttribute("rx", "2");
+    image.append(part);
+  }
+  return image;
+}
+
+function candidateItem(candidate, chosenId) {
+  const probability =
+    candidate.log_prob === null ? 0 : Math.exp(candidate.log_prob);
+  const what = element("span", { class: "what", dir: "auto" });
+  const title = asText(candidate.title) || "Untitled";
+  what.append(element("span", { class: "title" }, title));
+  const own = asText(candidate.answer);
+  what.append(element("span", { class: "own" }, own || "no answer"));
+  const item = element("li");
+  if (candidate.block_id === chosenId) {
+    item.className = "chosen";
+    what.append(element("span", { class: "unseen" }, " (shown above)"));
+  }
+  item.append(
+    element(
+      "details",
+      {},
+      element(
+        "summary",
+        {},
+        element("span", { class: "number" }, percent(probability)),
+        bar(probability),
+        what,
+      ),
+      element(
+        "p",
+        { class: "text", dir: "auto" },
+        asText(candidate.text),
+      ),
+    ),
+  );
+  return item;
+}
+
+function percent(probability) {
+  return `${(100 * probability).toFixed(1)} %`;
+}
+
+function candidates(answer) {
+  if (!answer.candidates.length) return [];
+  return [
+    element("h2", {}, "Blocks read"),
+    element(
+      "p",
+      { class: "explained" },
+      "How likely each holds the answer, p(z|x), and the answer it would " +
+        "give alone.",
+    ),
+    element(
+      "ul",
+      { id: "blocks" },
+      ...answer.candidates.map((c) => candidateItem(c, answer.blockId)),
+    ),
+  ];
+}
+
+function nbest(answer) {
+  if (!answer.nbest.length) return [];
+  const list = element("dl", { id: "nbest" });
+  for (const alternative of answer.nbest) {
+    const score = decimal(alternative.score);
+    list.append(
+      element("dt", { class: "number" }, score),
+      element("dd", { dir: "auto" }, asText(alternative.answer)),
+    );
+  }
+  return [element("h2", {}, "Best answers by score"), list];
+}
+
+function timings(total, headers) {
+  const server = /(?:^|,)\s*predict;dur=([\d.]+)/.exec(
+    headers.get("Server-Timing") ?? "",
+  );
+  let words = `Answered in ${Math.round(total)} ms`;
+  if (server !== null) {
+    words += `, of which ${Math.round(Number(server[1]))} ms on the server`;
+  }
+  return element("p", { class: "timings" }, `${words}.`);
+}
+
+export function linkTo(question) {
+  const url = new URL(location.pathname, location.href);
+  url.searchParams.set("q", question);
+  return url.href;
+}
+
+// Everything to show of an answer. `headers` are those of the response,
+// `total` the milliseconds that the visitor waited for it.
+export function render(answer, { question, license, headers, total }) {
+  const shown = [...headline(answer, question)];
+  if (answer.blockId !== NO_BLOCK_ID) shown.push(evidence(answer, license));
+  shown.push(...candidates(answer), ...nbest(answer));
+  shown.push(timings(total, headers));
+  return shown;
+}

@@ -1,0 +1,218 @@
+// Asks the server and shows what came of it.
+
+import { element, linkTo, readAnswer, render } from "./answer.js";
+
+// Quicker answers show no sign of waiting, which would only flicker.
+const PATIENCE_MILLISECONDS = 200;
+const KEY_ITEM = "realm-api-key";
+
+const byId = (id) => document.getElementById(id);
+const questionInput = byId("question");
+const result = byId("result");
+
+let about = null;
+let running = null;
+
+// The server writes NaN and Infinity bare, as TF Serving does.
+function parseJson(text) {
+  const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN/g;
+  const strict = text.replace(tokens, (t) => (t[0] === '"' ? t : "null"));
+  return JSON.parse(strict);
+}
+
+function requestHeaders() {
+  const key = sessionStorage.getItem(KEY_ITEM);
+  return key === null ? {} : { Authorization: `Bearer ${key}` };
+}
+
+class ServerError extends Error {
+  constructor(status, words) {
+    super(words);
+    this.status = status;
+  }
+}
+
+async function fetchJson(path, options = {}) {
+  const headers = { ...requestHeaders(), ...options.headers };
+  const response = await fetch(path, { ...options, headers });
+  const text = await response.text();
+  if (!response.ok) {
+    let words = response.statusText;
+    try {
+      words = JSON.parse(text).error ?? words;
+    } catch {
+      // A proxy's page: its status says more than its markup.
+    }
+    throw new ServerError(response.status, words);
+  }
+  return [parseJson(text), response.headers];
+}
+
+async function loadAbout() {
+  if (about !== null) return;
+  [about] = await fetchJson("about.json");
+  const facts = [];
+  if (about.num_blocks !== null) {
+    const count = about.num_blocks.toLocaleString("en");
+    facts.push(`Answered from ${count} blocks of text`);
+  }
+  facts.push(`model ${about.model}, version ${about.version}`);
+  if (about.index !== null) facts.push(`index ${about.index}`);
+  byId("corpus").textContent = facts.join(" · ");
+  byId("example-list").replaceChildren(
+    ...about.example_questions.map((example) => {
+      const link = element("a", { href: linkTo(example), dir: "auto" });
+      link.textContent = example;
+      link.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        submit(example);
+      });
+      return element("li", {}, link);
+    }),
+  );
+}
+
+function showAnswer(answer, details) {
+  result.replaceChildren(...render(answer, details));
+  show("result");
+  byId("status").textContent =
+    answer.answer === ""
+      ? "No answer found."
+      : `Answer: ${answer.answer}. From: ${answer.title}.`;
+}
+
+// Shows this part of the page instead of the others.
+function show(name) {
+  for (const part of ["result", "problem", "access", "examples"]) {
+    byId(part).hidden = part !== name;
+  }
+}
+
+function showProblem(error) {
+  if (error.status === 401) {
+    sessionStorage.removeItem(KEY_ITEM);
+    show("access");
+    byId("key").focus();
+    return;
+  }
+  const told = error instanceof ServerError;
+  if (!told) console.error(error);
+  byId("problem-text").textContent = told
+    ? `The server did not answer (status ${error.status}).`
+    : "The server cannot be reached, or its answer cannot be read.";
+  byId("problem-words").textContent = error.message;
+  show("problem");
+}
+
+function setWaiting(waiting) {
+  byId("progress").hidden = !waiting;
+  result.setAttribute("aria-busy", String(waiting));
+  if (waiting) byId("status").textContent = "Asking the server.";
+}
+
+// Runs one task at a time: a new one ends the one before.
+async function run(task) {
+  running?.abort();
+  const controller = new AbortController();
+  running = controller;
+  const patience = setTimeout(() => setWaiting(true), PATIENCE_MILLISECONDS);
+  try {
+    await task(controller.signal);
+  } catch (error) {
+    if (running === controller) showProblem(error);
+  } finally {
+    clearTimeout(patience);
+    if (running === controller) {
+      running = null;
+      setWaiting(false);
+    }
+  }
+}
+
+function ask(question) {
+  document.title = question;
+  return run(async (signal) => {
+    const started = performance.now();
+    await loadAbout();
+    const name = encodeURIComponent(about.model);
+    const [body, headers] = await fetchJson(`v1/models/${name}:predict`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ inputs: { question: [question] } }),
+      signal,
+    });
+    showAnswer(readAnswer(body.outputs), {
+      question,
+      license: about.evidence_license,
+      headers,
+      total: performance.now() - started,
+    });
+  });
+}
+
+function submit(question) {
+  const asked = question.trim();
+  questionInput.value = asked;
+  if (asked === "") {
+    questionInput.focus();
+    return;
+  }
+  if (linkTo(asked) !== location.href) {
+    history.pushState(null, "", linkTo(asked));
+  }
+  ask(asked);
+}
+
+function clear() {
+  if (location.search !== "") history.pushState(null, "", location.pathname);
+  openAddress();
+  questionInput.focus();
+}
+
+// What the address says: a question, or the page as it opens.
+function openAddress() {
+  const asked = new URLSearchParams(location.search).get("q")?.trim() ?? "";
+  questionInput.value = asked;
+  if (asked !== "") {
+    ask(asked);
+    return;
+  }
+  document.title = "Ask a question";
+  byId("status").textContent = "";
+  run(async () => {
+    await loadAbout();
+    if (about.example_questions.length) show("examples");
+  });
+  show("nothing");
+}
+
+byId("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit(questionInput.value);
+});
+
+byId("retry").addEventListener("click", openAddress);
+
+byId("access").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY_ITEM, byId("key").value.trim());
+  byId("key").value = "";
+  openAddress();
+});
+
+document.addEventListener("keydown", (event) => {
+  const inField = event.target.matches("input");
+  if (event.key === "/" && !inField && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    questionInput.select();
+    questionInput.focus();
+  } else if (event.key === "Escape" && !event.isComposing) {
+    clear();
+  }
+});
+
+addEventListener("popstate", openAddress);
+
+openAddress();
+if (location.search === "") questionInput.focus();

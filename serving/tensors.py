@@ -1,0 +1,86 @@
+"""Tensors of the protocol to numpy and back, with TensorFlow's own types."""
+
+import math
+
+import grpc
+import numpy as np
+import tensorflow as tf
+
+from serving import messages
+from serving.request_error import RequestError
+
+# TensorFlow fills a tensor of any shape from one value, so a request of a
+# few bytes could ask for terabytes. Our choice.
+_MAX_FILLED_ELEMENTS = 1 << 16
+# As TF Serving's default: clients read these fields directly.
+_VALUE_FIELDS = {
+    tf.float32: "float_val",
+    tf.float64: "double_val",
+    tf.int32: "int_val",
+    tf.int64: "int64_val",
+    tf.bool: "bool_val",
+    tf.string: "string_val",
+}
+
+
+def decode_tensor(name: str, proto) -> np.ndarray:
+    """An input as TensorFlow reads it, in either encoding.
+
+    Args:
+        name: str. The input's name, for errors.
+        proto: `tensorflow.TensorProto`.
+
+    Returns:
+        numpy array; strings as bytes in an array of dtype object.
+
+    Raises:
+        RequestError: if it is not a tensor.
+    """
+    try:
+        if not tf.as_dtype(proto.dtype).is_numpy_compatible:
+            raise ValueError(f"dtype {proto.dtype} holds no values")
+        sizes = _known_sizes(proto)
+        # Not tf.io.parse_tensor: it logs what it cannot read, questions too.
+        if proto.dtype == tf.string.as_datatype_enum and proto.tensor_content:
+            strings = messages.split_strings(
+                proto.tensor_content, math.prod(sizes)
+            )
+            return np.array(strings, dtype=object).reshape(sizes)
+        return np.asarray(tf.make_ndarray(proto))
+    except (TypeError, ValueError) as error:
+        raise RequestError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"tensor parsing error: {name}: {error}",
+        ) from error
+
+
+def _known_sizes(proto) -> list[int]:
+    """The tensor's shape, if its values can have been sent."""
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
+        raise ValueError("its shape is not fully known")
+    count = math.prod(sizes)
+    # No value takes less than a byte in either encoding.
+    if count > max(proto.ByteSize(), _MAX_FILLED_ELEMENTS):
+        raise ValueError(
+            f"its shape {sizes} needs {count} values, which were not sent"
+        )
+    return sizes
+
+
+def encode_tensor(array: np.ndarray):
+    """An output in repeated fields, as TF Serving sends it.
+
+    Args:
+        array: numpy array; strings as bytes in an array of dtype object.
+
+    Returns:
+        `tensorflow.TensorProto`.
+    """
+    dtype = tf.as_dtype(array.dtype)
+    if dtype not in _VALUE_FIELDS:
+        return tf.make_tensor_proto(array)
+    proto = tf.make_tensor_proto([], dtype=dtype, shape=[0])
+    proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
+    getattr(proto, _VALUE_FIELDS[dtype]).extend(array.ravel().tolist())
+    return proto

@@ -1,0 +1,376 @@
+import asyncio
+import time
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import predict_pb2
+
+from serving.answers import OUTPUTS
+from serving.answers import ModelVersionStatus
+from serving.answers import RetrievedBlock
+from serving.client import AsyncRealmClient
+from serving.client import RealmClient
+from serving.client import RealmServerError
+
+KEY = "0123456789abcdef-secret"
+
+
+class Awaited:
+    """An `AsyncRealmClient` that is called as a `RealmClient` is."""
+
+    def __init__(self, *arguments, sleep=None, **options):
+        async def sleep_soon(seconds):
+            sleep(seconds)
+
+        async def make():
+            return AsyncRealmClient(*arguments, **options)
+
+        if sleep is not None:
+            options["sleep"] = sleep_soon
+        self._loop = asyncio.new_event_loop()
+        self._client = self._loop.run_until_complete(make())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception_info):
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+    def __repr__(self):
+        return repr(self._client)
+
+    def __getattr__(self, name):
+        method = getattr(self._client, name)
+        return lambda *arguments: self._loop.run_until_complete(
+            method(*arguments)
+        )
+
+
+@pytest.fixture(params=[RealmClient, Awaited])
+def connect(request):
+    """Either client, to be made with the arguments of `RealmClient`."""
+    return request.param
+
+
+class Script(grpc.GenericRpcHandler):
+    """A server that fails as told and then gives one response.
+
+    Keeps what it was sent: (method, request bytes, metadata, seconds left).
+    """
+
+    def __init__(self, *codes, respond=lambda method, request: b""):
+        self.codes = list(codes)
+        self.respond = respond
+        self.calls = []
+
+    def service(self, details):
+        def handle(request, context):
+            self.calls.append(
+                (
+                    details.method,
+                    request,
+                    dict(context.invocation_metadata()),
+                    context.time_remaining(),
+                )
+            )
+            if self.codes:
+                context.abort(self.codes.pop(0), "as told")
+            return self.respond(details.method, request)
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def __enter__(self):
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        self._server.add_generic_rpc_handlers([self])
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+        self.target = f"127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *exception_info):
+        self._server.stop(0).wait()
+
+
+def echo(method, request):
+    """Every question is its own answer, without evidence."""
+    questions = list(
+        predict_pb2.PredictRequest.FromString(request)
+        .inputs["question"]
+        .string_val
+    )
+    response = predict_pb2.PredictResponse()
+    for name in OUTPUTS:
+        shape = [len(questions)]
+        if name.startswith(("nbest", "candidate")):
+            shape.append(0)
+        kind = np.float32 if name.endswith(("score", "prob")) else np.int64
+        if name.endswith(("answer", "title", "text", "url")):
+            kind = object
+        values = np.full(shape, b"" if kind is object else 0, kind)
+        if name == "answer":
+            values[:] = questions
+        if name == "confidence":
+            values = values.astype(np.float32)
+        response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
+    return response.SerializeToString()
+
+
+def sent(script):
+    """The requests a script was sent, as TF Serving's messages."""
+    return [
+        predict_pb2.PredictRequest.FromString(request)
+        for _, request, _, _ in script.calls
+    ]
+
+
+def test_blocks_and_embeddings_are_read(connect):
+    values = {
+        "block_id": np.array([[3, -1], [-1, -1]]),
+        "score": np.array([[1.5, 0.0], [0.0, 0.0]], np.float32),
+        "title": np.array([[b"T", b""], [b"", b""]], object),
+        "text": np.array([["é".encode(), b""], [b"", b""]], object),
+        "embedding": np.array([[1, 2.5], [0, 0]], np.float32),
+    }
+
+    def respond(method, request):
+        wanted = predict_pb2.PredictRequest.FromString(request).output_filter
+        response = predict_pb2.PredictResponse()
+        for name in wanted:
+            proto = tf.make_tensor_proto(values[name])
+            response.outputs[name].CopyFrom(proto)
+        return response.SerializeToString()
+
+    with (
+        Script(respond=respond) as script,
+        connect(script.target) as client,
+    ):
+        retrieved = client.retrieve(["a", ""])
+        embeddings = client.embed(["a", ""])
+    assert retrieved == [[RetrievedBlock(3, 1.5, "T", "é")], []]
+    assert embeddings == [[1.0, 2.5], [0.0, 0.0]]
+    names = [request.model_spec.signature_name for request in sent(script)]
+    assert names == ["retrieve", "embed_query"]
+
+
+def test_a_version_that_failed_is_told(connect):
+    response = get_model_status_pb2.GetModelStatusResponse()
+    for version, state, code in ((3, 10, 0), (2, 50, 9), (1, 77, 99)):
+        one = response.model_version_status.add(version=version)
+        one.state = state
+        one.status.error_code = code
+        one.status.error_message = f"of {version}"
+    with (
+        Script(respond=lambda *_: response.SerializeToString()) as script,
+        connect(script.target, model="m", label="stable") as client,
+    ):
+        assert client.status() == [
+            ModelVersionStatus(3, "START", "OK", "of 3"),
+            ModelVersionStatus(2, "END", "FAILED_PRECONDITION", "of 2"),
+            ModelVersionStatus(1, "UNKNOWN", "99", "of 1"),
+        ]
+    ((method, request, _, _),) = script.calls
+    assert method == "/tensorflow.serving.ModelService/GetModelStatus"
+    spec = get_model_status_pb2.GetModelStatusRequest.FromString(
+        request
+    ).model_spec
+    assert (spec.name, spec.version_label) == ("m", "stable")
+
+
+def test_version_label_and_filter_are_sent(connect):
+    with (
+        Script(respond=echo) as script,
+        connect(script.target, version=0) as client,
+        connect(script.target, label="canary") as labelled,
+        connect(script.target) as plain,
+    ):
+        for one in (client, labelled, plain):
+            one.ask(["x"])
+    first, second, third = (request.model_spec for request in sent(script))
+    assert first.HasField("version") and first.version.value == 0
+    assert second.version_label == "canary"
+    assert third.WhichOneof("version_choice") is None
+    assert list(sent(script)[0].output_filter) == list(OUTPUTS)
+
+
+def test_long_lists_are_sent_in_parts(connect):
+    questions = [f"question {number}" for number in range(40)]
+    with (
+        Script(respond=echo) as script,
+        connect(script.target, batch_size=16) as client,
+    ):
+        answers = client.ask(questions)
+    assert [a.answer for a in answers] == questions
+    sizes = [len(r.inputs["question"].string_val) for r in sent(script)]
+    assert sizes == [16, 16, 8]
+
+
+def test_a_busy_server_is_asked_again(connect):
+    busy = grpc.StatusCode.RESOURCE_EXHAUSTED
+    away = grpc.StatusCode.UNAVAILABLE
+    pauses = []
+    with (
+        Script(away, busy, away, away, respond=echo) as script,
+        connect(
+            script.target, sleep=pauses.append, jitter=lambda: 0.5
+        ) as client,
+    ):
+        (answer,) = client.ask(["x"])
+    assert answer.answer == "x"
+    assert len({request for _, request, _, _ in script.calls}) == 1
+    # Doubled each time; a jitter of a half takes a quarter off.
+    np.testing.assert_allclose(pauses, [0.075, 0.15, 0.3, 0.6])
+
+
+@pytest.mark.parametrize("max_attempts", [1, 3])
+def test_it_is_given_up_after_some_attempts(connect, max_attempts):
+    codes = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 10
+    pauses = []
+    with (
+        Script(*codes) as script,
+        connect(
+            script.target, max_attempts=max_attempts, sleep=pauses.append
+        ) as client,
+        pytest.raises(RealmServerError, match="as told") as caught,
+    ):
+        client.ask(["x"])
+    assert caught.value.code == "RESOURCE_EXHAUSTED"
+    assert "Ask again later" in caught.value.message
+    assert len(script.calls) == max_attempts
+    assert len(pauses) == max_attempts - 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "DEADLINE_EXCEEDED",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "INTERNAL",
+        "UNAUTHENTICATED",
+        "CANCELLED",
+        "UNKNOWN",
+    ],
+)
+def test_other_failures_are_final(connect, code):
+    with (
+        Script(grpc.StatusCode[code], respond=echo) as script,
+        connect(script.target, sleep=pytest.fail) as client,
+        pytest.raises(RealmServerError) as caught,
+    ):
+        client.ask(["x"])
+    assert caught.value.code == code
+    assert len(script.calls) == 1
+
+
+def test_all_attempts_share_one_deadline(connect):
+    away = grpc.StatusCode.UNAVAILABLE
+    with (
+        Script(*[away] * 10) as script,
+        connect(
+            script.target,
+            timeout_seconds=1.0,
+            max_attempts=10,
+            sleep=lambda seconds: time.sleep(seconds),
+            jitter=lambda: 0.0,
+        ) as client,
+    ):
+        started = time.monotonic()
+        with pytest.raises(RealmServerError) as caught:
+            client.ask(["x"])
+        # A pause of 0.8 s after 0.1, 0.2 and 0.4 s would be too long.
+        assert time.monotonic() - started < 1.0
+    assert caught.value.code == "UNAVAILABLE"
+    left = [seconds for _, _, _, seconds in script.calls]
+    assert 2 <= len(left) <= 4
+    assert left[0] <= 1.05
+    for index, pause in enumerate([0.1, 0.2, 0.4][: len(left) - 1]):
+        assert left[index + 1] <= left[index] - pause + 0.02
+
+
+def test_the_next_request_has_a_deadline_of_its_own(connect):
+    def respond(method, request):
+        time.sleep(0.3)
+        return echo(method, request)
+
+    with (
+        Script(respond=respond) as script,
+        connect(script.target, timeout_seconds=5, batch_size=1) as client,
+    ):
+        client.ask(["a", "b"])
+    # gRPC rounds them up by some milliseconds.
+    assert all(4.8 < seconds < 5.1 for _, _, _, seconds in script.calls)
+
+
+def test_a_slow_server_is_given_up(connect):
+    def wait(method, request):
+        time.sleep(1)
+        return b""
+
+    with (
+        Script(respond=wait) as script,
+        connect(script.target, timeout_seconds=0.2) as client,
+    ):
+        with pytest.raises(RealmServerError, match="within 0.2 s") as caught:
+            client.ask(["x"])
+        assert len(script.calls) == 1
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+
+
+def test_the_key_is_sent_and_never_shown(connect):
+    refused = grpc.StatusCode.UNAUTHENTICATED
+    with (
+        Script(refused, respond=echo) as script,
+        connect(script.target, api_key=KEY) as client,
+    ):
+        with pytest.raises(RealmServerError, match="Give a key") as caught:
+            client.ask(["x"])
+        client.ask(["x"])
+        shown = [str(caught.value), repr(caught.value), repr(client)]
+    assert KEY not in " ".join(shown)
+    assert "model='realm'" in shown[-1]
+    keys = [metadata["authorization"] for _, _, metadata, _ in script.calls]
+    assert keys == [f"Bearer {KEY}"] * 2
+
+
+def broken_metadata():
+    response = get_model_metadata_pb2.GetModelMetadataResponse()
+    response.metadata["signature_def"].value = b"\xff\xff"
+    return response.SerializeToString()
+
+
+def broken_tensor():
+    response = predict_pb2.PredictResponse()
+    response.outputs["answer"].dtype = 1
+    response.outputs["answer"].tensor_shape.dim.add(size=-1)
+    return response.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "response, call, message",
+    [
+        (b"\xff\xffnonsense", "ask", "is no response of TensorFlow Serving"),
+        (b"", "ask", "does not return answer, score"),
+        (broken_tensor(), "ask", "not fully known"),
+        (b"", "retrieve", "does not return block_id"),
+        (b"", "embed", "does not return embedding"),
+        (b"", "metadata", "metadata without signature_def"),
+        (broken_metadata(), "metadata", "is no response of TensorFlow"),
+        (b"\xff", "status", "is no response of TensorFlow Serving"),
+    ],
+)
+def test_a_server_that_sends_nonsense(connect, response, call, message):
+    arguments = [] if call in ("metadata", "status") else [["x"]]
+    with (
+        Script(respond=lambda *_: response) as script,
+        connect(script.target) as client,
+        pytest.raises(RealmServerError, match=message) as caught,
+    ):
+        getattr(client, call)(*arguments)
+    assert caught.value.code == "UNEXPECTED_RESPONSE"
+    assert len(script.calls) == 1

@@ -1,0 +1,104 @@
+"""The server is killed while a version is being written, and starts again."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from realm_tf import stages
+from serving.client import RealmClient
+
+pytestmark = pytest.mark.slow
+
+_SECONDS = 120
+
+
+def _serve(base):
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "realm_tf.cli", "serve"),
+            *("--saved-model", base, "--grpc-port", "0", "--no-rest"),
+            *("--file-system-poll-wait-seconds", "0.1"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    line = process.stdout.readline()
+    assert line.startswith("realm serve: ready at "), line
+    return process, line.split()[4].rstrip(",")
+
+
+def _kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def _version(target):
+    with RealmClient(target) as client:
+        return client.metadata()["version"]
+
+
+def _wait_for(condition):
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_newest_complete_version_is_served_after_a_kill(
+    saved_model, tmp_path
+):
+    base = tmp_path / "base"
+    shutil.copytree(f"{saved_model}/1", base / "1")
+    process, target = _serve(str(base))
+    assert _version(target) == 1
+    # Torn in each way that an export can be, when both are killed.
+    shutil.copytree(f"{saved_model}/2", base / "2.partial")
+    (base / "2.partial" / "saved_model.pb").unlink()
+    shutil.copytree(f"{saved_model}/2", base / "3")
+    (base / "3" / "saved_model.pb").unlink()
+    shutil.copytree(f"{saved_model}/2", base / "4")
+    (base / "4" / stages.JOB).write_text("{}")
+    _kill(process)
+    process, target = _serve(str(base))
+    try:
+        assert _version(target) == 1
+        shutil.rmtree(base / "2.partial")
+        shutil.copytree(f"{saved_model}/2", base / "2.partial")
+        os.rename(base / "2.partial", base / "2")
+        _wait_for(lambda: _version(target) == 2)
+    finally:
+        _kill(process)
+
+
+def test_an_export_that_is_killed_is_never_served(
+    tmp_path, model_dir, blocks_dir, brute_force_index_dir
+):
+    base = tmp_path / "base"
+    command = [
+        *(sys.executable, "-m", "realm_tf.cli", "export"),
+        *("--model", model_dir, "--blocks", blocks_dir),
+        *("--index", brute_force_index_dir, "--output", str(base)),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    process, target = _serve(str(base))
+    export = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    # In the middle: weights are being written, the rest is not there.
+    _wait_for((base / "2.partial" / "variables").exists)
+    _kill(export)
+    _kill(process)
+    assert not (base / "2").exists()
+    process, target = _serve(str(base))
+    try:
+        assert _version(target) == 1
+        subprocess.run(command, check=True, capture_output=True)
+        _wait_for(lambda: _version(target) == 2)
+    finally:
+        _kill(process)
+    assert sorted(n.name for n in base.iterdir()) == ["1", "2"]

@@ -1,0 +1,175 @@
+"""TensorFlow Serving's files agree with its protocol and with each other."""
+
+import importlib.metadata
+import pathlib
+import re
+
+import pytest
+import yaml
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message_factory
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+import serving
+from serving import client
+from serving import options
+from serving.batching import parameters as batching_parameters
+from serving.rest import app as rest
+from serving.versions import config as model_config
+
+FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((FOLDER / "docker-compose.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def server(compose):
+    return compose["services"]["tf-serving"]
+
+
+def flags(server):
+    pairs = [argument.split("=", 1) for argument in server["command"]]
+    assert all(name.startswith("--") for name, _ in pairs)
+    return {name: value for name, value in pairs}
+
+
+def mounts(service):
+    """Container path to what is mounted there, all of it read-only."""
+    found = {}
+    for mount in service["volumes"]:
+        # ${NAME:?message} has a colon of its own.
+        source, target, mode = mount.rsplit(":", 2)
+        assert mode == "ro"
+        found[target] = source
+    return found
+
+
+def ports(service):
+    """Port in the container to port of this machine, on loopback only."""
+    found = {}
+    for port in service["ports"]:
+        address, outside, inside = port.split(":")
+        assert address == "127.0.0.1"
+        found[int(inside)] = int(outside)
+    return found
+
+
+def test_the_model_is_the_one_that_clients_ask_for(server):
+    text = (FOLDER / "models.config").read_text()
+    config = text_format.Parse(
+        text, model_server_config_pb2.ModelServerConfig()
+    )
+    (model,) = config.model_config_list.config
+    assert model.name == options.DEFAULT_MODEL_NAME == client.MODEL_NAME
+    assert model.model_platform == "tensorflow"
+    assert model.model_version_policy.latest.num_versions == 1
+    assert "REALM_EXPORT" in mounts(server)[model.base_path]
+    # As `realm serve` reads it.
+    (settings,) = model_config.read(str(FOLDER / "models.config"))
+    assert settings.name == model.name
+    assert settings.base_path == model.base_path
+    assert (settings.policy.kind, settings.policy.count) == ("latest", 1)
+
+
+def test_batches_hold_what_the_client_sends():
+    path = str(FOLDER / "batching_parameters.txt")
+    parameters = batching_parameters.read(path)
+    assert parameters.max_batch_size == 32
+    assert parameters.max_batch_size >= client.BATCH_SIZE
+    assert parameters.batch_timeout_micros == 2000
+    assert parameters.num_batch_threads == 2
+    assert parameters.max_enqueued_batches == 64
+
+
+def parse_monitoring(text):
+    """MonitoringConfig, whose message no package on PyPI has."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="monitoring.proto", package="test", syntax="proto3"
+    )
+    prometheus = file.message_type.add(name="PrometheusConfig")
+    types = descriptor_pb2.FieldDescriptorProto
+    prometheus.field.add(name="enable", number=1, type=types.TYPE_BOOL)
+    prometheus.field.add(name="path", number=2, type=types.TYPE_STRING)
+    file.message_type.add(name="MonitoringConfig").field.add(
+        name="prometheus_config",
+        number=1,
+        type=types.TYPE_MESSAGE,
+        type_name=".test.PrometheusConfig",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    message = message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("test.MonitoringConfig")
+    )
+    return text_format.Parse(text, message()).prometheus_config
+
+
+def test_prometheus_looks_where_the_metrics_are(compose, server):
+    config = parse_monitoring((FOLDER / "monitoring.config").read_text())
+    assert config.enable
+    assert config.path == rest.METRICS_PATH
+    (job,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())[
+        "scrape_configs"
+    ]
+    assert job["metrics_path"] == config.path
+    (target,) = job["static_configs"][0]["targets"]
+    host, port = target.split(":")
+    assert compose["services"][host] is server
+    assert int(port) == options.DEFAULT_REST_PORT
+    prometheus = compose["services"]["prometheus"]
+    assert mounts(prometheus) == {
+        "/etc/prometheus/prometheus.yml": "./prometheus.yml"
+    }
+    assert ports(prometheus) == {9090: 9090}
+
+
+def test_the_server_is_that_of_the_installed_tensorflow(server):
+    api = importlib.metadata.version("tensorflow-serving-api")
+    image, _, tag = server["image"].partition(":")
+    assert image == "tensorflow/serving"
+    assert tag.split(".")[:2] == api.split(".")[:2]
+
+
+def test_flags_name_files_that_are_mounted(server):
+    given, mounted = flags(server), mounts(server)
+    files = {name: v for name, v in given.items() if v.startswith("/config/")}
+    assert sorted(files) == [
+        "--batching_parameters_file",
+        "--model_config_file",
+        "--monitoring_config_file",
+    ]
+    for path in files.values():
+        source = FOLDER / mounted[path]
+        assert source.is_file() and source.name == pathlib.Path(path).name
+    assert given["--enable_batching"] == "true"
+    assert ports(server) == {
+        options.DEFAULT_GRPC_PORT: options.DEFAULT_GRPC_PORT,
+        options.DEFAULT_REST_PORT: options.DEFAULT_REST_PORT,
+    }
+
+
+def test_the_readme_tells_of_every_file_and_flag(server):
+    explained = re.findall(r"^\| `(--\w+)` \|", README, re.MULTILINE)
+    assert explained == list(flags(server))
+    told = re.findall(r"^\| `([\w-]+\.\w+)` \|", README, re.MULTILINE)
+    files = {path.name for path in FOLDER.iterdir()} - {"README.md"}
+    assert set(told) == files
+
+
+def test_the_example_of_two_versions_parses(tmp_path):
+    (example,) = re.findall(r"```\n(model_version_policy.*?)```", README, re.S)
+    path = tmp_path / "models.config"
+    path.write_text(
+        "model_config_list { config { name: 'realm' base_path: '/models' "
+        f"model_platform: 'tensorflow' {example} }} }}"
+    )
+    (settings,) = model_config.read(str(path))
+    assert settings.policy.kind == "specific"
+    assert tuple(settings.policy.versions) == (7, 8)
+    assert dict(settings.labels) == {"stable": 7, "canary": 8}
