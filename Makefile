@@ -33,7 +33,8 @@ test-long: setup
 	    tests/training/test_retrieval_samples.py tests/models/test_realm.py \
 	    tests/models/test_dpr.py tests/models/test_ict.py \
 	    tests/retrieval/test_host_retrieval.py tests/evaluation/test_pretraining.py \
-	    tests/evaluation/ablations/test_ablate.py -k "not whole_suite"
+	    tests/evaluation/ablations/test_ablate.py tests/serving/test_fuzz.py \
+	    -k "not whole_suite"
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -2,16 +2,17 @@
 
   realm index --embeddings DIR --output DIR --kind scann [Beam options]
 
-`brute_force` is exact and runs everywhere; `scann` is ScaNN's op, for CPU. Of
-an index that may miss blocks, recall@5 against exact search is measured, with
-blocks as queries. Unknown options go to Beam (e.g. --runner).
+`brute_force` is exact; `ivf` scores the best partitions alone; both run
+everywhere. `scann` is ScaNN's op, for CPU. Of an index that may miss blocks,
+recall@5 against exact search is measured, with blocks as queries. Unknown
+options go to Beam (e.g. --runner).
 """
 
-# What of this is parallel. ScaNN learns its tree and codebooks from all
-# embeddings in the memory of one machine: one step on one worker, so that
-# nothing large passes through the machine that starts the pipeline. The exact
-# search that recall is measured against is shared out: each shard gives its
-# best blocks for every query, and the best of these are the best of all.
+# What of this is parallel. ScaNN learns its tree and codebooks, and ivf its
+# partitions, from all embeddings on one machine: one step on one worker, so
+# that nothing large passes through the machine that starts the pipeline. The
+# exact search that recall is measured against is shared out: each shard gives
+# its best blocks for every query, and the best of these are the best of all.
 
 import argparse
 import json
@@ -33,6 +34,7 @@ from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.retrieval import index_store
+from realm_tf.retrieval import partitions
 from realm_tf.retrieval.index import KINDS
 
 ACCEPTS_EXTRA = True
@@ -75,6 +77,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scann, from 20,000 blocks on: candidates that are scored again "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--num-partitions",
+        type=int,
+        metavar="N",
+        help="ivf: parts of the blocks (default: 4 sqrt(number of blocks))",
+    )
+    parser.add_argument(
+        "--num-probed",
+        type=int,
+        metavar="N",
+        help="ivf: partitions searched; more find more (default: 48)",
+    )
 
 
 def run(args: argparse.Namespace, extra: list[str]) -> None:
@@ -96,6 +110,8 @@ def build(
     kind: str = "scann",
     reordering: str = "float32",
     num_reordered: int = 200,
+    num_partitions: int | None = None,
+    num_probed: int | None = None,
     beam_options: Sequence[str] = (),
 ) -> dict:
     """Builds an index directory.
@@ -103,11 +119,10 @@ def build(
     Args:
         embeddings: str. Directory that `realm embed` wrote.
         output: str. Directory to make.
-        kind: str. `"scann"` or `"brute_force"`. Defaults to `"scann"`.
-        reordering: str. Of ScaNN: `"float32"` or `"int8"`. Defaults to
-            `"float32"`.
-        num_reordered: int. Of ScaNN, from 20,000 blocks on. Defaults to
-            `200`.
+        kind: str. One of `KINDS`. Defaults to `"scann"`.
+        reordering: str. Of ScaNN; see `Scann.build`.
+        num_reordered: int. Of ScaNN, from 20,000 on. Defaults to `200`.
+        num_partitions, num_probed: int. Of ivf; see `Ivf.build`.
         beam_options: sequence of str. Options of Beam.
 
     Returns:
@@ -115,18 +130,21 @@ def build(
         `recall_queries` (none, and 1.0, where the kind is exact).
 
     Raises:
-        InputError: if the embeddings are incomplete or damaged, `output`
-            exists, or an argument is wrong.
+        InputError: if the embeddings are damaged, `output` exists, or an
+            argument is wrong.
     """
     metadata = stages.read(embeddings, kind=schema.EMBEDDINGS)
     shards = index_store.embedding_shards(embeddings)
     num_blocks = metadata["num_blocks"]
     options = pipeline_options(beam_options)
     parameters = {"kind": kind}
-    query_ids = []
     if kind == "scann":
         parameters.update(reordering=reordering, num_reordered=num_reordered)
-        query_ids = _draw(num_blocks)
+    elif kind == "ivf":
+        parameters.update(
+            partitions.resolve(num_blocks, num_partitions, num_probed)
+        )
+    query_ids = [] if kind == "brute_force" else _draw(num_blocks)
     with stages.write(
         output,
         kind=schema.INDEX,
@@ -187,8 +205,7 @@ def build_pipeline(
         shards: sequence of (path, first block id). What it holds.
         directory: str. Index directory that is being written; workers report
             there what the user must mend.
-        parameters: dict. `kind`, with `"scann"` also `reordering` and
-            `num_reordered`.
+        parameters: dict. `kind`, and the arguments of `build` of that kind.
         query_ids: sequence of int. Blocks to measure recall with.
         num_neighbors: int. Blocks to find for each.
 
@@ -322,21 +339,34 @@ class BuildIndex(beam.DoFn):
             rows = index_store.write_embeddings(
                 self._embeddings, self._directory
             )
-            if self._parameters["kind"] == "scann":
-                yield from self._build_scann(rows, queries)
+            if self._parameters["kind"] != "brute_force":
+                yield from self._build(rows, queries)
         except InputError as error:
             report_error(self._directory, error)
 
-    def _build_scann(self, rows, queries):
-        from realm_tf.retrieval.scann import Scann
-
-        arguments = {k: v for k, v in self._parameters.items() if k != "kind"}
-        index = Scann.build(rows, **arguments)
-        index_store.write_state(index.state(), self._directory)
+    def _build(self, rows, queries):
+        kind = self._parameters["kind"]
+        index = _build_index(rows, **self._parameters)
+        index_store.write_state(kind, index.state(), self._directory)
         query_ids, vectors = zip(*queries, strict=True)
         found = index.search(np.stack(vectors), self._num_neighbors)[1]
-        index.close()
+        if kind == "scann":
+            index.close()
         yield from zip(query_ids, np.asarray(found).tolist(), strict=True)
+
+
+def _build_index(rows, *, kind, **arguments):
+    if kind == "scann":
+        from realm_tf.retrieval.scann import Scann
+
+        return Scann.build(rows, **arguments)
+    from realm_tf.retrieval.ivf import Ivf
+
+    return Ivf.build(rows, **arguments, report=_report)
+
+
+def _report(text):
+    print(f"index: {text}", file=sys.stderr, flush=True)
 
 
 def compare(joined: tuple[int, dict[str, Iterable]]) -> Iterable[float]:

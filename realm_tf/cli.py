@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "serve": (
         "serving.server",
-        "serve a SavedModel with TF Serving's gRPC API",
+        "serve SavedModels: TF Serving's gRPC and REST APIs, a web page",
     ),
     "ask": (
         "serving.ask",

@@ -26,6 +26,7 @@ DEFAULT_OUTPUT = "quickstart-output"
 # Short blocks keep the reader's steps short.
 MAX_BLOCK_LENGTH = 128
 NUM_CLOZE_QUESTIONS = 1000
+EVIDENCE_LICENSE = "Apache-2.0, written for realm-tf"
 NUM_ASKED = 5
 SEED = 0
 RECIPE = "quickstart"
@@ -286,12 +287,14 @@ def _stages(chain, wheel):
                 index,
                 os.path.dirname(target),
                 questions=test_file,
+                evidence_license=EVIDENCE_LICENSE,
             ),
             command(
                 "export",
                 model=tuned,
                 **corpus,
                 questions=test_file,
+                evidence_license=EVIDENCE_LICENSE,
                 output=path("saved_model"),
             ),
         ),
@@ -379,7 +382,8 @@ def _print_summary(chain, summary):
     console.print(
         f"Peak memory {summary['peak_memory_bytes'] / 1e9:.1f} GB.\n\n"
         "Go on with:\n"
-        f"  realm serve --saved-model {chain.path('saved_model')}\n"
+        f"  realm serve --saved-model {chain.path('saved_model')}"
+        "   (then open http://127.0.0.1:8501/)\n"
         '  realm ask "when was uranus discovered"\n'
         f"  realm ask --saved-model {chain.path('saved_model')} "
         '"when was uranus discovered"',

@@ -9,6 +9,7 @@ from beam_pipelines import build_index
 from realm_tf import stages
 from realm_tf.errors import InputError
 from realm_tf.retrieval import index_store
+from realm_tf.retrieval.scann import Scann
 
 NUM_BLOCKS = 21_000
 WIDTH = 8
@@ -61,14 +62,25 @@ def random_embeddings(tmp_path_factory, rows):
 def _found(index_dir, queries, k):
     index = index_store.load(index_dir)
     found = np.asarray(index.search(queries, k)[1])
-    index.close()
+    if isinstance(index, Scann):
+        index.close()
     return found
 
 
-def test_recall_against_a_direct_computation(tmp_path, random_embeddings, rows):
+# Few candidates are scored, so that some are missed.
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kind": "scann", "num_reordered": 20},
+        {"kind": "ivf", "num_partitions": 100, "num_probed": 4},
+    ],
+    ids=["scann", "ivf"],
+)
+def test_recall_against_a_direct_computation(
+    tmp_path, random_embeddings, rows, arguments
+):
     output = str(tmp_path / "index")
-    # Few candidates are scored again, so that some are missed.
-    metadata = build_index.build(random_embeddings, output, num_reordered=20)
+    metadata = build_index.build(random_embeddings, output, **arguments)
     assert metadata == stages.read(output, kind="index")
     chosen = np.sort(np.random.default_rng(0).permutation(NUM_BLOCKS)[:200])
     found = _found(output, rows[chosen], 5)
@@ -84,7 +96,7 @@ def test_recall_against_a_direct_computation(tmp_path, random_embeddings, rows):
     assert metadata["recall_queries"] == 200
     # Shards of other sizes: the same index, the same recall.
     other = _write(tmp_path / "other", rows, 20_999)
-    again = build_index.build(other, str(tmp_path / "again"), num_reordered=20)
+    again = build_index.build(other, str(tmp_path / "again"), **arguments)
     assert {**again, "seconds": 0} == {**metadata, "seconds": 0}
     for name in sorted(os.listdir(output)):
         if name.endswith(".npy"):
@@ -94,7 +106,11 @@ def test_recall_against_a_direct_computation(tmp_path, random_embeddings, rows):
 
 def test_what_the_directory_says(tmp_path, embeddings_dir):
     embeddings = stages.read(embeddings_dir, kind="embeddings")
-    for kind, num_queries in (("scann", 11), ("brute_force", 0)):
+    for kind, num_queries, num_files in (
+        ("scann", 11, 12),
+        ("ivf", 11, 6),
+        ("brute_force", 0, 3),
+    ):
         output = str(tmp_path / kind)
         metadata = build_index.build(embeddings_dir, output, kind=kind)
         assert metadata["parents"] == embeddings["parents"]
@@ -105,8 +121,8 @@ def test_what_the_directory_says(tmp_path, embeddings_dir):
         assert metadata["recall@5"] == 1.0
         names = set(os.listdir(output))
         assert {"COMPLETED", "metadata.json", "embeddings.npy"} <= names
-        assert all(n.startswith("scann-") for n in names if n[0] == "s")
-        assert len(names) == (12 if kind == "scann" else 3)
+        assert len(names) == num_files
+        assert sum(n.startswith(f"{kind}-") for n in names) == num_files - 3
 
 
 def test_an_int8_index(tmp_path):
@@ -138,6 +154,9 @@ def test_fingerprints_tell_indices_apart(tmp_path):
         (embeddings, {"kind": "brute_force"}),
         (embeddings, {"reordering": "int8"}),
         (embeddings, {"num_reordered": 100}),
+        (embeddings, {"kind": "ivf"}),
+        (embeddings, {"kind": "ivf", "num_partitions": 9}),
+        (embeddings, {"kind": "ivf", "num_probed": 9}),
         (embeddings, {}),
     ]
     *different, again = [
@@ -147,6 +166,28 @@ def test_fingerprints_tell_indices_apart(tmp_path):
     fingerprints = [metadata["fingerprint"] for metadata in different]
     assert len(set(fingerprints)) == len(fingerprints)
     assert again["fingerprint"] == fingerprints[0]
+
+
+def test_ivf_says_what_it_chose_and_how_far_it_is(tmp_path, capsys):
+    embeddings = _write(tmp_path / "embeddings", _random(900), 400)
+    metadata = build_index.build(
+        embeddings, str(tmp_path / "index"), kind="ivf"
+    )
+    assert metadata["parameters"] == {
+        "kind": "ivf",
+        "num_partitions": 120,
+        "num_probed": 48,
+    }
+    assert capsys.readouterr().err == "index: 120 partitions learned\n"
+
+
+def test_embeddings_that_are_not_finite_are_refused(tmp_path):
+    rows = _random(50)
+    rows[33, 2] = np.nan
+    embeddings = _write(tmp_path / "embeddings", rows, 20)
+    with pytest.raises(InputError, match="not finite"):
+        build_index.build(embeddings, str(tmp_path / "index"), kind="ivf")
+    assert os.listdir(tmp_path) == ["embeddings"]
 
 
 def test_on_an_object_store():
@@ -175,7 +216,7 @@ def test_equal_scores_prefer_the_smaller_id(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("kind", ["scann", "brute_force"])
+@pytest.mark.parametrize("kind", ["scann", "ivf", "brute_force"])
 def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     embeddings = _write(tmp_path / "embeddings", rows[:6], 4)
     path = os.path.join(embeddings, "embeddings-00000004.npy")
@@ -192,6 +233,8 @@ def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     [
         ({"reordering": "float16"}, "reordering"),
         ({"num_reordered": 0}, "num_reordered=0"),
+        ({"kind": "ivf", "num_partitions": 12}, "blocks, 11.*=12"),
+        ({"kind": "ivf", "num_probed": 0}, "num_probed=0"),
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
     ],
 )
