@@ -79,7 +79,9 @@ def signatures(exported, version):
 @pytest.fixture(scope="module")
 def ask(signatures):
     def ask(questions, name="serving_default"):
-        outputs = signatures[1][name](question=tf.constant(questions, tf.string))
+        outputs = signatures[1][name](
+            question=tf.constant(questions, tf.string)
+        )
         return {key: value.numpy() for key, value in outputs.items()}
 
     return ask
