@@ -219,11 +219,11 @@ def test_wrong_arguments_are_named(arguments, reason):
 def test_another_backend_is_refused(monkeypatch):
     index = Scann.build(_clustered(50))
     monkeypatch.setattr(scann, "keras_backend", lambda: "jax")
-    with pytest.raises(InputError, match="'jax': use --kind brute_force"):
+    with pytest.raises(InputError, match="'jax': use --kind ivf or brute"):
         index.search(_clustered(2), 3)
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scann.scann_ops.py", None)
-    with pytest.raises(InputError, match="pip install .*--kind brute_force"):
+    with pytest.raises(InputError, match="pip install .*--kind ivf"):
         Scann.build(_clustered(50))
