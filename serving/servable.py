@@ -141,7 +141,6 @@ class SavedModelServable:
         self.signature_defs = dict(meta_graph.signature_def)
         self._idle = threading.Condition()
         self._running = 0
-        self._closed = False
 
     def __enter__(self) -> "SavedModelServable":
         return self
@@ -209,9 +208,9 @@ class SavedModelServable:
         # session, compiled on first use and kept for ever.
         fetches = {k: info.name for k, info in definition.outputs.items()}
         feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
-        with self._run_allowed():
+        with self._run_allowed() as session:
             try:
-                values = self._session.run(fetches, feeds, options=options)
+                values = session.run(fetches, feeds, options=options)
             except tf.errors.OpError as error:
                 raise RequestError(
                     _STATUS_BY_NUMBER[error.error_code], error.message
@@ -295,22 +294,27 @@ class SavedModelServable:
                 are cancelled. Defaults to no limit.
         """
         with self._idle:
-            self._closed = True
+            session, self._session = self._session, None
             self._idle.wait_for(lambda: not self._running, grace_seconds)
-        self._session.close()
+        if session is None:
+            return
+        session.close()
+        # With the session goes its graph.
+        del session
         memory.hand_back()
 
     @contextlib.contextmanager
-    def _run_allowed(self) -> Iterator[None]:
+    def _run_allowed(self) -> Iterator[tf.compat.v1.Session]:
         with self._idle:
-            if self._closed:
+            session = self._session
+            if session is None:
                 raise RequestError(
                     grpc.StatusCode.UNAVAILABLE,
                     f"Version {self.version} is being unloaded.",
                 )
             self._running += 1
         try:
-            yield
+            yield session
         finally:
             with self._idle:
                 self._running -= 1

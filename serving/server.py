@@ -199,13 +199,18 @@ def _follow_config(settings, options: ServerOptions, manager, log):
 
 
 def start_server(
-    settings: list[ModelSettings], options: ServerOptions
+    settings: list[ModelSettings],
+    options: ServerOptions,
+    *,
+    only_serves: bool = False,
 ) -> RunningServer:
     """Loads models, warms them up and serves them from this process.
 
     Args:
         settings: list of `ModelSettings`.
         options: `ServerOptions`.
+        only_serves: bool. Whether this process does nothing else: see
+            `memory.keep_imports`. Defaults to `False`.
 
     Returns:
         `RunningServer`, ready to answer.
@@ -216,6 +221,7 @@ def start_server(
     """
     # The quick mistakes first: loading takes long.
     locate.check_port(options.host, options.grpc_port)
+    from serving import memory
     from serving.metrics import ServingMetrics
     from serving.request_log import RequestLog
     from serving.rest import server as rest_server
@@ -236,6 +242,8 @@ def start_server(
             allow_labels_for_unavailable=options.allow_unavailable_labels,
             on_event=log.event,
         )
+        if only_serves:
+            memory.keep_imports()
         on_failure.callback(manager.stop, grace_seconds=0)
         manager.start()
         running = RunningServer(
@@ -325,6 +333,6 @@ def run(args: argparse.Namespace, extra: list[str]) -> int:
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
     settings = options_module.read_settings(args)
     options = options_module.read_options(args)
-    running = start_server(settings, options)
+    running = start_server(settings, options, only_serves=True)
     _until_signal(running)
     return 0

@@ -2,6 +2,7 @@ import importlib.util
 import shutil
 import threading
 import time
+import weakref
 
 import grpc
 import numpy as np
@@ -279,3 +280,13 @@ def test_scann_is_loaded_only_if_needed(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="package scann is not installed"):
         SavedModelServable(str(tmp_path))
+
+
+def test_close_frees_the_graph(saved_model):
+    servable = SavedModelServable(saved_model)
+    servable.run(questions("who?"))
+    graph = weakref.ref(servable._session.graph)
+    servable.close()
+    # By now, not when Python collects garbage next: it keeps the constants.
+    assert graph() is None
+    servable.close()
