@@ -36,9 +36,9 @@ def test_each_signature_is_asked_alone_and_in_a_batch(tmp_path):
         )
     assert asked == [
         ("retrieve", {"question": ["who?"]}),
-        ("retrieve", {"question": (questions * 3)[:8]}),
+        ("retrieve", {"question": (questions * 2)[:2]}),
         ("embed_block", {"title": ["A"], "text": ["b"]}),
-        ("embed_block", {"title": ["A"] * 8, "text": ["b"] * 8}),
+        ("embed_block", {"title": ["A"] * 2, "text": ["b"] * 2}),
     ]
 
 
