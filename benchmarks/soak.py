@@ -154,11 +154,11 @@ def _same(found, expected) -> bool:
 def _swap(args, sources, base, process, memory, stopped):
     version = 1
     while not stopped.wait(args.seconds_per_version):
+        if version > 1:
+            # By now loaded, warmed up, and the one before let go.
+            memory.append(round(load.resident_megabytes(process.pid)))
         version += 1
         put(sources, base, version)
-        # Loaded, warmed up, and the one before let go.
-        stopped.wait(args.seconds_per_version / 2)
-        memory.append(round(load.resident_megabytes(process.pid)))
 
 
 if __name__ == "__main__":

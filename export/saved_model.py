@@ -10,6 +10,7 @@ stock TF Serving has. OUTPUT gets a new version directory (OUTPUT/1, OUTPUT/2,
 ...) as TF Serving reads them. `realm verify --saved-model OUTPUT` checks it.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -262,13 +263,15 @@ def _export(
         parts = module.parts()
         kind = index_metadata["parameters"]["kind"]
         _announce(stage.directory, parts, kind)
-        tf.saved_model.save(
-            module,
-            stage.directory,
-            signatures=module.signatures(),
-            # ScaNN's ops are of a namespace that TensorFlow does not know.
-            options=tf.saved_model.SaveOptions(namespace_whitelist=["Scann"]),
-        )
+        # ScaNN's ops are of a namespace that TensorFlow does not know.
+        options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
+        with _without_grappler():
+            tf.saved_model.save(
+                module,
+                stage.directory,
+                signatures=module.signatures(),
+                options=options,
+            )
         stages.make_directory(stage.path("assets.extra"))
         warmup.write(
             stage.path(warmup.FILE),
@@ -304,6 +307,26 @@ def _export(
             },
         )
     return path
+
+
+@contextlib.contextmanager
+def _without_grappler():
+    """Functions made within are not optimised by whoever loads them.
+
+    That takes more than half of the time to load and warm up a version, on
+    processors that meanwhile serve, and answers are 2 % faster for it.
+    """
+    import tensorflow as tf
+
+    name = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({name: True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options(
+            {name: before.get(name, False)}
+        )
 
 
 def _write_expected(path, model, blocks, index, asked, arguments):

@@ -1,10 +1,14 @@
 """Which ops an export holds: what a server must have to run it."""
 
 import json
+import pathlib
 import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import saved_model_pb2
 
 from serving.custom_ops import op_names
 
@@ -60,3 +64,23 @@ def test_what_each_kind_of_export_needs(ops, registered):
         "Scann>ScannSearchBatched",
         "Scann>TensorsToScann",
     }
+
+
+def test_functions_are_not_optimised_when_loaded(exported):
+    path = pathlib.Path(exported, "1", "saved_model.pb")
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    calls = [
+        node
+        for nodes in (graph.node, *(f.node_def for f in graph.library.function))
+        for node in nodes
+        if node.op == "StatefulPartitionedCall"
+    ]
+    # Saving and restoring, too, go by such calls.
+    assert len(calls) > 4
+    for node in calls:
+        config = config_pb2.ConfigProto.FromString(node.attr["config_proto"].s)
+        assert config.graph_options.rewrite_options.disable_meta_optimizer
+    # Other functions of the process are, as before.
+    options = tf.config.optimizer.get_experimental_options()
+    assert not options.get("disable_meta_optimizer")

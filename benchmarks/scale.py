@@ -1,0 +1,166 @@
+"""What a question costs by the number of blocks: export, server and memory.
+
+    python benchmarks/scale.py --model DIR --blocks DIR --output DIR
+
+As many blocks as asked for are those of a directory over and over, and their
+embeddings are drawn around random centres: what is found means nothing, what
+it costs does. For each number and kind the script runs `realm index`, `realm
+export` and `realm serve`, each a process of its own, and one client that asks
+question after question. Exports stay in OUTPUT.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import corpus
+import load
+import numpy as np
+import tensorflow as tf
+
+from realm_tf import stages
+from realm_tf.data import schema
+from realm_tf.models import model_directory
+
+_SIGNATURES = ("embed_query", "retrieve", "serving_default")
+_ROWS_PER_SHARD = 50_000
+_NUM_CLUSTERS = 1_000
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--blocks", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument(
+        "--num-blocks", nargs="+", type=int, default=[10_000, 50_000, 1_000_000]
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=["brute_force", "ivf", "scann"]
+    )
+    parser.add_argument("--quantize-embeddings", default="none")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    for num_blocks in args.num_blocks:
+        folder = os.path.join(args.output, str(num_blocks))
+        blocks = os.path.join(folder, "blocks")
+        embeddings = os.path.join(folder, "embeddings")
+        if not stages.is_complete(blocks):
+            repeat_blocks(args.blocks, blocks, num_blocks)
+        if not stages.is_complete(embeddings):
+            draw_embeddings(args.model, blocks, embeddings, args.seed)
+        for kind in args.kinds:
+            found = measure(args, blocks, embeddings, folder, kind)
+            found = {"num_blocks": num_blocks, "kind": kind, **found}
+            print(json.dumps(found), flush=True)
+
+
+def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
+    """Writes a blocks directory of the blocks of another, over and over."""
+    metadata = stages.read(source, kind=schema.BLOCKS)
+    known = list(schema.read_blocks(source))
+    numbered = enumerate(itertools.islice(itertools.cycle(known), num_blocks))
+    with stages.write(output, kind=schema.BLOCKS) as stage:
+        rows = [
+            min(_ROWS_PER_SHARD, num_blocks - first)
+            for first in range(0, num_blocks, _ROWS_PER_SHARD)
+        ]
+        for shard, num_rows in enumerate(rows):
+            name = f"blocks-{shard:05d}-of-{len(rows):05d}.tfrecord.gz"
+            with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
+                for number, block in itertools.islice(numbered, num_rows):
+                    block = dataclasses.replace(block, block_id=number)
+                    writer.write(schema.block_to_example(block))
+        kept = ("tokenizer", "max_block_length", "longest_block")
+        stage.metadata.update(
+            {name: metadata[name] for name in kept},
+            num_blocks=num_blocks,
+            shard_rows=rows,
+            fingerprint=stages.fingerprint(
+                metadata["fingerprint"], str(num_blocks)
+            ),
+        )
+
+
+def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
+    """Writes an embeddings directory of random rows, of length 1."""
+    metadata = stages.read(blocks, kind=schema.BLOCKS)
+    tower = stages.read(model, kind=schema.MODEL)["block_tower"]
+    width = model_directory.load(model).model.embedder.embedding_dim
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
+    parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
+    with stages.write(
+        output,
+        kind=schema.EMBEDDINGS,
+        parameters={"rows_per_shard": _ROWS_PER_SHARD},
+        parents=parents,
+    ) as stage:
+        names = []
+        for shard, num_rows in enumerate(metadata["shard_rows"]):
+            rows = centres[random.integers(0, _NUM_CLUSTERS, num_rows)]
+            rows += random.standard_normal(rows.shape, "float32")
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            names.append(
+                f"embeddings-{shard:05d}-of-"
+                f"{len(metadata['shard_rows']):05d}.npy"
+            )
+            np.save(stage.path(names[-1]), rows)
+        stage.metadata.update(
+            num_blocks=metadata["num_blocks"],
+            dtype="float32",
+            shards=names,
+            fingerprint=stages.fingerprint(*parents.values(), str(seed)),
+        )
+
+
+def measure(args, blocks, embeddings, folder, kind) -> dict:
+    """Seconds, megabytes and latencies of one kind of index."""
+    index = os.path.join(folder, kind)
+    base = os.path.join(folder, f"export-{kind}-{args.quantize_embeddings}")
+    found = {"quantize_embeddings": args.quantize_embeddings}
+    if not stages.is_complete(index):
+        found["index_seconds"] = corpus.seconds(
+            *("index", "--embeddings", embeddings, "--output", index),
+            *("--kind", kind),
+        )
+    version = os.path.join(base, "1")
+    if not stages.is_complete(version):
+        found["export_seconds"] = corpus.seconds(
+            *("export", "--model", args.model, "--blocks", blocks),
+            *("--index", index, "--output", base),
+            *("--quantize-embeddings", args.quantize_embeddings),
+        )
+    found["export_megabytes"] = (
+        sum(f.stat().st_size for f in pathlib.Path(base).rglob("*")) / 1e6
+    )
+    questions = load.questions_of(version)
+    started = time.perf_counter()
+    with load.serve(base, "--no-rest") as (process, target):
+        found["ready_seconds"] = time.perf_counter() - started
+        for signature in _SIGNATURES:
+            found[signature] = load.closed_loop(
+                target,
+                questions,
+                signature=signature,
+                num_clients=1,
+                seconds=args.seconds,
+            )
+        found["server_megabytes"] = load.resident_megabytes(process.pid)
+    return {
+        name: round(value, 1) if isinstance(value, float) else value
+        for name, value in found.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
