@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 _READY = "realm serve: ready at "
-_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
 @contextlib.contextmanager
@@ -102,7 +102,7 @@ def closed_loop(
     def ask(number):
         place = number
         with connect(target) as channel:
-            predict = channel.unary_unary(_PREDICT)
+            predict = channel.unary_unary(PREDICT)
             while (started := time.perf_counter()) < stop:
                 predict(requests[place % len(requests)], timeout=60)
                 latencies[number].append(time.perf_counter() - started)
