@@ -36,7 +36,7 @@ def main():
     )
     parser.add_argument("--saved-model", required=True)
     parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--batch-timeout-micros", type=int, default=2000)
+    parser.add_argument("--batch-timeout-micros", type=int, default=5000)
     parser.add_argument("--num-batch-threads", type=int, default=2)
     parser.add_argument("--signatures", nargs="+", default=SIGNATURES)
     args = parser.parse_args()

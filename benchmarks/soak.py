@@ -158,9 +158,12 @@ def _arrays(response) -> dict:
 def _same(found, expected) -> bool:
     """Whether two answers are one; batches add in another order."""
     return all(
-        np.allclose(found[name], value, atol=1e-3)
-        if value.dtype.kind == "f"
-        else np.array_equal(found[name], value)
+        found[name].shape == value.shape
+        and (
+            np.allclose(found[name], value, atol=1e-3)
+            if value.dtype.kind == "f"
+            else np.array_equal(found[name], value)
+        )
         for name, value in expected.items()
     )
 

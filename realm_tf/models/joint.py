@@ -243,14 +243,16 @@ def in_groups_of(function, joined, rows_per_group, *, shape, dtype):
     import tensorflow as tf
 
     num_rows = ops.shape(joined["padding_mask"])[0]
-    size = ops.minimum(rows_per_group, num_rows)
+    # One group even of no rows: a loop of no steps has no shape. Groups of
+    # like size overlap least.
+    num_groups = ops.maximum(
+        (num_rows + rows_per_group - 1) // rows_per_group, 1
+    )
+    size = (num_rows + num_groups - 1) // num_groups
     order, compute = _by_length(function, joined, size)
     outputs = tf.map_fn(
         compute,
-        # One group even of no rows: a loop of no steps has no shape.
-        tf.range(
-            ops.maximum((num_rows + rows_per_group - 1) // rows_per_group, 1)
-        ),
+        tf.range(num_groups),
         fn_output_signature=tf.TensorSpec((None, None, *shape), dtype),
         # Each step uses all processors, and its memory is that of a group.
         parallel_iterations=1,
