@@ -7,33 +7,14 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
+from stock_requests import assert_refused
+from stock_requests import predict_request
+from stock_requests import slow_request
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
-
-
-def predict_request(*questions, model="realm", signature="", **model_spec):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    request.model_spec.signature_name = signature
-    if "version" in model_spec:
-        request.model_spec.version.value = model_spec["version"]
-    if "label" in model_spec:
-        request.model_spec.version_label = model_spec["label"]
-    request.inputs["question"].CopyFrom(
-        tf.make_tensor_proto(list(questions), tf.string, [len(questions)])
-    )
-    return request
-
-
-def slow_request(steps):
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "realm"
-    request.model_spec.signature_name = "slow"
-    request.inputs["steps"].CopyFrom(tf.make_tensor_proto(steps, tf.int32))
-    return request
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +27,6 @@ def channel(running):
 def stub(channel):
     """The stock client."""
     return prediction_service_pb2_grpc.PredictionServiceStub(channel)
-
-
-def assert_refused(call, request, code, message):
-    with pytest.raises(grpc.RpcError, match=message) as caught:
-        call(request, timeout=10)
-    assert caught.value.code() == grpc.StatusCode[code]
 
 
 def test_stock_client_gets_answers_of_the_highest_version(stub):
