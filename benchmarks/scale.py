@@ -95,7 +95,7 @@ def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
     """Writes an embeddings directory of random rows, of length 1."""
     metadata = stages.read(blocks, kind=schema.BLOCKS)
     tower = stages.read(model, kind=schema.MODEL)["block_tower"]
-    width = model_directory.load(model).model.embedder.embedding_dim
+    width = model_directory.load(model).model.embedding_dim
     random = np.random.default_rng(seed)
     centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
     parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}

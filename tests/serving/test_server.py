@@ -70,6 +70,15 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
+def wait_until_closed(target):
+    """Returns when nothing listens there any more."""
+    host, _, port = target.rpartition(":")
+    with pytest.raises(ConnectionRefusedError):
+        for _ in range(1000):
+            socket.create_connection((host, int(port)), timeout=10).close()
+            time.sleep(0.01)
+
+
 def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
     running = serve_fake(rest_port=0)
     url = f"{running.rest_url}/v1/models/realm:predict"
@@ -92,6 +101,8 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
         assert next(watched).status == not_serving
         watched.cancel()
+        # Those who look at its health are told before it turns anyone away.
+        wait_until_closed(running.target)
         refused = stub.Predict.future(predict_request("z"), timeout=1)
         # The connection is refused, or the call dropped or never answered.
         assert refused.code() in (
