@@ -70,15 +70,6 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def wait_until_closed(target):
-    """Returns when nothing listens there any more."""
-    host, _, port = target.rpartition(":")
-    with pytest.raises(ConnectionRefusedError):
-        for _ in range(1000):
-            socket.create_connection((host, int(port)), timeout=10).close()
-            time.sleep(0.01)
-
-
 def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
     running = serve_fake(rest_port=0)
     url = f"{running.rest_url}/v1/models/realm:predict"
@@ -101,16 +92,20 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
         assert next(watched).status == not_serving
         watched.cancel()
-        # Those who look at its health are told before it turns anyone away.
-        wait_until_closed(running.target)
-        refused = stub.Predict.future(predict_request("z"), timeout=1)
+        # Who looks at its health is told first: one call may still slip in.
+        for _ in range(2):
+            runs = fake_servable.runs
+            refused = stub.Predict.future(predict_request("z"), timeout=1)
+            code = refused.code()
+            if fake_servable.runs == runs:
+                break
+        assert fake_servable.runs == runs
         # The connection is refused, or the call dropped or never answered.
-        assert refused.code() in (
+        assert code in (
             grpc.StatusCode.UNAVAILABLE,
             grpc.StatusCode.CANCELLED,
             grpc.StatusCode.DEADLINE_EXCEEDED,
         )
-        assert fake_servable.runs == 2
         assert not fake_servable.closed
         fake_servable.let_go.set()
         answer = call.result(timeout=10).outputs["question"]
