@@ -69,7 +69,7 @@ def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
     rows[0]["answer"] += "x"
     rows[0]["block_ids"].reverse()
     rows[1]["score"] += 0.01
-    rows[2]["candidate_block_id"][-1] += 1
+    rows[2]["candidate_block_id"][-1] = 10_000
     path.write_text(json.dumps(expected))
     # In this process, which has TensorFlow already.
     monkeypatch.setattr(verify_module, "_run_worker", verify_worker.main)
@@ -144,3 +144,42 @@ def test_lists_are_filled_up_to_the_exports_width():
         ["", "", ""],
     ]
     assert verify_worker._wanted(rows, "b", batch, "") == ["y", ""]
+
+
+@pytest.mark.parametrize(
+    "found, wanted, same",
+    [
+        ([3, 1, 2, 7], [3, 1, 2, 7], True),
+        # Their scores are like.
+        ([1, 3, 2, 7], [3, 1, 2, 7], True),
+        # Theirs are not.
+        ([3, 2, 1, 7], [3, 1, 2, 7], False),
+        # Pushed out by another, which is like the last, or is not.
+        ([3, 1, 2, 8], [3, 1, 2, 7], True),
+        ([3, 1, 8, 7], [3, 1, 2, 7], False),
+        # Not found at all.
+        ([3, 1, 2, -1], [3, 1, 2, 7], False),
+    ],
+)
+def test_blocks_of_like_score_come_in_any_order(found, wanted, same):
+    scores = np.array([[9.0, 8.99995, 5.0, 4.0]])
+    if -1 in found:
+        scores[0, -1] = -np.inf
+    assert (
+        verify_worker._same_ranking(np.array([found]), [wanted], scores) is same
+    )
+
+
+def test_each_block_has_its_answer():
+    expected = [{"candidate_block_id": [3, 1], "candidate_answer": ["a", "b"]}]
+    for ids, answers, same in (
+        ([3, 1], [b"a", b"b"], True),
+        ([1, 3], [b"b", b"a"], True),
+        ([1, 3], [b"a", b"b"], False),
+        ([3, 9], [b"a", b"z"], True),
+    ):
+        batch = {
+            "candidate_block_id": np.array([ids]),
+            "candidate_answer": np.array([answers]),
+        }
+        assert verify_worker._same_of_each_block(expected, batch) is same
