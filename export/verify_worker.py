@@ -193,6 +193,9 @@ def _same_ranking(found, wanted, scores):
     end of a row a block may have been pushed out by one of like score.
     """
     for ids, others, row in zip(found.tolist(), wanted, scores, strict=True):
+        blocks = [block_id for block_id in ids if block_id >= 0]
+        if len(set(blocks)) < len(blocks):
+            return False
         for place, block_id in enumerate(ids):
             if block_id == others[place]:
                 continue

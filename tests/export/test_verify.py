@@ -157,6 +157,8 @@ def test_lists_are_filled_up_to_the_exports_width():
         # Pushed out by another, which is like the last, or is not.
         ([3, 1, 2, 8], [3, 1, 2, 7], True),
         ([3, 1, 8, 7], [3, 1, 2, 7], False),
+        # Found twice.
+        ([3, 3, 2, 7], [3, 1, 2, 7], False),
         # Not found at all.
         ([3, 1, 2, -1], [3, 1, 2, 7], False),
     ],
