@@ -4,9 +4,10 @@
 
 Two exports of one corpus that answer differently (such as one with and one
 without --calibration) become version after version of one base directory, a
-new one every 30 seconds. Meanwhile questions arrive at 80 % of the rate that
-16 clients reach in the beginning, whether earlier ones are answered or not.
-Prints how many requests failed, how many answers were not wholly those of the
+new one every 30 seconds. For the time of four versions 16 clients ask as fast
+as they are answered: the capacity, of a server that loads versions too. Then
+questions arrive at 80 % of that rate, whether earlier ones are answered or
+not. Prints how many requests failed, how many answers were not wholly those of the
 version that they name, latencies, and the server's memory after every swap.
 """
 
@@ -34,6 +35,7 @@ from serving.locate import find_version
 
 _SHARE = 0.8
 _NUM_CLIENTS = 16
+_VERSIONS_TO_MEASURE = 4
 # As many as may wait for their answer; each is a thread that sleeps.
 _NUM_WAITING = 256
 
@@ -75,13 +77,44 @@ def put(sources: list[str], base: str, version: int) -> None:
 
 def _run(args, sources, base, process, target):
     questions = load.questions_of(sources[0])
-    signature = "serving_default"
-    arguments = {"signature": signature, "num_clients": _NUM_CLIENTS}
-    load.closed_loop(target, questions, seconds=5, **arguments)
-    capacity = load.closed_loop(target, questions, seconds=15, **arguments)
-    rate = _SHARE * capacity["per_second"]
+    memory = []
+    stopped = threading.Event()
+    swapper = threading.Thread(
+        target=_swap,
+        args=(args, sources, base, process, memory, stopped),
+    )
+    swapper.start()
+    try:
+        signature = "serving_default"
+        arguments = {"signature": signature, "num_clients": _NUM_CLIENTS}
+        load.closed_loop(target, questions, seconds=5, **arguments)
+        capacity = load.closed_loop(
+            target,
+            questions,
+            seconds=_VERSIONS_TO_MEASURE * args.seconds_per_version,
+            **arguments,
+        )["per_second"]
+        asked, received, failed = _ask_at(
+            _SHARE * capacity, target, questions, 60 * args.minutes
+        )
+    finally:
+        stopped.set()
+        swapper.join()
+    return {
+        "capacity_per_second": capacity,
+        "asked": asked,
+        "answered": len(received),
+        "failed": dict(failed),
+        **_compare([(q, answer) for q, _, answer in received], len(sources)),
+        **load.quantiles([seconds for _, seconds, _ in received]),
+        "megabytes_after_each_swap": memory,
+    }
+
+
+def _ask_at(rate, target, questions, seconds):
+    """Asks so often a second; returns how many, the answers and failures."""
     failed = collections.Counter()
-    received, memory = [], []
+    received = []
     channel = load.connect(target)
     # The bytes of answers are looked at afterwards: server and client share
     # the processors.
@@ -97,32 +130,16 @@ def _run(args, sources, base, process, target):
             return
         received.append((question, time.perf_counter() - started, answer))
 
-    stopped = threading.Event()
-    swapper = threading.Thread(
-        target=_swap,
-        args=(args, sources, base, process, memory, stopped),
-    )
-    swapper.start()
-    deadline = time.perf_counter() + 60 * args.minutes
+    number, due = 0, time.perf_counter()
+    deadline = due + seconds
     with concurrent.futures.ThreadPoolExecutor(_NUM_WAITING) as pool:
-        number, due = 0, time.perf_counter()
         while due < deadline:
             time.sleep(max(0.0, due - time.perf_counter()))
             pool.submit(ask, questions[number % len(questions)])
             number += 1
             due += 1 / rate
-    stopped.set()
-    swapper.join()
     channel.close()
-    return {
-        "capacity_per_second": capacity["per_second"],
-        "asked": number,
-        "answered": len(received),
-        "failed": dict(failed),
-        **_compare([(q, answer) for q, _, answer in received], len(sources)),
-        **load.quantiles([seconds for _, seconds, _ in received]),
-        "megabytes_after_each_swap": memory,
-    }
+    return number, received, failed
 
 
 def _compare(received, num_sources):

@@ -46,10 +46,10 @@ class ReadingExamples(PretrainingExamples):
     another and the retriever learns nothing. Here the encoder learns it
     without a retriever, in three steps at once:
 
-    - `OWN`: a window of the block that the query is from, in which it stands
-      unmasked. REALM never reads that, since it is trivial; so it is the
-      first to be learnt. Half of the wordpieces are predicted, uniformly
-      drawn, some of them visible.
+    - `OWN`: a window of the passage that the query is from, be it a block or
+      of another corpus, in which it stands unmasked. REALM never reads that,
+      since it is trivial; so it is the first to be learnt. Half of the
+      wordpieces are predicted, uniformly drawn, some of them visible.
     - `ANSWER`: a window of another block, that holds what is masked: names
       in a block are likely answers.
     - `OTHER`: a window of any other block: most do not help.
@@ -64,13 +64,12 @@ class ReadingExamples(PretrainingExamples):
     A batch has three more int32 arrays: `block_token_ids` `(batch_size,
     window)`, padded with 0; `block_lengths` `(batch_size,)`, 0 for the null
     block; `block_kind` `(batch_size,)`. Queries have the null block where
-    there is no such block, and where their own is unknown or the window too
-    narrow.
+    there is no such block, or the window is too narrow.
 
     Args:
         passages: `PackedPassages`.
-        blocks: `PackedBlocks`. That the passages were annotated from. Of more
-            than 100,000, so many are drawn to be searched for answers.
+        blocks: `PackedBlocks`. Of more than 100,000, so many are drawn to be
+            searched for answers.
         own_share: float. Of the queries that are given their own block.
         answer_share: float. Of those that are given one with the answer.
         other_share: float. Of those that are given any other.
@@ -133,11 +132,20 @@ class ReadingExamples(PretrainingExamples):
         generator = self._generator(epoch, number)
         kind = self._draw_kind(generator)
         masker = self._own_masker if kind == OWN else self.masker
-        masked = masker.mask(self.passages[number], generator)
+        passage = self.passages[number]
+        masked = masker.mask(passage, generator)
         if masked is None:
             return None
-        give = {OWN: self._own, ANSWER: self._answer, OTHER: self._other}
-        block_ids = give[kind](masked, generator) if kind else _NOTHING
+        if kind == OWN:
+            block_ids = self._cut(
+                passage.token_ids, masked.sentence_ids, generator
+            )
+        elif kind == ANSWER:
+            block_ids = self._answer(masked, generator)
+        elif kind == OTHER:
+            block_ids = self._other(masked, generator)
+        else:
+            block_ids = _NOTHING
         return ReadingExample(
             masked, block_ids, kind if len(block_ids) else NULL
         )
@@ -149,12 +157,6 @@ class ReadingExamples(PretrainingExamples):
                 return kind
             draw -= share
         return NULL
-
-    def _own(self, masked, generator):
-        if masked.block_id < 0:
-            return _NOTHING
-        body = self._blocks[masked.block_id].token_ids
-        return self._cut(body, masked.sentence_ids, generator)
 
     def _answer(self, masked, generator):
         block_id = self._search.find(

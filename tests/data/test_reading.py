@@ -175,14 +175,19 @@ def test_the_null_block_where_no_window_holds_the_query(corpus):
     assert not batch["block_token_ids"].any()
 
 
-def test_passages_that_are_of_no_block_have_the_null_block(corpus):
+def test_passages_of_another_corpus_are_read_too(corpus):
     class Elsewhere(PackedPassages):
         def __getitem__(self, number):
             return dataclasses.replace(super().__getitem__(number), block_id=-1)
 
-    passages = Elsewhere(corpus[0].directory)
-    batch = _examples((passages, corpus[1])).batch(0, 0)
-    assert not batch["block_lengths"].any()
+    elsewhere = Elsewhere(corpus[0].directory)
+    found = _examples((elsewhere, corpus[1])).batch(0, 0)
+    expected = _examples(corpus).batch(0, 0)
+    assert (found.pop("block_id") == -1).all()
+    assert (expected.pop("block_id") >= 0).all()
+    assert (found["block_kind"] == reading.OWN).all()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_a_batch_is_the_same_whoever_makes_it(corpus):
