@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from realm_tf.configs import overrides as recipe_overrides
+from realm_tf.configs import recipes
 from realm_tf.errors import InputError
 
 
@@ -52,23 +52,19 @@ class DprRecipe:
     seed: int = 0
 
     def __post_init__(self):
-        for name, least in (
-            ("num_epochs", 1),
+        recipes.check_least(
+            self,
+            num_epochs=1,
             # One block alone is always found.
-            ("batch_size", 2),
-            ("num_retrieved", 1),
-            ("num_hard_negatives", 0),
-            ("num_negative_candidates", 1),
-            ("max_query_length", 3),
-            ("max_block_length", 4),
-            ("num_frozen_layers", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} of a recipe must be at least {least}. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
+            batch_size=2,
+            num_retrieved=1,
+            num_hard_negatives=0,
+            num_negative_candidates=1,
+            max_query_length=3,
+            max_block_length=4,
+            num_frozen_layers=0,
+            seed=0,
+        )
         if self.num_hard_negatives > self.num_negative_candidates:
             raise InputError(
                 "num_hard_negatives of a recipe cannot be more than the "
@@ -76,11 +72,7 @@ class DprRecipe:
                 f"num_hard_negatives={self.num_hard_negatives}, "
                 f"num_negative_candidates={self.num_negative_candidates}"
             )
-        if not 0 <= self.dropout < 1:
-            raise InputError(
-                "dropout of a recipe must be at least 0 and below 1. "
-                f"Received: dropout={self.dropout}"
-            )
+        recipes.check_range(self, dropout=recipes.DROPOUT)
 
 
 RECIPES = {
@@ -132,4 +124,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> DprRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    return recipe_overrides.get_recipe(RECIPES, name, overrides)
+    return recipes.get_recipe(RECIPES, name, overrides)

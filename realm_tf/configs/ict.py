@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from realm_tf.configs import overrides as recipe_overrides
-from realm_tf.errors import InputError
+from realm_tf.configs import recipes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,25 +45,19 @@ class IctRecipe:
     seed: int = 0
 
     def __post_init__(self):
-        for name, least in (
-            ("num_steps", 1),
+        recipes.check_least(
+            self,
+            num_steps=1,
             # One block alone is always found.
-            ("batch_size", 2),
-            ("max_query_length", 3),
-            ("max_block_length", 4),
-            ("num_frozen_layers", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} of a recipe must be at least {least}. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
-        if not 0 <= self.remove_probability <= 1:
-            raise InputError(
-                "remove_probability of a recipe must be between 0 and 1. "
-                f"Received: remove_probability={self.remove_probability}"
-            )
+            batch_size=2,
+            max_query_length=3,
+            max_block_length=4,
+            num_frozen_layers=0,
+            seed=0,
+        )
+        recipes.check_range(
+            self, remove_probability=(0, 1), dropout=recipes.DROPOUT
+        )
 
 
 RECIPES = {
@@ -118,4 +111,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> IctRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    return recipe_overrides.get_recipe(RECIPES, name, overrides)
+    return recipes.get_recipe(RECIPES, name, overrides)

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from realm_tf.configs import overrides as recipe_overrides
-from realm_tf.errors import InputError
+from realm_tf.configs import recipes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +59,14 @@ class OpenQaRecipe:
     seed: int = 0
 
     def __post_init__(self):
-        for name in (
-            "num_epochs",
-            "batch_size",
-            "num_candidates",
-            "num_reader_blocks",
-            "log_every",
-        ):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name} of a recipe must be at least 1. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
+        recipes.check_least(
+            self,
+            num_epochs=1,
+            batch_size=1,
+            num_candidates=1,
+            num_reader_blocks=1,
+            log_every=1,
+        )
 
 
 RECIPES = {
@@ -132,4 +127,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> OpenQaRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    return recipe_overrides.get_recipe(RECIPES, name, overrides)
+    return recipes.get_recipe(RECIPES, name, overrides)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from realm_tf.configs import overrides as recipe_overrides
+from realm_tf.configs import recipes
 from realm_tf.errors import InputError
 
 # Where candidates are found, and how that can be.
@@ -121,43 +121,35 @@ class PretrainRecipe:
     seed: int = 0
 
     def __post_init__(self):
-        for name, least in (
-            ("num_steps", 0),
-            ("batch_size", 1),
-            ("num_retrieved", 1),
-            ("num_spare", 0),
-            ("retrieval_prefetch", 0),
-            ("search_rows", 0),
-            ("refresh_every", 0),
-            ("stale_factor", 1),
-            ("masked_lm_steps", 0),
-            ("masked_lm_batch_size", 1),
-            ("masked_lm_window", 1),
-            ("max_query_length", 3),
-            ("max_block_length", 4),
-            ("max_joint_length", self.max_query_length + 1),
-            ("max_masked", 1),
-            ("num_frozen_layers", 0),
-            ("num_frozen_reader_layers", 0),
-            ("log_every", 1),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} of a recipe must be at least {least}. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
-        for name, least, highest in (
-            ("dropout", 0, 0.99),
-            ("masked_lm_own_block", 0, 1),
-            ("masked_lm_answer_block", 0, 1),
-            ("masked_lm_other_block", 0, 1),
-        ):
-            if not least <= getattr(self, name) <= highest:
-                raise InputError(
-                    f"{name} of a recipe must be from {least} to {highest}. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
+        recipes.check_least(
+            self,
+            num_steps=0,
+            batch_size=1,
+            num_retrieved=1,
+            num_spare=0,
+            retrieval_prefetch=0,
+            search_rows=0,
+            refresh_every=0,
+            stale_factor=1,
+            masked_lm_steps=0,
+            masked_lm_batch_size=1,
+            masked_lm_window=1,
+            max_query_length=3,
+            max_block_length=4,
+            max_joint_length=self.max_query_length + 1,
+            max_masked=1,
+            num_frozen_layers=0,
+            num_frozen_reader_layers=0,
+            log_every=1,
+            seed=0,
+        )
+        recipes.check_range(
+            self,
+            dropout=recipes.DROPOUT,
+            masked_lm_own_block=(0, 1),
+            masked_lm_answer_block=(0, 1),
+            masked_lm_other_block=(0, 1),
+        )
         has_blocks = (
             self.masked_lm_own_block
             + self.masked_lm_answer_block
@@ -285,4 +277,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> PretrainRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    return recipe_overrides.get_recipe(RECIPES, name, overrides)
+    return recipes.get_recipe(RECIPES, name, overrides)

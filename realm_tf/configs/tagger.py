@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from realm_tf.configs import overrides as recipe_overrides
-from realm_tf.errors import InputError
+from realm_tf.configs import recipes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,21 +40,13 @@ class TaggerRecipe:
     seed: int = 0
 
     def __post_init__(self):
-        for name, least in (
-            ("num_epochs", 1),
-            ("batch_size", 1),
-            ("max_length", 8),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} of a recipe must be at least {least}. "
-                    f"Received: {name}={getattr(self, name)}"
-                )
-        if not 0 <= self.dropout < 1:
-            raise InputError(
-                "dropout of a recipe must be at least 0 and below 1. "
-                f"Received: dropout={self.dropout}"
-            )
+        recipes.check_least(
+            self,
+            num_epochs=1,
+            batch_size=1,
+            max_length=8,
+        )
+        recipes.check_range(self, dropout=recipes.DROPOUT)
 
 
 RECIPES = {
@@ -96,4 +87,4 @@ def get_recipe(name: str, overrides: list[str] = ()) -> TaggerRecipe:
     Raises:
         InputError: if a name is unknown or a value of the wrong type.
     """
-    return recipe_overrides.get_recipe(RECIPES, name, overrides)
+    return recipes.get_recipe(RECIPES, name, overrides)

@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 from realm_tf import stages
-from realm_tf.configs import overrides
+from realm_tf.configs import recipes
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
@@ -27,7 +27,7 @@ METRICS = "metrics.json"
 
 def add_arguments(parser):
     """Arguments of `realm train-tagger`."""
-    overrides.add_arguments(parser, configs.RECIPES, default="laptop")
+    recipes.add_arguments(parser, configs.RECIPES, default="laptop")
     parser.add_argument(
         "--train", nargs="+", required=True, metavar="FILE", help="CoNLL files"
     )

@@ -30,7 +30,7 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.configs import dpr as dpr_configs
 from realm_tf.configs import open_qa as configs
-from realm_tf.configs import overrides
+from realm_tf.configs import recipes
 from realm_tf.data import feeding
 from realm_tf.data import open_qa as data
 from realm_tf.data import patterns
@@ -53,7 +53,7 @@ _OF_ONE_WIDTH = ("answer_ids", "candidate_ids", "candidate_scores")
 
 def add_arguments(parser):
     """Arguments of `realm finetune`."""
-    overrides.add_arguments(parser, configs.RECIPES, default="laptop")
+    recipes.add_arguments(parser, configs.RECIPES, default="laptop")
     parser.add_argument(
         "--retriever-loss",
         choices=tuple(_RECIPES),
@@ -90,7 +90,7 @@ def add_arguments(parser):
 
 def run(args, extra):
     """`realm finetune`."""
-    recipe = overrides.get_recipe(
+    recipe = recipes.get_recipe(
         _RECIPES[args.retriever_loss], args.recipe, args.overrides
     )
     if args.retriever_loss == "dpr":

@@ -12,7 +12,7 @@ the same command.
 import dataclasses
 
 from realm_tf.configs import ict as configs
-from realm_tf.configs import overrides
+from realm_tf.configs import recipes
 from realm_tf.data import packed_blocks
 from realm_tf.data.ict import IctExamples
 from realm_tf.training import run_directory
@@ -21,7 +21,7 @@ from realm_tf.training import trainers
 
 def add_arguments(parser):
     """Arguments of `realm ict`."""
-    overrides.add_arguments(parser, configs.RECIPES, default="wiki-small")
+    recipes.add_arguments(parser, configs.RECIPES, default="wiki-small")
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument(
         "--blocks",

@@ -16,8 +16,8 @@ import functools
 
 import numpy as np
 
-from realm_tf.configs import overrides
 from realm_tf.configs import pretrain as configs
+from realm_tf.configs import recipes
 from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
 from realm_tf.data import schema
@@ -39,7 +39,7 @@ ACCEPTS_EXTRA = True
 
 def add_arguments(parser):
     """Arguments of `realm pretrain`."""
-    overrides.add_arguments(parser, configs.RECIPES, default="wiki-small")
+    recipes.add_arguments(parser, configs.RECIPES, default="wiki-small")
     parser.add_argument("--model", required=True, help="model directory")
     parser.add_argument(
         "--blocks",

@@ -1,8 +1,11 @@
-"""Recipes by name, with `--set NAME=VALUE`."""
+"""Recipes: by name, with `--set NAME=VALUE`, and the ranges of their numbers."""
 
 import dataclasses
 
 from realm_tf.errors import InputError
+
+# What may be dropped of an encoder: not all.
+DROPOUT = (0, 0.99)
 
 
 def add_arguments(parser, recipes: dict, *, default: str) -> None:
@@ -58,6 +61,42 @@ def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
             )
         changes[key] = _parse(key, value, fields[key])
     return dataclasses.replace(recipes[name], **changes)
+
+
+def check_least(recipe, **least: int) -> None:
+    """Whether numbers of a recipe are large enough.
+
+    Args:
+        recipe: an instance of a dataclass.
+        **least: int. The least that each field may be.
+
+    Raises:
+        InputError: if one is less.
+    """
+    for name, number in least.items():
+        if getattr(recipe, name) < number:
+            raise InputError(
+                f"{name} of a recipe must be at least {number}. "
+                f"Received: {name}={getattr(recipe, name)}"
+            )
+
+
+def check_range(recipe, **ranges: tuple[float, float]) -> None:
+    """Whether numbers of a recipe are within their ranges.
+
+    Args:
+        recipe: an instance of a dataclass.
+        **ranges: (least, highest). What each field may be.
+
+    Raises:
+        InputError: if one is outside.
+    """
+    for name, (least, highest) in ranges.items():
+        if not least <= getattr(recipe, name) <= highest:
+            raise InputError(
+                f"{name} of a recipe must be from {least} to {highest}. "
+                f"Received: {name}={getattr(recipe, name)}"
+            )
 
 
 def _parse(key, value, kind):
