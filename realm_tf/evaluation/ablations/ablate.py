@@ -12,7 +12,7 @@ trained once, from the start; what follows with each seed. Stopped, the same
 command goes on; more seeds or cells may be asked for later. --plan says what
 would be made. `--set-ict num_steps=0` leaves the Inverse Cloze Task out.
 Pre-training is exact (refresh=sync) unless --set-pretrain says otherwise.
-Writes results.json, results.md and results.png.
+Writes results.json, results.md and results.png, anew after each seed.
 """
 
 import os
@@ -172,16 +172,32 @@ def ablate(
     if plan:
         _print_plan(graph)
         return None
-    graph.run()
-    results = ablation_results.collect(
-        suite,
-        chosen,
-        graph,
-        cells_made,
-        recipes,
-        notes=_notes(chosen, recipes, seeds),
-    )
-    ablation_results.write(results, chosen, output)
+    results, done = {}, set()
+    unmeasured = list(seeds)
+
+    def write_results(stage):
+        """After the last stage of a seed: hours before those of all."""
+        done.add(stage)
+        while unmeasured and all(
+            cell.measured <= done
+            for cell in cells_made
+            if cell.seed == unmeasured[0]
+        ):
+            unmeasured.pop(0)
+            measured = seeds[: len(seeds) - len(unmeasured)]
+            results.update(
+                ablation_results.collect(
+                    suite,
+                    chosen,
+                    graph,
+                    [cell for cell in cells_made if cell.seed in measured],
+                    recipes,
+                    notes=_notes(chosen, recipes, measured),
+                )
+            )
+            ablation_results.write(results, chosen, output)
+
+    graph.run(write_results)
     print(f"\n{ablation_results.markdown(results, chosen)}")
     return results
 

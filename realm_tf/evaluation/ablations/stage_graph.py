@@ -89,8 +89,12 @@ class StageGraph:
         """All stages, in order."""
         return list(self._stages.values())
 
-    def run(self) -> None:
+    def run(self, on_done: Callable[[str], None] | None = None) -> None:
         """Makes what is not done yet, and prints how far it is.
+
+        Args:
+            on_done: function of a stage's name, called when it is done, also
+                if it was before. Defaults to `None`.
 
         Raises:
             InputError: if something is there that was made of other things:
@@ -104,11 +108,14 @@ class StageGraph:
             label = f"[{number}/{total}] {stage.name}"
             if self._is_done(stage):
                 print(f"{label}: done before", flush=True)
-                continue
-            print(f"{label}\n      $ {stage.command}", flush=True)
-            self._make(stage)
-            left = self._estimate(self.stages[number:])
-            print(f"      {self.seconds(stage.name):.0f} s{left}", flush=True)
+            else:
+                print(f"{label}\n      $ {stage.command}", flush=True)
+                self._make(stage)
+                left = self._estimate(self.stages[number:])
+                seconds = self.seconds(stage.name)
+                print(f"      {seconds:.0f} s{left}", flush=True)
+            if on_done:
+                on_done(stage.name)
 
     def ancestors(self, name: str) -> list[Stage]:
         """A stage and all that it is made of, each once."""

@@ -37,6 +37,11 @@ class Cell:
     evaluations: dict[str, str]
     zero_shot: dict[str, str]
 
+    @property
+    def measured(self) -> set[str]:
+        """The stages after which its numbers are known."""
+        return {*self.evaluations.values(), *self.zero_shot.values()}
+
 
 class AblationStages:
     """Adds to a graph what systems need.

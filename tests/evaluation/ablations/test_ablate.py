@@ -215,6 +215,41 @@ def test_what_cannot_be_compared_is_refused(world, tmp_path):
     assert not output.exists()
 
 
+def test_results_are_written_after_each_seed(world, tmp_path, monkeypatch):
+    done, written = [], []
+
+    def run(graph, on_done):
+        for stage in graph.stages:
+            done.append(stage.name)
+            on_done(stage.name)
+
+    def collect(name, suite, graph, cells, recipes, *, notes):
+        assert set().union(*(cell.measured for cell in cells)) <= set(done)
+        return {"seeds": sorted({cell.seed for cell in cells}), "notes": notes}
+
+    def write(results, suite, output):
+        written.append((dict(results), len(done)))
+
+    monkeypatch.setattr(ablations.StageGraph, "run", run)
+    for function in (collect, write):
+        monkeypatch.setattr(
+            ablations.ablation_results, function.__name__, function
+        )
+    monkeypatch.setattr(
+        ablations.ablation_results, "markdown", lambda results, suite: ""
+    )
+    results = _ablate(world, tmp_path / "output", seeds=[3, 1, 2])
+    found = [one["seeds"] for one, _ in written]
+    assert found == [[3], [1, 3], [1, 2, 3]]
+    assert results == written[-1][0]
+    # Not at the end, all at once.
+    numbers = [number for _, number in written]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == len(done)
+    assert any("One seed" in note for note in written[0][0]["notes"])
+    assert not any("One seed" in note for note in results["notes"])
+
+
 class _Made:
     """A comparison, stopped once on its way."""
 
