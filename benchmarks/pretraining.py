@@ -16,7 +16,9 @@ Each with several seeds, with an index that is refreshed every so many steps and
 with one that never is.
 
 Each model is measured on masks that it has not seen, of salient spans and of
-uniformly drawn wordpieces. Writes curves (PNG) and results.json.
+uniformly drawn wordpieces. Writes curves (PNG) and results.json. `--measure
+MODEL ...` trains nothing and measures models that are there, such as those of
+`realm ablate` over the same blocks.
 """
 
 import argparse
@@ -87,9 +89,14 @@ def main():
         "--set-small", dest="small_overrides", action="append", default=[]
     )
     parser.add_argument("--num-batches", type=int, default=40)
+    parser.add_argument("--measure", nargs="+", metavar="MODEL")
     args = parser.parse_args()
     os.makedirs(args.output, exist_ok=True)
     experiment = _Experiment(args)
+    if args.measure:
+        for model in args.measure:
+            print(model, json.dumps(experiment.measure(model)), flush=True)
+        return
     for name in args.experiments:
         getattr(experiment, name)()
     experiment.results["findable"] = experiment.findable()
@@ -164,6 +171,28 @@ class _Experiment:
         )
         self._compare("random", warm, self._small)
 
+    def measure(self, model):
+        """Metrics by what is masked, over blocks the model embeds itself."""
+        name = os.path.basename(os.path.normpath(model))
+        blocks, passages = self._data()
+        path = self.path(f"{name}.json")
+        if not os.path.exists(path):
+            found = {
+                mode: pretraining.evaluate(
+                    model,
+                    blocks,
+                    passages,
+                    recipe=self._small
+                    if name.startswith("random")
+                    else self._recipe,
+                    num_batches=self._args.num_batches,
+                    mode=mode,
+                )
+                for mode in _MODES
+            }
+            stages.write_text(path, json.dumps(found))
+        return json.loads(stages.read_text(path))
+
     def findable(self, num_batches=100):
         """Of salient spans, how many stand in another block at all."""
         blocks, passages = self._data()
@@ -206,10 +235,10 @@ class _Experiment:
             for seed in range(self._args.seeds)
             for kind in self._args.kinds
         }
-        measured = {"start": self._measure(warm)}
+        measured = {"start": self.measure(warm)}
         for run, changed in runs.items():
             self._pretrain(run, warm, changed)
-            measured[run] = self._measure(self.path(run))
+            measured[run] = self.measure(self.path(run))
         self.results[name] = {
             "runs": measured,
             "means": _means(measured),
@@ -232,27 +261,6 @@ class _Experiment:
                 recipe=recipe,
             ),
         )
-
-    def _measure(self, model):
-        name = os.path.basename(model)
-        blocks, passages = self._data()
-        path = self.path(f"{name}.json")
-        if not os.path.exists(path):
-            found = {
-                mode: pretraining.evaluate(
-                    model,
-                    blocks,
-                    passages,
-                    recipe=self._small
-                    if name.startswith("random")
-                    else self._recipe,
-                    num_batches=self._args.num_batches,
-                    mode=mode,
-                )
-                for mode in _MODES
-            }
-            stages.write_text(path, json.dumps(found))
-        return json.loads(stages.read_text(path))
 
     def _data(self):
         """The packed corpus; both models have one vocabulary."""
