@@ -191,7 +191,9 @@ def _last_json(text):
 
 def _number(content, path):
     """The number at a path: keys and positions, joined by dots."""
-    for key in path.split("."):
+    left = path.split(".")
+    while left:
+        key, left = _first_key(content, left)
         try:
             is_list = isinstance(content, list)
             content = content[int(key) if is_list else key]
@@ -200,3 +202,12 @@ def _number(content, path):
     if isinstance(content, bool) or not isinstance(content, int | float):
         raise ValueError(f"{content!r} is no number")
     return float(content)
+
+
+def _first_key(content, names):
+    """The first key, which may have dots of its own, and what follows it."""
+    for width in range(1, len(names) + 1):
+        key = ".".join(names[:width])
+        if isinstance(content, dict) and key in content:
+            return key, names[width:]
+    return names[0], names[1:]

@@ -168,6 +168,18 @@ def test_a_number_that_is_not_there(
     assert one["reason"] in capsys.readouterr().out
 
 
+def test_keys_may_have_dots(tmp_path):
+    (tmp_path / "results.json").write_text(
+        '{"summary": {"nq.dev": {"1.5": [4.0]}}, "a": {"b": 1.0}, "a.b": 2.0}'
+    )
+    for path, got in (("summary.nq.dev.1.5.0", 4.0), ("a.b", 1.0)):
+        figure = reproductions.Figure(
+            *("figure", {}, "results.json", path, got, 0.0, "0")
+        )
+        found = reproduction_run.compare(figure, str(tmp_path), stdout="")
+        assert (found.got, found.verdict) == (got, "ok")
+
+
 def test_lines_of_json_are_a_list(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"loss": 3.0}\n{"loss": 2.0}\n')
     figure = reproductions.Figure(
