@@ -137,7 +137,9 @@ def _matching(args, corpus, asked):
     position = np.arange(records.token_ids.shape[1])
     token_ids = tf.constant(
         np.where(
-            position < records.lengths[rows, None], records.token_ids[rows], -2
+            position < records.lengths[rows, None],
+            records.token_ids[rows].astype("int32"),
+            -2,
         )[None]
     )
     is_continuation = tf.constant(

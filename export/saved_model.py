@@ -11,6 +11,7 @@ stock TF Serving has. OUTPUT gets a new version directory (OUTPUT/1, OUTPUT/2,
 """
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -228,12 +229,9 @@ def _export(
     quantize,
     temperature,
 ):
-    import tensorflow as tf
-
     from export import card
     from export import warmup
     from export.expected import FILE as EXPECTED
-    from export.realm_module import RealmModule
     from realm_tf.retrieval.corpus import Corpus
 
     corpus = Corpus.load(
@@ -252,26 +250,28 @@ def _export(
         "blocks": corpus.records.fingerprint,
         "index": index_metadata["fingerprint"],
     }
+    described = {
+        "num_blocks": len(corpus.records),
+        "index": index_metadata["parameters"]["kind"],
+        **parameters,
+        "evidence_license": license,
+        "example_questions": examples,
+        "parents": parents,
+        "model_card": corpus.loaded.card.to_json(),
+    }
     with stages.write(
         path, kind=schema.SAVED_MODEL, parameters=parameters, parents=parents
     ) as stage:
-        module = RealmModule(
+        described["parts"] = _save(
             corpus,
+            stage.directory,
+            described["index"],
             num_reader_blocks=num_reader_blocks,
             temperature=temperature,
         )
-        parts = module.parts()
-        kind = index_metadata["parameters"]["kind"]
-        _announce(stage.directory, parts, kind)
-        # ScaNN's ops are of a namespace that TensorFlow does not know.
-        options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
-        with _without_grappler():
-            tf.saved_model.save(
-                module,
-                stage.directory,
-                signatures=module.signatures(),
-                options=options,
-            )
+        # What follows loads it again: both at once are twice the memory.
+        del corpus
+        gc.collect()
         stages.make_directory(stage.path("assets.extra"))
         # Not embed_block: few who ask questions embed blocks, and its first
         # request takes half a second.
@@ -288,21 +288,27 @@ def _export(
             _write_expected(
                 stage.path(EXPECTED), model, blocks, index, asked, parameters
             )
-        stage.metadata["num_blocks"] = len(corpus.records)
-        card.write(
-            stage.directory,
-            {
-                "num_blocks": len(corpus.records),
-                "index": kind,
-                **parameters,
-                "evidence_license": license,
-                "example_questions": examples,
-                "parents": parents,
-                "parts": parts,
-                "model_card": corpus.loaded.card.to_json(),
-            },
-        )
+        stage.metadata["num_blocks"] = described["num_blocks"]
+        card.write(stage.directory, described)
     return path
+
+
+def _save(corpus, directory, kind, **arguments):
+    """Writes the graph and its variables; returns what takes how many bytes."""
+    import tensorflow as tf
+
+    from export.realm_module import RealmModule
+
+    module = RealmModule(corpus, **arguments)
+    parts = module.parts()
+    _announce(directory, parts, kind)
+    # ScaNN's ops are of a namespace that TensorFlow does not know.
+    options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
+    with _without_grappler():
+        tf.saved_model.save(
+            module, directory, signatures=module.signatures(), options=options
+        )
+    return parts
 
 
 @contextlib.contextmanager

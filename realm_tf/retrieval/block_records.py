@@ -5,6 +5,7 @@ import numpy as np
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.text.integer_types import smallest_dtype
 
 
 class BlockRecords:
@@ -15,11 +16,10 @@ class BlockRecords:
 
     Attributes:
         titles, texts, urls: lists of str.
-        token_ids: int32 array `(num_blocks, block_length)`, padded with 0;
-            `block_length` is the longest body.
+        token_ids: uint16 or int32 array `(num_blocks, block_length)`, padded
+            with 0; `block_length` is the longest body.
         lengths: int32 array `(num_blocks,)`. Wordpieces of each body.
-        token_starts, token_limits: int32 arrays as `token_ids`. Code points
-            of the text.
+        token_starts, token_limits: as `token_ids`. Code points of the text.
         title_ids: list of lists of int.
         metadata: dict. Of the directory.
 
@@ -41,12 +41,12 @@ class BlockRecords:
             self.article_ids.append(block.article_id)
             self.title_ids.append(block.title_ids)
             self.sentence_starts.append(block.sentence_starts)
-            rows.append(
-                np.array(
-                    [block.token_ids, block.token_starts, block.token_limits],
-                    dtype="int32",
-                ).reshape(3, -1)
-            )
+            row = np.array(
+                [block.token_ids, block.token_starts, block.token_limits],
+                dtype="int32",
+            ).reshape(3, -1)
+            # These are most of a corpus in memory.
+            rows.append(row.astype(smallest_dtype(int(row.max(initial=0)))))
         if not rows:
             raise InputError(f"{blocks} holds no block.")
         self.lengths = np.array([row.shape[1] for row in rows], "int32")
@@ -56,7 +56,8 @@ class BlockRecords:
             int(self.lengths.max()), self.metadata["max_block_length"]
         )
         self.lengths = np.minimum(self.lengths, longest)
-        table = np.zeros((3, len(rows), longest), "int32")
+        dtype = np.result_type(*{row.dtype for row in rows})
+        table = np.zeros((3, len(rows), longest), dtype)
         for number, row in enumerate(rows):
             length = self.lengths[number]
             table[:, number, :length] = row[:, :length]

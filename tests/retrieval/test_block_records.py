@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -63,8 +65,9 @@ def test_all_of_a_block_by_its_id(tmp_path):
     assert records.token_ids.tolist() == [[6, 7, 8, 9, 10], [11, 0, 0, 0, 0]]
     assert records.token_starts.tolist() == [[0, 2, 5, 7, 10], [0] * 5]
     assert records.token_limits.tolist() == [[1, 5, 6, 9, 14], [1, 0, 0, 0, 0]]
-    for array in (records.lengths, records.token_ids, records.token_starts):
-        assert array.dtype == np.int32
+    assert records.lengths.dtype == np.int32
+    for array in (records.token_ids, records.token_starts):
+        assert array.dtype == np.uint16
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,20 @@ def test_an_over_long_body_is_cut_to_the_budget(tmp_path):
     assert records.lengths.tolist() == [4, 1]
     assert records.token_ids.tolist() == [[6, 7, 8, 9], [11, 0, 0, 0]]
     assert records.texts[0] == TEXT
+
+
+def test_numbers_that_do_not_fit_into_uint16(tmp_path):
+    long = dataclasses.replace(
+        BLOCKS[1],
+        text=70_000 * "a" + "x",
+        token_starts=[70_000],
+        token_limits=[70_001],
+    )
+    directory = _write(tmp_path / "b", [BLOCKS[0], long], max_block_length=20)
+    records = BlockRecords(directory)
+    assert records.token_starts.dtype == np.int32
+    assert records.span_text(1, 0, 1) == "x"
+    assert records.span_text(0, 1, 3) == "Café"
 
 
 def test_a_body_without_wordpieces(tmp_path):
