@@ -68,9 +68,9 @@ def main():
         results = {
             name: _measure(args, servers, name) for name in args.signatures
         }
-        for name, (process, _) in servers.items():
+        for name, server in servers.items():
             results[f"{name}_megabytes"] = round(
-                load.resident_megabytes(process.pid)
+                load.resident_megabytes(server.process.pid)
             )
     print(json.dumps(results, indent=2))
 
@@ -83,13 +83,13 @@ def _measure(args, servers, signature):
         turns.append(
             {
                 name: load.closed_loop(
-                    target,
+                    server.target,
                     questions,
                     signature=signature,
                     num_clients=1 if name == "one_client" else _NUM_CLIENTS,
                     seconds=args.seconds if number else 3,
                 )
-                for name, (_, target) in servers.items()
+                for name, server in servers.items()
             }
         )
     turns = sorted(turns[1:], key=_ratio)

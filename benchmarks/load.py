@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
+from typing import NamedTuple
 
 import grpc
 import numpy as np
@@ -20,13 +22,22 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 _READY = "realm serve: ready at "
+_ALLOCATED = "realm_allocated_bytes "
 _RAMP_SECONDS = 2.0
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
+class Server(NamedTuple):
+    """A running `realm serve`: addresses for gRPC and, if it has it, REST."""
+
+    process: subprocess.Popen
+    target: str
+    rest_url: str | None = None
+
+
 @contextlib.contextmanager
 def serve(saved_model: str, *options: str):
-    """Starts `realm serve`; yields its process and its gRPC address."""
+    """Starts `realm serve`; yields it as a `Server`."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "realm_tf.cli", "serve"),
@@ -38,13 +49,24 @@ def serve(saved_model: str, *options: str):
     try:
         for line in process.stdout:
             if line.startswith(_READY):
-                yield process, line[len(_READY) :].split()[0].rstrip(",")
+                where = line[len(_READY) :].split(", ")[0].split(" and ")
+                yield Server(process, *where)
                 break
         else:
             raise SystemExit(f"realm serve ended with {process.wait()}")
     finally:
         process.terminate()
         process.wait()
+
+
+def allocated_megabytes(server: Server) -> float:
+    """What a server with REST says that it has allocated and not freed."""
+    url = f"{server.rest_url}/monitoring/prometheus/metrics"
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(_ALLOCATED):
+                return float(line[len(_ALLOCATED) :]) / 1e6
+    raise SystemExit(f"{url} tells no {_ALLOCATED}.")
 
 
 def resident_megabytes(pid: int) -> float:

@@ -145,17 +145,17 @@ def measure(args, blocks, embeddings, folder, kind) -> dict:
     )
     questions = load.questions_of(version)
     started = time.perf_counter()
-    with load.serve(base, "--no-rest") as (process, target):
+    with load.serve(base, "--no-rest") as server:
         found["ready_seconds"] = time.perf_counter() - started
         for signature in _SIGNATURES:
             found[signature] = load.closed_loop(
-                target,
+                server.target,
                 questions,
                 signature=signature,
                 num_clients=1,
                 seconds=args.seconds,
             )
-        found["server_megabytes"] = load.resident_megabytes(process.pid)
+        found["server_megabytes"] = load.resident_megabytes(server.process.pid)
     return {
         name: round(value, 1) if isinstance(value, float) else value
         for name, value in found.items()

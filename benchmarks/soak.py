@@ -8,7 +8,8 @@ new one every 30 seconds. For the time of four versions 16 clients ask as fast
 as they are answered: the capacity, of a server that loads versions too. Then
 questions arrive at 80 % of that rate, whether earlier ones are answered or
 not. Prints how many requests failed, how many answers were not wholly those of the
-version that they name, latencies, and the server's memory after every swap.
+version that they name, latencies, and the server's memory after every swap: what is
+resident, and what is allocated and not freed.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def main():
     parser.add_argument("--batching-parameters-file")
     args = parser.parse_args()
     sources = [find_version(d)[0] for d in (args.saved_model, args.other)]
-    options = ["--no-rest"]
+    options = ["--rest-port", "0"]
     if args.batching_parameters_file:
         options += ["--batching-parameters-file", args.batching_parameters_file]
     with contextlib.ExitStack() as stack:
@@ -59,8 +60,8 @@ def main():
             tempfile.TemporaryDirectory(dir=pathlib.Path(sources[0]).parent)
         )
         put(sources, base, 1)
-        process, target = stack.enter_context(load.serve(base, *options))
-        print(json.dumps(_run(args, sources, base, process, target), indent=2))
+        server = stack.enter_context(load.serve(base, *options))
+        print(json.dumps(_run(args, sources, base, server), indent=2))
 
 
 def put(sources: list[str], base: str, version: int) -> None:
@@ -75,13 +76,14 @@ def put(sources: list[str], base: str, version: int) -> None:
     shutil.rmtree(os.path.join(base, str(version - 2)), ignore_errors=True)
 
 
-def _run(args, sources, base, process, target):
+def _run(args, sources, base, server):
     questions = load.questions_of(sources[0])
-    memory = []
+    resident, allocated = [], []
+    target = server.target
     stopped = threading.Event()
     swapper = threading.Thread(
         target=_swap,
-        args=(args, sources, base, process, memory, stopped),
+        args=(args, sources, base, server, resident, allocated, stopped),
     )
     swapper.start()
     try:
@@ -107,7 +109,8 @@ def _run(args, sources, base, process, target):
         "failed": dict(failed),
         **_compare([(q, answer) for q, _, answer in received], len(sources)),
         **load.quantiles([seconds for _, seconds, _ in received]),
-        "megabytes_after_each_swap": memory,
+        "resident_megabytes_after_each_swap": resident,
+        "allocated_megabytes_after_each_swap": allocated,
     }
 
 
@@ -185,12 +188,13 @@ def _same(found, expected) -> bool:
     )
 
 
-def _swap(args, sources, base, process, memory, stopped):
+def _swap(args, sources, base, server, resident, allocated, stopped):
     version = 1
     while not stopped.wait(args.seconds_per_version):
         if version > 1:
             # By now loaded, warmed up, and the one before let go.
-            memory.append(round(load.resident_megabytes(process.pid)))
+            resident.append(round(load.resident_megabytes(server.process.pid)))
+            allocated.append(round(load.allocated_megabytes(server)))
         version += 1
         put(sources, base, version)
 

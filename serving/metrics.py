@@ -1,7 +1,8 @@
 """What the server counts, in Prometheus' text form.
 
 Names, labels, units and buckets of what TF Serving counts too are its own, so
-that its dashboards work; those that start with realm_ are ours.
+that its dashboards work; those that start with process_ are Prometheus' own, with
+realm_ ours.
 
 References:
     tensorflow/serving: tensorflow_serving/servables/tensorflow/util.cc,
@@ -15,6 +16,8 @@ from collections.abc import Iterable
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
+
+from serving import memory
 
 # Of models that are not served: a client could make up any number of names.
 UNKNOWN_MODEL = "(unknown)"
@@ -116,6 +119,15 @@ class ServingMetrics:
             "Rows that filled batches up to an allowed size.",
             registry=self._registry,
         )
+        # Processor time, resident memory and open files.
+        prometheus_client.ProcessCollector(registry=self._registry)
+        if memory.allocated_bytes() is not None:
+            prometheus_client.Gauge(
+                "realm_allocated_bytes",
+                "Allocated and not freed. Where process_resident_memory_bytes "
+                "grows and this does not, there are gaps but no leak.",
+                registry=self._registry,
+            ).set_function(memory.allocated_bytes)
 
     def render(self) -> tuple[bytes, str]:
         """All metrics and their content type."""

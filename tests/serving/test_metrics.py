@@ -1,6 +1,9 @@
+import sys
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from serving import memory
 from serving.batching.batching_servable import BatchRun
 from serving.metrics import ServingMetrics
 
@@ -122,6 +125,18 @@ def test_versions_are_looked_at_when_metrics_are():
     assert value(metrics, "realm_version_available", **labels) == 0
     labels["version"] = "2"
     assert value(metrics, "realm_version_available", **labels) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_that_is_resident_and_that_is_in_use():
+    metrics = ServingMetrics()
+    before = value(metrics, "process_resident_memory_bytes")
+    held = b"x" * 100_000_000
+    after = value(metrics, "process_resident_memory_bytes")
+    assert after - before > 0.9 * len(held)
+    if memory.allocated_bytes() is not None:
+        found = value(metrics, "realm_allocated_bytes")
+        assert abs(found - memory.allocated_bytes()) < 10e6
 
 
 def test_two_servers_do_not_share_metrics():

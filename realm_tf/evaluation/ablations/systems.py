@@ -106,8 +106,14 @@ class AblationStages:
             seed=seed,
             **configs.PRETRAININGS[name],
         )
+        begin = self._ict()
         return self._pretrained(
-            f"pretrained-{name}-{seed}", PRETRAIN, self._ict(), recipe
+            f"pretrained-{name}-{seed}",
+            PRETRAIN,
+            begin,
+            recipe,
+            # Made once, not anew by every system and seed.
+            index=self._index(begin),
         )
 
     def _warm_up(self):
@@ -174,7 +180,7 @@ class AblationStages:
             "dev": self._questions[self._inputs.dev],
         }
 
-    def _pretrained(self, name, kind, model, recipe):
+    def _pretrained(self, name, kind, model, recipe, index=None):
         from realm_tf.training import pretrain
 
         corpus = self._packed_corpus()
@@ -184,13 +190,14 @@ class AblationStages:
             if recipe.refresh == "pipeline"
             else self._packed_blocks()
         )
+        given = {"index": index} if index else {}
         return self._add(
             name,
             kind,
             lambda output: pretrain.pretrain(
-                model, blocks, corpus, output, recipe=recipe
+                model, blocks, corpus, output, recipe=recipe, index=index
             ),
-            {"model": model, "blocks": blocks, "corpus": corpus},
+            {"model": model, "blocks": blocks, "corpus": corpus, **given},
             {"recipe": dataclasses.asdict(recipe)},
             command_line(
                 "pretrain",
@@ -198,6 +205,7 @@ class AblationStages:
                 model=model,
                 blocks=blocks,
                 corpus=corpus,
+                **given,
             ),
         )
 

@@ -129,6 +129,7 @@ def test_the_stages_of_table_2_differ_in_what_their_names_say(
         changed = {w for w in words if "=" in w}
         assert changed == change | {w for w in shared.split() if "=" in w}
         assert f"--model {output}/ict {packed}" in " ".join(words)
+        assert f"--index {output}/index-ict " in " ".join(words)
     assert "masked_lm_steps=2" in plan["warm-up"]
     assert "num_steps=0" in plan["warm-up"]
     assert f"--model {world['model']}" in plan["warm-up"]

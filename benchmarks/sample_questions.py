@@ -1,0 +1,97 @@
+"""Draws the questions of `realm ablate --suite table1` from larger files.
+
+    python benchmarks/sample_questions.py --questions DIR --corpus FILE --output DIR
+
+DIR holds NAME.train.jsonl.gz, NAME.dev.jsonl.gz and NAME.test.jsonl.gz of nq_open,
+squad_open, webquestions and curatedtrec, lines of `realm questions` with
+"answer_in_corpus", "gold_passage_id" and "gold_seen_in_train" where they are known;
+FILE is the corpus, JSON lines with "id" and "title". Written are train.jsonl and
+dev.jsonl, in which the corpus holds every answer, and a file for each test set. The
+same numbers for all systems, with a seed.
+
+Questions whose gold passage has no title (of SQuAD) are a test set of their own,
+and in no other file. Test questions whose gold passage a training question shares
+are left out.
+"""
+
+import argparse
+import gzip
+import json
+import pathlib
+import random
+
+# Of train and dev; nq_open has 1,308 and 333.
+_NUM_TRAIN = {
+    "nq_open": 1308,
+    "squad_open": 700,
+    "webquestions": 300,
+    "curatedtrec": 300,
+}
+_NUM_DEV = {
+    "nq_open": 80,
+    "squad_open": 60,
+    "webquestions": 30,
+    "curatedtrec": 30,
+}
+_NUM_TEST = 500
+_UNTITLED = "squad_untitled"
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("questions", "corpus", "output"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    untitled = {
+        row["id"] for row in _read(args.corpus) if not row["title"].strip()
+    }
+
+    def draw(name, split, number, keep):
+        """Some of a file's questions that are to be kept, in its order."""
+        rows = _read(args.questions / f"{name}.{split}.jsonl.gz")
+        rows = [row for row in rows if keep(row)]
+        kept = random.Random(f"{name}.{split}").sample(
+            range(len(rows)), min(number, len(rows))
+        )
+        return [rows[n] for n in sorted(kept)]
+
+    def titled(row):
+        return row.get("gold_passage_id") not in untitled
+
+    def answered(row):
+        return row["answer_in_corpus"] and titled(row)
+
+    files = {
+        split: [
+            row
+            for name, number in numbers.items()
+            for row in draw(name, split, number, answered)
+        ]
+        for split, numbers in (("train", _NUM_TRAIN), ("dev", _NUM_DEV))
+    }
+    for name in _NUM_TRAIN:
+        files[name] = draw(
+            name,
+            "test",
+            _NUM_TEST,
+            lambda row: titled(row) and not row.get("gold_seen_in_train"),
+        )
+    files[_UNTITLED] = draw(
+        "squad_open", "test", _NUM_TEST, lambda row: not titled(row)
+    )
+    args.output.mkdir(parents=True, exist_ok=True)
+    for name, rows in files.items():
+        with open(args.output / f"{name}.jsonl", "w") as file:
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+        print(f"{name:<16}{len(rows):>6}")
+
+
+def _read(path):
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+if __name__ == "__main__":
+    main()
