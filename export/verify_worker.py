@@ -34,121 +34,133 @@ def main(directory: str) -> dict:
     stored = json.loads((folder / "expected.json").read_text("utf-8"))
     card = json.loads((folder / "card.json").read_text("utf-8"))
     expected = stored["questions"]
+    questions = [row["question"] for row in expected]
     started = time.monotonic()
     if card["index"] == "scann":
         _load_scann_op()
     model = tf.saved_model.load(directory)
     answer = model.signatures["serving_default"]
-    questions = [row["question"] for row in expected]
-    answer(question=tf.constant(questions[:1]))
+    _ask(answer, questions[:1])
     load_seconds = time.monotonic() - started
-    checks = []
-
-    def check(name, ok):
-        checks.append({"name": name, "ok": bool(ok)})
-
-    if card["index"] != "scann":
-        # It would not have been loaded otherwise.
-        check("no op but TensorFlow's and tensorflow_text's", True)
     batch = _ask(answer, questions)
-    check(
-        f"answer equals that of the Python code, {len(questions)} questions",
-        _decode(batch["answer"]) == [row["answer"] for row in expected],
-    )
-    for name in ("block_id", "start", "limit"):
-        check(
-            f"{name} equals",
-            batch[name].tolist() == [row[name] for row in expected],
-        )
-    check(
-        f"candidate_block_id equals, in order but for ties of {TOLERANCE:g}",
-        _same_ranking(
-            batch["candidate_block_id"],
-            _wanted(expected, "candidate_block_id", batch, -1),
-            batch["candidate_log_prob"],
+    retrieved = model.signatures["retrieve"](question=tf.constant(questions))
+    recall = _recall(expected, retrieved["block_id"].numpy())
+    checks = {
+        # It would not have been loaded otherwise.
+        **(
+            {"no op but TensorFlow's and tensorflow_text's": True}
+            if card["index"] != "scann"
+            else {}
         ),
-    )
-    check(
-        "candidate_answer equals, of each block",
-        _same_of_each_block(expected, batch),
-    )
-    for name in ("score", "confidence", "candidate_log_prob"):
-        check(
-            f"{name} within {TOLERANCE:g}",
-            np.allclose(
-                batch[name],
-                _wanted(expected, name, batch, -np.inf),
-                atol=TOLERANCE,
-                rtol=TOLERANCE,
-            ),
-        )
-    check("text holds the answer at [start, limit)", _slices_agree(batch))
-    alone = [_ask(answer, [question]) for question in questions]
-    check(
-        "alone as in a batch",
-        [_decode(one["answer"])[0] for one in alone]
-        == _decode(batch["answer"]),
-    )
-    many = (questions * 64)[:64]
-    check(
-        "batch of 64",
-        _decode(_ask(answer, many)["answer"])
-        == (_decode(batch["answer"]) * 64)[:64],
-    )
-    for strange in STRANGE:
-        shown = strange if len(strange) < 30 else f"{len(strange)} characters"
-        one = _ask(answer, [strange])
-        both = _ask(answer, [strange, questions[0]])
-        check(
-            f"answers {shown!r}, alone as in a batch",
-            one["answer"][0] == both["answer"][0],
-        )
-    empty = _ask(answer, [""])
-    check(
-        "an empty question has no answer",
-        empty["answer"][0] == b""
-        and empty["block_id"][0] == -1
-        and empty["score"][0] == 0,
-    )
-    found = model.signatures["retrieve"](question=tf.constant(questions))
-    block_ids = found["block_id"].numpy()
-    check(
-        "retrieve finds the blocks that the Python code finds, in order but "
-        f"for ties of {TOLERANCE:g}",
-        _same_ranking(
-            block_ids,
-            _padded(expected, "block_ids", block_ids, -1),
-            found["score"].numpy(),
-        ),
-    )
-    check(
-        "retrieve finds the blocks that are read",
-        _same_start(block_ids, batch["candidate_block_id"]),
-    )
-    recall = _recall(expected, block_ids)
-    exact = card["index"] == "brute_force" and card["quantize"] == "none"
-    check(
-        f"of the {block_ids.shape[1]} nearest blocks {recall:.1%} are found, "
-        f"{'all' if exact else 'at least half'} expected",
-        recall == 1 if exact else recall >= 0.5,
-    )
-    check(
-        "embed_block agrees with the index",
-        _embeds(model, questions, rounded=not exact),
-    )
+        **_check_answers(expected, batch),
+        **_check_batching(answer, questions, batch),
+        **_check_strange(answer, questions),
+        **_check_retrieval(card, model, expected, batch, retrieved, recall),
+    }
     started = time.monotonic()
     for question in questions:
         _ask(answer, [question])
     seconds = time.monotonic() - started
     return {
-        "ok": all(c["ok"] for c in checks),
-        "checks": checks,
+        "ok": all(checks.values()),
+        "checks": [
+            {"name": name, "ok": bool(ok)} for name, ok in checks.items()
+        ],
         "load_seconds": round(load_seconds, 2),
         "milliseconds_per_question": round(1000 * seconds / len(questions), 1),
         "milliseconds_in_python": stored["milliseconds_per_question"],
         "neighbors_found": round(recall, 4),
         "modules_of_realm": sorted(
             name for name in sys.modules if name.split(".")[0] in PACKAGES
+        ),
+    }
+
+
+def _check_answers(expected, batch):
+    """Answers are those of the Python code."""
+    checks = {
+        "answer equals that of the Python code, "
+        f"{len(expected)} questions": _decode(batch["answer"])
+        == [row["answer"] for row in expected],
+    }
+    for name in ("block_id", "start", "limit"):
+        checks[f"{name} equals"] = batch[name].tolist() == [
+            row[name] for row in expected
+        ]
+    checks[
+        f"candidate_block_id equals, in order but for ties of {TOLERANCE:g}"
+    ] = _same_ranking(
+        batch["candidate_block_id"],
+        _wanted(expected, "candidate_block_id", batch, -1),
+        batch["candidate_log_prob"],
+    )
+    checks["candidate_answer equals, of each block"] = _same_of_each_block(
+        expected, batch
+    )
+    for name in ("score", "confidence", "candidate_log_prob"):
+        checks[f"{name} within {TOLERANCE:g}"] = np.allclose(
+            batch[name],
+            _wanted(expected, name, batch, -np.inf),
+            atol=TOLERANCE,
+            rtol=TOLERANCE,
+        )
+    checks["text holds the answer at [start, limit)"] = _slices_agree(batch)
+    return checks
+
+
+def _check_batching(answer, questions, batch):
+    """Answers do not depend on what is asked beside."""
+    answers = _decode(batch["answer"])
+    alone = [_ask(answer, [question]) for question in questions]
+    many = _ask(answer, (questions * 64)[:64])
+    return {
+        "alone as in a batch": [_decode(one["answer"])[0] for one in alone]
+        == answers,
+        "batch of 64": _decode(many["answer"]) == (answers * 64)[:64],
+    }
+
+
+def _check_strange(answer, questions):
+    """What is no question is answered, too, and disturbs no other."""
+    checks = {}
+    for strange in STRANGE:
+        shown = repr(strange[:30])
+        if len(strange) > 30:
+            shown = f"{strange[:4]!r}... ({len(strange):,} characters)"
+        one = _ask(answer, [strange])
+        both = _ask(answer, [strange, questions[0]])
+        checks[f"answers {shown}, alone as in a batch"] = (
+            one["answer"][0] == both["answer"][0]
+        )
+    empty = _ask(answer, [""])
+    checks["an empty question has no answer"] = (
+        empty["answer"][0] == b""
+        and empty["block_id"][0] == -1
+        and empty["score"][0] == 0
+    )
+    return checks
+
+
+def _check_retrieval(card, model, expected, batch, retrieved, recall):
+    """The other signatures agree with the Python code and with one another."""
+    block_ids = retrieved["block_id"].numpy()
+    exact = card["index"] == "brute_force" and card["quantize"] == "none"
+    return {
+        "retrieve finds the blocks that the Python code finds, in order but "
+        f"for ties of {TOLERANCE:g}": _same_ranking(
+            block_ids,
+            _padded(expected, "block_ids", block_ids, -1),
+            retrieved["score"].numpy(),
+        ),
+        "retrieve finds the blocks that are read": _same_start(
+            block_ids, batch["candidate_block_id"]
+        ),
+        f"of the {block_ids.shape[1]} nearest blocks {recall:.1%} are found, "
+        f"{'all' if exact else 'at least half'} expected": (
+            recall == 1 if exact else recall >= 0.5
+        ),
+        "embed_block agrees with the index": _embeds(
+            model, [row["question"] for row in expected], rounded=not exact
         ),
     }
 

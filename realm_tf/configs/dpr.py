@@ -1,6 +1,7 @@
 """Recipes of supervised training of the retriever."""
 
 import dataclasses
+import functools
 
 from realm_tf.configs import recipes
 from realm_tf.errors import InputError
@@ -110,18 +111,5 @@ RECIPES = {
     ),
 }
 
-
-def get_recipe(name: str, overrides: list[str] = ()) -> DprRecipe:
-    """A recipe by name, with `name=value` changes.
-
-    Args:
-        name: str. A key of `RECIPES`.
-        overrides: list of str, such as `"num_epochs=1"`.
-
-    Returns:
-        `DprRecipe`.
-
-    Raises:
-        InputError: if a name is unknown or a value of the wrong type.
-    """
-    return recipes.get_recipe(RECIPES, name, overrides)
+# One of these by name, with `name=value` changes.
+get_recipe = functools.partial(recipes.get_recipe, RECIPES)

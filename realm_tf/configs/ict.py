@@ -1,6 +1,7 @@
 """Recipes of the Inverse Cloze Task."""
 
 import dataclasses
+import functools
 
 from realm_tf.configs import recipes
 
@@ -97,18 +98,5 @@ RECIPES = {
     ),
 }
 
-
-def get_recipe(name: str, overrides: list[str] = ()) -> IctRecipe:
-    """A recipe by name, with `name=value` changes.
-
-    Args:
-        name: str. A key of `RECIPES`.
-        overrides: list of str, such as `"num_steps=10"`.
-
-    Returns:
-        `IctRecipe`.
-
-    Raises:
-        InputError: if a name is unknown or a value of the wrong type.
-    """
-    return recipes.get_recipe(RECIPES, name, overrides)
+# One of these by name, with `name=value` changes.
+get_recipe = functools.partial(recipes.get_recipe, RECIPES)

@@ -35,7 +35,8 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
         "candidate_log_prob within",
         "alone as in a batch",
         "batch of 64",
-        "10000 characters",
+        "answers 'xxxx'... (10,000 characters)",
+        "answers 'who '... (10,000 characters)",
         "an empty question has no answer",
         "retrieve finds the blocks that the Python code finds",
         "nearest blocks 100.0% are found, all expected"
