@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import os
+import shlex
 import sys
 
 from realm_tf.errors import InputError
@@ -168,6 +169,26 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def command_line(name: str, **options) -> str:
+    """A command of `realm`, as a shell takes it.
+
+    Args:
+        name: str. A key of `COMMANDS`.
+        **options: by name, `_` for `-`: a value, or a list of them. `set`
+            becomes a `--set` for each.
+    """
+    words = ["realm", name]
+    for key, value in options.items():
+        if key == "set":
+            # Each takes one.
+            for one in value:
+                words += ["--set", one]
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{key.replace('_', '-')}", *map(str, values)]
+    return shlex.join(words)
 
 
 def _run(name, arguments):

@@ -192,6 +192,14 @@ def test_real_commands_name_what_is_wrong(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_command_line_is_what_a_shell_takes():
+    assert cli.command_line(
+        "finetune", set=["a=1", "b=2"], questions=["x y", "z"], batch_size=3
+    ) == (
+        "realm finetune --set a=1 --set b=2 --questions 'x y' z --batch-size 3"
+    )
+
+
 def test_help_is_immediate():
     # TensorFlow takes seconds; nothing heavy may be imported for a list.
     code = (

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 import resource
-import shlex
 import time
 from collections.abc import Callable
 
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from realm_tf import quickstart
 from realm_tf import stages
+from realm_tf.cli import command_line
 from realm_tf.errors import InputError
 
 DEFAULT_OUTPUT = "quickstart-output"
@@ -192,13 +192,6 @@ def _stages(chain, wheel):
             retriever=retriever,
         )
 
-    def command(name, **options):
-        words = ["realm", name]
-        for key, value in options.items():
-            values = value if isinstance(value, list) else [str(value)]
-            words += [f"--{key.replace('_', '-')}", *values]
-        return shlex.join(words)
-
     corpus = {"blocks": blocks, "index": index}
     cloze_file = os.path.join(cloze, "questions.jsonl")
     # Real questions are few, so they are seen twice.
@@ -209,7 +202,7 @@ def _stages(chain, wheel):
             "weights of MiniLM",
             "model-start",
             init,
-            command("init", **{"from": "minilm"}, output=start),
+            command_line("init", **{"from": "minilm"}, output=start),
         ),
         _Stage(
             "pages to blocks",
@@ -220,7 +213,7 @@ def _stages(chain, wheel):
                 os.path.join(start, model_directory.VOCABULARY),
                 max_block_length=MAX_BLOCK_LENGTH,
             ),
-            command(
+            command_line(
                 "chunk",
                 input=quickstart.CORPUS,
                 vocab=os.path.join(start, model_directory.VOCABULARY),
@@ -232,13 +225,17 @@ def _stages(chain, wheel):
             "blocks to embeddings",
             "embeddings",
             lambda target: embed_blocks.embed(start, blocks, target),
-            command("embed", model=start, blocks=blocks, output=embeddings),
+            command_line(
+                "embed", model=start, blocks=blocks, output=embeddings
+            ),
         ),
         _Stage(
             "embeddings to a ScaNN index",
             "index",
             lambda target: build_index.build(embeddings, target, kind="scann"),
-            command("index", embeddings=embeddings, kind="scann", output=index),
+            command_line(
+                "index", embeddings=embeddings, kind="scann", output=index
+            ),
         ),
         _Stage(
             "cloze questions from the blocks",
@@ -250,7 +247,7 @@ def _stages(chain, wheel):
             "reader learns, from cloze questions and then from real ones",
             "model",
             train,
-            command(
+            command_line(
                 "finetune",
                 recipe=RECIPE,
                 model=start,
@@ -264,7 +261,7 @@ def _stages(chain, wheel):
                 f"evaluation, {title}",
                 f"evaluation-{retriever}",
                 evaluate(retriever),
-                command(
+                command_line(
                     "evaluate",
                     model=tuned,
                     **corpus,
@@ -289,7 +286,7 @@ def _stages(chain, wheel):
                 questions=test_file,
                 evidence_license=EVIDENCE_LICENSE,
             ),
-            command(
+            command_line(
                 "export",
                 model=tuned,
                 **corpus,
@@ -302,7 +299,7 @@ def _stages(chain, wheel):
             "verification in a fresh process",
             "verification",
             lambda target: verify.verify(path("saved_model"), output=target),
-            command("verify", saved_model=path("saved_model")),
+            command_line("verify", saved_model=path("saved_model")),
         ),
     ]
 

@@ -8,7 +8,6 @@ now, is kept; anything else is refused, neither used nor removed.
 import dataclasses
 import json
 import os
-import shlex
 import statistics
 import time
 from collections.abc import Callable
@@ -275,22 +274,3 @@ def _duration(seconds):
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-def command_line(name: str, **options) -> str:
-    """A command of `realm`, as a shell takes it.
-
-    Args:
-        name: str.
-        **options: str or list of str. `set` becomes a `--set` for each.
-    """
-    words = ["realm", name]
-    for key, value in options.items():
-        if key == "set":
-            # Each takes one.
-            for one in value:
-                words += ["--set", one]
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{key}", *values]
-    return shlex.join(words)

@@ -5,13 +5,13 @@ import os
 import shlex
 
 from realm_tf import stages
+from realm_tf.cli import command_line
 from realm_tf.configs import ablations as configs
 from realm_tf.data import schema
 from realm_tf.evaluation.ablations.inputs import Inputs
 from realm_tf.evaluation.ablations.inputs import Recipes
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
-from realm_tf.evaluation.ablations.stage_graph import command_line
 
 WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
 DPR, FINETUNE = "dpr", "finetune"
@@ -163,7 +163,7 @@ class AblationStages:
             self._learned_from(recipe),
             command_line(
                 "finetune",
-                **{"retriever-loss": "dpr"},
+                retriever_loss="dpr",
                 **self._recipes.options(DPR, recipe),
                 model=model,
                 blocks=inputs.blocks,

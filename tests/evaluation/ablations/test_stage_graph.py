@@ -9,7 +9,6 @@ from realm_tf import stages
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
-from realm_tf.evaluation.ablations.stage_graph import command_line
 
 
 class _World:
@@ -206,9 +205,3 @@ def test_a_stage_is_added_once(world):
     assert len(graph.stages) == 3
     with pytest.raises(ValueError, match="stage=b twice"):
         graph.add(Stage("b", "train", same.make, {}, {"steps": 1}))
-
-
-def test_a_command_line_is_what_a_shell_takes():
-    assert command_line(
-        "finetune", set=["a=1", "b=2"], questions=["x y", "z"], model="m"
-    ) == ("realm finetune --set a=1 --set b=2 --questions 'x y' z --model m")
