@@ -3,8 +3,9 @@
 realm inspect DIR
 realm inspect DIR --block 17           one block of a blocks directory
 realm inspect DIR --html spans.html    a page with the salient spans marked
-realm inspect DIR ... --plot runs.png  curves of pre-training runs, finished
-                                       or still going
+realm inspect DIR ... --plot runs.png  curves of pre-training or fine-tuning
+                                       runs, finished or still going (or of
+                                       their log files)
 """
 
 import json
@@ -40,8 +41,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        help="draw the curves of the directories' pre-training runs into a "
-        "PNG, instead of printing what they hold",
+        help="draw the curves of the directories' training runs into a PNG, "
+        "instead of printing what they hold",
     )
 
 

@@ -63,6 +63,26 @@ PANELS = (
     Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
 )
 
+# What `realm pretrain` logs of the masked-LM warm-up.
+MASKED_LM_PANELS = (
+    Panel("loss", "Masked-LM loss", "nats per wordpiece to predict"),
+    *(
+        Panel(
+            f"accuracy_{kind}_block",
+            f"Hidden wordpieces right, {beside}",
+            "share",
+            from_zero=True,
+        )
+        for kind, beside in (
+            ("own", "the sentence's own block in view"),
+            ("answer", "beside a block with what is masked"),
+            ("other", "beside any other block"),
+            ("null", "without a block"),
+        )
+    ),
+    Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
+)
+
 # What `realm finetune` logs.
 FINETUNING_PANELS = (
     Panel("loss", "Loss of retriever and reader", "nats a question"),
@@ -90,6 +110,16 @@ FINETUNING_PANELS = (
     Panel("examples_per_second", "Speed", "examples / s", from_zero=True),
 )
 
+_PANELS = {
+    "pre-training": PANELS,
+    "masked-LM warm-up": MASKED_LM_PANELS,
+    "fine-tuning": FINETUNING_PANELS,
+}
+_MARKS = {
+    "masked-LM warm-up": "accuracy_own_block",
+    "fine-tuning": "retriever_loss",
+}
+
 
 def plot_training(
     logs: dict[str, list[dict]],
@@ -110,13 +140,13 @@ def plot_training(
         path: str. The file to write; one that is there is replaced.
         groups: dict. Name of a run to that of its group; a run that is not
             in it is a group of its own. Defaults to `None`.
-        panels: tuple of `Panel`. Defaults to `None`: `FINETUNING_PANELS` if
-            the runs are of `realm finetune`, else `PANELS`.
+        panels: tuple of `Panel`. Defaults to `None`: those of what the runs
+            are, pre-training, its warm-up or fine-tuning.
 
     Raises:
         InputError: if matplotlib is not installed, no run has a value to
-            draw, runs of pre-training and of fine-tuning are mixed, or the
-            file cannot be written.
+            draw, runs of different kinds are mixed, or the file cannot be
+            written.
     """
     try:
         from matplotlib.figure import Figure
@@ -155,18 +185,24 @@ def plot_training(
 
 def _panels_of(logs):
     """Those of what the runs are; their losses have one name."""
-    finetuned = [
-        run
-        for run, lines in logs.items()
-        if any("retriever_loss" in line for line in lines)
-    ]
-    if finetuned and len(finetuned) < len(logs):
-        other = next(run for run in logs if run not in finetuned)
-        raise InputError(
-            f"{finetuned[0]} is a run of fine-tuning, {other} is none: their "
-            "losses cannot be drawn together. Plot them one by one."
-        )
-    return FINETUNING_PANELS if finetuned else PANELS
+    kinds = {run: _kind(lines) for run, lines in logs.items()}
+    first = next(iter(kinds), None)
+    for run, kind in kinds.items():
+        if kind != kinds[first]:
+            raise InputError(
+                f"{first} is a run of {kinds[first]}, {run} of {kind}: their "
+                "losses cannot be drawn together. Plot them one by one."
+            )
+    return _PANELS[kinds[first]] if kinds else PANELS
+
+
+def _kind(lines):
+    """What a run is, by a value that only its kind has."""
+    names = {name for line in lines for name in line}
+    for kind, name in _MARKS.items():
+        if name in names:
+            return kind
+    return "pre-training"
 
 
 def _has_values(logs, name):

@@ -31,6 +31,8 @@ from realm_tf.training import trainers
 # never refreshed.
 _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
+# Before the names of what it shows of the warm-up.
+_MASKED_LM = "masked_lm/"
 # Blocks that each of several devices embeds at once.
 _EMBEDDED_AT_ONCE = 8
 # For Beam, with refresh=pipeline.
@@ -169,7 +171,7 @@ def pretrain(
                     "verbose": verbose,
                 },
             )
-            history = run.train_masked_lm()
+            history = run.train_masked_lm(writer)
             if recipe.num_steps:
                 history = run.train(
                     embeddings,
@@ -270,8 +272,11 @@ class _Run:
             else None,
         )
 
-    def train_masked_lm(self):
+    def train_masked_lm(self, writer):
         """Trains the encoder alone, if the recipe says so."""
+        from realm_tf.training.training_log import MASKED_LM_LOG
+        from realm_tf.training.training_log import TrainingLog
+
         recipe = self._recipe
         if not recipe.masked_lm_steps:
             return []
@@ -285,11 +290,21 @@ class _Run:
             **self._masking(recipe.masked_lm_batch_size),
         )
         trainer = trainers.make_masked_lm_trainer(self._loaded, recipe)
+        log = TrainingLog(
+            self._stage.path(MASKED_LM_LOG),
+            every_steps=recipe.log_every,
+            num_steps=recipe.masked_lm_steps,
+            on_line=[functools.partial(writer.scalars, prefix=_MASKED_LM)]
+            if writer
+            else [],
+        )
         history = self._fit(
             trainer,
             examples,
             num_steps=recipe.masked_lm_steps,
             directory=run_directory.MASKED_LM_CHECKPOINT,
+            callbacks=[log],
+            parts={"training_log": log},
         )
         self._stage.metadata["masked_lm_history"] = history
         return history

@@ -14,6 +14,8 @@ from realm_tf.errors import InputError
 
 # In the directory that the run writes.
 LOG = "log.jsonl"
+# Of the masked-LM warm-up before.
+MASKED_LM_LOG = "masked_lm_log.jsonl"
 # Digits that float32 sums can tell.
 _NUM_DIGITS = 7
 
@@ -241,12 +243,17 @@ class TensorBoardWriter:
         self._summary = tf.summary
         self._writer = tf.summary.create_file_writer(str(directory))
 
-    def scalars(self, line: dict) -> None:
-        """Writes the numbers of a line of `TrainingLog`, by their names."""
+    def scalars(self, line: dict, *, prefix: str = "") -> None:
+        """Writes the numbers of a line of `TrainingLog`, by their names.
+
+        Args:
+            line: dict.
+            prefix: str. Put before each name. Defaults to none.
+        """
         with self._writer.as_default(step=line["step"]):
             for name, value in line.items():
                 if name not in ("step", "steps") and value is not None:
-                    self._summary.scalar(name, value)
+                    self._summary.scalar(f"{prefix}{name}", value)
         self._writer.flush()
 
     def text(self, name: str, text: str, *, step: int) -> None:
@@ -271,7 +278,8 @@ def read_log(path: str) -> list[dict]:
 
     Args:
         path: str. The file, the directory that holds it, or the directory
-            that a run is still to make.
+            that a run is still to make. Of a directory that has none but the
+            warm-up's, this one.
 
     Returns:
         list of dict; see `TrainingLog`. A last line that is torn is left out.
@@ -296,8 +304,11 @@ def find_log(path: str) -> str:
     path = str(path).rstrip("/")
     for found in (
         path,
-        stages.join(path, LOG),
-        stages.join(f"{path}.partial", LOG),
+        *(
+            stages.join(directory, name)
+            for name in (LOG, MASKED_LM_LOG)
+            for directory in (path, f"{path}.partial")
+        ),
     ):
         if stages.is_file(found):
             return found

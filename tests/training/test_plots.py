@@ -105,6 +105,22 @@ def test_without_matplotlib(monkeypatch):
         plots.plot_training({"a": _log(0)}, "x.png")
 
 
+def test_a_warm_up_has_its_own_panels(monkeypatch, tmp_path):
+    lines = [
+        {"step": s, "loss": 3.0, "accuracy_own_block": 0.1 * s} for s in (1, 2)
+    ]
+    figure = _figure(monkeypatch, {"warm": lines}, "x.png")
+    titles = [axes.get_title() for axes in figure.axes if axes.axison]
+    assert titles == [
+        "Masked-LM loss",
+        "Hidden wordpieces right, the sentence's own block in view",
+    ]
+    with pytest.raises(InputError, match="a is a run of pre-training, warm of"):
+        plots.plot_training(
+            {"a": _log(0), "warm": lines}, str(tmp_path / "x.png")
+        )
+
+
 def test_a_fine_tuned_run_is_called_what_it_is(monkeypatch, tmp_path):
     lines = [
         {"step": s, "loss": 3.0, "retriever_loss": 1.0, "reader_loss": 2.0}
@@ -118,7 +134,9 @@ def test_a_fine_tuned_run_is_called_what_it_is(monkeypatch, tmp_path):
         "Reader's loss",
     ]
     assert figure.axes[0].get_ylabel() == "nats a question"
-    with pytest.raises(InputError, match="tuned is a run of fine-tuning, a is"):
+    with pytest.raises(
+        InputError, match="tuned is a run of fine-tuning, a of pre-training"
+    ):
         plots.plot_training(
             {"tuned": lines, "a": _log(0)}, str(tmp_path / "x.png")
         )

@@ -20,6 +20,7 @@ from realm_tf.models import model_directory
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
 from realm_tf.training.pretrain import pretrain
+from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import read_log
 
 TINY = get_recipe("tiny")
@@ -219,10 +220,14 @@ def test_the_command(world, capsys):
     lines = read_log(output)
     assert [line["step"] for line in lines] == [2, 4]
     assert all(0.5 <= line["index_age"] <= 2.5 for line in lines)
+    lines = read_log(os.path.join(output, MASKED_LM_LOG))
+    assert [line["step"] for line in lines] == [2, 3]
+    assert all(line["accuracy_own_block"] is not None for line in lines)
     (events,) = os.listdir(board)
     with open(os.path.join(board, events), "rb") as file:
         content = file.read()
     assert b"retrieval_utility" in content and b"p(z" in content
+    assert b"masked_lm/accuracy_own_block" in content
 
 
 @pytest.mark.slow

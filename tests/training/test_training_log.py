@@ -7,6 +7,8 @@ import pytest
 from realm_tf.errors import InputError
 from realm_tf.training import resume
 from realm_tf.training import training_log
+from realm_tf.training.training_log import LOG
+from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import TrainingLog
 from realm_tf.training.training_log import read_log
 
@@ -247,6 +249,16 @@ def test_read_log(tmp_path):
         read_log(str(partial))
     with pytest.raises(InputError, match="holds no log.jsonl"):
         read_log(str(tmp_path))
+
+
+def test_the_warm_up_s_log_is_read_where_there_is_no_other(tmp_path):
+    model = tmp_path / "model"
+    for number, folder in enumerate((tmp_path / "model.partial", model)):
+        folder.mkdir()
+        (folder / MASKED_LM_LOG).write_text(f'{{"step": {number}}}\n')
+        assert read_log(str(model)) == [{"step": number}]
+    (model / LOG).write_text('{"step": 9}\n')
+    assert read_log(str(model)) == [{"step": 9}]
 
 
 def test_tensorboard(tmp_path):
