@@ -63,9 +63,11 @@ _JUDGING = {
 _SMALL_ICT = dataclasses.replace(
     ict_configs.RECIPES["wiki-small"],
     num_steps=1200,
+    # Many blocks to be told apart: what is learnt holds for new sentences.
+    batch_size=192,
     max_query_length=40,
     max_block_length=_MAX_BLOCK_LENGTH,
-    learning_rate=5e-4,
+    learning_rate=1e-3,
     freeze_word_embeddings=False,
     num_frozen_layers=0,
     dropout=0.3,

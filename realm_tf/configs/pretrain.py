@@ -227,9 +227,9 @@ RECIPES = {
     # Random encoders, 128 wide, of two layers (the reader: four), over the
     # same blocks.
     "small": PretrainRecipe(
-        num_steps=150,
-        batch_size=8,
-        learning_rate=5e-5,
+        num_steps=500,
+        batch_size=32,
+        learning_rate=1e-4,
         bias_correction=True,
         num_retrieved=7,
         refresh_every=25,
