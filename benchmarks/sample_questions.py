@@ -23,7 +23,7 @@ import random
 # Of train and dev; nq_open has 1,308 and 333.
 _NUM_TRAIN = {
     "nq_open": 1308,
-    "squad_open": 700,
+    "squad_open": 3300,
     "webquestions": 300,
     "curatedtrec": 300,
 }

@@ -98,15 +98,18 @@ def run(args, extra):
         aggregate_answers=args.aggregate_answers,
         calibration=args.calibration,
     )
-    for name, value in metrics.items():
-        if name.endswith("_interval"):
-            continue
+    names = [name for name in metrics if not name.endswith("_interval")]
+    width = max(map(len, names)) + 4
+    for name in names:
         interval = metrics.get(f"{name}_interval")
         if interval is None:
-            print(f"{name:<20}{value}")
+            print(f"{name:<{width}}{metrics[name]}")
         else:
             low, high = interval
-            print(f"{name:<20}{value:.3f}   95 % {low:.3f} to {high:.3f}")
+            print(
+                f"{name:<{width}}{metrics[name]:.3f}   "
+                f"95 % {low:.3f} to {high:.3f}"
+            )
     print(stages.join(args.output, REPORT))
 
 

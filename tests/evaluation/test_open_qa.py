@@ -374,14 +374,16 @@ def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
 
 def test_the_command_prints_the_metrics(world, evaluated, capsys):
     output = str(world["root"] / "command")
-    arguments = ["evaluate", "--output", output]
+    arguments = ["evaluate", "--output", output, "--compare", "bm25"]
     for name in ("model", "blocks", "index", "questions"):
         arguments += [f"--{name}", world[name]]
     assert cli.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     low, high = evaluated[1]["exact_match_interval"]
-    assert f"exact_match         0.333   95 % {low:.3f} to {high:.3f}" in lines
-    assert "questions           6" in lines
+    rows = dict(line.split(maxsplit=1) for line in lines[:-1])
+    assert rows["exact_match"] == f"0.333   95 % {low:.3f} to {high:.3f}"
+    assert rows["questions"] == "6" and "bm25_answer_recall@20" in rows
+    assert len({line.rindex(rows[line.split()[0]]) for line in lines[:-1]}) == 1
     assert cli.main(arguments) == 2
     assert "exists already" in capsys.readouterr().err
 
