@@ -1,8 +1,10 @@
-"""Means with their percentile-bootstrap intervals."""
+"""Means, and differences of means, with percentile-bootstrap intervals."""
 
 import numpy as np
 
 NUM_SAMPLES = 2000
+# Sums of scores in another order differ by less, scores that differ by more.
+_ROUNDING = 1e-12
 
 
 def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
@@ -49,3 +51,32 @@ def sample_means(
     random = np.random.default_rng(0)
     drawn = random.integers(0, len(values), (num_samples, len(values)))
     return values[drawn].mean(axis=1)
+
+
+def paired_difference(values: list[float], first: list[float]) -> dict:
+    """How far a system is from the first, on the same questions.
+
+    Args:
+        values: list of float. A metric of each question.
+        first: list of float. That of the first system, in the same order.
+
+    Returns:
+        dict of `difference`, the mean of `values` less that of `first`;
+        `interval`, its 95 % percentile-bootstrap interval; `sign_flips`, the
+        share of bootstrap samples in which it is 0 or has the other sign
+        (`None` if it is 0 itself); `questions`. The samples are those of
+        `summarize`: both systems' questions are drawn together.
+    """
+    differences = np.subtract(values, first)
+    samples = sample_means(differences)
+    mean = float(differences.mean())
+    is_none = abs(mean) < _ROUNDING
+    keeps_sign = samples * np.sign(mean) > _ROUNDING
+    return {
+        "difference": round(mean, 4),
+        "interval": [
+            round(float(end), 4) for end in np.percentile(samples, [2.5, 97.5])
+        ],
+        "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
+        "questions": len(differences),
+    }

@@ -13,7 +13,6 @@ from realm_tf import cli
 from realm_tf import stages
 from realm_tf.data import schema
 from realm_tf.errors import InputError
-from realm_tf.evaluation.bootstrap import summarize
 from realm_tf.evaluation.closed_book import ClosedBook
 from realm_tf.evaluation.open_qa import evaluate
 from realm_tf.evaluation.predict import Predictor
@@ -399,15 +398,3 @@ def test_wrong_arguments_are_refused(world, tmp_path):
         _evaluate({**world, "questions": str(bad)}, "other")
     assert not (world["root"] / "other").exists()
     assert not (world["root"] / "other.partial").exists()
-
-
-def test_the_interval_is_that_of_the_mean():
-    rows = [{"f1": value} for value in [0.0, 1.0] * 200]
-    metrics = summarize(rows)
-    assert metrics["f1"] == 0.5 and metrics["questions"] == 400
-    low, high = metrics["f1_interval"]
-    # 1.96 standard errors of a fair coin thrown 400 times.
-    assert low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.005)
-    assert high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.005)
-    assert summarize(rows) == metrics
-    assert summarize([{"f1": 0.25}] * 3)["f1_interval"] == [0.25, 0.25]

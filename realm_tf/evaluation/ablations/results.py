@@ -16,6 +16,17 @@ _SPREADS = {
     RANGE: "mean (lowest to highest) over seeds",
     INTERVAL: "mean over seeds (95 % bootstrap interval over questions)",
 }
+_NOISE = {
+    RANGE: "Within noise: the ranges over the seeds overlap.",
+    INTERVAL: "Within noise: the 95 % interval of the difference, by a "
+    "bootstrap that draws both systems' answers to a question together, "
+    "holds 0.",
+}
+# What predictions.jsonl has of each question.
+_OF_QUESTIONS = (
+    configs.EXACT_MATCH,
+    *(f"answer_recall@{k}" for k in open_qa.RECALL_AT),
+)
 # Inches.
 _WIDTH, _ROW_HEIGHT, _MARGIN = 4.2, 0.34, 1.1
 _DOTS_PER_INCH = 120
@@ -37,8 +48,10 @@ def collect(name, suite, graph, cells, recipes, *, notes=()) -> dict:
     Returns:
         dict: `systems` holds, by name, each seed's `training_seconds` and by
         test all its metrics (`metrics`); `summary` by test, system and metric
-        of the table its `mean`, `low` and `high`, as `suite.spread` says.
-        Shares are between 0 and 1.
+        of the table its `mean`, `low` and `high`, as `suite.spread` says;
+        `differences`, if these are intervals over questions, by test, system
+        and metric how far the system is from the reference, as
+        `bootstrap.paired_difference`. Shares are between 0 and 1.
     """
     systems = {
         system.name: {"title": system.title, "paper": system.paper, "seeds": {}}
@@ -83,6 +96,10 @@ def collect(name, suite, graph, cells, recipes, *, notes=()) -> dict:
             for test in tests
         },
     }
+    if suite.spread == INTERVAL:
+        results["differences"] = {
+            test: _differences(suite, graph, cells, test) for test in tests
+        }
     results["noise"] = [
         line for test in tests for line in noise(results, suite, test)
     ]
@@ -125,6 +142,40 @@ def _summary(suite, graph, cells, system, test):
 
 def _interval_over_questions(graph, cells, test):
     """Each question's mean over seeds, then the bootstrap over questions."""
+    metrics = bootstrap.summarize(_means_over_seeds(graph, cells, test))
+    return {
+        name: {
+            "mean": metrics[name],
+            "low": metrics[f"{name}_interval"][0],
+            "high": metrics[f"{name}_interval"][1],
+        }
+        for name in _OF_QUESTIONS
+    }
+
+
+def _differences(suite, graph, cells, test):
+    """How far each system but the reference is from it, question by question."""
+    of_questions = {
+        system.name: _means_over_seeds(
+            graph, [c for c in cells if c.system.name == system.name], test
+        )
+        for system in suite.systems
+    }
+    reference = of_questions.pop(suite.reference)
+    return {
+        name: {
+            metric: bootstrap.paired_difference(
+                [row[metric] for row in rows],
+                [row[metric] for row in reference],
+            )
+            for metric in suite.metrics
+        }
+        for name, rows in of_questions.items()
+    }
+
+
+def _means_over_seeds(graph, cells, test):
+    """A dict of metrics for each question."""
     lines = []
     for cell in cells:
         path = stages.join(
@@ -133,68 +184,55 @@ def _interval_over_questions(graph, cells, test):
         lines.append(
             [json.loads(line) for line in stages.read_text(path).splitlines()]
         )
-    names = [
-        "exact_match",
-        *(f"answer_recall@{k}" for k in open_qa.RECALL_AT),
-    ]
-    metrics = bootstrap.summarize(
-        [
-            {
-                name: statistics.mean(line[name] for line in of_question)
-                for name in names
-            }
-            for of_question in zip(*lines, strict=True)
-        ]
-    )
-    return {
-        name: {
-            "mean": metrics[name],
-            "low": metrics[f"{name}_interval"][0],
-            "high": metrics[f"{name}_interval"][1],
+    return [
+        {
+            name: statistics.mean(line[name] for line in of_question)
+            for name in _OF_QUESTIONS
         }
-        for name in names
-    }
+        for of_question in zip(*lines, strict=True)
+    ]
 
 
 def noise(results: dict, suite: configs.Suite, test: str) -> list[str]:
-    """Which differences from the reference are within noise: a line a metric.
-
-    Within noise means that the ranges, or the intervals, overlap.
-    """
-    summary = results["summary"][test]
+    """Which differences from the reference are noise, by `_NOISE`: a line a metric."""
     titles = {system.name: system.title for system in suite.systems}
-    others = [name for name in titles if name != suite.reference]
-    if not others:
+    reference = titles.pop(suite.reference)
+    if not titles:
         return []
     if suite.spread == RANGE and len(results["seeds"]) == 1:
         return [
             f"{test}: with one seed there is no range, so no difference can "
             "be told from noise."
         ]
-    what = "ranges" if suite.spread == RANGE else "intervals"
-    reference = titles[suite.reference]
-    lines = []
-    for metric, title in suite.metrics.items():
-        mine = summary[suite.reference][metric]
-        within = [
-            titles[name]
-            for name in others
-            if summary[name][metric]["low"] <= mine["high"]
-            and mine["low"] <= summary[name][metric]["high"]
-        ]
-        beyond = [titles[name] for name in others if titles[name] not in within]
-        text = f"{test}, {title}, compared with {reference}: "
-        if not beyond:
-            text += f"all differences are within noise ({what} overlap)."
-        elif not within:
-            text += f"no difference is within noise (no {what} overlap)."
-        else:
-            text += (
-                f"within noise ({what} overlap): {', '.join(within)}; beyond "
-                f"it: {', '.join(beyond)}."
+    return [
+        f"{test}, {title}, compared with {reference}: "
+        f"{_sorted_by_noise(results, suite, test, metric, titles)}."
+        for metric, title in suite.metrics.items()
+    ]
+
+
+def _sorted_by_noise(results, suite, test, metric, titles):
+    summary = results["summary"][test]
+    mine = summary[suite.reference][metric]
+    within, beyond = [], []
+    for name, title in titles.items():
+        if suite.spread == RANGE:
+            other = summary[name][metric]
+            is_noise = (
+                other["low"] <= mine["high"] and mine["low"] <= other["high"]
             )
-        lines.append(text)
-    return lines
+        else:
+            found = results["differences"][test][name][metric]
+            low, high = found["interval"]
+            is_noise = low <= 0 <= high
+            title += f" {100 * found['difference']:+.1f} "
+            title += f"({100 * low:+.1f} to {100 * high:+.1f})"
+        (within if is_noise else beyond).append(title)
+    return "; ".join(
+        f"{where} noise: {', '.join(found)}"
+        for where, found in (("beyond", beyond), ("within", within))
+        if found
+    )
 
 
 def markdown(results: dict, suite: configs.Suite) -> str:
@@ -222,7 +260,10 @@ def markdown(results: dict, suite: configs.Suite) -> str:
             "share counts in each.",
         ]
     for title, texts in (
-        ("Noise", results["noise"]),
+        (
+            "Noise",
+            results["noise"] and [_NOISE[suite.spread], *results["noise"]],
+        ),
         ("Notes", results["notes"]),
     ):
         if texts:

@@ -10,9 +10,6 @@ import math
 import re
 from collections.abc import Callable
 
-import numpy as np
-
-from realm_tf.evaluation import bootstrap
 from realm_tf.text import answers as answer_rules
 
 QUESTION_WORDS = (
@@ -34,8 +31,6 @@ _CASES = {"whom": "who", "whose": "who"}
 _SINGLE_WORDS = {"who", "what", "when", "where", "which"}
 # Of the standard normal distribution: 95 % lie within this many deviations.
 _Z_95 = 1.959963984540054
-# Sums of scores in another order differ by less, scores that differ by more.
-_ROUNDING = 1e-12
 
 
 def recall_curve(ranks: list[int | None], num_ranked: int) -> list[float]:
@@ -273,32 +268,3 @@ def reliability(lines: list[dict], *, num_bins: int = 10) -> list[dict]:
         }
         for number in sorted(members)
     ]
-
-
-def paired_difference(values: list[float], first: list[float]) -> dict:
-    """How far a system is from the first, on the same questions.
-
-    Args:
-        values: list of float. A metric of each question.
-        first: list of float. That of the first system, in the same order.
-
-    Returns:
-        dict of `difference`, the mean of `values` less that of `first`;
-        `interval`, its 95 % percentile-bootstrap interval; `sign_flips`, the
-        share of bootstrap samples in which it is 0 or has the other sign
-        (`None` if it is 0 itself); `questions`. The samples are those of
-        `bootstrap.summarize`: both systems' questions are drawn together.
-    """
-    differences = np.subtract(values, first)
-    samples = bootstrap.sample_means(differences)
-    mean = float(differences.mean())
-    is_none = abs(mean) < _ROUNDING
-    keeps_sign = samples * np.sign(mean) > _ROUNDING
-    return {
-        "difference": round(mean, 4),
-        "interval": [
-            round(float(end), 4) for end in np.percentile(samples, [2.5, 97.5])
-        ],
-        "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
-        "questions": len(differences),
-    }

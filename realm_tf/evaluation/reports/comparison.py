@@ -15,6 +15,7 @@ from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
 from realm_tf.evaluation.reports import page
@@ -65,7 +66,7 @@ def compare(
         dict, the content of comparison.json: `questions`; `systems`, dict of
         name to its `metrics` and `parameters`; `recall_curves`, dict of
         label to the recall at k = 1, 2, ...; `differences`, dict of each name
-        but the first to a dict of metric to `breakdowns.paired_difference`
+        but the first to a dict of metric to `bootstrap.paired_difference`
         from the first.
 
     Raises:
@@ -215,7 +216,7 @@ def _differences(metrics, first, lines):
         ]
         if pairs:
             values, of_first = zip(*pairs, strict=True)
-            differences[name] = breakdowns.paired_difference(values, of_first)
+            differences[name] = bootstrap.paired_difference(values, of_first)
     return differences
 
 

@@ -12,6 +12,7 @@ from realm_tf.configs import ablations as configs
 from realm_tf.configs import dpr as dpr_configs
 from realm_tf.configs import open_qa as open_qa_configs
 from realm_tf.configs import pretrain as pretrain_configs
+from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation.ablations import ablate as ablations
 from realm_tf.evaluation.ablations import inputs as ablation_inputs
 from realm_tf.evaluation.ablations import results as ablation_results
@@ -177,10 +178,10 @@ def test_the_table_has_the_paper_s_form(table_2):
 def test_what_is_within_noise(table_2):
     results, suite, _ = table_2
     assert results["noise"] == [
-        "nq, exact match, compared with REALM: within noise (ranges overlap): "
-        "Baseline (ORQA); beyond it: 30x stale index.",
-        "nq, zero-shot answer recall@5, compared with REALM: within noise "
-        "(ranges overlap): 30x stale index; beyond it: Baseline (ORQA).",
+        "nq, exact match, compared with REALM: beyond noise: 30x stale index; "
+        "within noise: Baseline (ORQA).",
+        "nq, zero-shot answer recall@5, compared with REALM: beyond noise: "
+        "Baseline (ORQA); within noise: 30x stale index.",
     ]
     changed = json.loads(json.dumps(results))
     for name, low, high in (("orqa", 0.8, 0.9), ("stale_30x", 0, 0.49)):
@@ -189,12 +190,12 @@ def test_what_is_within_noise(table_2):
             "high": high,
         }
     assert ablation_results.noise(changed, suite, "nq")[0].endswith(
-        "no difference is within noise (no ranges overlap)."
+        "REALM: beyond noise: Baseline (ORQA), 30x stale index."
     )
     changed["summary"]["nq"]["orqa"] = changed["summary"]["nq"]["realm"]
     changed["summary"]["nq"]["stale_30x"] = changed["summary"]["nq"]["realm"]
     assert ablation_results.noise(changed, suite, "nq")[0].endswith(
-        "all differences are within noise (ranges overlap)."
+        "REALM: within noise: Baseline (ORQA), 30x stale index."
     )
     changed["seeds"] = [0]
     (line,) = ablation_results.noise(changed, suite, "nq")
@@ -267,11 +268,19 @@ def test_intervals_are_over_questions(tmp_path):
     # 60 s of ICT and 30 s of fine-tuning.
     assert row.endswith("| 100.0 (100.0 to 100.0) | 1.5 |")
     assert "paper" not in text
+    found = results["differences"]["nq"]["start"]["exact_match"]
+    assert found == bootstrap.paired_difference(values, np.ones(60))
+    low, high = (100 * end for end in found["interval"])
     assert results["noise"][0] == (
-        "nq, exact match, compared with REALM: no difference is within noise "
-        "(no intervals overlap)."
+        "nq, exact match, compared with REALM: beyond noise: Start, retriever "
+        f"not trained {100 * values.mean() - 100:+.1f} "
+        f"({low:+.1f} to {high:+.1f})."
     )
-    assert "within noise" in results["noise"][2]
+    assert results["noise"][2] == (
+        "nq, answer recall@5, compared with REALM: within noise: Start, "
+        "retriever not trained +0.0 (+0.0 to +0.0)."
+    )
+    assert "both systems' answers to a question together" in text
     assert suite.reference == "realm"
 
 

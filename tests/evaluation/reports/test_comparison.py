@@ -10,7 +10,6 @@ from realm_tf import cli
 from realm_tf import stages
 from realm_tf.errors import InputError
 from realm_tf.evaluation.bootstrap import summarize
-from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports.comparison import compare
 from realm_tf.evaluation.reports.comparison import markdown
 
@@ -123,29 +122,6 @@ def test_differences_by_resampling(systems, tmp_path):
             assert found["sign_flips"] == pytest.approx(1 - same_sign.mean())
     assert compared["differences"]["better"]["exact_match"]["interval"][0] > 0
     assert 0.05 < compared["differences"]["other"]["f1"]["sign_flips"] < 0.95
-
-
-def test_the_samples_are_those_of_the_means():
-    random = np.random.default_rng(4)
-    values, first = random.random((2, 45)).round(2)
-    found = breakdowns.paired_difference(values, first)
-    rows = [{"d": difference} for difference in values - first]
-    metrics = summarize(rows)
-    assert found["difference"] == metrics["d"]
-    assert found["interval"] == metrics["d_interval"]
-    # A system is as good as itself; there is no sign to flip.
-    assert breakdowns.paired_difference(values, values) == {
-        "difference": 0.0,
-        "interval": [0.0, 0.0],
-        "sign_flips": None,
-        "questions": 45,
-    }
-    # 0.1 + 0.2 - 0.3 is 6e-17 here.
-    found = breakdowns.paired_difference([0.1, 0.2, 0.0], [0.0, 0.0, 0.3])
-    assert found["difference"] == 0.0 and found["sign_flips"] is None
-    # Equal in some samples: that counts as a flip.
-    found = breakdowns.paired_difference([1, 0, 0, 0], [0, 0, 0, 0])
-    assert found["sign_flips"] == pytest.approx(0.75**4, abs=0.03)
 
 
 def test_what_is_written(systems, tmp_path):
