@@ -8,6 +8,25 @@ from realm_tf.errors import InputError
 
 
 @contextlib.contextmanager
+def of_recipe(recipe):
+    """What a training run computes on, in which precision, and its seed.
+
+    Models are to be made inside: their dropout draws its seeds then.
+
+    Args:
+        recipe: dataclass with `mixed_precision`, `batch_size` and `seed`.
+
+    Raises:
+        InputError: see `use_all`.
+    """
+    import keras
+
+    with precision(mixed=recipe.mixed_precision), use_all(recipe.batch_size):
+        keras.utils.set_random_seed(recipe.seed)
+        yield
+
+
+@contextlib.contextmanager
 def use_all(batch_size: int):
     """Spreads every batch over all devices of this machine (JAX).
 

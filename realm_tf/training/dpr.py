@@ -72,8 +72,6 @@ def train_dpr(
     References:
         [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906).
     """
-    import keras
-
     from realm_tf.models import model_directory
     from realm_tf.training import devices
 
@@ -83,24 +81,10 @@ def train_dpr(
     if dev:
         asked["dev"] = open_qa.read_questions(dev)
         parents["dev"] = _fingerprint([dev])
-    with (
-        devices.precision(mixed=recipe.mixed_precision),
-        devices.use_all(recipe.batch_size),
-    ):
-        # Before the model, whose dropout draws its seeds when it is made.
-        keras.utils.set_random_seed(recipe.seed)
+    with devices.of_recipe(recipe):
         loaded = model_directory.load(model)
         metadata = run_directory.check_blocks(
-            blocks,
-            loaded,
-            model=model,
-            lengths=[
-                (name, getattr(recipe, name), tower.encoder)
-                for name, tower in (
-                    ("max_query_length", loaded.model.query_embedder),
-                    ("max_block_length", loaded.model.block_embedder),
-                )
-            ],
+            blocks, loaded, model=model, recipe=recipe
         )
         with run_directory.write_model(
             output,

@@ -135,7 +135,6 @@ def pretrain(
     Raises:
         InputError: if the inputs do not belong together.
     """
-    import keras
 
     from realm_tf.models import model_directory
     from realm_tf.training import devices
@@ -143,12 +142,7 @@ def pretrain(
 
     # First: a mistake here must cost no run that waits to go on.
     writer = TensorBoardWriter(tensorboard) if tensorboard else None
-    with (
-        devices.precision(mixed=recipe.mixed_precision),
-        devices.use_all(recipe.batch_size),
-    ):
-        # Before the model, whose dropout draws its seeds when it is made.
-        keras.utils.set_random_seed(recipe.seed)
+    with devices.of_recipe(recipe):
         loaded = model_directory.load(model)
         parents = _check(loaded, model, blocks, corpus, recipe)
         embeddings = _read_index(index, loaded, parents)
@@ -189,19 +183,8 @@ def pretrain(
 
 def _check(loaded, model, blocks, corpus, recipe):
     """The parents of the run, if all belongs together."""
-    open_qa = loaded.model
     metadata = run_directory.check_blocks(
-        blocks,
-        loaded,
-        model=model,
-        lengths=[
-            (name, getattr(recipe, name), encoder)
-            for name, encoder in (
-                ("max_query_length", open_qa.query_embedder.encoder),
-                ("max_block_length", open_qa.block_embedder.encoder),
-                ("max_joint_length", open_qa.reader.encoder),
-            )
-        ],
+        blocks, loaded, model=model, recipe=recipe
     )
     if recipe.refresh == "pipeline" and metadata["kind"] != schema.BLOCKS:
         raise InputError(

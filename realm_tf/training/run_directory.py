@@ -72,15 +72,16 @@ def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
             stages.remove(stage.path(name))
 
 
-def check_blocks(blocks: str, loaded, *, model: str, lengths) -> dict:
+def check_blocks(blocks: str, loaded, *, model: str, recipe=None) -> dict:
     """The metadata of blocks, if a model can be trained on them.
 
     Args:
         blocks: str. Directory of `realm chunk`, or of `realm pack`.
         loaded: `LoadedModel`.
         model: str. Its directory.
-        lengths: list of (name, wordpieces, `BertEncoder`). What the recipe
-            wants each encoder to take.
+        recipe: dataclass. Its `max_query_length`, `max_block_length` and
+            `max_joint_length`, those that it has, are what the encoders must
+            take. Defaults to `None`: nothing.
 
     Raises:
         InputError: if the vocabularies differ or an encoder takes less.
@@ -91,11 +92,17 @@ def check_blocks(blocks: str, loaded, *, model: str, lengths) -> dict:
             f"{blocks} was cut with another vocabulary than that of {model}: "
             "run `realm chunk` with the model's vocab.txt."
         )
-    for name, length, encoder in lengths:
-        if length > encoder.max_sequence_length:
+    for name, tower in (
+        ("max_query_length", loaded.model.query_embedder),
+        ("max_block_length", loaded.model.block_embedder),
+        ("max_joint_length", loaded.model.reader),
+    ):
+        length = getattr(recipe, name, 0)
+        if length > tower.encoder.max_sequence_length:
             raise InputError(
-                f"The encoders of {model} take {encoder.max_sequence_length} "
-                f"wordpieces. Received: {name}={length}"
+                f"The encoders of {model} take "
+                f"{tower.encoder.max_sequence_length} wordpieces. Received: "
+                f"{name}={length}"
             )
     return metadata
 

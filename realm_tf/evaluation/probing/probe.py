@@ -242,9 +242,7 @@ def probe(
         )
     loaded = model_directory.load(model)
     masked_lm_encoder(loaded, model=model)
-    metadata = run_directory.check_blocks(
-        blocks, loaded, model=model, lengths=()
-    )
+    metadata = run_directory.check_blocks(blocks, loaded, model=model)
     for number in block_id:
         if not 0 <= number < metadata["num_blocks"]:
             raise InputError(
