@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from realm_tf.configs import ict
 from realm_tf.training import devices
 
 
@@ -44,6 +45,19 @@ def test_predict_gives_each_row_its_output(num_rows):
     found = devices.predict(model, {"x": x, "y": 3 * x}, batch_size=4)
     np.testing.assert_array_equal(found["sum"], 4 * x)
     np.testing.assert_array_equal(found["x"], x)
+
+
+def test_a_recipe_says_precision_and_seed():
+    recipe = ict.get_recipe("tiny", ["mixed_precision=true", "seed=3"])
+    kernels = []
+    for _ in range(2):
+        with devices.of_recipe(recipe):
+            layer = keras.layers.Dense(3)
+            layer.build((1, 2))
+        assert layer.compute_dtype == "bfloat16"
+        kernels.append(keras.ops.convert_to_numpy(layer.kernel))
+    np.testing.assert_array_equal(*kernels)
+    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_on_eight_devices():
