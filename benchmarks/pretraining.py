@@ -90,6 +90,13 @@ def main():
     parser.add_argument(
         "--set-small", dest="small_overrides", action="append", default=[]
     )
+    parser.add_argument(
+        "--text",
+        nargs="+",
+        metavar="FILE",
+        help="articles, as `realm chunk --input`, for the Inverse Cloze Task "
+        "of random weights\n(default: the embedded corpus)",
+    )
     parser.add_argument("--num-batches", type=int, default=40)
     parser.add_argument("--measure", nargs="+", metavar="MODEL")
     args = parser.parse_args()
@@ -152,11 +159,10 @@ class _Experiment:
                 output,
             ),
         )
-        blocks, _ = self._data()
         ict_start = self._make(
             "random-ict",
             lambda output: ict.ict(
-                start, blocks.directory, output, recipe=_SMALL_ICT
+                start, self._text(vocab), output, recipe=_SMALL_ICT
             ),
         )
         warm_up = dataclasses.replace(self._small, num_steps=0)
@@ -269,15 +275,7 @@ class _Experiment:
         if self._packed:
             return self._packed
         vocab = os.path.join(self._start(), model_directory.VOCABULARY)
-        blocks = self._make(
-            "blocks",
-            lambda output: chunk_wikipedia.chunk(
-                [quickstart.CORPUS],
-                output,
-                vocab=vocab,
-                max_block_length=_MAX_BLOCK_LENGTH,
-            ),
-        )
+        blocks = self._chunk("blocks", [quickstart.CORPUS], vocab)
         annotated = self._make(
             "annotated",
             lambda output: annotate_spans.annotate(
@@ -300,6 +298,27 @@ class _Experiment:
             packed_passages.PackedPassages(passages),
         )
         return self._packed
+
+    def _text(self, vocab):
+        """Packed blocks of `--text`, or of the embedded corpus."""
+        if not self._args.text:
+            return self._data()[0].directory
+        blocks = self._chunk("text-blocks", self._args.text, vocab)
+        return self._make(
+            "packed-text-blocks",
+            lambda output: packed_blocks.pack_blocks(blocks, output),
+        )
+
+    def _chunk(self, name, files, vocab):
+        return self._make(
+            name,
+            lambda output: chunk_wikipedia.chunk(
+                files,
+                output,
+                vocab=vocab,
+                max_block_length=_MAX_BLOCK_LENGTH,
+            ),
+        )
 
     def _start(self):
         """MiniLM; its vocabulary is that of the corpus for both models."""

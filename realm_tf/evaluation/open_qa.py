@@ -280,11 +280,9 @@ def _answer(
     if retriever == CLOSED_BOOK:
         return _answer_closed_book(model, asked, progress)
     from realm_tf.evaluation.predict import Predictor
-    from realm_tf.retrieval import index_store
     from realm_tf.retrieval.corpus import Corpus
 
     corpus = Corpus.load(model, blocks, index)
-    embeddings = index_store.load_embeddings(index)
     predictor = Predictor(
         corpus,
         num_candidates=NUM_RANKED,
@@ -292,14 +290,12 @@ def _answer(
     )
     search = None
     if retriever != "realm":
-        search = retrievers.make(retriever, corpus, embeddings).search
+        search = retrievers.make(retriever, corpus).search
     predictions = predictor.predict(asked, search=search, progress=progress)
     rankings = {retriever: [p.retrieved for p in predictions]}
     for name in compare:
         if name not in rankings:
-            found = retrievers.make(name, corpus, embeddings).search(
-                asked, NUM_RANKED
-            )
+            found = retrievers.make(name, corpus).search(asked, NUM_RANKED)
             rankings[name] = found[1].tolist()
     return _Answered(
         predictions,

@@ -20,15 +20,12 @@ _BATCH_SIZE = 32
 NAMES = ("realm", "bm25", "hybrid")
 
 
-def make(name: str, corpus: Corpus, embeddings=None):
+def make(name: str, corpus: Corpus):
     """A retriever by name.
 
     Args:
         name: str. One of `NAMES`.
         corpus: `Corpus`.
-        embeddings: float array `(num_blocks, embedding_dim)`, which
-            `"hybrid"` needs (`index_store.load_embeddings`). Defaults to
-            `None`.
 
     Raises:
         InputError: if there is no retriever of this name.
@@ -42,7 +39,7 @@ def make(name: str, corpus: Corpus, embeddings=None):
             f"There is no retriever {name!r}: choose one of {NAMES}."
         )
     bm25 = Bm25(corpus.records.titles, corpus.records.texts)
-    return bm25 if name == "bm25" else Hybrid(Dense(corpus), bm25, embeddings)
+    return bm25 if name == "bm25" else Hybrid(Dense(corpus), bm25)
 
 
 class Dense:
@@ -108,46 +105,35 @@ class Hybrid:
         r(z) = sum_lists 1 / (60 + rank of z in the list)
 
     A block that a list lacks counts nothing there. Equal sums: the smaller
-    id. The fusion chooses and orders the blocks; the scores given are f(x, z)
-    of the dense retriever, the ones that a reader was trained beside (sums of
-    reciprocal ranks hardly differ).
+    id. Sums of reciprocal ranks hardly differ, and a reader is trained beside
+    f(x, z): so the block at a rank of the fusion is given the f(x, z) that the
+    dense retriever has at that rank (our choice). Each block's own f(x, z)
+    would undo the fusion where the reader adds it to its spans' scores.
 
     Args:
         dense: `Dense`.
         lexical: `Bm25`, or another retriever.
-        embeddings: float array `(num_blocks, embedding_dim)`. Of the blocks.
 
     References:
         [Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114).
     """
 
-    def __init__(self, dense, lexical, embeddings):
+    def __init__(self, dense, lexical):
         self._dense = dense
         self._lexical = lexical
-        self._embeddings = embeddings
 
     def search(self, questions: list[str], num_candidates: int):
         """As `Dense.search`, in the order of the fused ranks."""
-        queries = self._dense.embed(questions)
         depth = max(num_candidates, FUSED_DEPTH)
-        rankings = [
-            self._dense.search_embeddings(queries, depth)[1],
-            self._lexical.search(questions, depth)[1],
-        ]
-        num_candidates = min(num_candidates, len(self._embeddings))
+        scores, dense = self._dense.search(questions, depth)
+        _, lexical = self._lexical.search(questions, depth)
+        scores = scores[:, :num_candidates]
         block_ids = np.array(
             [
-                fuse(lists)[:num_candidates]
-                for lists in zip(*rankings, strict=True)
+                fuse(rankings)[: scores.shape[1]]
+                for rankings in zip(dense, lexical, strict=True)
             ],
             dtype="int32",
-        )
-        # (q, k, d), read row by row: the embeddings may be on disk.
-        scores = np.stack(
-            [
-                self._embeddings[ids].astype("float32") @ query
-                for query, ids in zip(queries, block_ids, strict=True)
-            ]
         )
         return scores, block_ids
 

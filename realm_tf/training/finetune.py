@@ -254,9 +254,10 @@ class _Run:
         self._corpus = corpus
         self._recipe = recipe
         self._stage = stage
-        self._embeddings = index_store.load_embeddings(index)
         # Before the query tower moves.
-        self.trainer = make_trainer(corpus, self._embeddings, recipe)
+        self.trainer = make_trainer(
+            corpus, index_store.load_embeddings(index), recipe
+        )
 
     def read(self, asked):
         """`QuestionBatches` of each file."""
@@ -286,7 +287,7 @@ class _Run:
     def _retriever(self, name):
         from realm_tf.retrieval import retrievers
 
-        return retrievers.make(name, self._corpus, self._embeddings)
+        return retrievers.make(name, self._corpus)
 
     def _strings(self, asked):
         """Questions with strings, of those with patterns; kept in a file."""

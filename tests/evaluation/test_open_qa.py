@@ -292,10 +292,9 @@ def test_ranks_of_all_retrievers(world):
         world, "compared", compare=["bm25", "hybrid", "realm"]
     )
     corpus = world["corpus"]
-    embeddings = np.asarray(corpus.index.embeddings)
     found = {}
     for name in ("realm", "bm25", "hybrid"):
-        retriever = retrievers.make(name, corpus, embeddings)
+        retriever = retrievers.make(name, corpus)
         _, block_ids = retriever.search(ASKED, 100)
         found[name] = block_ids.tolist()
     lines = _predictions(output)
