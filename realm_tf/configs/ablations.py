@@ -3,13 +3,17 @@
 A system is a fine-tuned model and a retriever. Before fine-tuning, a model has
 the towers of one source and the encoder (the reader's) of another:
 
-- `"start"`: the given model, after the masked-LM warm-up of its encoder;
-- `"ict"`: that one, after the Inverse Cloze Task of its towers;
-- a key of `PRETRAININGS`: that one, pre-trained;
-- `"dpr"`: `"start"`, its towers trained on questions as DPR's.
+- `"start"`: the given model;
+- `"warm_up"`: its encoder, after the masked-LM warm-up, with which REALM's
+  pre-training begins;
+- `"ict"`: its towers, after the Inverse Cloze Task;
+- `"dpr"`: its towers, trained on questions as DPR's;
+- a key of `PRETRAININGS`: towers of `"ict"` and encoder of `"warm_up"`, after
+  REALM's pre-training.
 
-So all systems begin with the same encoder, and differ in nothing but what
-their name says.
+In table 1 what is not REALM reads with the given encoder, as in the paper;
+the rows named `+warm_up` read with REALM's after its warm-up, and so tell what
+the retriever alone makes of a difference. In table 2 all begin with that one.
 """
 
 import dataclasses
@@ -17,9 +21,12 @@ import dataclasses
 from realm_tf.errors import InputError
 
 START = "start"
+WARM_UP = "warm_up"
 ICT = "ict"
 DPR = "dpr"
 STALE = "stale_30x"
+# Sources of towers that hold the start's encoder besides.
+ENCODER_KEPT = (START, ICT, DPR)
 
 # Name to what it changes of the `PretrainRecipe`.
 # Guu et al., 2020, section 4.5 and table 2.
@@ -38,7 +45,8 @@ class Model:
     Args:
         towers: str. Source of the towers: `START`, `ICT`, `DPR` or a key of
             `PRETRAININGS`.
-        encoder: str. Source of the reader's encoder.
+        encoder: str. Source of the reader's encoder: `START`, `WARM_UP` or a
+            key of `PRETRAININGS`.
         finetune: tuple of (name, value). Changes of the `OpenQaRecipe`.
     """
 
@@ -49,14 +57,23 @@ class Model:
 
 _READER_ONLY = (("train_query_tower", False),)
 
+# What is not pre-trained: name to its towers and how it is fine-tuned.
+_BASELINES = {
+    "bm25": (START, (*_READER_ONLY, ("retriever", "bm25"))),
+    "start": (START, _READER_ONLY),
+    "orqa": (ICT, ()),
+    "dpr": (DPR, _READER_ONLY),
+}
+
 MODELS = {
     **{name: Model(name, name) for name in PRETRAININGS},
-    "realm_retriever+baseline_encoder": Model("realm", ICT),
+    "realm_retriever+baseline_encoder": Model("realm", WARM_UP),
     "baseline_retriever+realm_encoder": Model(ICT, "realm"),
-    "orqa": Model(ICT, ICT),
-    "bm25": Model(START, START, (*_READER_ONLY, ("retriever", "bm25"))),
-    "start": Model(START, START, _READER_ONLY),
-    "dpr": Model(DPR, START, _READER_ONLY),
+    **{
+        f"{name}{suffix}": Model(towers, encoder, finetune)
+        for name, (towers, finetune) in _BASELINES.items()
+        for suffix, encoder in (("", START), ("+warm_up", WARM_UP))
+    },
 }
 
 
@@ -72,6 +89,8 @@ class System:
             `"realm"`, the model's own.
         paper: dict. Metric of the table to the paper's number, in percent.
             Defaults to none.
+        only_with_warm_up: bool. Whether another row is the same system where
+            no warm-up is trained. Defaults to `False`.
     """
 
     name: str
@@ -79,6 +98,7 @@ class System:
     model: str
     retriever: str = "realm"
     paper: dict[str, float] = dataclasses.field(default_factory=dict)
+    only_with_warm_up: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +150,7 @@ _TABLE_2 = (
         "baseline_retriever+realm_encoder",
         paper=_paper(35.3, 13.9),
     ),
-    System("orqa", "Baseline (ORQA)", "orqa", paper=_paper(31.3, 13.9)),
+    System("orqa", "Baseline (ORQA)", "orqa+warm_up", paper=_paper(31.3, 13.9)),
     System(
         "uniform_masks",
         "REALM with random uniform masks",
@@ -146,6 +166,14 @@ _TABLE_2 = (
     System(STALE, "30x stale index", STALE, paper=_paper(28.7, 15.1)),
 )
 
+
+def _with_warm_up(name, title, **kwargs):
+    name = f"{name}+warm_up"
+    return System(
+        name, f"{title}, warmed up", name, only_with_warm_up=True, **kwargs
+    )
+
+
 _TABLE_1 = (
     System("bm25", "BM25 + reader", "bm25", retriever="bm25"),
     System("start", "Start, retriever not trained", "start"),
@@ -153,6 +181,10 @@ _TABLE_1 = (
     System("dpr", "DPR", "dpr"),
     System("realm", "REALM", "realm"),
     System("hybrid", "REALM and BM25", "realm", retriever="hybrid"),
+    _with_warm_up("bm25", "BM25 + reader", retriever="bm25"),
+    _with_warm_up("start", "Start, retriever not trained"),
+    _with_warm_up("orqa", "ORQA"),
+    _with_warm_up("dpr", "DPR"),
 )
 
 SUITES = {
@@ -183,36 +215,45 @@ SUITES = {
 }
 
 
-def get_suite(name: str, cells: list[str] | None = None) -> Suite:
+def get_suite(
+    name: str, cells: list[str] | None = None, *, warm_up: bool = True
+) -> Suite:
     """A suite by name, or some systems of it.
 
     Args:
         name: str. A key of `SUITES`.
         cells: list of str. Names of its systems, in any order. Defaults to
             `None`: all.
+        warm_up: bool. Whether a warm-up is trained; without, no two systems
+            may be the same. Defaults to `True`.
 
     Returns:
         `Suite`, whose reference is its first system if its own was left out.
 
     Raises:
-        InputError: if a name is unknown.
+        InputError: if a name is unknown, or needs a warm-up.
     """
     if name not in SUITES:
         raise InputError(
             f"--suite must be one of {', '.join(SUITES)}. Received: {name}"
         )
     suite = SUITES[name]
+    systems = {
+        system.name: system
+        for system in suite.systems
+        if warm_up or not system.only_with_warm_up
+    }
     if cells is None:
-        return suite
-    names = [system.name for system in suite.systems]
-    unknown = [cell for cell in cells if cell not in names]
+        cells = list(systems)
+    unknown = [cell for cell in cells if cell not in systems]
     if unknown or not cells:
+        without = "" if warm_up else " with masked_lm_steps=0"
         raise InputError(
-            f"--cells of {name} must be of {', '.join(names)}. "
+            f"--cells of {name}{without} must be of {', '.join(systems)}. "
             f"Received: {' '.join(unknown) or 'none'}"
         )
-    systems = tuple(s for s in suite.systems if s.name in cells)
+    chosen = tuple(systems[name] for name in systems if name in cells)
     reference = suite.reference
     if reference not in cells:
-        reference = systems[0].name
-    return dataclasses.replace(suite, systems=systems, reference=reference)
+        reference = chosen[0].name
+    return dataclasses.replace(suite, systems=chosen, reference=reference)

@@ -264,5 +264,51 @@ RECIPES = {
     ),
 }
 
+# What the masked-LM steps read of a recipe.
+_MASKED_LM_FIELDS = (
+    "bias_correction",
+    "masked_lm_steps",
+    "masked_lm_own_block",
+    "masked_lm_answer_block",
+    "masked_lm_other_block",
+    "masked_lm_window",
+    "masked_lm_batch_size",
+    "masked_lm_learning_rate",
+    "mode",
+    "max_query_length",
+    "max_masked",
+    "freeze_word_embeddings",
+    "num_frozen_reader_layers",
+    "dropout",
+    "gradient_checkpointing",
+    "mixed_precision",
+    "log_every",
+    "seed",
+)
+
+
+def masked_lm_alone(
+    recipe: PretrainRecipe, base: PretrainRecipe
+) -> PretrainRecipe:
+    """The masked-LM steps of a recipe, and no others.
+
+    What only the other steps read is taken from `base`, so that recipes which
+    differ in nothing else begin with one warm-up.
+
+    Args:
+        recipe: `PretrainRecipe`.
+        base: `PretrainRecipe`.
+    """
+    fields = {name: getattr(recipe, name) for name in _MASKED_LM_FIELDS}
+    joint = recipe.max_query_length + recipe.masked_lm_window + 1
+    return dataclasses.replace(
+        base,
+        **fields,
+        num_steps=0,
+        # Nothing is longer; a base may be shorter.
+        max_joint_length=max(joint, base.max_joint_length),
+    )
+
+
 # One of these by name, with `name=value` changes.
 get_recipe = functools.partial(recipes.get_recipe, RECIPES)

@@ -4,11 +4,12 @@
       --train F [F..] --dev F --test F [F..] --output DIR [--seeds 0 1 2] \\
       [--cells realm stale_30x] [--set-pretrain num_steps=1000] [--plan]
 
-`table1` compares REALM with BM25, the start, ORQA, DPR and a hybrid, `table2`
-REALM with its ablations; --cells takes some of them. Each stage is
-one of realm's commands and leaves its directory in OUTPUT; systems share what
-they have in common. The masked-LM warm-up and the Inverse Cloze Task are
-trained once, from the start; what follows with each seed. Stopped, the same
+`table1` compares REALM with BM25, the start, ORQA, DPR and a hybrid, once with
+the start's reader and once with REALM's after its masked-LM warm-up; `table2`
+REALM with its ablations, all after that warm-up; --cells takes some of them.
+Each stage is one of realm's commands and leaves its directory in OUTPUT; systems
+share what they have in common. The masked-LM warm-up and the Inverse Cloze Task
+are trained once, from the start; what follows with each seed. Stopped, the same
 command goes on; more seeds or cells may be asked for later. --plan says what
 would be made. `--set-ict num_steps=0` leaves the Inverse Cloze Task out.
 Pre-training is exact (refresh=sync) unless --set-pretrain says otherwise.
@@ -144,7 +145,6 @@ def ablate(
         InputError: if something is missing, does not belong together, or was
             made in `output` of other things.
     """
-    chosen = configs.get_suite(suite, cells)
     recipes = ablation_inputs.get_recipes(
         {
             "pretrain": pretrain_recipe,
@@ -158,6 +158,9 @@ def ablate(
             "dpr": set_dpr,
             "finetune": set_finetune,
         },
+    )
+    chosen = configs.get_suite(
+        suite, cells, warm_up=recipes.pretrain.masked_lm_steps > 0
     )
     inputs = ablation_inputs.get_inputs(model, blocks, corpus, train, dev, test)
     _check(output, seeds)
@@ -226,18 +229,23 @@ def _needs_zero_shot(suite):
 
 def _notes(suite, recipes, seeds):
     """What a reader of the table must know."""
-    sources = set()
-    for system in suite.systems:
-        model = configs.MODELS[system.model]
-        sources |= {model.towers, model.encoder}
+    models = [configs.MODELS[system.model] for system in suite.systems]
+    encoders = {model.encoder for model in models}
+    sources = encoders | {model.towers for model in models}
     pretrain = recipes.pretrain
     notes = []
-    if pretrain.masked_lm_steps:
-        notes.append(
-            "All readers begin with one encoder, after a masked-LM warm-up of "
-            f"{pretrain.masked_lm_steps} steps, trained once."
+    if pretrain.masked_lm_steps and encoders != {configs.START}:
+        others = (
+            ", the other rows' with the start's"
+            if configs.START in encoders
+            else ""
         )
-    if not sources <= {configs.START, configs.DPR}:
+        whose = "REALM's and warmed-up readers" if others else "All readers"
+        notes.append(
+            f"{whose} begin with one encoder, after a masked-LM warm-up of "
+            f"{pretrain.masked_lm_steps} steps, trained once{others}."
+        )
+    if not sources <= {configs.START, configs.WARM_UP, configs.DPR}:
         notes.append(
             "No Inverse Cloze Task was trained (num_steps=0): the start "
             "stands for the model that it gives."

@@ -59,7 +59,7 @@ class Recipes:
     """How a comparison trains.
 
     Args:
-        pretrain: `PretrainRecipe`. Its masked-LM steps are the warm-up.
+        pretrain: `PretrainRecipe`.
         ict: `IctRecipe`, or `None` to leave that out.
         dpr: `DprRecipe`.
         finetune: `OpenQaRecipe`.
@@ -72,6 +72,14 @@ class Recipes:
     dpr: dpr_configs.DprRecipe
     finetune: open_qa_configs.OpenQaRecipe
     names: dict[str, str]
+
+    @property
+    def warm_up(self) -> pretrain_configs.PretrainRecipe:
+        """The masked-LM steps, whatever the pre-training after them is."""
+        return pretrain_configs.masked_lm_alone(
+            self.pretrain,
+            pretrain_configs.RECIPES[self.names["pretrain"]],
+        )
 
     def options(self, stage: str, recipe) -> dict:
         """`--recipe` and the `--set` that make a recipe of the named one.

@@ -93,8 +93,10 @@ class AblationStages:
         )
 
     def _source(self, name, seed):
-        """Directory of a source of towers or encoders."""
+        """The model that holds a source of towers or encoders."""
         if name == configs.START:
+            return self._inputs.model
+        if name == configs.WARM_UP:
             return self._warm_up()
         if name == configs.ICT:
             return self._ict()
@@ -106,18 +108,17 @@ class AblationStages:
             seed=seed,
             **configs.PRETRAININGS[name],
         )
-        begin = self._ict()
         return self._pretrained(
             f"pretrained-{name}-{seed}",
             PRETRAIN,
-            begin,
+            self._model(configs.ICT, configs.WARM_UP, seed),
             recipe,
             # Made once, not anew by every system and seed.
-            index=self._index(begin),
+            index=self._index(self._ict()),
         )
 
     def _warm_up(self):
-        recipe = dataclasses.replace(self._recipes.pretrain, num_steps=0)
+        recipe = self._recipes.warm_up
         if not recipe.masked_lm_steps:
             return self._inputs.model
         return self._pretrained(WARM_UP, WARM_UP, self._inputs.model, recipe)
@@ -125,7 +126,7 @@ class AblationStages:
     def _ict(self):
         from realm_tf.training import ict
 
-        model, recipe = self._warm_up(), self._recipes.ict
+        model, recipe = self._inputs.model, self._recipes.ict
         if recipe is None:
             return model
         blocks = self._packed_blocks()
@@ -146,7 +147,7 @@ class AblationStages:
     def _dpr(self, seed):
         from realm_tf.training import dpr
 
-        inputs, model = self._inputs, self._warm_up()
+        inputs, model = self._inputs, self._inputs.model
         recipe = dataclasses.replace(self._recipes.dpr, seed=seed)
         return self._add(
             f"dpr-{seed}",
@@ -267,33 +268,37 @@ class AblationStages:
             return configs.START
         return os.path.basename(model).removeprefix("pretrained-")
 
-    def _model(self, name, seed):
-        """A model before fine-tuning."""
+    def _model(self, towers, encoder, seed):
+        """A model before fine-tuning, of its two sources."""
         from realm_tf.models import combined
 
-        parts = configs.MODELS[name]
-        towers = self._source(parts.towers, seed)
-        reader = self._source(parts.encoder, seed)
-        if towers == reader:
-            return towers
+        reader = self._source(encoder, seed)
+        towers_from = self._source(towers, seed)
+        # These leave one part of the start as it is.
+        if towers_from == self._inputs.model and encoder == configs.WARM_UP:
+            return reader
+        if reader == self._inputs.model and towers in configs.ENCODER_KEPT:
+            return towers_from
+        if reader == towers_from:
+            return towers_from
+        name = f"{self._label(towers_from)}+{self._label(reader)}"
         return self._add(
-            f"combined-{name}-{seed}",
+            f"combined-{name}",
             "combine",
-            lambda output: combined.combine(towers, reader, output),
-            {"towers": towers, "reader": reader},
+            lambda output: combined.combine(towers_from, reader, output),
+            {"towers": towers_from, "reader": reader},
             {},
-            f"(realm_tf.models.combined, towers of {towers}, reader of "
+            f"(realm_tf.models.combined, towers of {towers_from}, reader of "
             f"{reader})",
         )
 
     def _finetuned(self, name, seed, index):
         from realm_tf.training import finetune
 
-        inputs, model = self._inputs, self._model(name, seed)
+        inputs, parts = self._inputs, configs.MODELS[name]
+        model = self._model(parts.towers, parts.encoder, seed)
         recipe = dataclasses.replace(
-            self._recipes.finetune,
-            seed=seed,
-            **dict(configs.MODELS[name].finetune),
+            self._recipes.finetune, seed=seed, **dict(parts.finetune)
         )
         return self._add(
             f"finetuned-{name}-{seed}",

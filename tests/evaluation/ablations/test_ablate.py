@@ -95,8 +95,8 @@ def test_the_stages_of_table_2_are_shared(world, tmp_path, capsys):
         "embeddings": 13,
         "index": 13,
         "zero": 13,
-        # Two systems take their parts from two models.
-        "combined": 6,
+        # What pre-training begins with, and two systems with three seeds.
+        "combined": 7,
         # Seven systems with three seeds.
         "finetuned": 21,
         "evaluation": 21,
@@ -128,22 +128,56 @@ def test_the_stages_of_table_2_differ_in_what_their_names_say(
         words = plan[f"pretrained-{name}-0"].split()
         changed = {w for w in words if "=" in w}
         assert changed == change | {w for w in shared.split() if "=" in w}
-        assert f"--model {output}/ict {packed}" in " ".join(words)
+        begin = f"--model {output}/combined-ict+warm-up {packed}"
+        assert begin in " ".join(words)
         assert f"--index {output}/index-ict " in " ".join(words)
     assert "masked_lm_steps=2" in plan["warm-up"]
     assert "num_steps=0" in plan["warm-up"]
     assert f"--model {world['model']}" in plan["warm-up"]
-    assert f"--model {output}/warm-up {packed}" in plan["ict"]
-    for name, towers, reader in (
-        ("realm_retriever+baseline_encoder", "pretrained-realm-0", "ict"),
-        ("baseline_retriever+realm_encoder", "ict", "pretrained-realm-0"),
+    assert f"--model {world['model']} {packed}" in plan["ict"]
+    for name, combined, towers, reader in (
+        (
+            "realm_retriever+baseline_encoder",
+            "realm-0+warm-up",
+            "pretrained-realm-0",
+            "warm-up",
+        ),
+        (
+            "baseline_retriever+realm_encoder",
+            "ict+realm-0",
+            "ict",
+            "pretrained-realm-0",
+        ),
+        ("orqa", "ict+warm-up", "ict", "warm-up"),
     ):
-        assert plan[f"combined-{name}-0"].endswith(
+        assert plan[f"combined-{combined}"].endswith(
             f"towers of {output}/{towers}, reader of {output}/{reader})"
         )
-        index = f"--index {output}/index-{towers.removeprefix('pretrained-')}"
-        for stage in (f"finetuned-{name}-0", f"evaluation-{name}-0-nq.test"):
-            assert f"{index} " in plan[stage]
+        index = f"--index {output}/index-{towers.removeprefix('pretrained-')} "
+        model = "orqa+warm_up" if name == "orqa" else name
+        tuned = plan[f"finetuned-{model}-0"]
+        assert f"--model {output}/combined-{combined} " in tuned
+        for command in (tuned, plan[f"evaluation-{name}-0-nq.test"]):
+            assert index in command
+
+
+def test_a_warm_up_does_not_depend_on_the_steps_after_it(
+    world, tmp_path, capsys
+):
+    def command(*changes):
+        plan = _plan(
+            capsys,
+            world,
+            tmp_path / "output",
+            cells=["orqa"],
+            set_pretrain=[*SET_PRETRAIN, *changes],
+        )
+        return plan["warm-up"]
+
+    assert command() == command(
+        "num_steps=9", "learning_rate=1", "max_block_length=20", "batch_size=4"
+    )
+    assert command() != command("masked_lm_learning_rate=1")
 
 
 def test_without_ict_and_warm_up_the_start_plays_their_part(
@@ -158,22 +192,63 @@ def test_without_ict_and_warm_up_the_start_plays_their_part(
         set_pretrain=["num_steps=2"],
     )
     assert "ict" not in plan and "warm-up" not in plan
-    for stage in ("pretrained-realm-0", "embeddings-start", "finetuned-orqa-0"):
+    for stage in (
+        "pretrained-realm-0",
+        "embeddings-start",
+        "finetuned-orqa+warm_up-0",
+    ):
         assert f"--model {world['model']} " in plan[stage]
+
+
+@pytest.mark.parametrize("left_out", ["warm-up", "ict"])
+def test_a_part_is_taken_from_who_trained_it(world, tmp_path, capsys, left_out):
+    """Also where one of the two trainings before REALM's is left out."""
+    output = str(tmp_path / "output")
+    without_warm_up = left_out == "warm-up"
+    plan = _plan(
+        capsys,
+        world,
+        output,
+        set_ict=[] if without_warm_up else ["num_steps=0"],
+        set_pretrain=["num_steps=2"] if without_warm_up else SET_PRETRAIN,
+    )
+    start = world["model"]
+    realm = f"{output}/pretrained-realm-0"
+    ict, warm_up = (
+        (f"{output}/ict", start)
+        if without_warm_up
+        else (start, f"{output}/warm-up")
+    )
+    begin = ict if without_warm_up else warm_up
+    assert f"--model {begin} " in plan["pretrained-realm-0"]
+    assert f"--model {begin} " in plan["finetuned-orqa+warm_up-0"]
+    for name, towers, reader in (
+        ("realm_retriever+baseline_encoder", realm, warm_up),
+        ("baseline_retriever+realm_encoder", ict, realm),
+    ):
+        tuned = plan[f"finetuned-{name}-0"].split()
+        model = tuned[tuned.index("--model") + 1].removeprefix(f"{output}/")
+        assert f"towers of {towers}, reader of {reader})" in plan[model]
 
 
 def test_the_stages_of_table_1(world, tmp_path, capsys):
     tests = [world["test"][0], world["dev"]]
     output = str(tmp_path / "output")
-    cells = ["hybrid", "orqa", "realm", "bm25", "start"]
-    plan = _plan(capsys, world, output, suite="table1", cells=cells, test=tests)
+    plan = _plan(capsys, world, output, suite="table1", test=tests)
     # No towers are measured before fine-tuning; REALM's model serves two.
     assert not [name for name in plan if name.startswith("zero-shot")]
+    baselines = ("bm25", "start", "orqa", "dpr")
     assert [name for name in plan if name.startswith("finetuned")] == [
-        f"finetuned-{name}-0" for name in ("bm25", "start", "orqa", "realm")
+        f"finetuned-{name}-0"
+        for name in (
+            *baselines,
+            "realm",
+            *(f"{name}+warm_up" for name in baselines),
+        )
     ]
     for name, model, retriever in (
         ("bm25", "bm25", "bm25"),
+        ("bm25+warm_up", "bm25+warm_up", "bm25"),
         ("start", "start", "realm"),
         ("realm", "realm", "realm"),
         ("hybrid", "realm", "hybrid"),
@@ -182,9 +257,36 @@ def test_the_stages_of_table_1(world, tmp_path, capsys):
             command = plan[f"evaluation-{name}-0-{test}"]
             assert f"--model {output}/finetuned-{model}-0 " in command
             assert f"--retriever {retriever} " in command
-    assert "train_query_tower=False" in plan["finetuned-start-0"]
-    assert "retriever=bm25" in plan["finetuned-bm25-0"]
-    assert "train_query_tower" not in plan["finetuned-orqa-0"]
+    # With the start's encoder, and with that of the warm-up.
+    for name, before, index in (
+        ("bm25", world["model"], "start"),
+        ("start", world["model"], "start"),
+        ("orqa", f"{output}/ict", "ict"),
+        ("dpr", f"{output}/dpr-0", "dpr-0"),
+        ("bm25+warm_up", f"{output}/warm-up", "start"),
+        ("start+warm_up", f"{output}/warm-up", "start"),
+        ("orqa+warm_up", f"{output}/combined-ict+warm-up", "ict"),
+        ("dpr+warm_up", f"{output}/combined-dpr-0+warm-up", "dpr-0"),
+    ):
+        command = plan[f"finetuned-{name}-0"]
+        assert f"--model {before} " in command
+        assert f"--index {output}/index-{index} " in command
+        is_reader_only = "orqa" not in name
+        assert ("train_query_tower=False" in command) == is_reader_only
+        assert ("retriever=bm25" in command) == ("bm25" in name)
+
+
+def test_without_a_warm_up_no_system_of_table_1_is_there_twice(
+    world, tmp_path, capsys
+):
+    arguments = {"suite": "table1", "set_pretrain": ["num_steps=2"]}
+    plan = _plan(capsys, world, tmp_path / "output", **arguments)
+    assert not [name for name in plan if "warm" in name]
+    with pytest.raises(
+        InputError,
+        match=r"with masked_lm_steps=0 must be of bm25, .*: dpr\+warm_up$",
+    ):
+        _ablate(world, tmp_path / "output", cells=["dpr+warm_up"], **arguments)
 
 
 def test_what_cannot_be_compared_is_refused(world, tmp_path):
@@ -289,7 +391,7 @@ def made(world, tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on(made):
     assert {"warm-up", "ict", "pretrained-realm-0"} <= set(made.before)
-    assert "finetuned-orqa-0" not in made.before
+    assert "finetuned-orqa+warm_up-0" not in made.before
     after = made.times()
     assert {name: after[name] for name in made.before} == made.before
     assert "evaluation-orqa-0-nq.test" in after
@@ -355,7 +457,7 @@ def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
 
     systems = made.results["systems"]
     assert systems["orqa"]["seeds"]["0"]["training_seconds"] == seconds(
-        "warm-up", "ict", "finetuned-orqa-0"
+        "warm-up", "ict", "finetuned-orqa+warm_up-0"
     )
     name = "baseline_retriever+realm_encoder"
     assert systems[name]["seeds"]["0"]["training_seconds"] == seconds(

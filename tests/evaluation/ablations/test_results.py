@@ -295,8 +295,9 @@ def _notes(cells, *, seeds=(0, 1), ict=(), pretrain=()):
 
 
 def test_what_a_reader_of_the_table_is_told():
-    warm_up, ict, stale, seed = (
+    warm_up, some, ict, stale, seed = (
         "All readers begin with one encoder",
+        "REALM's and warmed-up readers begin with one encoder",
         "The Inverse Cloze Task (7 steps) was trained once",
         "In 6 steps, an index that is 30 times staler is never refreshed.",
         "One seed: ",
@@ -305,7 +306,12 @@ def test_what_a_reader_of_the_table_is_told():
         (_notes(["realm"]), [ict]),
         (_notes(["realm"], ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
         (_notes(["start"]), []),
-        (_notes(["start"], pretrain=["masked_lm_steps=1"]), [warm_up]),
+        (_notes(["start"], pretrain=["masked_lm_steps=1"]), []),
+        (
+            _notes(["start", "dpr+warm_up"], pretrain=["masked_lm_steps=1"]),
+            [some],
+        ),
+        (_notes(["realm"], pretrain=["masked_lm_steps=1"]), [warm_up, ict]),
         (_notes(["realm", "stale_30x"]), [ict, stale]),
         # Every 60 steps.
         (_notes(["realm", "stale_30x"], pretrain=["num_steps=61"]), [ict]),
