@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import shutil
@@ -11,7 +12,9 @@ import pytest
 from beam_pipelines import annotate_spans
 from realm_tf import cli
 from realm_tf import stages
+from realm_tf.configs.pretrain import _MASKED_LM_FIELDS
 from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.data.packed_blocks import PackedBlocks
 from realm_tf.data.packed_blocks import pack_blocks
 from realm_tf.data.packed_passages import pack_passages
@@ -175,6 +178,33 @@ def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
     )
 
 
+@pytest.mark.slow
+def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
+    changed = get_recipe(
+        "tiny",
+        ["num_steps=0", "masked_lm_steps=2", "masked_lm_batch_size=2"]
+        + ["masked_lm_own_block=0.5", "masked_lm_window=15", "seed=1"]
+        + ["batch_size=4", "learning_rate=0.5", "num_retrieved=1"]
+        + ["num_spare=1", "rerank=true", "marginalization=span"]
+        + ["train_block_tower=false", "retrieval=host", "refresh=thread"]
+        + ["retrieval_prefetch=1", "refresh_every=1", "stale_factor=2"]
+        + ["max_block_length=20", "max_joint_length=40", "search_rows=8"]
+        + ["num_frozen_layers=1", "measure_duty_cycle=true"],
+    )
+    alone = masked_lm_alone(changed, TINY)
+    fields = {field.name for field in dataclasses.fields(TINY)}
+    differ = {f for f in fields if getattr(changed, f) != getattr(alone, f)}
+    # All but the search's kind, of which this place has one.
+    assert fields - differ == {*_MASKED_LM_FIELDS, "num_steps", "search"}
+    one, two = (
+        model_directory.load(_pretrain(world, name, recipe=recipe)[0]).model
+        for name, recipe in (("changed", changed), ("alone", alone))
+    )
+    assert not _moved(one.reader, two.reader)
+    start = model_directory.load(world["model"]).model
+    assert _moved(start.reader, one.reader)
+
+
 def test_embed_blocks(world, tmp_path):
     """In the order of the ids, though embedded by length."""
     packed = str(tmp_path / "packed")
@@ -244,7 +274,9 @@ def test_it_runs_without_tensorflow(world):
 import sys
 for name in ("tensorflow", "tensorflow_text", "tf_keras"):
     sys.modules[name] = None
+from realm_tf.configs.pretrain import _MASKED_LM_FIELDS
 from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
 pretrain({world["model"]!r}, {str(root / "packed")!r},
