@@ -8,8 +8,8 @@ the towers of one source and the encoder (the reader's) of another:
   pre-training begins;
 - `"ict"`: its towers, after the Inverse Cloze Task;
 - `"dpr"`: its towers, trained on questions as DPR's;
-- a key of `PRETRAININGS`: towers of `"ict"` and encoder of `"warm_up"`, after
-  REALM's pre-training.
+- a key of `PRETRAININGS`: towers of one of `BEGINNINGS` and encoder of
+  `"warm_up"`, after REALM's pre-training.
 
 In table 1 what is not REALM reads with the given encoder, as in the paper;
 the rows named `+warm_up` read with REALM's after its warm-up, and so tell what
@@ -27,6 +27,10 @@ DPR = "dpr"
 STALE = "stale_30x"
 # Sources of towers that hold the start's encoder besides.
 ENCODER_KEPT = (START, ICT, DPR)
+# Sources of the towers that REALM's pre-training begins with. The first is the
+# paper's; towers that were trained as a retriever's before may need no other
+# beginning.
+BEGINNINGS = (ICT, START)
 
 # Name to what it changes of the `PretrainRecipe`.
 # Guu et al., 2020, section 4.5 and table 2.

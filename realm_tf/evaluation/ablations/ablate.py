@@ -79,6 +79,13 @@ def add_arguments(parser):
             help="change numbers of that recipe",
         )
     parser.add_argument(
+        "--begin",
+        choices=configs.BEGINNINGS,
+        default=configs.ICT,
+        help="towers that REALM's pre-training begins with: after the Inverse "
+        "Cloze Task, as in the paper, or the start's (default: ict)",
+    )
+    parser.add_argument(
         "--plan",
         action="store_true",
         help="only say which stages there are and which are done",
@@ -110,6 +117,7 @@ def ablate(
     set_ict: list[str] = (),
     set_dpr: list[str] = (),
     set_finetune: list[str] = (),
+    begin: str = configs.ICT,
     plan: bool = False,
 ) -> dict | None:
     """Makes all stages of a suite and writes its tables.
@@ -136,6 +144,8 @@ def ablate(
             out.
         set_dpr: list of str.
         set_finetune: list of str.
+        begin: str. One of `configs.ablations.BEGINNINGS`: the towers that
+            REALM's pre-training begins with. Defaults to `"ict"`.
         plan: bool. Print the stages and stop. Defaults to `False`.
 
     Returns:
@@ -165,7 +175,7 @@ def ablate(
     inputs = ablation_inputs.get_inputs(model, blocks, corpus, train, dev, test)
     _check(output, seeds)
     graph = StageGraph(output)
-    builder = AblationStages(graph, inputs, recipes)
+    builder = AblationStages(graph, inputs, recipes, begin=begin)
     cells_made = [
         builder.cell(system, seed, zero_shot=_needs_zero_shot(chosen))
         # Every system once, before any a second time.
@@ -195,7 +205,7 @@ def ablate(
                     graph,
                     [cell for cell in cells_made if cell.seed in measured],
                     recipes,
-                    notes=_notes(chosen, recipes, measured),
+                    notes=_notes(chosen, recipes, measured, begin=begin),
                 )
             )
             ablation_results.write(results, chosen, output)
@@ -227,11 +237,14 @@ def _needs_zero_shot(suite):
     return any(name.startswith(configs.ZERO_SHOT) for name in suite.metrics)
 
 
-def _notes(suite, recipes, seeds):
+def _notes(suite, recipes, seeds, *, begin=configs.ICT):
     """What a reader of the table must know."""
     models = [configs.MODELS[system.model] for system in suite.systems]
     encoders = {model.encoder for model in models}
     sources = encoders | {model.towers for model in models}
+    is_pretrained = not sources.isdisjoint(configs.PRETRAININGS)
+    if is_pretrained and begin == configs.ICT:
+        sources.add(configs.ICT)
     pretrain = recipes.pretrain
     notes = []
     if pretrain.masked_lm_steps and encoders != {configs.START}:
@@ -245,7 +258,12 @@ def _notes(suite, recipes, seeds):
             f"{whose} begin with one encoder, after a masked-LM warm-up of "
             f"{pretrain.masked_lm_steps} steps, trained once{others}."
         )
-    if not sources <= {configs.START, configs.WARM_UP, configs.DPR}:
+    if is_pretrained and begin == configs.START and recipes.ict:
+        notes.append(
+            "REALM's pre-training begins with the start's towers, without the "
+            "Inverse Cloze Task."
+        )
+    if configs.ICT in sources:
         notes.append(
             "No Inverse Cloze Task was trained (num_steps=0): the start "
             "stands for the model that it gives."

@@ -50,9 +50,19 @@ class AblationStages:
         graph: `StageGraph`.
         inputs: `Inputs`.
         recipes: `Recipes`.
+        begin: str. Source of the towers that REALM's pre-training begins
+            with: a key of `configs.BEGINNINGS`. Defaults to `"ict"`.
     """
 
-    def __init__(self, graph: StageGraph, inputs: Inputs, recipes: Recipes):
+    def __init__(
+        self,
+        graph: StageGraph,
+        inputs: Inputs,
+        recipes: Recipes,
+        *,
+        begin: str = configs.ICT,
+    ):
+        self._begin = begin
         self._graph = graph
         self._inputs = inputs
         self._recipes = recipes
@@ -111,10 +121,10 @@ class AblationStages:
         return self._pretrained(
             f"pretrained-{name}-{seed}",
             PRETRAIN,
-            self._model(configs.ICT, configs.WARM_UP, seed),
+            self._model(self._begin, configs.WARM_UP, seed),
             recipe,
             # Made once, not anew by every system and seed.
-            index=self._index(self._ict()),
+            index=self._index(self._source(self._begin, seed)),
         )
 
     def _warm_up(self):

@@ -200,6 +200,15 @@ def test_without_ict_and_warm_up_the_start_plays_their_part(
         assert f"--model {world['model']} " in plan[stage]
 
 
+def test_realm_begins_with_the_towers_that_it_is_told(world, tmp_path, capsys):
+    output = str(tmp_path / "output")
+    plan = _plan(capsys, world, output, suite="table1", begin="start")
+    assert f"--model {output}/warm-up " in plan["pretrained-realm-0"]
+    assert f"--index {output}/index-start " in plan["pretrained-realm-0"]
+    # ORQA is as it was.
+    assert f"--model {output}/ict " in plan["finetuned-orqa-0"]
+
+
 @pytest.mark.parametrize("left_out", ["warm-up", "ict"])
 def test_a_part_is_taken_from_who_trained_it(world, tmp_path, capsys, left_out):
     """Also where one of the two trainings before REALM's is left out."""

@@ -284,14 +284,14 @@ def test_intervals_are_over_questions(tmp_path):
     assert suite.reference == "realm"
 
 
-def _notes(cells, *, seeds=(0, 1), ict=(), pretrain=()):
+def _notes(cells, *, seeds=(0, 1), ict=(), pretrain=(), begin="ict"):
     names = ("pretrain", "ict", "dpr", "finetune")
     recipes = ablation_inputs.get_recipes(
         {name: "tiny" for name in names},
         {"pretrain": pretrain, "ict": ict, "dpr": (), "finetune": ()},
     )
     suite = configs.get_suite("table2" if "realm" in cells else "table1", cells)
-    return ablations._notes(suite, recipes, seeds)
+    return ablations._notes(suite, recipes, seeds, begin=begin)
 
 
 def test_what_a_reader_of_the_table_is_told():
@@ -306,6 +306,10 @@ def test_what_a_reader_of_the_table_is_told():
         (_notes(["realm"]), [ict]),
         (_notes(["realm"], ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
         (_notes(["start"]), []),
+        (
+            _notes(["realm"], begin="start"),
+            ["REALM's pre-training begins with the start's towers"],
+        ),
         (_notes(["start"], pretrain=["masked_lm_steps=1"]), []),
         (
             _notes(["start", "dpr+warm_up"], pretrain=["masked_lm_steps=1"]),
