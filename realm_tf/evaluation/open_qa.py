@@ -11,7 +11,9 @@ do), gold_recall@k tells how often that very block is among the first k.
 
 Retrievers: realm (the model's own tower over the index), bm25, hybrid (both,
 fused by reciprocal ranks), none (closed-book: the masked LM of a pre-trained
-model answers without any block).
+model answers without any block), oracle (the model's own, but blocks with an
+answer first: what the reader could do at best). reading_accuracy is exact_match
+of the questions for which a block that was read holds an answer.
 
 Confidences are calibrated with --calibration DIR, an evaluation of other
 questions (those of dev), whose temperature and thresholds are then used here.
@@ -28,11 +30,13 @@ from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.evaluation import bootstrap
+from realm_tf.evaluation.oracle import Oracle
 from realm_tf.retrieval import retrievers
 from realm_tf.text import answers
 
 CLOSED_BOOK = "none"
-RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK)
+ORACLE = "oracle"
+RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK, ORACLE)
 RECALL_AT = (1, 5, 20)
 # Blocks in which the first one with an answer is looked for.
 NUM_RANKED = 100
@@ -136,8 +140,8 @@ def evaluate(
         questions: str. JSONL file with answers.
         output: str. Directory to make.
         retriever: str. Whose blocks are read: `"realm"` (the model's own),
-            `"bm25"`, `"hybrid"`, or `"none"`: the masked LM answers alone.
-            Defaults to `"realm"`.
+            `"bm25"`, `"hybrid"`, `"none"`: the masked LM answers alone, or
+            `"oracle"`: see `evaluation.oracle`. Defaults to `"realm"`.
         compare: list of str. Further retrievers whose recall is measured.
         num_reader_blocks: int. Blocks read. Defaults to `5`.
         aggregate_answers: bool. See `calibration.choose`. Defaults to
@@ -178,7 +182,7 @@ def evaluate(
         model,
         blocks,
         index,
-        [question.question for question in asked],
+        asked,
         retriever=retriever,
         compare=compare,
         num_reader_blocks=num_reader_blocks,
@@ -277,8 +281,9 @@ def _answer(
     num_reader_blocks,
     progress,
 ):
+    texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
-        return _answer_closed_book(model, asked, progress)
+        return _answer_closed_book(model, texts, progress)
     from realm_tf.evaluation.predict import Predictor
     from realm_tf.retrieval.corpus import Corpus
 
@@ -288,14 +293,20 @@ def _answer(
         num_candidates=NUM_RANKED,
         num_reader_blocks=num_reader_blocks,
     )
+
     search = None
-    if retriever != "realm":
+    if retriever == ORACLE:
+        dense = retrievers.Dense(corpus)
+        search = Oracle(
+            dense, corpus.records.texts, asked, depth=NUM_RANKED
+        ).search
+    elif retriever != "realm":
         search = retrievers.make(retriever, corpus).search
-    predictions = predictor.predict(asked, search=search, progress=progress)
+    predictions = predictor.predict(texts, search=search, progress=progress)
     rankings = {retriever: [p.retrieved for p in predictions]}
     for name in compare:
         if name not in rankings:
-            found = retrievers.make(name, corpus).search(asked, NUM_RANKED)
+            found = retrievers.make(name, corpus).search(texts, NUM_RANKED)
             rankings[name] = found[1].tolist()
     return _Answered(
         predictions,
@@ -333,8 +344,9 @@ def score(questions, predictions, records, rankings) -> list[dict]:
 
     Returns:
         list of dict: floats `exact_match`, `f1`, `answer_recall@k` (of the
-        retriever whose blocks were read) and, for questions of which
-        `gold_blocks` knows the block, `gold_recall@k`; `answer_ranks`, the
+        retriever whose blocks were read); for questions of which
+        `gold_blocks` knows the block, `gold_recall@k`; where a block that was
+        read holds an answer, `reading_accuracy`; `answer_ranks`, the
         rank of the first block with an answer by retriever, from 1, or
         `None`; `num_ranked`, how many blocks were looked at.
     """
@@ -364,6 +376,8 @@ def score(questions, predictions, records, rankings) -> list[dict]:
             rank = next(iter(ranks.values())) or np.inf
             for k in RECALL_AT:
                 row[f"answer_recall@{k}"] = float(rank <= k)
+            if rank <= len(prediction.candidates):
+                row["reading_accuracy"] = row["exact_match"]
             if gold[number] is not None:
                 for k in RECALL_AT:
                     row[f"gold_recall@{k}"] = float(

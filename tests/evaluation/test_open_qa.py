@@ -157,6 +157,18 @@ def test_metrics_recomputed_from_the_predictions(world, evaluated):
     for name, values in wanted.items():
         assert [line[name] for line in lines] == pytest.approx(values), name
         assert metrics[name] == pytest.approx(np.mean(values), abs=5e-5), name
+    read = [
+        any(_contains(texts[b], line) for b in line["retrieved"][:5])
+        for line in lines
+    ]
+    assert any(read) and not all(read)
+    assert ["reading_accuracy" in line for line in lines] == read
+    right = [
+        line["exact_match"] for line, r in zip(lines, read, strict=True) if r
+    ]
+    assert metrics["reading_accuracy"] == pytest.approx(
+        np.mean(right), abs=5e-5
+    )
     # The random model is right where the answers say so, and only there.
     assert wanted["exact_match"] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     assert wanted["f1"][0] == 1.0 and 0 < wanted["f1"][1] < 1
@@ -234,6 +246,7 @@ def test_the_files_and_their_metadata(world, evaluated):
         "gold_recall@1",
         "gold_recall@5",
         "gold_recall@20",
+        "reading_accuracy",
         "questions",
     }
     assert metrics["questions"] == 6
@@ -284,6 +297,31 @@ def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
     ]
     assert sum(done) == 5
     assert metrics["questions"] == 6
+
+
+def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
+    output, metrics = _evaluate(world, "oracle", retriever="oracle")
+    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    moved = 0
+    for line, own in zip(
+        _predictions(output), _predictions(evaluated[0]), strict=True
+    ):
+        # All 11 blocks; the model's order stays in both groups.
+        expected = sorted(
+            own["retrieved"], key=lambda b: not _contains(texts[b], line)
+        )
+        assert line["retrieved"] == expected
+        moved += expected != own["retrieved"]
+        assert [c["block_id"] for c in line["candidates"]] == expected[:5]
+        # f(x, z) is that of the model's own block at this rank.
+        for found, before in zip(
+            line["candidates"], own["candidates"], strict=True
+        ):
+            assert found["log_prob"] == pytest.approx(
+                before["log_prob"], abs=1e-4
+            )
+    assert moved
+    assert metrics["answer_recall@1"] == metrics["answer_recall@20"]
 
 
 def test_ranks_of_all_retrievers(world):

@@ -1,0 +1,56 @@
+"""A retriever that knows the answers: what a reader could do at best."""
+
+import collections
+
+import numpy as np
+
+from realm_tf.text import answers
+
+
+class Oracle:
+    """The model's own best blocks, those that hold an answer first.
+
+    What is then answered right is the reader's limit: no better order of these
+    blocks finds more. Within both groups the model's order stays. As in
+    `retrievers.Hybrid`, the block at a rank has the f(x, z) of the model's own
+    block at that rank, so that the reader does not undo the order.
+
+    Args:
+        dense: `retrievers.Dense`.
+        texts: sequence of str. Of the blocks, by id.
+        questions: list of `Question`. With one text and several sets of
+            answers, any of these will do.
+        depth: int. Of the model's own ranking; an answer beyond is not found.
+    """
+
+    def __init__(self, dense, texts, questions, *, depth: int):
+        self._dense = dense
+        self._depth = depth
+        self._finder = answers.AnswerFinder(texts)
+        self._answers = collections.defaultdict(list)
+        for question in questions:
+            self._answers[question.question].append(
+                (question.answers, question.answer_type)
+            )
+
+    def search(self, questions: list[str], num_candidates: int):
+        """As `Dense.search`, for questions that are known."""
+        scores, block_ids = self._dense.search(
+            questions, max(num_candidates, self._depth)
+        )
+        ordered = [
+            sorted(
+                found.tolist(), key=lambda block: not self._holds(asked, block)
+            )
+            for asked, found in zip(questions, block_ids, strict=True)
+        ]
+        return (
+            scores[:, :num_candidates],
+            np.array(ordered, "int32")[:, :num_candidates],
+        )
+
+    def _holds(self, asked, block_id):
+        return any(
+            self._finder.contains(block_id, *known)
+            for known in self._answers[asked]
+        )
