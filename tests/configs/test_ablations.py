@@ -4,14 +4,14 @@ from realm_tf.configs import ablations as configs
 
 
 def test_suites_name_models_and_sources_that_exist():
-    sources = {
-        configs.START,
-        configs.ICT,
-        configs.DPR,
-        *configs.PRETRAININGS,
-    }
     for model in configs.MODELS.values():
-        assert {model.towers, model.encoder} <= sources
+        assert model.towers in {*configs.ENCODER_KEPT, *configs.PRETRAININGS}
+        assert model.encoder in {
+            configs.START,
+            configs.WARM_UP,
+            *configs.PRETRAININGS,
+        }
+    assert set(configs.BEGINNINGS) <= set(configs.ENCODER_KEPT)
     for name in configs.SUITES:
         suite = configs.get_suite(name)
         names = [system.name for system in suite.systems]
