@@ -14,6 +14,7 @@ from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations import ablate as ablations
+from realm_tf.models import combined
 from realm_tf.models import model_directory
 
 TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
@@ -135,7 +136,7 @@ def test_the_stages_of_table_2_differ_in_what_their_names_say(
     assert "num_steps=0" in plan["warm-up"]
     assert f"--model {world['model']}" in plan["warm-up"]
     assert f"--model {world['model']} {packed}" in plan["ict"]
-    for name, combined, towers, reader in (
+    for name, parts, towers, reader in (
         (
             "realm_retriever+baseline_encoder",
             "realm-0+warm-up",
@@ -150,13 +151,13 @@ def test_the_stages_of_table_2_differ_in_what_their_names_say(
         ),
         ("orqa", "ict+warm-up", "ict", "warm-up"),
     ):
-        assert plan[f"combined-{combined}"].endswith(
+        assert plan[f"combined-{parts}"].endswith(
             f"towers of {output}/{towers}, reader of {output}/{reader})"
         )
         index = f"--index {output}/index-{towers.removeprefix('pretrained-')} "
         model = "orqa+warm_up" if name == "orqa" else name
         tuned = plan[f"finetuned-{model}-0"]
-        assert f"--model {output}/combined-{combined} " in tuned
+        assert f"--model {output}/combined-{parts} " in tuned
         for command in (tuned, plan[f"evaluation-{name}-0-nq.test"]):
             assert index in command
 
@@ -384,10 +385,15 @@ class _Made:
 def made(world, tmp_path_factory):
     output = str(tmp_path_factory.mktemp("made") / "output")
     made = _Made(world, output)
+    combine, calls = combined.combine, []
     with pytest.MonkeyPatch.context() as patch:
 
-        def stop(*args, **kwargs):
-            raise KeyboardInterrupt
+        def stop(*args):
+            """At the second, after REALM's pre-training."""
+            calls.append(args)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            combine(*args)
 
         patch.setattr("realm_tf.models.combined.combine", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -515,8 +521,8 @@ def test_the_command_plans(made, capsys):
     arguments += ["--set-finetune", "num_epochs=1"]
     assert cli.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "13 of 13 stages are done."
-    assert lines[0] == "[1/13] packed-corpus: done"
+    assert lines[-1] == "14 of 14 stages are done."
+    assert lines[0] == "[1/14] packed-blocks: done"
     assert cli.main([*arguments, "--set-ict", "num_steps=3"]) == 2
     error = capsys.readouterr().err
     assert "ict was made with num_steps=7 (now 3)" in error
