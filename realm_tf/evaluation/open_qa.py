@@ -12,7 +12,7 @@ do), gold_recall@k tells how often that very block is among the first k.
 Retrievers: realm (the model's own tower over the index), bm25, hybrid (both,
 fused by reciprocal ranks), none (closed-book: the masked LM of a pre-trained
 model answers without any block), oracle (the model's own, but blocks with an
-answer first: what the reader could do at best). reading_accuracy is exact_match
+answer first: what is left to the reader). reading_accuracy is exact_match
 of the questions for which a block that was read holds an answer.
 
 Confidences are calibrated with --calibration DIR, an evaluation of other

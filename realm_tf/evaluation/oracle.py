@@ -1,4 +1,4 @@
-"""A retriever that knows the answers: what a reader could do at best."""
+"""A retriever that knows the answers: what a reader does without its mistakes."""
 
 import collections
 
@@ -10,8 +10,9 @@ from realm_tf.text import answers
 class Oracle:
     """The model's own best blocks, those that hold an answer first.
 
-    What is then answered right is the reader's limit: no better order of these
-    blocks finds more. Within both groups the model's order stays. As in
+    What is then answered wrong is the reader's doing, but for blocks that hold
+    an answer's words and not the answer: a retriever that told these apart
+    could do better. Within both groups the model's order stays. As in
     `retrievers.Hybrid`, the block at a rank has the f(x, z) of the model's own
     block at that rank, so that the reader does not undo the order.
 
