@@ -281,12 +281,12 @@ def _is_rest(directory):
     return exists(join(directory, JOB)) or not list_names(directory)
 
 
-def read(directory: str, *, kind: str) -> dict:
+def read(directory: str, *, kind: str | tuple[str, ...]) -> dict:
     """The metadata of a complete stage directory.
 
     Args:
         directory: str. A directory that a stage wrote.
-        kind: str. What it must hold.
+        kind: str, or tuple of them. What it must hold, or one of what.
 
     Returns:
         dict, the content of `metadata.json`.
@@ -295,6 +295,8 @@ def read(directory: str, *, kind: str) -> dict:
         InputError: if it is missing, incomplete or of another kind.
     """
     directory = str(directory).rstrip("/")
+    kinds = (kind,) if isinstance(kind, str) else kind
+    expected = " or ".join(map(repr, kinds))
     if not exists(join(directory, MARKER)):
         if exists(f"{directory}.partial"):
             raise InputError(
@@ -303,13 +305,13 @@ def read(directory: str, *, kind: str) -> dict:
             )
         what = "is not complete" if exists(directory) else "does not exist"
         raise InputError(
-            f"{directory} {what}: expected a directory of kind {kind!r} "
+            f"{directory} {what}: expected a directory of kind {expected} "
             f"with the marker {MARKER}."
         )
     metadata = read_metadata(directory)
-    if metadata["kind"] != kind:
+    if metadata["kind"] not in kinds:
         raise InputError(
-            f"{directory} holds {metadata['kind']!r}, expected {kind!r}."
+            f"{directory} holds {metadata['kind']!r}, expected {expected}."
         )
     return metadata
 

@@ -194,6 +194,14 @@ def test_another_kind_is_refused(output):
         stages.read(output, kind="blocks")
 
 
+def test_one_of_several_kinds_may_be_asked_for(output):
+    _write(output, kind="index")
+    kinds = ("blocks", "index")
+    assert stages.read(output, kind=kinds)["kind"] == "index"
+    with pytest.raises(InputError, match="'index', expected 'blocks' or 'x'"):
+        stages.read(output, kind=("blocks", "x"))
+
+
 @pytest.mark.parametrize("damage", [None, "", "{", "[]", "{}"])
 def test_damaged_metadata_is_named(output, damage):
     _write(output)

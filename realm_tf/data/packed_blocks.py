@@ -175,11 +175,7 @@ def read_metadata(directory: str) -> dict:
     Raises:
         InputError: if it is neither, or not complete.
     """
-    packed = (
-        stages.is_complete(directory)
-        and stages.read_metadata(directory)["kind"] == PACKED
-    )
-    return stages.read(directory, kind=PACKED if packed else schema.BLOCKS)
+    return stages.read(directory, kind=(schema.BLOCKS, PACKED))
 
 
 def blocks_fingerprint(metadata: dict) -> str:

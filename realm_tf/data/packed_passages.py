@@ -140,11 +140,7 @@ def read_metadata(directory: str) -> dict:
     Raises:
         InputError: if it is neither, or not complete.
     """
-    packed = (
-        stages.is_complete(directory)
-        and stages.read_metadata(directory)["kind"] == PACKED
-    )
-    return stages.read(directory, kind=PACKED if packed else schema.ANNOTATED)
+    return stages.read(directory, kind=(schema.ANNOTATED, PACKED))
 
 
 def blocks_fingerprint(metadata: dict) -> str | None:
