@@ -6,8 +6,9 @@ DIR holds NAME.train.jsonl.gz, NAME.dev.jsonl.gz and NAME.test.jsonl.gz of nq_op
 squad_open, webquestions and curatedtrec, lines of `realm questions` with
 "answer_in_corpus", "gold_passage_id" and "gold_seen_in_train" where they are known;
 FILE is the corpus, JSON lines with "id" and "title". Written are train.jsonl and
-dev.jsonl, in which the corpus holds every answer, and a file for each test set. The
-same numbers for all systems, with a seed.
+dev.jsonl, in which the corpus holds every answer, train.NAME.jsonl, what train.jsonl
+has of each, and a file for each test set. The same numbers for all systems, with a
+seed.
 
 Questions whose gold passage has no title (of SQuAD) are a test set of their own,
 and in no other file. Test questions whose gold passage a training question shares
@@ -63,14 +64,12 @@ def main():
     def answered(row):
         return row["answer_in_corpus"] and titled(row)
 
-    files = {
-        split: [
-            row
-            for name, number in numbers.items()
-            for row in draw(name, split, number, answered)
-        ]
-        for split, numbers in (("train", _NUM_TRAIN), ("dev", _NUM_DEV))
-    }
+    files = {"train": [], "dev": []}
+    for name in _NUM_TRAIN:
+        train = draw(name, "train", _NUM_TRAIN[name], answered)
+        files["train"] += train
+        files[f"train.{name}"] = train
+        files["dev"] += draw(name, "dev", _NUM_DEV[name], answered)
     for name in _NUM_TRAIN:
         files[name] = draw(
             name,
@@ -85,7 +84,7 @@ def main():
     for name, rows in files.items():
         with open(args.output / f"{name}.jsonl", "w") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
-        print(f"{name:<16}{len(rows):>6}")
+        print(f"{name:<20}{len(rows):>6}")
 
 
 def _read(path):

@@ -52,7 +52,7 @@ def choose_blocks(
         retrieved: int array `(num_questions, num_retrieved)`. Block ids, best
             first; `NO_BLOCK` where nothing more was found.
         evidence: list of int or `None`. The block that each question names
-            (`evaluation.open_qa.gold_blocks`).
+            (`evaluation.recall.gold_blocks`).
         finder: `AnswerFinder`. Over the texts of the blocks.
         num_negatives: int. Kept for each question, at most.
 

@@ -214,7 +214,8 @@ def read(path: str) -> Calibration:
     metadata = stages.read(path, kind=schema.EVALUATION)
     if "calibration" not in metadata:
         raise InputError(
-            f"{path} holds no calibration: it was made by an earlier version; "
-            "run `realm evaluate` again."
+            f"{path} holds no calibration: it has no answers "
+            "(--num-reader-blocks 0) or was made by an earlier version; run "
+            "`realm evaluate` again."
         )
     return Calibration(**metadata["calibration"])

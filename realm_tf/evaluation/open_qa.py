@@ -3,11 +3,16 @@
   realm evaluate --model DIR --blocks DIR --index DIR --questions F --output DIR
   realm evaluate ... --retriever bm25       the same reader on BM25's blocks
   realm evaluate ... --compare bm25 hybrid  their recall beside the model's
+  realm evaluate ... --num-reader-blocks 0  recall alone
 
 Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, with 95 %
 bootstrap intervals), predictions.jsonl and report.html. Where a question names
 its evidence ("evidence": {"title": ..., "sentence": ...}, as the embedded ones
 do), gold_recall@k tells how often that very block is among the first k.
+
+--num-reader-blocks 0 measures recall alone, of any retriever: no block is read,
+so a model will do that no question has taught to read yet, such as one that
+`realm ict` or `realm pretrain` made.
 
 Retrievers: realm (the model's own tower over the index), bm25, hybrid (both,
 fused by reciprocal ranks), none (closed-book: the masked LM of a pre-trained
@@ -19,7 +24,6 @@ Confidences are calibrated with --calibration DIR, an evaluation of other
 questions (those of dev), whose temperature and thresholds are then used here.
 """
 
-import collections
 import dataclasses
 import json
 
@@ -29,17 +33,12 @@ from realm_tf import stages
 from realm_tf.data import open_qa as data
 from realm_tf.data import schema
 from realm_tf.errors import InputError
+from realm_tf.evaluation import answering
 from realm_tf.evaluation import bootstrap
-from realm_tf.evaluation.oracle import Oracle
+from realm_tf.evaluation import recall
 from realm_tf.retrieval import retrievers
 from realm_tf.text import answers
 
-CLOSED_BOOK = "none"
-ORACLE = "oracle"
-RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK, ORACLE)
-RECALL_AT = (1, 5, 20)
-# Blocks in which the first one with an answer is looked for.
-NUM_RANKED = 100
 # Of the n-best list, in predictions.jsonl.
 NUM_SHOWN = 5
 
@@ -55,7 +54,7 @@ def add_arguments(parser):
     parser.add_argument("--output", required=True, help="directory to make")
     parser.add_argument(
         "--retriever",
-        choices=RETRIEVERS,
+        choices=answering.RETRIEVERS,
         default="realm",
         help="whose blocks are read (default: realm)",
     )
@@ -70,7 +69,7 @@ def add_arguments(parser):
         "--num-reader-blocks",
         type=int,
         default=5,
-        help="blocks read for a question (default: 5)",
+        help="blocks read for a question; 0 measures recall alone (default: 5)",
     )
     parser.add_argument(
         "--aggregate-answers",
@@ -143,7 +142,8 @@ def evaluate(
             `"bm25"`, `"hybrid"`, `"none"`: the masked LM answers alone, or
             `"oracle"`: see `evaluation.oracle`. Defaults to `"realm"`.
         compare: list of str. Further retrievers whose recall is measured.
-        num_reader_blocks: int. Blocks read. Defaults to `5`.
+        num_reader_blocks: int. Blocks read; with 0 nothing is answered and
+            the metrics are those of `recall.score`. Defaults to `5`.
         aggregate_answers: bool. See `calibration.choose`. Defaults to
             `False`.
         calibration: str. Evaluation directory of other questions, whose
@@ -163,7 +163,13 @@ def evaluate(
     from realm_tf.evaluation import calibration as calibrations
     from realm_tf.evaluation.reports import report
 
-    _check(retriever, compare, blocks, index)
+    parameters = {
+        "retriever": retriever,
+        "compare": list(compare),
+        "num_reader_blocks": num_reader_blocks,
+        "aggregate_answers": aggregate_answers,
+    }
+    _check(blocks, index, calibration, **parameters)
     asked = data.read_questions(questions)
     known = calibrations.read(calibration) if calibration else None
     if known and known.aggregate_answers != aggregate_answers:
@@ -171,14 +177,8 @@ def evaluate(
             f"{calibration} was made with aggregate_answers="
             f"{known.aggregate_answers}: use the same here."
         )
-    parameters = {
-        "retriever": retriever,
-        "compare": list(compare),
-        "num_reader_blocks": num_reader_blocks,
-        "aggregate_answers": aggregate_answers,
-        "temperature": known.temperature if known else 1.0,
-    }
-    answered = _answer(
+    parameters["temperature"] = known.temperature if known else 1.0
+    answered = answering.answer(
         model,
         blocks,
         index,
@@ -197,26 +197,30 @@ def evaluate(
             "questions": stages.fingerprint(stages.read_bytes(questions)),
         },
     ) as stage:
-        fitted = calibrations.fit(
-            asked, answered.predictions, aggregate=aggregate_answers
-        )
-        predictions = [
-            calibrations.choose(
-                prediction,
-                temperature=parameters["temperature"],
-                aggregate=aggregate_answers,
+        rows = answered.recall(asked)
+        lines = answered.retrieved_lines()
+        own = {}
+        if num_reader_blocks:
+            fitted = calibrations.fit(
+                asked, answered.predictions, aggregate=aggregate_answers
             )
-            for prediction in answered.predictions
-        ]
-        rows = score(asked, predictions, answered.records, answered.rankings)
+            stage.metadata["calibration"] = dataclasses.asdict(fitted)
+            predictions = [
+                calibrations.choose(
+                    prediction,
+                    temperature=parameters["temperature"],
+                    aggregate=aggregate_answers,
+                )
+                for prediction in answered.predictions
+            ]
+            rows = score(asked, predictions, rows)
+            lines = [_line(each, answered.records) for each in predictions]
+            own = _at_thresholds(known, predictions, rows) if known else {}
         metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
-        if known:
-            metrics.update(_at_thresholds(known, predictions, rows))
+        metrics.update(own)
         lines = [
-            _line(question, prediction, row, answered.records)
-            for question, prediction, row in zip(
-                asked, predictions, rows, strict=True
-            )
+            {**question.line, **line, **row}
+            for question, line, row in zip(asked, lines, rows, strict=True)
         ]
         stages.write_text(
             stage.path("metrics.json"), json.dumps(metrics, indent=2)
@@ -234,19 +238,31 @@ def evaluate(
             lines=lines,
             parameters=parameters,
         )
-        stage.metadata.update(
-            metrics=metrics, calibration=dataclasses.asdict(fitted)
-        )
+        stage.metadata["metrics"] = metrics
     return metrics
 
 
-def _check(retriever, compare, blocks, index):
+def _check(
+    blocks,
+    index,
+    calibration,
+    *,
+    retriever,
+    compare,
+    num_reader_blocks,
+    aggregate_answers,
+):
     for name in (retriever, *compare):
-        if name not in RETRIEVERS:
+        if name not in answering.RETRIEVERS:
             raise InputError(
-                f"`retriever` must be one of {RETRIEVERS}. Received: {name!r}"
+                f"`retriever` must be one of {answering.RETRIEVERS}. Received: {name!r}"
             )
-    if retriever == CLOSED_BOOK:
+    if num_reader_blocks < 0:
+        raise InputError(
+            "--num-reader-blocks must be at least 0, which measures recall "
+            f"alone. Received: {num_reader_blocks}"
+        )
+    if retriever == answering.CLOSED_BOOK:
         if blocks or index or compare:
             raise InputError(
                 "Without retriever there is nothing to search: leave --blocks, "
@@ -257,135 +273,53 @@ def _check(retriever, compare, blocks, index):
             "--blocks and --index are needed: only --retriever none answers "
             "without them."
         )
+    if num_reader_blocks == 0 and (
+        calibration or aggregate_answers or retriever == answering.CLOSED_BOOK
+    ):
+        raise InputError(
+            "With --num-reader-blocks 0 nothing is answered: leave "
+            "--calibration and --aggregate-answers out, and choose a "
+            "--retriever that searches."
+        )
 
 
-@dataclasses.dataclass
-class _Answered:
-    """Answers, and what every retriever found for each question."""
-
-    predictions: list
-    parents: dict
-    records: object = None
-    # Name to block ids of each question, best first.
-    rankings: dict = dataclasses.field(default_factory=dict)
-
-
-def _answer(
-    model,
-    blocks,
-    index,
-    asked,
-    *,
-    retriever,
-    compare,
-    num_reader_blocks,
-    progress,
-):
-    texts = [question.question for question in asked]
-    if retriever == CLOSED_BOOK:
-        return _answer_closed_book(model, texts, progress)
-    from realm_tf.evaluation.predict import Predictor
-    from realm_tf.retrieval.corpus import Corpus
-
-    corpus = Corpus.load(model, blocks, index)
-    predictor = Predictor(
-        corpus,
-        num_candidates=NUM_RANKED,
-        num_reader_blocks=num_reader_blocks,
-    )
-
-    search = None
-    if retriever == ORACLE:
-        dense = retrievers.Dense(corpus)
-        search = Oracle(
-            dense, corpus.records.texts, asked, depth=NUM_RANKED
-        ).search
-    elif retriever != "realm":
-        search = retrievers.make(retriever, corpus).search
-    predictions = predictor.predict(texts, search=search, progress=progress)
-    rankings = {retriever: [p.retrieved for p in predictions]}
-    for name in compare:
-        if name not in rankings:
-            found = retrievers.make(name, corpus).search(texts, NUM_RANKED)
-            rankings[name] = found[1].tolist()
-    return _Answered(
-        predictions,
-        {
-            "model": corpus.loaded.metadata["fingerprint"],
-            "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
-        },
-        corpus.records,
-        rankings,
-    )
-
-
-def _answer_closed_book(model, asked, progress):
-    from realm_tf.evaluation.closed_book import ClosedBook
-    from realm_tf.models import model_directory
-
-    loaded = model_directory.load(model)
-    return _Answered(
-        ClosedBook(loaded).predict(asked, progress),
-        {"model": loaded.metadata["fingerprint"]},
-    )
-
-
-def score(questions, predictions, records, rankings) -> list[dict]:
-    """Exact match, F1, and at which rank each retriever found an answer.
+def score(questions, predictions, found) -> list[dict]:
+    """Exact match and F1, beside what was found.
 
     A pattern has no words to share: its F1 is 1 or 0, as the match is.
 
     Args:
         questions: list of `Question`.
         predictions: list of `Prediction`.
-        records: `BlockRecords`; `None` for closed-book answers.
-        rankings: dict. Name of a retriever to the block ids that it found
-            for each question, best first. The first one's blocks were read.
+        found: list of dict. The rows of `recall.score` for the retriever
+            whose blocks were read; empty ones for closed-book answers.
 
     Returns:
-        list of dict: floats `exact_match`, `f1`, `answer_recall@k` (of the
-        retriever whose blocks were read); for questions of which
-        `gold_blocks` knows the block, `gold_recall@k`; where a block that was
-        read holds an answer, `reading_accuracy`; `answer_ranks`, the
-        rank of the first block with an answer by retriever, from 1, or
-        `None`; `num_ranked`, how many blocks were looked at.
+        list of dict: floats `exact_match` and `f1`; what `found` has; where
+        a block that was read holds an answer, `reading_accuracy`, the exact
+        match once more.
     """
     rows = []
-    finder = answers.AnswerFinder(records.texts) if records else None
-    gold = gold_blocks(questions, records) if records else []
-    for number, (question, prediction) in enumerate(
-        zip(questions, predictions, strict=True)
+    for question, prediction, row in zip(
+        questions, predictions, found, strict=True
     ):
-        is_correct = answers.is_correct(
-            prediction.answer, question.answers, question.answer_type
-        )
-        row = {
-            "exact_match": float(is_correct),
-            "f1": float(is_correct)
-            if question.answer_type == "regex"
-            else answers.f1_score(prediction.answer, question.answers),
-        }
-        ranks = {
-            name: finder.first_rank(
-                found[number], question.answers, question.answer_type
+        is_correct = float(
+            answers.is_correct(
+                prediction.answer, question.answers, question.answer_type
             )
-            for name, found in rankings.items()
-        }
-        if ranks:
-            retrieved = next(iter(rankings.values()))[number]
-            rank = next(iter(ranks.values())) or np.inf
-            for k in RECALL_AT:
-                row[f"answer_recall@{k}"] = float(rank <= k)
-            if rank <= len(prediction.candidates):
-                row["reading_accuracy"] = row["exact_match"]
-            if gold[number] is not None:
-                for k in RECALL_AT:
-                    row[f"gold_recall@{k}"] = float(
-                        gold[number] in retrieved[:k]
-                    )
-            row["answer_ranks"] = ranks
-            row["num_ranked"] = len(retrieved)
-        rows.append(row)
+        )
+        rank = next(iter(row.get("answer_ranks", {}).values()), None)
+        was_read = rank is not None and rank <= len(prediction.candidates)
+        rows.append(
+            {
+                "exact_match": is_correct,
+                "f1": is_correct
+                if question.answer_type == "regex"
+                else answers.f1_score(prediction.answer, question.answers),
+                **row,
+                **({"reading_accuracy": is_correct} if was_read else {}),
+            }
+        )
     return rows
 
 
@@ -394,8 +328,7 @@ def _metrics_of(row):
     own = {k: v for k, v in row.items() if isinstance(v, float)}
     # The first retriever's are `answer_recall@k`.
     for name, rank in list(row.get("answer_ranks", {}).items())[1:]:
-        for k in RECALL_AT:
-            own[f"{name}_answer_recall@{k}"] = float((rank or np.inf) <= k)
+        own.update(recall.at_ranks(rank, f"{name}_answer_recall"))
     return own
 
 
@@ -413,43 +346,10 @@ def _at_thresholds(known, predictions, rows):
     return found
 
 
-def gold_blocks(questions, records) -> list[int | None]:
-    """The block that each question names as its evidence.
-
-    Args:
-        questions: list of `Question`. A line may hold `"evidence"`:
-            `{"title": str, "sentence": str}`.
-        records: `BlockRecords`.
-
-    Returns:
-        list: for each question the first block of an article of that title
-        that holds the sentence (white space aside), `None` without one.
-    """
-    blocks_of = collections.defaultdict(list)
-    for block_id, title in enumerate(records.titles):
-        blocks_of[title].append(block_id)
-    found = []
-    for question in questions:
-        evidence = question.line.get("evidence") or {}
-        sentence = " ".join(evidence.get("sentence", "").split())
-        found.append(
-            next(
-                (
-                    block_id
-                    for block_id in blocks_of[evidence.get("title")]
-                    if sentence
-                    and sentence in " ".join(records.texts[block_id].split())
-                ),
-                None,
-            )
-        )
-    return found
-
-
-def _line(question, prediction, row, records):
+def _line(prediction, records):
+    """What predictions.jsonl has of an answer."""
     found = records is not None and prediction.block_id >= 0
     return {
-        **question.line,
         "prediction": prediction.answer,
         "score": prediction.score,
         "confidence": prediction.confidence,
@@ -465,5 +365,4 @@ def _line(question, prediction, row, records):
             {"answer": s.answer, "score": s.score, "block_id": s.block_id}
             for s in prediction.nbest[:NUM_SHOWN]
         ],
-        **row,
     }

@@ -251,7 +251,7 @@ def blocks_table(directory: str) -> str:
         directory: str. Blocks of the embedded corpus, by `realm chunk`.
     """
     from realm_tf.evaluation.bootstrap import summarize
-    from realm_tf.evaluation.open_qa import gold_blocks
+    from realm_tf.evaluation.recall import gold_blocks
     from realm_tf.retrieval.block_records import BlockRecords
     from realm_tf.retrieval.bm25 import Bm25
 

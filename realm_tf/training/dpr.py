@@ -118,7 +118,7 @@ def _fingerprint(paths):
 
 def _make_examples(blocks, asked, loaded, recipe, stage):
     """`DprExamples` of each list of questions, by its name."""
-    from realm_tf.evaluation.open_qa import gold_blocks
+    from realm_tf.evaluation.recall import gold_blocks
     from realm_tf.retrieval.block_records import BlockRecords
     from realm_tf.text.answers import AnswerFinder
 

@@ -427,8 +427,8 @@ def test_the_command_prints_the_metrics(world, evaluated, capsys):
 def test_wrong_arguments_are_refused(world, tmp_path):
     with pytest.raises(InputError, match="one of .*Received: 'tfidf'"):
         _evaluate(world, "other", retriever="tfidf")
-    with pytest.raises(InputError, match="num_reader_blocks=0"):
-        _evaluate(world, "other", num_reader_blocks=0)
+    with pytest.raises(InputError, match="at least 0, .* Received: -1"):
+        _evaluate(world, "other", num_reader_blocks=-1)
     bad = tmp_path / "questions.jsonl"
     bad.write_text('{"question": "Where?"}\n')
     with pytest.raises(InputError, match='line 1 lacks "answer"'):

@@ -226,7 +226,7 @@ def blocks(tmp_path_factory, vocabulary_path):
 
 
 def test_every_gold_block_is_known_and_bm25_leaves_room(blocks, all_questions):
-    from realm_tf.evaluation.open_qa import gold_blocks
+    from realm_tf.evaluation.recall import gold_blocks
     from realm_tf.retrieval.block_records import BlockRecords
 
     assert None not in gold_blocks(all_questions, BlockRecords(blocks))

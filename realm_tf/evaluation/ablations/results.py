@@ -8,7 +8,7 @@ import statistics
 from realm_tf import stages
 from realm_tf.configs import ablations as configs
 from realm_tf.evaluation import bootstrap
-from realm_tf.evaluation import open_qa
+from realm_tf.evaluation import recall
 from realm_tf.evaluation.ablations.systems import TRAINING
 
 RANGE, INTERVAL = "range", "interval"
@@ -25,7 +25,7 @@ _NOISE = {
 # What predictions.jsonl has of each question.
 _OF_QUESTIONS = (
     configs.EXACT_MATCH,
-    *(f"answer_recall@{k}" for k in open_qa.RECALL_AT),
+    *(f"answer_recall@{k}" for k in recall.RECALL_AT),
 )
 # Inches.
 _WIDTH, _ROW_HEIGHT, _MARGIN = 4.2, 0.34, 1.1

@@ -336,46 +336,47 @@ class AblationStages:
         )
 
     def _evaluation(self, system, seed, model, index, test):
+        """An evaluation of a fine-tuned model."""
+        return self._evaluated(
+            f"evaluation-{system.name}-{seed}-{test}",
+            f"evaluate {test}",
+            model,
+            index,
+            test,
+            retriever=system.retriever,
+        )
+
+    def _zero_shot(self, model, index, test):
+        """What towers find before any question was learned from."""
+        return self._evaluated(
+            f"zero-shot-{self._label(model)}-{test}",
+            f"zero-shot {test}",
+            model,
+            index,
+            test,
+            num_reader_blocks=0,
+        )
+
+    def _evaluated(self, name, kind, model, index, test, **options):
         from realm_tf.evaluation import open_qa
 
-        path = self._inputs.tests[test]
-        blocks, name = self._inputs.blocks, f"{system.name}-{seed}-{test}"
+        blocks, path = self._inputs.blocks, self._inputs.tests[test]
         self._add(
-            f"evaluation-{name}",
-            f"evaluate {test}",
+            name,
+            kind,
             lambda output: open_qa.evaluate(
-                model, blocks, index, path, output, retriever=system.retriever
+                model, blocks, index, path, output, **options
             ),
             {"model": model, "blocks": blocks, "index": index},
-            {
-                "retriever": system.retriever,
-                "questions": self._questions[path],
-            },
+            {**options, "questions": self._questions[path]},
             command_line(
                 "evaluate",
                 model=model,
                 blocks=blocks,
                 index=index,
                 questions=path,
-                retriever=system.retriever,
+                **options,
             ),
-        )
-        return f"evaluation-{name}"
-
-    def _zero_shot(self, model, index, test):
-        from realm_tf.evaluation import zero_shot
-
-        blocks, path = self._inputs.blocks, self._inputs.tests[test]
-        name = f"zero-shot-{self._label(model)}-{test}"
-        self._add(
-            name,
-            f"zero-shot {test}",
-            lambda output: zero_shot.zero_shot(
-                model, blocks, index, path, output
-            ),
-            {"model": model, "blocks": blocks, "index": index},
-            {"questions": self._questions[path]},
-            f"(realm_tf.evaluation.zero_shot, {model}, {path})",
         )
         return name
 

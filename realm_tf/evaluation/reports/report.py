@@ -34,7 +34,8 @@ def write(
         title: str.
         metrics: dict. What metrics.json holds: metric to mean, metric +
             `_interval` to `[low, high]`, further numbers, and dicts of them.
-        lines: list of dict. Those of predictions.jsonl.
+        lines: list of dict. Those of predictions.jsonl; without
+            `exact_match` the page is of recall alone.
         parameters: dict. What the evaluation was given, JSON values.
 
     Raises:
@@ -45,7 +46,7 @@ def write(
             f"{path} would report on no question: expected one line of "
             "predictions or more."
         )
-    right, wrong = choose_examples(lines)
+    answered = "exact_match" in lines[0]
     page.write(
         path,
         title=title,
@@ -59,14 +60,22 @@ def write(
                 if isinstance(value, dict)
             ),
             ("Recall", recall(breakdowns.recall_curves(lines))),
-            ("By question word", _by_question_word(lines)),
-            ("By length of the answer", _by_answer_length(lines)),
-            ("Confidence", _confidence(lines)),
-            (f"Right: {len(right)} examples", _examples(right)),
-            (f"Wrong: {len(wrong)} examples", _examples(wrong)),
+            *(_of_answers(lines) if answered else ()),
             ("Made with", _values(parameters)),
         ],
     )
+
+
+def _of_answers(lines):
+    """The sections that need answers; without a reader there are none."""
+    right, wrong = choose_examples(lines)
+    return [
+        ("By question word", _by_question_word(lines)),
+        ("By length of the answer", _by_answer_length(lines)),
+        ("Confidence", _confidence(lines)),
+        (f"Right: {len(right)} examples", _examples(right)),
+        (f"Wrong: {len(wrong)} examples", _examples(wrong)),
+    ]
 
 
 def metric_label(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The recall of towers alone, recomputed from the embeddings."""
+"""Recall where no block is read, recomputed from the embeddings."""
 
 import json
 
@@ -8,7 +8,9 @@ import pytest
 from realm_tf import stages
 from realm_tf.data.open_qa import query_wordpieces
 from realm_tf.errors import InputError
-from realm_tf.evaluation.zero_shot import zero_shot
+from realm_tf.evaluation.open_qa import evaluate
+from realm_tf.evaluation.reports import comparison
+from realm_tf.models import model_directory
 from realm_tf.retrieval.corpus import Corpus
 
 # In one block each, by their words alone.
@@ -31,11 +33,11 @@ ASKED = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
-    root = tmp_path_factory.mktemp("zero_shot")
+    root = tmp_path_factory.mktemp("recall")
     questions = root / "questions.jsonl"
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in ASKED))
     paths = (model_dir, blocks_dir, brute_force_index_dir, str(questions))
-    metrics = zero_shot(*paths, str(root / "output"))
+    metrics = evaluate(*paths, str(root / "output"), num_reader_blocks=0)
     return paths, str(root / "output"), metrics
 
 
@@ -60,7 +62,7 @@ def order(found):
 
 
 def test_blocks_are_those_of_the_largest_inner_products(found, order):
-    path = f"{found[1]}/retrieved.jsonl"
+    path = f"{found[1]}/predictions.jsonl"
     lines = [json.loads(x) for x in stages.read_text(path).splitlines()]
     assert [line["question"] for line in lines] == [
         line["question"] for line in ASKED
@@ -99,7 +101,53 @@ def test_recall_is_that_of_the_first_blocks(found, order):
 
 
 def test_nothing_of_answers_is_claimed(found):
-    assert not {"exact_match", "f1"} & set(found[2])
+    paths, output, metrics = found
+    assert not {"exact_match", "f1", "reading_accuracy"} & set(metrics)
+    line = json.loads(
+        stages.read_text(f"{output}/predictions.jsonl").split("\n")[0]
+    )
+    assert set(line) == {
+        *("question", "answer", "retrieved", "answer_ranks", "num_ranked"),
+        *(f"answer_recall@{k}" for k in (1, 5, 20)),
+    }
+    page = stages.read_text(f"{output}/report.html")
+    assert "answer recall@k" in page and "By question word" not in page
+    with pytest.raises(InputError, match="no calibration: it has no answers"):
+        evaluate(*paths, f"{output}-other", calibration=output)
+
+
+def test_the_reader_does_not_matter(found, tmp_path):
+    (model, *paths), output, metrics = found
+    loaded = model_directory.load(model)
+    for weight in loaded.model.reader.weights:
+        weight.assign(np.full(weight.shape, np.nan))
+    towers, of_towers = str(tmp_path / "towers"), str(tmp_path / "other")
+    model_directory.save(loaded, towers)
+    again = evaluate(
+        towers, *paths, of_towers, num_reader_blocks=0, compare=["bm25"]
+    )
+    assert {name: again[name] for name in metrics} == metrics
+    assert again["bm25_answer_recall@1"] > 0
+    both = comparison.compare([output, of_towers], str(tmp_path / "both"))
+    difference = both["differences"]["other"]["answer_recall@5"]
+    assert difference["difference"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aggregate_answers": True},
+        {"calibration": "dev"},
+        {"retriever": "none"},
+    ],
+)
+def test_what_needs_answers_is_refused(found, options, tmp_path):
+    paths, output = found[0], str(tmp_path / "output")
+    if "retriever" in options:
+        paths = (paths[0], None, None, paths[3])
+    with pytest.raises(InputError, match="nothing is answered: leave"):
+        evaluate(*paths, output, num_reader_blocks=0, **options)
+    assert not stages.exists(output)
 
 
 def test_an_index_of_another_model_is_refused(found, tmp_path):
@@ -113,5 +161,7 @@ def test_an_index_of_another_model_is_refused(found, tmp_path):
     (other / "metadata.json").write_text(json.dumps(metadata))
     output = str(tmp_path / "output")
     with pytest.raises(InputError, match="this model's block tower"):
-        zero_shot(model, blocks, str(other), questions, output)
+        evaluate(
+            model, blocks, str(other), questions, output, num_reader_blocks=0
+        )
     assert not stages.exists(output)
