@@ -1,15 +1,10 @@
 """Whether reproductions.yaml fits the commands and the published texts."""
 
 import pathlib
-import re
 
 from realm_tf import stages
 from realm_tf.evaluation.reproductions import command_arguments
 from realm_tf.evaluation.reproductions import entries as reproductions
-
-_NUMBER = re.compile(
-    r"(?<![\w.])(?P<number>[-+]?\d[\d,]*(?:\.\d+)?)(?P<percent> ?%)?"
-)
 
 
 def check(entries: dict[str, reproductions.Entry], root: str) -> list[str]:
@@ -56,28 +51,11 @@ def _check_quotes(entries, root):
                     texts[name] = _one_line(stages.read_text(str(path)))
                 if _one_line(quote) not in texts[name]:
                     yield f"{where} does not say {quote!r}."
-                elif figure.value not in numbers(quote):
+                elif figure.value not in reproductions.numbers(quote):
                     yield (
                         f"{where} says {quote!r}, where {figure.value:g} of "
                         f"{figure.path} is not among the numbers."
                     )
-
-
-def numbers(text: str) -> list[float]:
-    """The numbers in a text, those of words such as "F1" aside.
-
-    A percentage is there twice, as it is written and as a share.
-
-    Example:
-        >>> numbers("F1 0.887, -0.25, 1,293 blocks, 14 %")
-        [0.887, -0.25, 1293.0, 14.0, 0.14]
-    """
-    found = []
-    for match in _NUMBER.finditer(text):
-        found.append(float(match["number"].replace(",", "")))
-        if match["percent"]:
-            found.append(found[-1] / 100)
-    return found
 
 
 def _one_line(text):

@@ -18,6 +18,9 @@ reproductions (castorini/pyserini, pyserini/2cr). An entry:
           values:                   # path into the JSON: number as published
             rules.dates.precision: 0.981
             rules.dates.recall: 1.0
+                                    # or, where the quote has no others, only
+                                    # the paths of its numbers in their order:
+          # values: rules.dates.{precision,recall}
           tolerance: 0.0005         # or "5 %", or machine: shown, not judged
           divide_by: 1000           # or a path; what the unit asks for
 
@@ -48,6 +51,10 @@ _FIGURE_KEYS = ("figure", "published", "from", "values", "tolerance")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
+_NUMBER = re.compile(
+    r"(?<![\w.@])(?P<number>[-+]?\d[\d,]*(?:\.\d+)?)(?P<percent> ?%)?"
+)
 _REQUIRED = object()
 
 
@@ -301,14 +308,11 @@ def _read_figures(group, where):
         raise part.error("from", f"{source} is not below the output")
     values = part.take(
         "values",
-        lambda found: (
-            isinstance(found, dict)
-            and bool(found)
-            and all(map(_is_text, found))
-            and all(map(_is_number, found.values()))
-        ),
-        "a mapping of paths to numbers",
+        lambda found: _is_text(found) or _is_numbers_by_path(found),
+        "a mapping of paths to numbers, or paths of the quote's numbers",
     )
+    if isinstance(values, str):
+        values = _in_order(values, published, part)
     divide_by = part.take(
         "divide_by",
         lambda found: _is_text(found) or (_is_number(found) and found != 0),
@@ -335,6 +339,47 @@ def _read_figures(group, where):
         )
 
 
+def _in_order(pattern, published, part):
+    """Paths that `{a,b}` stands for, and the numbers of each quote."""
+    paths = _expand(pattern)
+    for name, quote in published.items():
+        found = numbers(quote)
+        if len(found) != len(paths):
+            raise part.error(
+                "values",
+                f"{len(paths)} paths for the {len(found)} numbers of "
+                f"{quote!r} in {name}",
+            )
+    return dict(zip(paths, found, strict=True))
+
+
+def _expand(pattern):
+    match = _ALTERNATIVES.search(pattern)
+    if not match:
+        return [pattern]
+    before, after = pattern[: match.start()], _expand(pattern[match.end() :])
+    return [
+        f"{before}{one}{rest}" for one in match[1].split(",") for rest in after
+    ]
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text, those of "F1" and "recall@5" aside.
+
+    A percentage is there twice, as it is written and as a share.
+
+    Example:
+        >>> numbers("F1 0.887, @5 -0.25, 1,293 blocks, 14 %")
+        [0.887, -0.25, 1293.0, 14.0, 0.14]
+    """
+    found = []
+    for match in _NUMBER.finditer(text):
+        found.append(float(match["number"].replace(",", "")))
+        if match["percent"]:
+            found.append(found[-1] / 100)
+    return found
+
+
 def _tolerance(part):
     return part.take(
         "tolerance",
@@ -353,6 +398,15 @@ def _is_text(value):
 
 def _is_texts(value):
     return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _is_numbers_by_path(value):
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(map(_is_text, value))
+        and all(map(_is_number, value.values()))
+    )
 
 
 def _is_number(value):

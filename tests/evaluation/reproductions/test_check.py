@@ -3,7 +3,6 @@
 import pathlib
 
 from realm_tf import cli
-from realm_tf.evaluation.reproductions import check as reproduction_check
 from realm_tf.evaluation.reproductions import entries as reproductions
 
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -73,12 +72,6 @@ def test_check_finds_what_is_out_of_step(
         assert line.startswith(start)
         assert text in line
     assert printed.out == f"2 entries, 6 figures: {len(found)} out of step\n"
-
-
-def test_numbers_of_a_text():
-    assert reproduction_check.numbers(
-        "F1 0.887, -0.25 to +0.19 (of 1,293 blocks, 14 %): BERT-2 5e-5 x1.5."
-    ) == [0.887, -0.25, 0.19, 1293.0, 14.0, 0.14, 2.0, 5.0, 5.0]
 
 
 def test_this_repository_is_in_step(capsys):

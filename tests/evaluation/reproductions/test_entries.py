@@ -41,6 +41,7 @@ def test_an_entry_that_is_malformed(project, make_entry, changes, complaint):
         ({"tolerance": float("nan")}, "key tolerance: expected a number"),
         ({"values": {"x": "3"}}, "key values: expected a mapping of paths"),
         ({"values": {"x": float("inf")}}, "key values: expected a mapping"),
+        ({"values": "a.{b,c}"}, "key values: 2 paths for the 1 numbers of 'It"),
         ({"published": {}}, "key published: expected a mapping of files"),
         ({"published": "README.md"}, "key published: expected a mapping"),
         ({"from": "../x.json"}, "key from: ../x.json is not below"),
@@ -54,6 +55,30 @@ def test_a_figure_that_is_malformed(
     figures = [make_figure(), make_figure(**changes)]
     path = project(good=make_entry(), bad=make_entry(expect=figures))
     _check(path, f"figure 2, {complaint}")
+
+
+def test_numbers_of_a_text():
+    assert reproductions.numbers(
+        "F1 0.887, recall@5 -0.25 to +0.19 (of 1,293 blocks, 14 %): BERT-2 5e-5 x1.5."
+    ) == [0.887, -0.25, 0.19, 1293.0, 14.0, 0.14, 2.0, 5.0, 5.0]
+
+
+def test_paths_of_a_quotes_numbers(project, make_entry, make_figure):
+    """The numbers stand in the quote alone; paths are in their order."""
+    figure = make_figure(
+        published={"README.md": "| REALM | 39.2 (34.1) | -1.5 (1,000) |"},
+        values="of.{nq,squad}.f1{,_interval.0}",
+    )
+    entries = reproductions.read_entries(
+        project(good=make_entry(expect=[figure]))
+    )
+    found = [(each.path, each.value) for each in entries["good"].figures]
+    assert found == [
+        ("of.nq.f1", 39.2),
+        ("of.nq.f1_interval.0", 34.1),
+        ("of.squad.f1", -1.5),
+        ("of.squad.f1_interval.0", 1000.0),
+    ]
 
 
 def test_a_key_that_is_missing(project, make_entry, make_figure):
