@@ -255,7 +255,8 @@ def _check(
     for name in (retriever, *compare):
         if name not in answering.RETRIEVERS:
             raise InputError(
-                f"`retriever` must be one of {answering.RETRIEVERS}. Received: {name!r}"
+                f"`retriever` must be one of {answering.RETRIEVERS}. "
+                f"Received: {name!r}"
             )
     if num_reader_blocks < 0:
         raise InputError(

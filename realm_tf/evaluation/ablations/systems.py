@@ -336,7 +336,6 @@ class AblationStages:
         )
 
     def _evaluation(self, system, seed, model, index, test):
-        """An evaluation of a fine-tuned model."""
         return self._evaluated(
             f"evaluation-{system.name}-{seed}-{test}",
             f"evaluate {test}",
@@ -347,7 +346,7 @@ class AblationStages:
         )
 
     def _zero_shot(self, model, index, test):
-        """What towers find before any question was learned from."""
+        # Before any question was learned from.
         return self._evaluated(
             f"zero-shot-{self._label(model)}-{test}",
             f"zero-shot {test}",
