@@ -14,6 +14,8 @@ the towers of one source and the encoder (the reader's) of another:
 In table 1 what is not REALM reads with the given encoder, as in the paper;
 the rows named `+warm_up` read with REALM's after its warm-up, and so tell what
 the retriever alone makes of a difference. In table 2 all begin with that one.
+`"start"` keeps its towers; in `"start+query_tower"` fine-tuning moves one of
+them, as it does REALM's and ORQA's: what REALM adds to that is pre-training's.
 """
 
 import dataclasses
@@ -59,12 +61,14 @@ class Model:
     finetune: tuple[tuple[str, object], ...] = ()
 
 
+_TUNED_START = "start+query_tower"
 _READER_ONLY = (("train_query_tower", False),)
 
 # What is not pre-trained: name to its towers and how it is fine-tuned.
 _BASELINES = {
     "bm25": (START, (*_READER_ONLY, ("retriever", "bm25"))),
     "start": (START, _READER_ONLY),
+    _TUNED_START: (START, ()),
     "orqa": (ICT, ()),
     "dpr": (DPR, _READER_ONLY),
 }
@@ -181,6 +185,7 @@ def _with_warm_up(name, title, **kwargs):
 _TABLE_1 = (
     System("bm25", "BM25 + reader", "bm25", retriever="bm25"),
     System("start", "Start, retriever not trained", "start"),
+    System(_TUNED_START, "Start, query tower fine-tuned", _TUNED_START),
     System("orqa", "ORQA", "orqa"),
     System("dpr", "DPR", "dpr"),
     System("realm", "REALM", "realm"),

@@ -251,7 +251,9 @@ def test_the_stages_of_table_1(world, tmp_path, capsys):
     assert [name for name in plan if name.startswith("finetuned")] == [
         f"finetuned-{name}-0"
         for name in (
-            *baselines,
+            *baselines[:2],
+            "start+query_tower",
+            *baselines[2:],
             "realm",
             *(f"{name}+warm_up" for name in baselines),
         )
@@ -271,6 +273,7 @@ def test_the_stages_of_table_1(world, tmp_path, capsys):
     for name, before, index in (
         ("bm25", world["model"], "start"),
         ("start", world["model"], "start"),
+        ("start+query_tower", world["model"], "start"),
         ("orqa", f"{output}/ict", "ict"),
         ("dpr", f"{output}/dpr-0", "dpr-0"),
         ("bm25+warm_up", f"{output}/warm-up", "start"),
@@ -281,7 +284,7 @@ def test_the_stages_of_table_1(world, tmp_path, capsys):
         command = plan[f"finetuned-{name}-0"]
         assert f"--model {before} " in command
         assert f"--index {output}/index-{index} " in command
-        is_reader_only = "orqa" not in name
+        is_reader_only = not name.startswith(("orqa", "start+query_tower"))
         assert ("train_query_tower=False" in command) == is_reader_only
         assert ("retriever=bm25" in command) == ("bm25" in name)
 
