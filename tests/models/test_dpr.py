@@ -1,8 +1,4 @@
-import os
-import subprocess
-import sys
-import textwrap
-
+import eight_devices
 import keras
 import numpy as np
 import pytest
@@ -226,10 +222,7 @@ def test_towers_of_other_widths_are_refused(make_encoder):
 def test_eight_devices_give_the_loss_of_one():
     """The blocks of all devices are candidates."""
     code = """
-        import keras, numpy as np
-        from realm_tf.models.bert_encoder import BertEncoder
         from realm_tf.models.dpr import DprModel
-        from realm_tf.models.embedder import Embedder
 
         random = np.random.default_rng(0)
         batch = {
@@ -245,40 +238,10 @@ def test_eight_devices_give_the_loss_of_one():
         batch["candidate_mask"][13:] = False
         batch = {k: v.astype("int32") for k, v in batch.items()}
 
-        def run():
-            keras.utils.set_random_seed(0)
-            tower = Embedder(
-                BertEncoder(60, 1, 2, 8, 16), projection_dim=6, dropout=0.0
-            )
-            for v in tower.trainable_variables:
-                if len(v.shape) > 1:
-                    v.assign(10.0 * v)
-            model = DprModel(tower, tower)
-            model.compile(optimizer=keras.optimizers.SGD(0.1))
-            losses = model.evaluate(batch, batch_size=16, verbose=0)
-            rows = model.fit(
-                batch, batch_size=16, epochs=3, shuffle=False, verbose=0
-            ).history["loss"]
-            sharded = len(tower.variables[0].value.sharding.device_set)
-            return losses + rows, sharded
-
-        one, _ = run()
-        devices = keras.distribution.list_devices()
-        assert len(devices) == 8, devices
-        with keras.distribution.DataParallel(devices=devices).scope():
-            eight, sharded = run()
-        assert sharded == 8
-        np.testing.assert_allclose(eight, one, rtol=1e-4)
-        print("same", one[0])
+        def make_model(tower):
+            return DprModel(tower, tower)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": "jax",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        },
-    )
-    assert done.stdout.startswith("same"), done.stderr[-2000:]
+    one, eight = eight_devices.losses_of_one_and_of_eight(code)
+    assert (one["num_devices"], eight["num_devices"]) == (1, 8)
+    for values in ("metrics", "losses"):
+        np.testing.assert_allclose(eight[values], one[values], rtol=1e-4)

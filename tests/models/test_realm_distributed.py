@@ -1,11 +1,8 @@
 """RealmModel on eight devices, where each holds a part of the index."""
 
 import json
-import os
-import subprocess
-import sys
-import textwrap
 
+import eight_devices
 import numpy as np
 import pytest
 
@@ -150,20 +147,12 @@ _CODE = """
 @pytest.fixture(scope="module")
 def found():
     """On one device, on eight."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_CODE)],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": "jax",
-            # Compiled sooner, to run slower, but not otherwise.
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8 "
-            "--xla_backend_optimization_level=0",
-        },
+    printed = eight_devices.run(
+        # Compiled sooner, to run slower, but not otherwise.
+        _CODE,
+        xla_flags="--xla_backend_optimization_level=0",
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(printed.splitlines()[-1])
 
 
 def test_fit_has_the_losses_of_one_device(found):

@@ -1,10 +1,6 @@
 """On CPUs the functions sort, so numpy is the oracle here too."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
+import eight_devices
 import keras
 import numpy as np
 import pytest
@@ -117,14 +113,4 @@ def test_on_eight_devices():
                     assert [p.data.shape for p in parts] == [(38, 8)] * 8
         print("same")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": "jax",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        },
-    )
-    assert done.stdout == "same\n", done.stderr[-2000:]
+    assert eight_devices.run(code) == "same\n"

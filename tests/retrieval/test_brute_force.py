@@ -2,8 +2,8 @@ import doctest
 import os
 import subprocess
 import sys
-import textwrap
 
+import eight_devices
 import keras
 import numpy as np
 import pytest
@@ -270,19 +270,5 @@ _ON_EIGHT_DEVICES = """
 
 def test_on_eight_devices(tmp_path):
     pytest.importorskip("jax")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            textwrap.dedent(_ON_EIGHT_DEVICES),
-            str(tmp_path / "index.weights.h5"),
-        ],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "KERAS_BACKEND": "jax",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        },
-    )
-    assert done.stdout == "same\n", done.stderr[-2000:]
+    weights = str(tmp_path / "index.weights.h5")
+    assert eight_devices.run(_ON_EIGHT_DEVICES, weights) == "same\n"
