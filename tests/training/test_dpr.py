@@ -1,11 +1,10 @@
 import json
 import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+import training_runs
 
 from realm_tf import cli
 from realm_tf import stages
@@ -74,24 +73,17 @@ def trained(world):
     return output, _train(world, output, dev=world["dev"])
 
 
-def _moved(one, two):
-    return {
-        v.path
-        for v, w in zip(one.variables, two.variables, strict=True)
-        if "seed_generator" not in v.path
-        and not np.array_equal(np.asarray(v), np.asarray(w))
-    }
-
-
 def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
     start, end = (
         model_directory.load(path) for path in (world["model"], trained[0])
     )
     assert end.model.share_embedders
-    moved = _moved(start.model.query_embedder, end.model.query_embedder)
+    moved = training_runs.moved(
+        start.model.query_embedder, end.model.query_embedder
+    )
     assert "token_embedding/embeddings" in moved
     assert "projection/kernel" in moved
-    assert not _moved(start.model.reader, end.model.reader)
+    assert not training_runs.moved(start.model.reader, end.model.reader)
     # So an index of the old tower is refused.
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
 
@@ -225,25 +217,14 @@ def test_killed_and_resumed_the_weights_are_the_same(
     """With SIGKILL, in a process of its own, in the midst of an epoch."""
     output = str(world["root"] / "killed")
     code = f"""
-import os, signal, keras
 from realm_tf.configs.dpr import get_recipe
 from realm_tf.training.dpr import train_dpr
 
-class Kill(keras.callbacks.Callback):
-    steps = 0
-    def on_train_batch_end(self, batch, logs=None):
-        self.steps += 1
-        if self.steps == 4:
-            os.kill(os.getpid(), signal.SIGKILL)
-
 train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
     {output!r}, dev={world["dev"]!r}, recipe=get_recipe("tiny"), verbose=0,
-    callbacks=[Kill()], save_every_steps=1)
+    callbacks=[Stop(4, kill=True)], save_every_steps=1)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert done.returncode == -9, done.stderr[-2000:]
+    training_runs.run_and_kill(code)
     assert not os.path.exists(output)
     kept = os.listdir(f"{output}.partial")
     assert {"checkpoint", "selection", "retrieved.npy"} <= set(kept)
@@ -252,14 +233,9 @@ train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
         raise AssertionError("BM25 was asked again.")
 
     monkeypatch.setattr(bm25, "Bm25", search)
-    steps = []
-
-    class Count(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            steps.append(batch)
-
-    rows = _train(world, output, dev=world["dev"], callbacks=[Count()])
-    assert len(steps) == 3
+    steps = training_runs.Steps()
+    rows = _train(world, output, dev=world["dev"], callbacks=[steps])
+    assert steps.count == 3
     assert rows == trained[1]
     assert (
         stages.read_metadata(output)["fingerprint"]
@@ -283,7 +259,9 @@ def test_separate_towers_both_move_above_what_is_frozen(world):
     before, after = (model_directory.load(p).model for p in (start, output))
     assert not after.share_embedders
     for tower in ("query_embedder", "block_embedder"):
-        moved = _moved(getattr(before, tower), getattr(after, tower))
+        moved = training_runs.moved(
+            getattr(before, tower), getattr(after, tower)
+        )
         assert {path.split("/")[0] for path in moved} == {
             "transformer_layer_1",
             "pooled_dense",

@@ -6,6 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import training_runs
 
 from beam_pipelines import build_index
 from beam_pipelines import embed_blocks
@@ -83,24 +84,6 @@ def tuned(world):
     return _finetune(world, "tuned")
 
 
-def _values(part):
-    return {
-        v.path: np.asarray(v)
-        for v in part.variables
-        if "seed_generator" not in v.path
-    }
-
-
-def _moved(before, after):
-    before, after = _values(before), _values(after)
-    assert before.keys() == after.keys()
-    return {
-        path
-        for path, value in before.items()
-        if not np.array_equal(value, after[path])
-    }
-
-
 def test_the_command_with_the_same_seed_makes_the_same_model(
     world, tuned, capsys
 ):
@@ -120,7 +103,7 @@ def test_the_command_with_the_same_seed_makes_the_same_model(
     assert f"{again}: " in capsys.readouterr().out
     first, second = (model_directory.load(path) for path in (output, again))
     assert second.metadata["history"] == rows
-    assert not _moved(first.model, second.model)
+    assert not training_runs.moved(first.model, second.model)
     assert first.metadata["fingerprint"] == second.metadata["fingerprint"]
 
 
@@ -128,9 +111,13 @@ def test_query_tower_and_reader_move_and_the_block_tower_does_not(world, tuned):
     start = model_directory.load(world["model"])
     end = model_directory.load(tuned[0])
     assert start.model.share_embedders and not end.model.share_embedders
-    assert not _moved(start.model.block_embedder, end.model.block_embedder)
+    assert not training_runs.moved(
+        start.model.block_embedder, end.model.block_embedder
+    )
     for part in ("query_embedder", "reader"):
-        moved = _moved(getattr(start.model, part), getattr(end.model, part))
+        moved = training_runs.moved(
+            getattr(start.model, part), getattr(end.model, part)
+        )
         assert "token_embedding/embeddings" in moved
         assert "transformer_layer_0/self_attention_layer/query/kernel" in moved
     assert end.metadata["block_tower"] == start.metadata["block_tower"]
@@ -204,13 +191,15 @@ def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
     )
     first, second = (model_directory.load(path) for path in (tuned[0], output))
     assert len(rows) == 2 and second.metadata["counts"]["questions"] == 16
-    assert not _moved(first.model.block_embedder, second.model.block_embedder)
+    assert not training_runs.moved(
+        first.model.block_embedder, second.model.block_embedder
+    )
     assert second.metadata["block_tower"] == first.metadata["block_tower"]
     Corpus.load(output, world["blocks"], world["exact"])
     moved = {
         part: {
             path.split("/")[0]
-            for path in _moved(
+            for path in training_runs.moved(
                 getattr(first.model, part), getattr(second.model, part)
             )
         }
@@ -264,19 +253,6 @@ def test_a_recipe_says_what_learns(world, changes, tower, reader):
     ) + len(model.reader.trainable_variables)
 
 
-class _Stop(keras.callbacks.Callback):
-    """Ctrl-C after some steps."""
-
-    def __init__(self, after):
-        super().__init__()
-        self._left = after
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._left -= 1
-        if not self._left:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_model(world, tmp_path):
     """With dev, two files and patterns; stopped in the second file."""
@@ -301,7 +277,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(world, tmp_path):
     # Two epochs of two steps a file.
     assert len(expected) == 4
     with pytest.raises(KeyboardInterrupt):
-        run("stopped", callbacks=[_Stop(6)], save_every_steps=1)
+        run("stopped", callbacks=[training_runs.Stop(6)], save_every_steps=1)
     assert not os.path.exists(tmp_path / "stopped")
     # Six steps are done; the state of the fifth is saved.
     rows = run("stopped")
@@ -334,7 +310,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
 
         def _tell(self):
             assert 0 <= self._evaluate_really()["exact_match"] <= 1
-            states.append(_values(self._weights.reader))
+            states.append(training_runs.values(self._weights.reader))
             return {"exact_match": next(given)}
 
     monkeypatch.setattr(selection, "SelectBest", Told)
@@ -352,7 +328,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
     assert [row["dev_exact_match"] for row in rows] == [0.2, 0.5, 0.4, 0.1]
     metadata = stages.read(output, kind="model")
     assert metadata["best_epoch"] == 2
-    kept = _values(model_directory.load(output).model.reader)
+    kept = training_runs.values(model_directory.load(output).model.reader)
     assert kept.keys() == states[1].keys()
     for path, value in kept.items():
         np.testing.assert_array_equal(value, states[1][path])
@@ -392,8 +368,10 @@ def test_other_retrievers_blocks_are_read(world, tmp_path):
     )
     start = model_directory.load(world["model"])
     end = model_directory.load(output)
-    assert not _moved(start.model.query_embedder, end.model.query_embedder)
-    assert _moved(start.model.reader, end.model.reader)
+    assert not training_runs.moved(
+        start.model.query_embedder, end.model.query_embedder
+    )
+    assert training_runs.moved(start.model.reader, end.model.reader)
     # The same share of questions in each epoch: nothing moves the blocks.
     assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
     with pytest.raises(InputError, match="add --set train_query_tower=false"):

@@ -8,6 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import training_runs
 
 from beam_pipelines import annotate_spans
 from realm_tf import cli
@@ -41,17 +42,6 @@ class _Refreshes(keras.callbacks.Callback):
             self.model.jax_state_sync()
         self.indices.append(np.array(self.model.index.embeddings))
         self.ages.append(logs["index_age"])
-
-
-class _Stop(keras.callbacks.Callback):
-    def __init__(self, after):
-        super().__init__()
-        self._left = after
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._left -= 1
-        if not self._left:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -88,23 +78,14 @@ def trained(world):
     return output, history, seen
 
 
-def _moved(one, two):
-    return {
-        v.path
-        for v, w in zip(one.variables, two.variables, strict=True)
-        if "seed_generator" not in v.path
-        and not np.array_equal(np.asarray(v), np.asarray(w))
-    }
-
-
 def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
     start = model_directory.load(world["model"]).model
     end = model_directory.load(trained[0]).model
     assert end.share_embedders
-    assert "projection/kernel" in _moved(
+    assert "projection/kernel" in training_runs.moved(
         start.query_embedder, end.query_embedder
     )
-    moved = _moved(start.reader, end.reader)
+    moved = training_runs.moved(start.reader, end.reader)
     assert "token_embedding/embeddings" in moved
     assert all("span" not in path for path in moved)
     # One encoder with two heads.
@@ -161,7 +142,12 @@ def test_the_index_is_refreshed_between_steps(world, trained):
 def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
     """Stopped where the next step begins with a refresh."""
     with pytest.raises(KeyboardInterrupt):
-        _pretrain(world, "stopped", callbacks=[_Stop(2)], save_every_steps=1)
+        _pretrain(
+            world,
+            "stopped",
+            callbacks=[training_runs.Stop(2)],
+            save_every_steps=1,
+        )
     seen = _Refreshes()
     output, history = _pretrain(
         world, "stopped", callbacks=[seen], save_every_steps=1
@@ -200,9 +186,9 @@ def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
         model_directory.load(_pretrain(world, name, recipe=recipe)[0]).model
         for name, recipe in (("changed", changed), ("alone", alone))
     )
-    assert not _moved(one.reader, two.reader)
+    assert not training_runs.moved(one.reader, two.reader)
     start = model_directory.load(world["model"]).model
-    assert _moved(start.reader, one.reader)
+    assert training_runs.moved(start.reader, one.reader)
 
 
 def test_embed_blocks(world, tmp_path):
@@ -346,7 +332,12 @@ def test_the_host_retrieves(world, trained, stopped):
     arguments = {"recipe": recipe, "save_every_steps": 1}
     if stopped:
         with pytest.raises(KeyboardInterrupt):
-            _pretrain(world, "host-stopped", callbacks=[_Stop(3)], **arguments)
+            _pretrain(
+                world,
+                "host-stopped",
+                callbacks=[training_runs.Stop(3)],
+                **arguments,
+            )
     output, _ = _pretrain(
         world, "host-stopped" if stopped else "host", **arguments
     )

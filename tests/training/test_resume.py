@@ -4,6 +4,7 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from training_runs import Stop
 
 from realm_tf.errors import InputError
 from realm_tf.training import resume
@@ -11,23 +12,6 @@ from realm_tf.training.optimizers import bert_adamw
 
 JIT = keras.backend.backend() == "jax"
 NUM_STEPS, STEPS_PER_EPOCH = 13, 5
-
-
-class Killed(Exception):
-    """In the place of a signal: nothing of the run comes after it."""
-
-
-class Kill(keras.callbacks.Callback):
-    """Ends a run after so many steps of it."""
-
-    def __init__(self, steps):
-        super().__init__()
-        self._left = steps
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._left -= 1
-        if not self._left:
-            raise Killed
 
 
 class Counter:
@@ -181,8 +165,8 @@ def test_it_is_what_keras_does(straight):
 def test_killed_and_resumed_it_is_the_same(
     straight, tmp_path, killed_after, every_steps
 ):
-    with pytest.raises(Killed):
-        _fit(tmp_path, Kill(killed_after), every_steps=every_steps)
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(killed_after), every_steps=every_steps)
     model, rows, counter = _fit(tmp_path)
     _assert_same(model, straight[0])
     assert rows == straight[1]
@@ -193,9 +177,9 @@ def test_killed_again_and_again(straight, tmp_path):
     killed = 0
     while True:
         try:
-            model, rows, _ = _fit(tmp_path, Kill(4), every_steps=1)
+            model, rows, _ = _fit(tmp_path, Stop(4), every_steps=1)
             break
-        except Killed:
+        except KeyboardInterrupt:
             killed += 1
     # Of 13 steps, each time three are saved before the fourth is lost.
     assert killed == 4
@@ -205,7 +189,7 @@ def test_killed_again_and_again(straight, tmp_path):
 
 def test_a_finished_run_does_nothing_more(straight, tmp_path):
     _fit(tmp_path)
-    model, rows, _ = _fit(tmp_path, Kill(1))
+    model, rows, _ = _fit(tmp_path, Stop(1))
     _assert_same(model, straight[0])
     assert rows == straight[1]
 
@@ -232,8 +216,8 @@ def test_savings_by_time(tmp_path, monkeypatch):
 
 
 def test_a_torn_file_beside_the_state_is_nothing(straight, tmp_path):
-    with pytest.raises(Killed):
-        _fit(tmp_path, Kill(7))
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(7))
     (tmp_path / f"{resume.STATE}.tmp").write_bytes(b"PK\x03\x04 half")
     model, rows, _ = _fit(tmp_path)
     _assert_same(model, straight[0])
@@ -250,8 +234,8 @@ def test_a_callback_may_end_the_run(tmp_path):
 
 
 def test_it_says_where_it_goes_on(tmp_path, capsys, monkeypatch):
-    with pytest.raises(Killed):
-        _fit(tmp_path, Kill(7))
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(7))
     monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
     _fit(tmp_path, verbose="auto")
     lines = capsys.readouterr().out.splitlines()
@@ -274,8 +258,8 @@ def test_bfloat16_weights_come_back(tmp_path):
 
 
 def test_what_is_damaged_or_anothers_is_refused(tmp_path):
-    with pytest.raises(Killed):
-        _fit(tmp_path, Kill(4))
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(4))
     with pytest.raises(InputError, match="state of another model"):
         _fit(tmp_path, model=_model(width=5))
     path = pathlib.Path(tmp_path, resume.STATE)
@@ -292,8 +276,8 @@ def test_what_is_damaged_or_anothers_is_refused(tmp_path):
 
 
 def test_the_state_is_plain_numpy(tmp_path):
-    with pytest.raises(Killed):
-        _fit(tmp_path, Kill(7))
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, Stop(7))
     with np.load(tmp_path / resume.STATE) as content:
         information = json.loads(str(content["information"]))
         groups = {name.split("/")[0] for name in content.files}

@@ -3,6 +3,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from training_runs import Stop
 
 from realm_tf.errors import InputError
 from realm_tf.training import resume
@@ -14,21 +15,6 @@ from realm_tf.training.training_log import read_log
 
 JIT = keras.backend.backend() == "jax"
 NUM_STEPS, STEPS_PER_EPOCH, EVERY = 13, 5, 4
-
-
-class Killed(Exception):
-    """In the place of a signal: nothing of the run comes after it."""
-
-
-class Kill(keras.callbacks.Callback):
-    def __init__(self, steps):
-        super().__init__()
-        self._left = steps
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._left -= 1
-        if not self._left:
-            raise Killed
 
 
 class Age(keras.callbacks.Callback):
@@ -195,8 +181,8 @@ def test_what_is_unknown_is_null(tmp_path):
     "after, save_every", [(1, 1), (4, 1), (5, 1), (7, 3), (12, 2)]
 )
 def test_killed_and_resumed_the_lines_are_the_same(tmp_path, after, save_every):
-    with pytest.raises(Killed):
-        _fit(tmp_path, callbacks=[Kill(after)], every_steps=save_every)
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, callbacks=[Stop(after)], every_steps=save_every)
     with open(tmp_path / "log.jsonl", "a") as file:
         # What else a kill may leave: a torn line.
         file.write('{"step": 1')
@@ -211,8 +197,8 @@ def test_killed_and_resumed_the_lines_are_the_same(tmp_path, after, save_every):
 
 
 def test_without_its_state_a_line_is_of_fewer_steps(tmp_path):
-    with pytest.raises(Killed):
-        _fit(tmp_path, callbacks=[Kill(11)], every_steps=6, parts=False)
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, callbacks=[Stop(11)], every_steps=6, parts=False)
     assert [line["step"] for line in read_log(str(tmp_path))] == [4, 8]
     lines = _fit(tmp_path, parts=False)
     windows = [(0, 4), (6, 8), (8, 12), (12, 13)]
@@ -220,8 +206,8 @@ def test_without_its_state_a_line_is_of_fewer_steps(tmp_path):
 
 
 def test_a_run_that_starts_anew_drops_the_lines_of_the_last(tmp_path):
-    with pytest.raises(Killed):
-        _fit(tmp_path, callbacks=[Kill(9)])
+    with pytest.raises(KeyboardInterrupt):
+        _fit(tmp_path, callbacks=[Stop(9)])
     assert len(read_log(str(tmp_path))) == 2
     lines = _fit(tmp_path)
     assert [line["step"] for line in lines] == [4, 8, 12, 13]
