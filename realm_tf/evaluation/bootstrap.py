@@ -3,6 +3,8 @@
 import numpy as np
 
 NUM_SAMPLES = 2000
+# Of what is written: more than is shown, so that nothing is rounded twice.
+DIGITS = 6
 # Sums of scores in another order differ by less, scores that differ by more.
 _ROUNDING = 1e-12
 
@@ -25,10 +27,10 @@ def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
         values = [row[name] for row in rows if name in row]
         samples = sample_means(values, num_samples=num_samples)
         low, high = np.percentile(samples, [2.5, 97.5])
-        metrics[name] = round(float(np.mean(values)), 4)
+        metrics[name] = round(float(np.mean(values)), DIGITS)
         metrics[f"{name}_interval"] = [
-            round(float(low), 4),
-            round(float(high), 4),
+            round(float(low), DIGITS),
+            round(float(high), DIGITS),
         ]
     metrics["questions"] = len(rows)
     return metrics
@@ -73,9 +75,10 @@ def paired_difference(values: list[float], first: list[float]) -> dict:
     is_none = abs(mean) < _ROUNDING
     keeps_sign = samples * np.sign(mean) > _ROUNDING
     return {
-        "difference": round(mean, 4),
+        "difference": round(mean, DIGITS),
         "interval": [
-            round(float(end), 4) for end in np.percentile(samples, [2.5, 97.5])
+            round(float(end), DIGITS)
+            for end in np.percentile(samples, [2.5, 97.5])
         ],
         "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
         "questions": len(differences),

@@ -104,15 +104,12 @@ def run(args, extra):
     names = [name for name in metrics if not name.endswith("_interval")]
     width = max(map(len, names)) + 4
     for name in names:
-        interval = metrics.get(f"{name}_interval")
-        if interval is None:
-            print(f"{name:<{width}}{metrics[name]}")
-        else:
-            low, high = interval
-            print(
-                f"{name:<{width}}{metrics[name]:.3f}   "
-                f"95 % {low:.3f} to {high:.3f}"
-            )
+        value = metrics[name]
+        shown = f"{value:.3f}" if isinstance(value, float) else str(value)
+        if f"{name}_interval" in metrics:
+            low, high = metrics[f"{name}_interval"]
+            shown += f"   95 % {low:.3f} to {high:.3f}"
+        print(f"{name:<{width}}{shown}")
     print(stages.join(args.output, REPORT))
 
 
@@ -340,9 +337,13 @@ def _at_thresholds(known, predictions, rows):
     shares = np.array([p.confidence for p in predictions])
     for risk, at in known.thresholds.items():
         given = shares >= at["threshold"]
-        found[f"coverage@risk_{risk}"] = round(float(given.mean()), 4)
+        found[f"coverage@risk_{risk}"] = round(
+            float(given.mean()), bootstrap.DIGITS
+        )
         found[f"wrong@risk_{risk}"] = (
-            round(float(1 - correct[given].mean()), 4) if given.any() else 0.0
+            round(float(1 - correct[given].mean()), bootstrap.DIGITS)
+            if given.any()
+            else 0.0
         )
     return found
 

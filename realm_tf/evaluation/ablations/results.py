@@ -131,7 +131,7 @@ def _summary(suite, graph, cells, system, test):
     found = [_metrics(graph, cell, test) for cell in mine]
     return {
         metric: {
-            "mean": round(statistics.mean(values), 4),
+            "mean": round(statistics.mean(values), bootstrap.DIGITS),
             "low": min(values),
             "high": max(values),
         }
