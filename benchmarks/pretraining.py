@@ -7,10 +7,10 @@ stopped goes on:
 
 - `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
   pre-training (the recipe `wiki-small`).
-- `random`: from random weights of a small model, the Inverse Cloze Task, the
-  warm-up in three parts (to copy; with the recipe's share of blocks that hold
-  what is masked; with many blocks that do not help), then pre-training (the
-  recipe `small`).
+- `random`: from random weights of a small model, the Inverse Cloze Task (over
+  `--text` a longer one, too), the warm-up in three parts (to copy; with the
+  recipe's share of blocks that hold what is masked; with many blocks that do
+  not help), then pre-training (the recipe `small`).
 
 Each with several seeds, with an index that is refreshed every so many steps and
 with one that never is.
@@ -72,6 +72,8 @@ _SMALL_ICT = dataclasses.replace(
     num_frozen_layers=0,
     dropout=0.3,
 )
+# Over `--text`, too large to be learnt by heart.
+_LONG_ICT = dataclasses.replace(_SMALL_ICT, num_steps=3000, dropout=0.1, seed=1)
 
 
 def main():
@@ -129,6 +131,7 @@ class _Experiment:
             "minilm_recipe": dataclasses.asdict(self._recipe),
             "random_recipe": dataclasses.asdict(self._small),
             "random_ict_recipe": dataclasses.asdict(_SMALL_ICT),
+            "random_long_ict_recipe": dataclasses.asdict(_LONG_ICT),
         }
 
     def path(self, name):
@@ -165,6 +168,13 @@ class _Experiment:
                 start, self._text(vocab), output, recipe=_SMALL_ICT
             ),
         )
+        if self._args.text:
+            ict_start = self._make(
+                "random-long-ict",
+                lambda output, model=ict_start: ict.ict(
+                    model, self._text(vocab), output, recipe=_LONG_ICT
+                ),
+            )
         warm_up = dataclasses.replace(self._small, num_steps=0)
         copying = self._pretrain(
             "random-copy",
