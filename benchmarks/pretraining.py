@@ -8,17 +8,20 @@ stopped goes on:
 - `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
   pre-training (the recipe `wiki-small`).
 - `random`: from random weights of a small model, the Inverse Cloze Task (over
-  `--text` a longer one, too), the warm-up in three parts (to copy; with the
+  `--text` a longer one, too), the warm-up in four parts (to copy; with the
   recipe's share of blocks that hold what is masked; with many blocks that do
-  not help), then pre-training (the recipe `small`).
+  not help; with more of these than of others), then pre-training (the recipe
+  `small`).
 
-Each with several seeds, with an index that is refreshed every so many steps and
-with one that never is.
+Each with several seeds, and of these `--kinds`: with an index that is refreshed
+every so many steps, with one that never is (`stale`), and with uniformly drawn
+wordpieces masked instead of salient spans (`uniform`).
 
 Each model is measured on masks that it has not seen, of salient spans and of
-uniformly drawn wordpieces. Writes curves (PNG) and results.json. `--measure
+uniformly drawn wordpieces. Writes curves (PNG) and results.json, with how far
+recalls are from those before (paired by batches of masked sentences). `--measure
 MODEL ...` trains nothing and measures models that are there, such as those of
-`realm ablate` over the same blocks.
+`realm ablate` over the same blocks, and compares them with the first.
 """
 
 import argparse
@@ -40,6 +43,7 @@ from realm_tf.configs import pretrain as configs
 from realm_tf.data import packed_blocks
 from realm_tf.data import packed_passages
 from realm_tf.data.pretraining import PretrainingExamples
+from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation import pretraining
 from realm_tf.models import model_directory
 from realm_tf.text.tokenizer import Tokenizer
@@ -51,14 +55,29 @@ from realm_tf.training.training_log import read_log
 # Of the embedded corpus; both recipes read blocks of 64 wordpieces.
 _MAX_BLOCK_LENGTH = 64
 _MODES = ("salient", "uniform")
+_BATCHES = "batches"
+_KINDS = {
+    "refreshed": {},
+    "stale": {"refresh_every": 0},
+    "uniform": {"mode": "uniform"},
+}
 # Random weights learn to copy first; nothing else can be learnt before.
 _COPYING = {"masked_lm_own_block": 0.7, "masked_lm_answer_block": 0.2}
-# Last, not to copy from whatever is there.
+# Then, not to copy from whatever is there.
 _JUDGING = {
     "masked_lm_steps": 1000,
     "masked_lm_own_block": 0.25,
     "masked_lm_answer_block": 0.35,
     "masked_lm_other_block": 0.3,
+}
+# Last, to lose little by blocks that do not help, so that the null block does
+# not take over while few that help are found.
+_IGNORING = {
+    "masked_lm_steps": 1000,
+    "masked_lm_own_block": 0.1,
+    "masked_lm_answer_block": 0.3,
+    "masked_lm_other_block": 0.5,
+    "seed": 1,
 }
 _SMALL_ICT = dataclasses.replace(
     ict_configs.RECIPES["wiki-small"],
@@ -86,7 +105,12 @@ def main():
         "--experiments", nargs="+", default=["minilm", "random"]
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--kinds", nargs="+", default=["refreshed", "stale"])
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=_KINDS,
+        default=["refreshed", "stale"],
+    )
     parser.add_argument("--recipe", default="wiki-small")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument(
@@ -105,8 +129,13 @@ def main():
     os.makedirs(args.output, exist_ok=True)
     experiment = _Experiment(args)
     if args.measure:
+        measured = {}
         for model in args.measure:
-            print(model, json.dumps(experiment.measure(model)), flush=True)
+            measured[model] = experiment.measure(model)
+            print(
+                model, json.dumps(_without_batches(measured[model])), flush=True
+            )
+        print("differences", json.dumps(_differences(measured)))
         return
     for name in args.experiments:
         getattr(experiment, name)()
@@ -176,18 +205,17 @@ class _Experiment:
                 ),
             )
         warm_up = dataclasses.replace(self._small, num_steps=0)
-        copying = self._pretrain(
-            "random-copy",
-            ict_start,
-            dataclasses.replace(warm_up, **_COPYING),
-        )
-        answering = self._pretrain("random-answer", copying, warm_up)
-        warm = self._pretrain(
-            "random-warm",
-            answering,
-            dataclasses.replace(warm_up, **_JUDGING),
-        )
-        self._compare("random", warm, self._small)
+        reading = ict_start
+        for name, changes in (
+            ("random-copy", _COPYING),
+            ("random-answer", {}),
+            ("random-judge", _JUDGING),
+            ("random-warm", _IGNORING),
+        ):
+            reading = self._pretrain(
+                name, reading, dataclasses.replace(warm_up, **changes)
+            )
+        self._compare("random", reading, self._small)
 
     def measure(self, model):
         """Metrics by what is masked, over blocks the model embeds itself."""
@@ -211,8 +239,8 @@ class _Experiment:
             stages.write_text(path, json.dumps(found))
         return json.loads(stages.read_text(path))
 
-    def findable(self, num_batches=100):
-        """Of salient spans, how many stand in another block at all."""
+    def findable(self):
+        """Of a salient span of each sentence, how many stand elsewhere."""
         blocks, passages = self._data()
         articles = blocks.article_numbers()
         bodies = [
@@ -226,7 +254,7 @@ class _Experiment:
             max_masked=self._small.max_masked,
         )
         counts = {"spans": 0, "in_the_article": 0, "in_the_corpus": 0}
-        for step in range(num_batches):
+        for step in range(examples.steps_per_epoch):
             for example in examples.examples(0, step):
                 masked = f" {' '.join(map(str, example.mask_ids))} "
                 holders = [
@@ -245,10 +273,7 @@ class _Experiment:
         """Each kind with each seed, from one warm start."""
         runs = {
             f"{name}-{kind}-{seed}": dataclasses.replace(
-                recipe,
-                masked_lm_steps=0,
-                seed=seed,
-                refresh_every=recipe.refresh_every * (kind == "refreshed"),
+                recipe, masked_lm_steps=0, seed=seed, **_KINDS[kind]
             )
             for seed in range(self._args.seeds)
             for kind in self._args.kinds
@@ -258,8 +283,11 @@ class _Experiment:
             self._pretrain(run, warm, changed)
             measured[run] = self.measure(self.path(run))
         self.results[name] = {
-            "runs": measured,
+            "runs": {
+                run: _without_batches(found) for run, found in measured.items()
+            },
             "means": _means(measured),
+            "differences": _differences(measured),
         }
         plots.plot_training(
             {run: read_log(self.path(run)) for run in runs},
@@ -353,6 +381,33 @@ def _kind(run):
     return run.split("-")[1] if "-" in run else run
 
 
+def _without_batches(found):
+    return {
+        mode: {
+            name: value for name, value in metrics.items() if name != _BATCHES
+        }
+        for mode, metrics in found.items()
+    }
+
+
+def _differences(measured):
+    """How far each model's recalls are from the first's, on the same masks."""
+    first, *others = measured
+    return {
+        other: {
+            mode: {
+                name: bootstrap.paired_difference(
+                    measured[other][mode][_BATCHES][name],
+                    measured[first][mode][_BATCHES][name],
+                )
+                for name in pretraining.RECALLS
+            }
+            for mode in _MODES
+        }
+        for other in others
+    }
+
+
 def _means(measured):
     """Mean and range of each metric over the seeds of a kind."""
     kinds = {}
@@ -367,6 +422,7 @@ def _means(measured):
                     round(max(values), 4),
                 ]
                 for name in found[0][mode]
+                if name != _BATCHES
                 for values in [[one[mode][name] for one in found]]
             }
             for mode in _MODES

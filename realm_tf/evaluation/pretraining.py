@@ -3,11 +3,16 @@
 import dataclasses
 import itertools
 
+import keras
+
 from realm_tf.configs import pretrain as configs
 from realm_tf.data.pretraining import PretrainingExamples
 
 # Far beyond any training: masks that no step has seen.
 _EPOCH = 1_000_000
+# What models are compared by, batch by batch; each of a batch's sentences
+# counts alike in it.
+RECALLS = ("answer_recall", "article_recall")
 
 
 def evaluate(
@@ -19,7 +24,7 @@ def evaluate(
     num_batches: int,
     mode: str = "salient",
     seed: int = 0,
-) -> dict[str, float]:
+) -> dict:
     """Measures a model on masked sentences, over an index of its own.
 
     The masks are new ones; the sentences may be among those it was trained
@@ -35,7 +40,10 @@ def evaluate(
         seed: int. Of the masks. Defaults to `0`.
 
     Returns:
-        dict of float: `loss` and the metrics of `RealmModel`.
+        dict of float: `loss` and the metrics of `RealmModel`; and `batches`,
+        dict of each of `RECALLS` to a list of float, that of each batch. The
+        same seed masks the same sentences for each model:
+        `bootstrap.paired_difference` takes two such lists.
     """
     from realm_tf.models import model_directory
     from realm_tf.retrieval.block_embedder import BlockEmbedder
@@ -61,9 +69,24 @@ def evaluate(
         max_masked=recipe.max_masked,
     )
     batches = itertools.islice(examples.batches(_EPOCH), num_batches)
-    return trainer.evaluate(
+    recalls = _BatchRecalls()
+    metrics = trainer.evaluate(
         ((batch,) for batch in batches),
         steps=num_batches,
+        callbacks=[recalls],
         return_dict=True,
         verbose=0,
     )
+    return {**metrics, "batches": recalls.found}
+
+
+class _BatchRecalls(keras.callbacks.Callback):
+    """Each batch's recalls, of which Keras logs the mean so far."""
+
+    def on_test_begin(self, logs=None):
+        self.found = {name: [] for name in RECALLS}
+
+    def on_test_batch_end(self, batch, logs=None):
+        for name, values in self.found.items():
+            total = logs[name] * (len(values) + 1)
+            values.append(float(total - sum(values)))

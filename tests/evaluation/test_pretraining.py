@@ -38,9 +38,9 @@ def corpus(tmp_path_factory, blocks_dir, loaded):
     return PackedBlocks(root / "blocks"), PackedPassages(root / "passages")
 
 
-def _evaluate(loaded, corpus, **arguments):
+def _evaluate(loaded, corpus, *, num_batches=1, **arguments):
     return pretraining.evaluate(
-        loaded[0], *corpus, recipe=RECIPE, num_batches=1, **arguments
+        loaded[0], *corpus, recipe=RECIPE, num_batches=num_batches, **arguments
     )
 
 
@@ -71,3 +71,21 @@ def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
     assert 0 <= found["null_probability"] <= 1
     other = _evaluate(loaded, corpus, mode="uniform")
     assert np.isfinite(other["loss"]) and other["loss"] != found["loss"]
+
+
+@pytest.mark.slow
+def test_recalls_of_each_batch(loaded, corpus):
+    """Models are compared batch by batch; the mean is that of them all."""
+    found = _evaluate(loaded, corpus, num_batches=3)
+    first = _evaluate(loaded, corpus)
+    for name in pretraining.RECALLS:
+        batches = found["batches"][name]
+        assert len(batches) == 3
+        # Of four sentences.
+        np.testing.assert_allclose(
+            np.multiply(batches, 4),
+            np.round(np.multiply(batches, 4)),
+            atol=1e-4,
+        )
+        assert np.mean(batches) == pytest.approx(found[name], abs=1e-6)
+        assert batches[0] == pytest.approx(first[name], abs=1e-6)
