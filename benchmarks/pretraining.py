@@ -77,6 +77,7 @@ _IGNORING = {
     "masked_lm_own_block": 0.1,
     "masked_lm_answer_block": 0.3,
     "masked_lm_other_block": 0.5,
+    # Other masks than those of the steps before.
     "seed": 1,
 }
 _SMALL_ICT = dataclasses.replace(
@@ -222,22 +223,30 @@ class _Experiment:
         name = os.path.basename(os.path.normpath(model))
         blocks, passages = self._data()
         path = self.path(f"{name}.json")
-        if not os.path.exists(path):
-            found = {
-                mode: pretraining.evaluate(
-                    model,
-                    blocks,
-                    passages,
-                    recipe=self._small
-                    if name.startswith("random")
-                    else self._recipe,
-                    num_batches=self._args.num_batches,
-                    mode=mode,
-                )
-                for mode in _MODES
-            }
-            stages.write_text(path, json.dumps(found))
-        return json.loads(stages.read_text(path))
+        measured_of = {
+            "model": stages.read_metadata(model)["fingerprint"],
+            "num_batches": self._args.num_batches,
+        }
+        if os.path.exists(path):
+            found = json.loads(stages.read_text(path))
+            if found.get("measured_of") == measured_of:
+                return found
+        found = {
+            mode: pretraining.evaluate(
+                model,
+                blocks,
+                passages,
+                recipe=self._small
+                if name.startswith("random")
+                else self._recipe,
+                num_batches=self._args.num_batches,
+                mode=mode,
+            )
+            for mode in _MODES
+        }
+        found["measured_of"] = measured_of
+        stages.write_text(path, json.dumps(found))
+        return found
 
     def findable(self):
         """Of a salient span of each sentence, how many stand elsewhere."""
@@ -384,14 +393,19 @@ def _kind(run):
 def _without_batches(found):
     return {
         mode: {
-            name: value for name, value in metrics.items() if name != _BATCHES
+            name: value
+            for name, value in found[mode].items()
+            if name != _BATCHES
         }
-        for mode, metrics in found.items()
+        for mode in _MODES
     }
 
 
 def _differences(measured):
-    """How far each model's recalls are from the first's, on the same masks."""
+    """How far each model's recalls are from the first's, on the same masks.
+
+    Paired by batches: these are what `questions` counts.
+    """
     first, *others = measured
     return {
         other: {
