@@ -21,17 +21,19 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 import tensorflow as tf
+from realm_tf.beam_pipelines import annotation
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import sources
+from realm_tf.beam_pipelines import transforms
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
 
-from beam_pipelines import annotation
-from beam_pipelines import chunk_wikipedia
-from beam_pipelines import parts
-from beam_pipelines import sources
-from beam_pipelines import transforms
-from beam_pipelines.execution import pipeline_options
-from beam_pipelines.execution import run_pipeline
-from realm_tf import stages
-from realm_tf.data import articles
-from realm_tf.data import schema
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.tagging.page import sample_sentences
@@ -103,7 +105,7 @@ def _add_cutting_arguments(group):
     )
     group.add_argument(
         "--format",
-        choices=articles.FORMATS,
+        choices=readers.FORMATS,
         help="format of all files (default: by content)",
     )
     group.add_argument(
@@ -205,7 +207,7 @@ def annotate(
     parents["tagger"] = taggers.identity(tagger, **which)
     parameters |= {"tagger": tagger, "passages_per_shard": passages_per_shard}
     options = pipeline_options(beam_options)
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.ANNOTATED,
         parameters=parameters,
@@ -217,7 +219,7 @@ def annotate(
         parts.remove_temporary(stage.directory)
         if input:
             blocks = _chunk(stage, input, cutting, beam_options)
-        block_metadata = stages.read(blocks, kind=schema.BLOCKS)
+        block_metadata = artifact.read(blocks, kind=schema.BLOCKS)
         plan = annotation.plan_shards(
             stage.directory,
             num_blocks=block_metadata["num_blocks"],
@@ -244,8 +246,8 @@ def annotate(
                 "articles": block_metadata["fingerprint"],
             }
             stage.metadata["chunk_counts"] = block_metadata["counts"]
-            stages.remove(blocks)
-        stages.remove(stage.path(annotation.SUMMARIES))
+            remove(blocks)
+        remove(stage.path(annotation.SUMMARIES))
     return stage.metadata
 
 
@@ -265,7 +267,7 @@ def _source(blocks, input, cutting):
                 f"--{name.replace('_', '-')} belongs to --input: the blocks "
                 f"of {blocks} are cut already."
             )
-        metadata = stages.read(blocks, kind=schema.BLOCKS)
+        metadata = artifact.read(blocks, kind=schema.BLOCKS)
         return {}, {"blocks": metadata["fingerprint"]}
     if "vocab" not in cutting:
         raise InputError(
@@ -284,19 +286,19 @@ def _source(blocks, input, cutting):
     # Names, sizes and times say whether a run that broke off read the same.
     found = [(path, tf.io.gfile.stat(path)) for path in paths]
     files = [f"{path} {s.length} {s.mtime_nsec}" for path, s in found]
-    return parameters, {"articles": stages.fingerprint(*files)}
+    return parameters, {"articles": fingerprints.fingerprint(*files)}
 
 
 def _chunk(stage, input, cutting, beam_options):
     blocks = stage.path(_BLOCKS)
-    if not stages.is_complete(blocks):
+    if not artifact.is_complete(blocks):
         try:
             chunk_wikipedia.chunk(
                 input, blocks, beam_options=beam_options, **cutting
             )
         except InputError:
             # There is nothing yet to go on from.
-            stages.remove(stage.directory)
+            remove(stage.directory)
             raise
     return blocks
 
@@ -331,5 +333,5 @@ def _check_spans(stage, tagger, counts):
             "passages: is it made for their language? Choose another one."
         )
     if reason:
-        stages.remove(stage.directory)
+        remove(stage.directory)
         raise InputError(reason)

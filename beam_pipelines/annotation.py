@@ -20,11 +20,15 @@ from collections.abc import Sequence
 import apache_beam as beam
 import tensorflow as tf
 from apache_beam.metrics import Metrics
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import transforms
 
-from beam_pipelines import parts
-from beam_pipelines import transforms
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.text.blocks import is_overlong
@@ -81,24 +85,27 @@ def plan_shards(
     Returns:
         list of `Shard`, in the order of the blocks.
     """
-    summaries = stages.join(directory, SUMMARIES)
-    stages.make_directory(summaries)
-    present = {*stages.list_names(directory), *stages.list_names(summaries)}
+    summaries = os.path.join(directory, SUMMARIES)
+    Path(summaries).mkdir(parents=True, exist_ok=True)
+    present = {
+        *sorted(each.name for each in Path(directory).iterdir()),
+        *sorted(each.name for each in Path(summaries).iterdir()),
+    }
     total = -(-num_blocks // passages_per_shard)
     plan = []
     for number in range(total):
         stem = f"annotated-{number:05d}-of-{total:05d}"
         names = f"{stem}.tfrecord.gz", f"{stem}.json"
         shard = Shard(
-            stages.join(directory, names[0]),
-            stages.join(summaries, names[1]),
+            os.path.join(directory, names[0]),
+            os.path.join(summaries, names[1]),
             number * passages_per_shard,
             min((number + 1) * passages_per_shard, num_blocks),
             present.issuperset(names),
         )
         if names[1] in present and not shard.is_complete:
             # Its file may have been lost since.
-            stages.remove(shard.summary_path)
+            remove(shard.summary_path)
         plan.append(shard)
     return plan
 
@@ -116,12 +123,12 @@ def merge_summaries(plan: list[Shard]) -> tuple[dict[str, int], str]:
     found = collections.Counter()
     digest = 0
     for shard in plan:
-        summary = json.loads(stages.read_text(shard.summary_path))
+        summary = json.loads(Path(shard.summary_path).read_text())
         found.update(summary["counts"])
         digest += int(summary["digest"], 16)
     labels = sorted(name for name in found if name.startswith("spans_"))
     counts = {name: found[name] for name in (*COUNTERS, *labels)}
-    return counts, stages.fingerprint(_hex(digest))
+    return counts, fingerprints.fingerprint(_hex(digest))
 
 
 def _hex(digest):
@@ -163,7 +170,10 @@ class Progress:
         Args:
             num_begun: int. Passages done of a shard that is not complete.
         """
-        names = stages.list_names(stages.join(self.directory, SUMMARIES))
+        names = sorted(
+            each.name
+            for each in Path(os.path.join(self.directory, SUMMARIES)).iterdir()
+        )
         done = num_begun + sum(self.rows.get(name, 0) for name in names)
         total = sum(self.rows.values())
         seconds = max(1.0, time.time() - self.started)
@@ -226,13 +236,13 @@ class AnnotateRange(beam.DoFn):
         for name, value in counts.items():
             Metrics.counter("annotate", name).inc(value)
         summary = {"counts": counts, "digest": _hex(digest)}
-        stages.write_text(shard.summary_path, json.dumps(summary))
+        write_text(shard.summary_path, json.dumps(summary))
 
     def _annotate(self, shard, counts):
         found = schema.read_blocks(
             self._blocks, start=shard.start, limit=shard.limit
         )
-        max_block_length = stages.read(self._blocks, kind=schema.BLOCKS)[
+        max_block_length = artifact.read(self._blocks, kind=schema.BLOCKS)[
             "max_block_length"
         ]
         while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):

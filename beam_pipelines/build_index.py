@@ -17,6 +17,7 @@ options go to Beam (e.g. --runner).
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -24,16 +25,20 @@ from collections.abc import Sequence
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines.transforms import has_error
+from realm_tf.beam_pipelines.transforms import raise_error
+from realm_tf.beam_pipelines.transforms import report_error
 
-from beam_pipelines.execution import pipeline_options
-from beam_pipelines.execution import run_pipeline
-from beam_pipelines.transforms import has_error
-from beam_pipelines.transforms import raise_error
-from beam_pipelines.transforms import report_error
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.retrieval import index_store
 from realm_tf.retrieval import partitions
 from realm_tf.retrieval.index import KINDS
 
@@ -133,8 +138,8 @@ def build(
         InputError: if the embeddings are damaged, `output` exists, or an
             argument is wrong.
     """
-    metadata = stages.read(embeddings, kind=schema.EMBEDDINGS)
-    shards = index_store.embedding_shards(embeddings)
+    metadata = artifact.read(embeddings, kind=schema.EMBEDDINGS)
+    shards = index_files.embedding_shards(embeddings)
     num_blocks = metadata["num_blocks"]
     options = pipeline_options(beam_options)
     parameters = {"kind": kind}
@@ -145,7 +150,7 @@ def build(
             partitions.resolve(num_blocks, num_partitions, num_probed)
         )
     query_ids = [] if kind == "brute_force" else _draw(num_blocks)
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.INDEX,
         parameters=parameters,
@@ -168,18 +173,18 @@ def build(
         finally:
             # Clearer than what a runner makes of a worker's exception.
             raise_error(stage.directory)
-        recall = json.loads(stages.read_text(stage.path(_RECALL)))
-        stages.remove(stage.path(_RECALL))
+        recall = json.loads(Path(stage.path(_RECALL)).read_text())
+        remove(stage.path(_RECALL))
         stage.metadata.update(
             num_blocks=num_blocks,
-            embedding_dim=index_store.load_shard(shards[0][0]).shape[1],
-            fingerprint=stages.fingerprint(
+            embedding_dim=index_files.load_shard(shards[0][0]).shape[1],
+            fingerprint=fingerprints.fingerprint(
                 metadata["fingerprint"], str(sorted(parameters.items()))
             ),
             recall_queries=len(query_ids),
             **{"recall@5": round(recall, 4)},
         )
-    return stages.read(output, kind=schema.INDEX)
+    return artifact.read(output, kind=schema.INDEX)
 
 
 def _draw(num_blocks):
@@ -262,7 +267,7 @@ class PickQueries(beam.DoFn):
             return
         path, first = shard
         try:
-            rows = index_store.load_shard(path)
+            rows = index_files.load_shard(path)
         except InputError as error:
             report_error(self._directory, error)
             return
@@ -294,7 +299,7 @@ class SearchShard(beam.DoFn):
         if not queries or has_error(self._directory):
             return
         path, first = shard
-        index = BruteForce(index_store.load_shard(path))
+        index = BruteForce(index_files.load_shard(path))
         query_ids, vectors = zip(*queries, strict=True)
         scores, rows = index.search(
             np.stack(vectors), min(self._num_neighbors, index.num_blocks)
@@ -336,7 +341,7 @@ class BuildIndex(beam.DoFn):
         if has_error(self._directory):
             return
         try:
-            rows = index_store.write_embeddings(
+            rows = index_files.write_embeddings(
                 self._embeddings, self._directory
             )
             if self._parameters["kind"] != "brute_force":
@@ -347,7 +352,7 @@ class BuildIndex(beam.DoFn):
     def _build(self, rows, queries):
         kind = self._parameters["kind"]
         index = _build_index(rows, **self._parameters)
-        index_store.write_state(kind, index.state(), self._directory)
+        index_files.write_state(kind, index.state(), self._directory)
         query_ids, vectors = zip(*queries, strict=True)
         found = index.search(np.stack(vectors), self._num_neighbors)[1]
         if kind == "scann":
@@ -389,7 +394,7 @@ def compare(joined: tuple[int, dict[str, Iterable]]) -> Iterable[float]:
 def write_recall(recall: float, directory: str) -> float:
     """Writes the recall, which is NaN, to be 1, if nothing was compared."""
     recall = 1.0 if math.isnan(recall) else recall
-    stages.write_text(stages.join(directory, _RECALL), json.dumps(recall))
+    write_text(os.path.join(directory, _RECALL), json.dumps(recall))
     return recall
 
 

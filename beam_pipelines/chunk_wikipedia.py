@@ -20,24 +20,29 @@ import argparse
 import contextlib
 import functools
 import json
+import os
 import re
 from collections.abc import Sequence
 
 import apache_beam as beam
 from apache_beam.pvalue import AsDict
 from apache_beam.pvalue import AsList
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import shards
+from realm_tf.beam_pipelines import sources
+from realm_tf.beam_pipelines import transforms
+from realm_tf.beam_pipelines.execution import num_local_workers
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
 
-from beam_pipelines import parts
-from beam_pipelines import shards
-from beam_pipelines import sources
-from beam_pipelines import transforms
-from beam_pipelines.execution import num_local_workers
-from beam_pipelines.execution import pipeline_options
-from beam_pipelines.execution import run_pipeline
-from realm_tf import stages
-from realm_tf.data import articles
-from realm_tf.data import pages
-from realm_tf.data import schema
+from realm_tf.articles import pages
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
@@ -106,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=articles.FORMATS,
+        choices=readers.FORMATS,
         help="format of all files (default: by content)",
     )
     parser.add_argument(
@@ -182,7 +187,7 @@ def chunk(
         unit: str. One of `blocks.UNITS`; see `blocks.split_articles`.
         overlap: int. Sentences, with `unit="words"` words, that a block
             repeats of the one before. Defaults to `0`, as in the paper.
-        format: str. One of `articles.FORMATS`. Defaults to `None`: by
+        format: str. One of `readers.FORMATS`. Defaults to `None`: by
             content, file by file.
         multistream_index: str. Index of the dump, if `input` is one
             multistream dump. Defaults to `None`: the one beside each dump,
@@ -214,7 +219,7 @@ def chunk(
     tokenizer = Tokenizer.from_file(vocab, lowercase=lowercase)
     options = pipeline_options(beam_options)
     paths = sources.find_inputs([input] if isinstance(input, str) else input)
-    formats = [format or articles.detect_format(path) for path in paths]
+    formats = [format or readers.detect_format(path) for path in paths]
     indices = sources.find_indices(paths, formats, multistream_index)
     parameters = {
         "inputs": paths,
@@ -231,7 +236,7 @@ def chunk(
         "tokenizer": tokenizer.fingerprint(),
     }
     with (
-        stages.write(
+        artifact.write(
             output, kind=schema.BLOCKS, parameters=parameters, resumable=True
         ) as stage,
         _nothing_left_of_a_mistake(stage),
@@ -262,20 +267,20 @@ def chunk(
                 blocks_per_shard=BLOCKS_PER_SHARD,
             ),
             write_blocks=shards.WriteBlocks(directory, packing),
-            summary_path=stages.join(directory, "summary.json"),
+            summary_path=os.path.join(directory, "summary.json"),
         )
         run_pipeline(build, options)
         transforms.raise_error(directory)
         summary = json.loads(
-            stages.read_text(stages.join(directory, "summary.json"))
+            Path(os.path.join(directory, "summary.json")).read_text()
         )
         stage.metadata.update(shards.metadata(summary, packing))
         stage.metadata["tokenizer"] = tokenizer.fingerprint()
-        stages.write_text(
+        write_text(
             stage.path(VOCABULARY),
             "".join(f"{piece}\n" for piece in tokenizer.vocabulary),
         )
-        stages.remove(directory)
+        remove(directory)
     return stage.metadata
 
 
@@ -321,10 +326,10 @@ def _packing(unit, max_length, overlap, language):
 def _check(num_shards, format):
     if num_shards is not None and num_shards < 1:
         raise InputError(f"--num-shards {num_shards}: expected 1 or more.")
-    if format is not None and format not in articles.FORMATS:
+    if format is not None and format not in readers.FORMATS:
         raise InputError(
             f"--format {format} is unknown: expected one of "
-            f"{', '.join(articles.FORMATS)}."
+            f"{', '.join(readers.FORMATS)}."
         )
 
 
@@ -334,7 +339,7 @@ def _nothing_left_of_a_mistake(stage):
         yield
     except InputError:
         # Nobody will go on with these.
-        stages.remove(stage.directory)
+        remove(stage.directory)
         raise
 
 
@@ -345,14 +350,18 @@ def _prepare(stage, parameters, inputs):
     can add a part to those of a run with other options or inputs.
     """
     state = json.dumps([parameters, [pages.file_state(p) for p in inputs]])
-    name = f"{_PARTS}{stages.fingerprint(state)}"
+    name = f"{_PARTS}{fingerprints.fingerprint(state)}"
     directory = stage.path(name)
-    if name not in stages.list_names(stage.directory):
+    if name not in sorted(
+        each.name for each in Path(stage.directory).iterdir()
+    ):
         # A new run, or the inputs have changed since.
-        for other in stages.list_names(stage.directory):
+        for other in sorted(
+            each.name for each in Path(stage.directory).iterdir()
+        ):
             if other.startswith((_PARTS, shards.PREFIX)):
-                stages.remove(stage.path(other))
-        stages.make_directory(directory)
+                remove(stage.path(other))
+        Path(directory).mkdir(parents=True, exist_ok=True)
     parts.remove_temporary(stage.directory)
     parts.remove_temporary(directory)
     transforms.clear_error(directory)

@@ -32,23 +32,26 @@ from apache_beam.ml.inference.base import RunInference
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines.execution import LOCAL_RUNNER
+from realm_tf.beam_pipelines.execution import num_local_workers
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines.model_handler import BlockModelHandler
+from realm_tf.beam_pipelines.model_handler import Shard
+from realm_tf.beam_pipelines.model_handler import length_buckets
+from realm_tf.beam_pipelines.transforms import clear_error
+from realm_tf.beam_pipelines.transforms import has_error
+from realm_tf.beam_pipelines.transforms import raise_error
+from realm_tf.beam_pipelines.transforms import report_error
 
-from beam_pipelines import parts
-from beam_pipelines.execution import LOCAL_RUNNER
-from beam_pipelines.execution import num_local_workers
-from beam_pipelines.execution import pipeline_options
-from beam_pipelines.execution import run_pipeline
-from beam_pipelines.model_handler import BlockModelHandler
-from beam_pipelines.model_handler import Shard
-from beam_pipelines.model_handler import length_buckets
-from beam_pipelines.transforms import clear_error
-from beam_pipelines.transforms import has_error
-from beam_pipelines.transforms import raise_error
-from beam_pipelines.transforms import report_error
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
-from realm_tf.retrieval import index_store
 
 ACCEPTS_EXTRA = True
 COUNTERS = ("blocks", "wordpieces", "padding")
@@ -144,7 +147,7 @@ def embed(
         "block_tower": model_metadata["block_tower"],
         "blocks": block_metadata["fingerprint"],
     }
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.EMBEDDINGS,
         parameters={"rows_per_shard": rows_per_shard},
@@ -186,7 +189,7 @@ def embed(
             num_blocks=num_blocks,
             dtype="float32",
             shards=[os.path.basename(path) for path, _, _ in ranges],
-            fingerprint=stages.fingerprint(*map(str, parents.values())),
+            fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
         )
     return counts
 
@@ -202,12 +205,12 @@ def _check(batch_size, rows_per_shard):
 
 def _read_metadata(model, blocks):
     """The metadata of model and blocks, if they belong together."""
-    model_metadata = stages.read(model, kind=schema.MODEL)
-    block_metadata = stages.read(blocks, kind=schema.BLOCKS)
+    model_metadata = artifact.read(model, kind=schema.MODEL)
+    block_metadata = artifact.read(blocks, kind=schema.BLOCKS)
     if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
         raise InputError(
             f"{blocks} was cut with another vocabulary than that of {model}: "
-            f"run `realm chunk --vocab {stages.join(model, 'vocab.txt')}`."
+            f"run `realm chunk --vocab {os.path.join(model, 'vocab.txt')}`."
         )
     if not block_metadata["num_blocks"]:
         raise InputError(f"{blocks} holds no block.")
@@ -229,7 +232,7 @@ def shard_ranges(
     total = -(-num_blocks // rows_per_shard)
     return [
         (
-            stages.join(directory, shard_name(number, total)),
+            os.path.join(directory, shard_name(number, total)),
             number * rows_per_shard,
             min((number + 1) * rows_per_shard, num_blocks),
         )
@@ -239,11 +242,11 @@ def shard_ranges(
 
 def _is_complete(path, start, limit):
     """Whether an earlier run wrote the whole shard."""
-    if stages.is_remote(path) or not stages.exists(path):
+    if is_remote(path) or not Path(path).exists():
         # Object stores show only whole files.
-        return stages.exists(path)
+        return Path(path).exists()
     try:
-        return len(index_store.load_shard(path)) == limit - start
+        return len(index_files.load_shard(path)) == limit - start
     except InputError:
         return False
 
@@ -333,7 +336,7 @@ def write_shard(prediction: tuple[str, np.ndarray]) -> str:
     """Writes what RunInference gave for a shard; returns the path."""
     path, rows = prediction
     temporary = parts.temporary_path(path)
-    with stages.open_for_writing(temporary) as file:
+    with Path(temporary).open("wb") as file:
         np.save(file, rows)
     parts.publish(temporary, path)
     return path

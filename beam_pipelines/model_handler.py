@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler
+from realm_tf.beam_pipelines.transforms import report_error
 
-from beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
 
 SECONDS_BETWEEN_REPORTS = 10
@@ -147,7 +147,7 @@ class BlockModelHandler(ModelHandler[Shard, tuple, "LoadedEmbedder"]):
             InputError: if its weights are damaged. Reported as well, because
                 runners wrap what a worker raises.
         """
-        from realm_tf.models import model_directory
+        from realm_tf.artifacts import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         try:

@@ -15,10 +15,12 @@ import threading
 import numpy as np
 import tensorflow as tf
 
-from realm_tf import stages
-from realm_tf.data import pages
-from realm_tf.data import schema
-from realm_tf.data.pages import Page
+from realm_tf.articles import pages
+from realm_tf.articles.pages import Page
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import remove
 from realm_tf.text.blocks import BlockText
 
 # What decides the ids: 32 bytes for every page that has blocks. Digests are
@@ -68,19 +70,19 @@ class Summary:
 
 def records_path(directory: str, part: tuple[int, int]) -> str:
     """The records of a part (file number, number in the file)."""
-    return stages.join(directory, f"{part[0]:05d}-{part[1]:08d}.records")
+    return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.records")
 
 
 def _summary_path(directory, part):
-    return stages.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
+    return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
 
 
 def read_summary(directory: str, part: tuple[int, int]) -> Summary | None:
     """The summary of a part, or `None` if the part is not complete."""
     path = _summary_path(directory, part)
-    if not stages.exists(path):
+    if not Path(path).exists():
         return None
-    with np.load(io.BytesIO(stages.read_bytes(path))) as arrays:
+    with np.load(io.BytesIO(Path(path).read_bytes())) as arrays:
         summary = Summary(
             arrays["pages"],
             arrays["blocks"],
@@ -89,7 +91,7 @@ def read_summary(directory: str, part: tuple[int, int]) -> Summary | None:
     # A run killed while it removed its parts may leave one file of the two.
     records = records_path(directory, part)
     num_bytes = int(summary.blocks["bytes"].sum(dtype=np.int64))
-    if not stages.exists(records) or pages.file_state(records)[1] != num_bytes:
+    if not Path(records).exists() or pages.file_state(records)[1] != num_bytes:
         return None
     return summary
 
@@ -187,10 +189,10 @@ def temporary_path(path: str, *, directory: str | None = None) -> str:
         directory: str. Another directory on the same disk to write in.
             Defaults to `None`: that of `path`.
     """
-    if stages.is_remote(path):
+    if is_remote(path):
         return path
     if directory is not None:
-        path = stages.join(directory, os.path.basename(path))
+        path = os.path.join(directory, os.path.basename(path))
     return f"{path}.{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
 
 
@@ -202,13 +204,13 @@ def publish(temporary: str, path: str) -> None:
 
 def remove_temporary(directory: str) -> None:
     """Removes what a killed run was writing."""
-    for name in stages.list_names(directory):
+    for name in sorted(each.name for each in Path(directory).iterdir()):
         if name.endswith(_TEMPORARY):
-            stages.remove(stages.join(directory, name))
+            remove(os.path.join(directory, name))
 
 
 def _open(path):
-    if stages.is_remote(path):
+    if is_remote(path):
         return tf.io.gfile.GFile(path, "wb")
     return open(path, "wb")
 

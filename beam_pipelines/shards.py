@@ -5,17 +5,20 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterable
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines.transforms import COUNTERS
+from realm_tf.beam_pipelines.transforms import count
+from realm_tf.beam_pipelines.transforms import has_error
 
-from beam_pipelines import parts
-from beam_pipelines.transforms import COUNTERS
-from beam_pipelines.transforms import count
-from beam_pipelines.transforms import has_error
-from realm_tf import stages
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 
@@ -97,8 +100,8 @@ class PlanShards(beam.DoFn):
             while last < len(ordered) and starts[last] < limit:
                 last += 1
             yield ShardPlan(
-                stages.join(self._output, f"{name}.tfrecord.gz"),
-                stages.join(self._directory, f"{name}.json"),
+                os.path.join(self._output, f"{name}.tfrecord.gz"),
+                os.path.join(self._directory, f"{name}.json"),
                 first,
                 limit - first,
                 tuple(
@@ -131,8 +134,8 @@ class WriteBlocks(beam.DoFn):
         self._packing = packing
 
     def process(self, plan: ShardPlan):
-        if stages.exists(plan.summary_path) and stages.exists(plan.path):
-            yield _from_json(stages.read_text(plan.summary_path))
+        if Path(plan.summary_path).exists() and Path(plan.path).exists():
+            yield _from_json(Path(plan.summary_path).read_text())
             return
         counts = collections.Counter()
         longest = longest_joint = digest = 0
@@ -166,7 +169,7 @@ class WriteBlocks(beam.DoFn):
             _digest_bytes(digest),
             tuple(sorted(counts.items())),
         )
-        stages.write_text(plan.summary_path, _to_json(summary))
+        write_text(plan.summary_path, _to_json(summary))
         for name, amount in counts.items():
             count(name, amount)
         yield summary
@@ -177,7 +180,7 @@ class WriteBlocks(beam.DoFn):
         for part, skip, dropped_pages in plan.parts:
             summary = parts.read_summary(self._directory, part)
             content = memoryview(
-                stages.read_bytes(parts.records_path(self._directory, part))
+                Path(parts.records_path(self._directory, part)).read_bytes()
             )
             pages = summary.pages
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
@@ -279,7 +282,7 @@ def write_summary(summary: tuple, path: str, counts: dict[str, int]) -> None:
         "digest": digest.hex(),
         "counts": {**counts, **dict(block_counts)},
     }
-    stages.write_text(path, json.dumps(content))
+    write_text(path, json.dumps(content))
 
 
 def metadata(summary: dict, packing: blocks.Packing) -> dict:
@@ -321,5 +324,5 @@ def metadata(summary: dict, packing: blocks.Packing) -> dict:
         "shard_rows": summary["shard_rows"],
         "max_block_length": max_length,
         "longest_block": summary["longest_block"],
-        "fingerprint": stages.fingerprint(summary["digest"]),
+        "fingerprint": fingerprints.fingerprint(summary["digest"]),
     }

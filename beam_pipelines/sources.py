@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from realm_tf import stages
-from realm_tf.data import articles
-from realm_tf.data import multistream
-from realm_tf.data import pages
+from realm_tf.articles import multistream
+from realm_tf.articles import pages
+from realm_tf.articles import readers
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 # Enough pages to make opening a file cheap, few enough to share them out.
@@ -19,7 +19,7 @@ class Source:
     Args:
         file_number: int. Rank of the file among the inputs.
         path: str.
-        format: str. One of `articles.FORMATS`.
+        format: str. One of `readers.FORMATS`.
         stride: int. The file is shared among so many elements.
         remainder: int. This one takes the parts whose number, divided by
             `stride`, leaves this.
@@ -69,19 +69,19 @@ def find_indices(
         InputError: if the index that the user named fits no single dump.
     """
     if multistream_index is not None:
-        if len(paths) > 1 or formats[0] != articles.MEDIAWIKI:
+        if len(paths) > 1 or formats[0] != readers.MEDIAWIKI:
             raise InputError(
                 "--multistream-index belongs to a single MediaWiki dump: name "
                 "one file with --input, or leave it out and put each index "
                 "beside its dump."
             )
-        if not stages.exists(multistream_index):
+        if not Path(multistream_index).exists():
             raise InputError(
                 f"--multistream-index {multistream_index} does not exist."
             )
         return pages.find_files([multistream_index])
     return [
-        multistream.find_index(path) if format == articles.MEDIAWIKI else None
+        multistream.find_index(path) if format == readers.MEDIAWIKI else None
         for path, format in zip(paths, formats, strict=True)
     ]
 

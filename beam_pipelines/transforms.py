@@ -15,6 +15,7 @@ steps stop, and `raise_error` raises it where the pipeline was started.
 """
 
 import itertools
+import os
 import sys
 import time
 
@@ -22,12 +23,14 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines.sources import PAGES_PER_PART
+from realm_tf.beam_pipelines.sources import Source
 
-from beam_pipelines import parts
-from beam_pipelines.sources import PAGES_PER_PART
-from beam_pipelines.sources import Source
-from realm_tf import stages
-from realm_tf.data import articles
+from realm_tf.articles import readers
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
@@ -62,27 +65,27 @@ def count(name: str, amount: int = 1) -> None:
 
 def report_error(directory: str, error: InputError) -> None:
     """Writes down why the pipeline that uses `directory` must stop."""
-    path = stages.join(directory, _ERROR)
+    path = os.path.join(directory, _ERROR)
     # Several workers may find a mistake at the same time.
     temporary = parts.temporary_path(path)
-    stages.write_text(temporary, str(error))
+    write_text(temporary, str(error))
     parts.publish(temporary, path)
 
 
 def clear_error(directory: str) -> None:
     """Forgets what workers of an earlier run reported."""
-    stages.remove(stages.join(directory, _ERROR))
+    remove(os.path.join(directory, _ERROR))
 
 
 def has_error(directory: str) -> bool:
     """Whether some worker has reported an error."""
-    return stages.exists(stages.join(directory, _ERROR))
+    return Path(os.path.join(directory, _ERROR)).exists()
 
 
 def raise_error(directory: str) -> None:
     """Raises the `InputError` that a worker has reported, if any."""
     if has_error(directory):
-        raise InputError(stages.read_text(stages.join(directory, _ERROR)))
+        raise InputError(Path(os.path.join(directory, _ERROR)).read_text())
 
 
 class ChunkPages(beam.DoFn):
@@ -157,7 +160,7 @@ class ChunkPages(beam.DoFn):
             yield from _hand_on(part, summary)
 
     def _pages(self, source):
-        return articles.read_pages(
+        return readers.read_pages(
             source.path,
             format=source.format,
             base_url=self._base_url,
@@ -170,7 +173,7 @@ class ChunkPages(beam.DoFn):
             length = 0
             for page in pages:
                 writer.count("pages_read")
-                reason = articles.drop_reason(
+                reason = readers.drop_reason(
                     page,
                     format=source.format,
                     keep_all_titles=self._keep_all_titles,
@@ -178,7 +181,7 @@ class ChunkPages(beam.DoFn):
                 if reason:
                     writer.count(f"dropped_{reason}")
                     continue
-                plain = articles.article_text(page, format=source.format)
+                plain = readers.article_text(page, format=source.format)
                 batch.append((page, plain))
                 length += len(plain.text)
                 if length >= BATCH_LENGTH:
@@ -293,7 +296,7 @@ class KeepFirst(beam.DoFn):
     def _find(self, entry):
         # Read again, so that a run without a mistake need not hold them.
         (file_number, _), page = entry
-        pages = articles.read_pages(
+        pages = readers.read_pages(
             self._paths[file_number], format=self._formats[file_number]
         )
         found = next(p for p in pages if p.number == page["number"])

@@ -24,14 +24,14 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import mwparserfromhell
 import tokenizers
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import transforms
 from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 
-from beam_pipelines import parts
-from beam_pipelines import transforms
-from realm_tf.data import articles
-from realm_tf.data import pages
+from realm_tf.articles import pages
+from realm_tf.articles import readers
 from realm_tf.text import blocks
 from realm_tf.text import tokenizer as tokenizer_lib
 
@@ -74,7 +74,7 @@ def markup_rates(dump, rounds):
         theirs.append(_seconds(lambda kept=kept: list(map(_bare, kept))))
     with pages.open_bytes(dump) as file:
         num_bytes = len(file.read())
-    num_pages = sum(1 for _ in articles.read_pages(dump))
+    num_pages = sum(1 for _ in readers.read_pages(dump))
     markup_bytes = sum(len(page.text.encode()) for page in kept)
     return {
         "pages": num_pages,
@@ -95,8 +95,8 @@ def markup_rates(dump, rounds):
 def _kept(dump):
     return [
         page
-        for page in articles.read_pages(dump, format=articles.MEDIAWIKI)
-        if not articles.drop_reason(page, format=articles.MEDIAWIKI)
+        for page in readers.read_pages(dump, format=readers.MEDIAWIKI)
+        if not readers.drop_reason(page, format=readers.MEDIAWIKI)
     ]
 
 
@@ -105,7 +105,7 @@ def _texts(dump):
 
 
 def _text(page):
-    return articles.article_text(page, format=articles.MEDIAWIKI)
+    return readers.article_text(page, format=readers.MEDIAWIKI)
 
 
 def _bare(page):
@@ -115,10 +115,10 @@ def _bare(page):
 def plain_text_rates(passages, vocab, rounds, num_passages):
     """Rates of blocks of plain text, and of the tokenizer alone."""
     kept = []
-    for page in articles.read_pages(passages, format=articles.JSONL):
+    for page in readers.read_pages(passages, format=readers.JSONL):
         if len(kept) == num_passages:
             break
-        plain = articles.article_text(page, format=articles.JSONL)
+        plain = readers.article_text(page, format=readers.JSONL)
         kept.append((page, blocks.ArticleText(page.title, plain.text)))
     texts = [article.text for _, article in kept]
     batches = list(_batches(kept))

@@ -22,12 +22,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+from realm_tf.beam_pipelines import embed_blocks
 
-from beam_pipelines import embed_blocks
-from realm_tf import stages
-from realm_tf.data import schema
-from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
 from realm_tf.text import packing
 
 
@@ -47,14 +47,14 @@ def main():
 
 def _sample(source, num_blocks, directory):
     """A blocks directory of some of the blocks, and these."""
-    metadata = stages.read(source, kind=schema.BLOCKS)
+    metadata = artifact.read(source, kind=schema.BLOCKS)
     total = metadata["num_blocks"]
     chosen = set(
         np.linspace(0, total - 1, min(num_blocks, total)).astype(int).tolist()
     )
     blocks = [b for b in schema.read_blocks(source) if b.block_id in chosen]
     output = os.path.join(directory, "blocks")
-    with stages.write(output, kind=schema.BLOCKS) as stage:
+    with artifact.write(output, kind=schema.BLOCKS) as stage:
         path = stage.path("blocks-00000-of-00001.tfrecord.gz")
         with tf.io.TFRecordWriter(path, options="GZIP") as writer:
             for number, block in enumerate(blocks):
@@ -79,11 +79,11 @@ def _measure(args, sample, blocks, directory):
     seconds = time.perf_counter() - started
     ours = np.concatenate(
         [
-            index_store.load_shard(path)
-            for path, _ in index_store.embedding_shards(output)
+            index_files.load_shard(path)
+            for path, _ in index_files.embedding_shards(output)
         ]
     )
-    length = stages.read(sample, kind=schema.BLOCKS)["max_block_length"]
+    length = artifact.read(sample, kind=schema.BLOCKS)["max_block_length"]
     rows, peer_seconds = _predict(args, blocks, length)
     computed = counts["wordpieces"] + counts["padding"]
     rate, peer_rate = len(blocks) / seconds, len(blocks) / peer_seconds

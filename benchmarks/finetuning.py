@@ -28,13 +28,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from realm_tf.configs.open_qa import get_recipe
-from realm_tf.data import open_qa as data
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import question_files as data
+from realm_tf.configs.finetune import get_recipe
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import joint
-from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
-from realm_tf.retrieval.corpus import Corpus
 from realm_tf.training import finetune
 from realm_tf.training import trainers
 
@@ -82,7 +82,7 @@ def _steps(args, corpus, asked):
         for batch in chosen
         for row in range(_BATCH_SIZE)
     ]
-    embeddings = index_store.load_embeddings(args.index)
+    embeddings = index_files.load_embeddings(args.index)
     ours = _rate(args, corpus, embeddings, recipe, chosen)
     trim = joint.trim
     joint.trim = lambda joined: joined

@@ -32,20 +32,23 @@ import statistics
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from beam_pipelines import annotate_spans
-from beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import annotate_spans
+from realm_tf.beam_pipelines import chunk_wikipedia
+
 from realm_tf import quickstart
-from realm_tf import stages
+from realm_tf.answering import bootstrap
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts import packed_passages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.checkpoints import minilm
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
-from realm_tf.data import packed_blocks
-from realm_tf.data import packed_passages
-from realm_tf.data.pretraining import PretrainingExamples
-from realm_tf.evaluation import bootstrap
-from realm_tf.evaluation import pretraining
-from realm_tf.models import model_directory
+from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.evaluation import masked_lm
 from realm_tf.text.tokenizer import Tokenizer
 from realm_tf.training import ict
 from realm_tf.training import plots
@@ -224,15 +227,15 @@ class _Experiment:
         blocks, passages = self._data()
         path = self.path(f"{name}.json")
         measured_of = {
-            "model": stages.read_metadata(model)["fingerprint"],
+            "model": artifact.read_metadata(model)["fingerprint"],
             "num_batches": self._args.num_batches,
         }
         if os.path.exists(path):
-            found = json.loads(stages.read_text(path))
+            found = json.loads(Path(path).read_text())
             if found.get("measured_of") == measured_of:
                 return found
         found = {
-            mode: pretraining.evaluate(
+            mode: masked_lm.evaluate(
                 model,
                 blocks,
                 passages,
@@ -245,7 +248,7 @@ class _Experiment:
             for mode in _MODES
         }
         found["measured_of"] = measured_of
-        stages.write_text(path, json.dumps(found))
+        write_text(path, json.dumps(found))
         return found
 
     def findable(self):
@@ -379,7 +382,7 @@ class _Experiment:
 
     def _make(self, name, make):
         output = self.path(name)
-        if not stages.is_complete(output):
+        if not artifact.is_complete(output):
             print(f"{name}", flush=True)
             make(output)
         return output
@@ -414,7 +417,7 @@ def _differences(measured):
                     measured[other][mode][_BATCHES][name],
                     measured[first][mode][_BATCHES][name],
                 )
-                for name in pretraining.RECALLS
+                for name in masked_lm.RECALLS
             }
             for mode in _MODES
         }

@@ -24,9 +24,10 @@ import load
 import numpy as np
 import tensorflow as tf
 
-from realm_tf import stages
-from realm_tf.data import schema
-from realm_tf.models import model_directory
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
 
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _ROWS_PER_SHARD = 50_000
@@ -54,9 +55,9 @@ def main():
         folder = os.path.join(args.output, str(num_blocks))
         blocks = os.path.join(folder, "blocks")
         embeddings = os.path.join(folder, "embeddings")
-        if not stages.is_complete(blocks):
+        if not artifact.is_complete(blocks):
             repeat_blocks(args.blocks, blocks, num_blocks)
-        if not stages.is_complete(embeddings):
+        if not artifact.is_complete(embeddings):
             draw_embeddings(args.model, blocks, embeddings, args.seed)
         for kind in args.kinds:
             found = measure(args, blocks, embeddings, folder, kind)
@@ -66,10 +67,10 @@ def main():
 
 def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
     """Writes a blocks directory of the blocks of another, over and over."""
-    metadata = stages.read(source, kind=schema.BLOCKS)
+    metadata = artifact.read(source, kind=schema.BLOCKS)
     known = list(schema.read_blocks(source))
     numbered = enumerate(itertools.islice(itertools.cycle(known), num_blocks))
-    with stages.write(output, kind=schema.BLOCKS) as stage:
+    with artifact.write(output, kind=schema.BLOCKS) as stage:
         rows = [
             min(_ROWS_PER_SHARD, num_blocks - first)
             for first in range(0, num_blocks, _ROWS_PER_SHARD)
@@ -85,7 +86,7 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
             {name: metadata[name] for name in kept},
             num_blocks=num_blocks,
             shard_rows=rows,
-            fingerprint=stages.fingerprint(
+            fingerprint=fingerprints.fingerprint(
                 metadata["fingerprint"], str(num_blocks)
             ),
         )
@@ -93,13 +94,13 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
 
 def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
     """Writes an embeddings directory of random rows, of length 1."""
-    metadata = stages.read(blocks, kind=schema.BLOCKS)
-    tower = stages.read(model, kind=schema.MODEL)["block_tower"]
+    metadata = artifact.read(blocks, kind=schema.BLOCKS)
+    tower = artifact.read(model, kind=schema.MODEL)["block_tower"]
     width = model_directory.load(model).model.embedding_dim
     random = np.random.default_rng(seed)
     centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
     parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.EMBEDDINGS,
         parameters={"rows_per_shard": _ROWS_PER_SHARD},
@@ -119,7 +120,7 @@ def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
             num_blocks=metadata["num_blocks"],
             dtype="float32",
             shards=names,
-            fingerprint=stages.fingerprint(*parents.values(), str(seed)),
+            fingerprint=fingerprints.fingerprint(*parents.values(), str(seed)),
         )
 
 
@@ -128,13 +129,13 @@ def measure(args, blocks, embeddings, folder, kind) -> dict:
     index = os.path.join(folder, kind)
     base = os.path.join(folder, f"export-{kind}-{args.quantize_embeddings}")
     found = {"quantize_embeddings": args.quantize_embeddings}
-    if not stages.is_complete(index):
+    if not artifact.is_complete(index):
         found["index_seconds"] = corpus.seconds(
             *("index", "--embeddings", embeddings, "--output", index),
             *("--kind", kind),
         )
     version = os.path.join(base, "1")
-    if not stages.is_complete(version):
+    if not artifact.is_complete(version):
         found["export_seconds"] = corpus.seconds(
             *("export", "--model", args.model, "--blocks", blocks),
             *("--index", index, "--output", base),

@@ -30,9 +30,8 @@ import grpc
 import load
 import numpy as np
 import tensorflow as tf
+from realm_tf.serving.locate import find_version
 from tensorflow_serving.apis import predict_pb2
-
-from serving.locate import find_version
 
 _SHARE = 0.8
 _NUM_CLIENTS = 16

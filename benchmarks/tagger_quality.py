@@ -12,7 +12,7 @@ import argparse
 import json
 
 from realm_tf import quickstart
-from realm_tf.data import schema
+from realm_tf.artifacts import schema
 from realm_tf.quickstart import labelled
 from realm_tf.tagging import taggers
 

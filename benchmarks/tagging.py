@@ -15,12 +15,14 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import os
+
 import tokenizers
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.tagging import bert
-from realm_tf.tagging import inputs
+from realm_tf.tagging import sentence_batches
 from realm_tf.tagging import taggers
 from realm_tf.tagging import token_classifier
 
@@ -40,12 +42,12 @@ def main():
     parser.add_argument("--num-blocks", type=int, default=20_000)
     parser.add_argument("--num-bert-blocks", type=int, default=1_000)
     args = parser.parse_args()
-    num_blocks = stages.read(args.blocks, kind=schema.BLOCKS)["num_blocks"]
+    num_blocks = artifact.read(args.blocks, kind=schema.BLOCKS)["num_blocks"]
     # One in so many, so that all of the corpus is in it.
     result = {
         "rules": rules_rates(
             _sample(args.blocks, num_blocks, args.num_blocks),
-            stages.join(args.blocks, "vocab.txt"),
+            os.path.join(args.blocks, "vocab.txt"),
         )
     }
     if args.tagger_model:
@@ -87,7 +89,7 @@ def bert_rates(blocks, directory):
         )
         for first in range(0, len(rows), BATCH_SIZE):
             loaded.model.predict_on_batch(
-                inputs.stack(
+                sentence_batches.stack(
                     rows[first : first + BATCH_SIZE],
                     loaded.tokenizer,
                     max_length=loaded.max_length,

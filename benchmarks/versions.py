@@ -14,10 +14,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import load
 import numpy as np
-
-from serving import memory
-from serving.locate import find_version
-from serving.servable import SavedModelServable
+from realm_tf.serving import memory
+from realm_tf.serving.locate import find_version
+from realm_tf.serving.servable import SavedModelServable
 
 
 def main():

@@ -2,15 +2,20 @@
 
 import datetime
 import json
+import os
 
-from realm_tf import stages
-from realm_tf.models import model_card
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_card
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import list_files
+from realm_tf.artifacts.paths import write_text
 from realm_tf.version import __version__
 
 FILE = "assets.extra/card.json"
 README = "README.md"
 # Those of the stage, and what is written here.
-_NOT_LISTED = (stages.JOB, stages.MARKER, stages.METADATA, FILE, README)
+_NOT_LISTED = (artifact.JOB, artifact.MARKER, artifact.METADATA, FILE, README)
 
 
 def write(directory: str, facts: dict) -> None:
@@ -25,16 +30,16 @@ def write(directory: str, facts: dict) -> None:
             the model's metadata.json, or `None`).
     """
     files = {
-        name: stages.sha256(stages.join(directory, name))
-        for name in stages.list_files(directory)
+        name: fingerprints.sha256(os.path.join(directory, name))
+        for name in list_files(directory)
         if name not in _NOT_LISTED
     }
     facts = {**facts, "files": files, "realm_version": __version__}
-    stages.write_text(
-        stages.join(directory, FILE),
+    write_text(
+        os.path.join(directory, FILE),
         json.dumps(facts, ensure_ascii=False, indent=1),
     )
-    stages.write_text(stages.join(directory, README), _render(facts))
+    write_text(os.path.join(directory, README), _render(facts))
 
 
 def check_files(directory: str) -> list[str]:
@@ -47,13 +52,13 @@ def check_files(directory: str) -> list[str]:
         list of str, a sentence each; empty if every file has the checksum
         that the card says.
     """
-    files = json.loads(stages.read_text(stages.join(directory, FILE)))["files"]
+    files = json.loads(Path(os.path.join(directory, FILE)).read_text())["files"]
     problems = []
     for name, digest in files.items():
-        path = stages.join(directory, name)
-        if not stages.exists(path):
+        path = os.path.join(directory, name)
+        if not Path(path).exists():
             problems.append(f"{path} is missing.")
-        elif stages.sha256(path) != digest:
+        elif fingerprints.sha256(path) != digest:
             problems.append(f"{path} is not the file that was exported.")
     return problems
 

@@ -4,11 +4,11 @@ import time
 
 import numpy as np
 
-from realm_tf.data import open_qa as data
-from realm_tf.evaluation import calibration
-from realm_tf.evaluation.predict import Predictor
-from realm_tf.retrieval import index_store
-from realm_tf.retrieval.corpus import Corpus
+from realm_tf.answering import calibration
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import question_files as data
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
 FILE = "assets.extra/expected.json"
@@ -35,7 +35,7 @@ def compute(
         num_reader_blocks: int. Blocks read for a question.
         num_retrieved: int. Blocks found for a question.
         temperature: float. See `RealmModule`.
-        quantize: str. See `index_store.load`.
+        quantize: str. See `index_files.load`.
 
     Returns:
         dict of `questions`, one dict a question with what the export must
@@ -98,6 +98,6 @@ def _exact_neighbors(corpus, index, questions, num_retrieved):
     )
     packed["segment_ids"] = np.zeros_like(packed["token_ids"])
     queries = np.asarray(corpus.loaded.model.embed_queries(packed), "float32")
-    exact = NumpyIndex(index_store.load_embeddings(index))
+    exact = NumpyIndex(index_files.load_embeddings(index))
     num_neighbors = min(num_retrieved, exact.num_blocks)
     return exact.search(queries, num_neighbors)[1].tolist()

@@ -47,7 +47,7 @@ def export(arguments: dict) -> str:
 
 
 def _main(text: str) -> int:
-    from export import saved_model
+    from realm_tf.export import saved_model
 
     try:
         answer, status = saved_model.export(**json.loads(text)), 0

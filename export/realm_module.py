@@ -4,12 +4,12 @@ import types
 
 import numpy as np
 import tensorflow as tf
+from realm_tf.export.compressed_texts import CompressedTexts
 
-from export.compressed_texts import CompressedTexts
-from realm_tf.data import open_qa as data
-from realm_tf.evaluation.predict import ROWS_PER_GROUP
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import ROWS_PER_GROUP
+from realm_tf.artifacts import question_files as data
 from realm_tf.models.retrieve_and_read import best_spans
-from realm_tf.retrieval.corpus import Corpus
 from realm_tf.text import packing
 from realm_tf.text.graph_tokenizer import GraphTokenizer
 from realm_tf.text.integer_types import smallest_dtype

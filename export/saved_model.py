@@ -17,10 +17,14 @@ import os
 import shutil
 import tempfile
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.answering.predict import NUM_READER_BLOCKS
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import list_files
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation.predict import NUM_READER_BLOCKS
 
 QUANTIZATIONS = ("none", "bfloat16", "int8")
 # Those that `realm verify` asks, of a file or titles of blocks.
@@ -75,17 +79,21 @@ def run(args, extra):
     """`realm export`."""
     path = export(**vars(args))
     size = sum(
-        stages.file_size(stages.join(path, name))
-        for name in stages.list_files(path)
+        Path(os.path.join(path, name)).stat().length
+        for name in list_files(path)
     )
     print(f"{path}: {size / 1e6:.0f} MB")
 
 
 def next_version(output: str) -> int:
     """One more than the highest version directory of a base directory."""
-    if not stages.exists(output):
+    if not Path(output).exists():
         return 1
-    versions = [int(n) for n in stages.list_names(output) if n.isdigit()]
+    versions = [
+        int(n)
+        for n in sorted(each.name for each in Path(output).iterdir())
+        if n.isdigit()
+    ]
     return max(versions, default=0) + 1
 
 
@@ -134,7 +142,7 @@ def export(
     """
     import keras
 
-    if stages.is_complete(output):
+    if artifact.is_complete(output):
         raise InputError(
             f"--output {output} is itself a finished stage; expected a base "
             "directory for versions."
@@ -160,7 +168,7 @@ def export(
             expected=expected,
             **arguments,
         )
-    from export import other_backends
+    from realm_tf.export import other_backends
 
     given = {
         "model": model,
@@ -174,10 +182,10 @@ def export(
         "questions": questions,
     }
     with tempfile.TemporaryDirectory() as folder:
-        kind = stages.read(index, kind=schema.INDEX)["parameters"]["kind"]
+        kind = artifact.read(index, kind=schema.INDEX)["parameters"]["kind"]
         # ScaNN's op is TensorFlow's: only that process can search with it.
         if kind != "scann":
-            given["expected"] = stages.join(folder, "expected.json")
+            given["expected"] = os.path.join(folder, "expected.json")
             _write_expected(
                 given["expected"], model, blocks, index, asked, arguments
             )
@@ -187,7 +195,7 @@ def export(
 def _temperature(evaluation: str | None) -> float:
     if evaluation is None:
         return 1.0
-    from realm_tf.evaluation import calibration
+    from realm_tf.answering import calibration
 
     fitted = calibration.read(evaluation)
     if fitted.aggregate_answers:
@@ -201,12 +209,12 @@ def _temperature(evaluation: str | None) -> float:
 
 def _questions(path: str | None, blocks: str) -> list[str]:
     """What `realm verify` will ask."""
-    from realm_tf.data import open_qa as data
+    from realm_tf.artifacts import question_files as data
 
     if path:
         asked = data.read_questions(path, need_answers=False)
         return [q.question for q in asked][:NUM_EXPECTED]
-    stages.read(blocks, kind=schema.BLOCKS)
+    artifact.read(blocks, kind=schema.BLOCKS)
     titles = {}
     for block in schema.read_blocks(blocks):
         titles[block.title] = None
@@ -229,17 +237,18 @@ def _export(
     quantize,
     temperature,
 ):
-    from export import card
-    from export import warmup
-    from export.expected import FILE as EXPECTED
-    from realm_tf.retrieval.corpus import Corpus
+    from realm_tf.export import card
+    from realm_tf.export import warmup
+    from realm_tf.export.expected import FILE as EXPECTED
+
+    from realm_tf.answering.corpus import Corpus
 
     corpus = Corpus.load(
         model, blocks, index, for_export=True, quantize=quantize
     )
-    stages.make_directory(output)
-    path = stages.join(output, str(next_version(output)))
-    index_metadata = stages.read(index, kind=schema.INDEX)
+    Path(output).mkdir(parents=True, exist_ok=True)
+    path = os.path.join(output, str(next_version(output)))
+    index_metadata = artifact.read(index, kind=schema.INDEX)
     parameters = {
         "num_reader_blocks": num_reader_blocks,
         "quantize": quantize,
@@ -259,7 +268,7 @@ def _export(
         "parents": parents,
         "model_card": corpus.loaded.card.to_json(),
     }
-    with stages.write(
+    with artifact.write(
         path, kind=schema.SAVED_MODEL, parameters=parameters, parents=parents
     ) as stage:
         described["parts"] = _save(
@@ -272,7 +281,7 @@ def _export(
         # What follows loads it again: both at once are twice the memory.
         del corpus
         gc.collect()
-        stages.make_directory(stage.path("assets.extra"))
+        Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
         # Not embed_block: few who ask questions embed blocks, and its first
         # request takes half a second.
         warmup.write(
@@ -283,7 +292,7 @@ def _export(
             ),
         )
         if expected:
-            stages.write_text(stage.path(EXPECTED), stages.read_text(expected))
+            write_text(stage.path(EXPECTED), Path(expected).read_text())
         else:
             _write_expected(
                 stage.path(EXPECTED), model, blocks, index, asked, parameters
@@ -296,8 +305,7 @@ def _export(
 def _save(corpus, directory, kind, **arguments):
     """Writes the graph and its variables; returns what takes how many bytes."""
     import tensorflow as tf
-
-    from export.realm_module import RealmModule
+    from realm_tf.export.realm_module import RealmModule
 
     module = RealmModule(corpus, **arguments)
     parts = module.parts()
@@ -332,8 +340,8 @@ def _without_grappler():
 
 
 def _write_expected(path, model, blocks, index, asked, arguments):
-    from export import expected
-    from export.realm_module import NUM_RETRIEVED
+    from realm_tf.export import expected
+    from realm_tf.export.realm_module import NUM_RETRIEVED
 
     found = expected.compute(
         model,
@@ -343,7 +351,7 @@ def _write_expected(path, model, blocks, index, asked, arguments):
         num_retrieved=max(NUM_RETRIEVED, arguments["num_reader_blocks"]),
         **arguments,
     )
-    stages.write_text(path, json.dumps(found, ensure_ascii=False, indent=1))
+    write_text(path, json.dumps(found, ensure_ascii=False, indent=1))
 
 
 # ScaNN copies its state into a searcher of its own when it is first asked: a
@@ -369,7 +377,7 @@ def _announce(directory, parts, kind):
         ),
         file=sys.stderr,
     )
-    if stages.is_remote(directory):
+    if is_remote(directory):
         return
     free = shutil.disk_usage(os.path.dirname(directory)).free
     if free < total:

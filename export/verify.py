@@ -12,13 +12,17 @@ characters, emoji, invalid UTF-8.
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
-from export import card
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.export import card
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 FILES = "every file is as it was exported"
@@ -70,14 +74,14 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
         InputError: if there is no SavedModel that `realm export` wrote.
         RuntimeError: if a check fails while `output` is given.
     """
-    from serving.locate import find_version
+    from realm_tf.serving.locate import find_version
 
     directory, _ = find_version(saved_model)
-    if not stages.is_complete(directory):
+    if not artifact.is_complete(directory):
         raise InputError(
             f"{directory} was not written by `realm export` to its end."
         )
-    if not stages.exists(stages.join(directory, card.FILE)):
+    if not Path(os.path.join(directory, card.FILE)).exists():
         raise InputError(
             f"{directory} was exported by an earlier version of realm: run "
             "`realm export` again."
@@ -85,18 +89,16 @@ def verify(saved_model: str, *, output: str | None = None) -> dict:
     problems = card.check_files(directory)
     report = _failed(FILES, problems) if problems else _run_worker(directory)
     if output:
-        with stages.write(
+        with artifact.write(
             output,
             kind="verification",
             parents={
-                "saved_model": stages.read(directory, kind=schema.SAVED_MODEL)[
-                    "parents"
-                ]["model"]
+                "saved_model": artifact.read(
+                    directory, kind=schema.SAVED_MODEL
+                )["parents"]["model"]
             },
         ) as stage:
-            stages.write_text(
-                stage.path("report.json"), json.dumps(report, indent=1)
-            )
+            write_text(stage.path("report.json"), json.dumps(report, indent=1))
             if not report["ok"]:
                 failed = [c["name"] for c in report["checks"] if not c["ok"]]
                 raise RuntimeError(

@@ -7,8 +7,8 @@ __all__ = ["InputError", "__version__", "load"]
 
 
 def load(directory: str):
-    """Opens a model directory; see `realm_tf.models.model_directory.load`."""
+    """Opens a model directory; see `realm_tf.artifacts.model_directory.load`."""
     # Keras is imported when a model is, not when the package is.
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
 
     return model_directory.load(directory)

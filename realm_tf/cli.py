@@ -25,11 +25,11 @@ COMMANDS = {
         "make a model directory of a published REALM or ORQA checkpoint",
     ),
     "chunk": (
-        "beam_pipelines.chunk_wikipedia",
+        "realm_tf.beam_pipelines.chunk_wikipedia",
         "cut articles (a Wikipedia dump, JSONL) into blocks",
     ),
     "annotate": (
-        "beam_pipelines.annotate_spans",
+        "realm_tf.beam_pipelines.annotate_spans",
         "mark the salient spans of passages, for pre-training",
     ),
     "pack": (
@@ -41,11 +41,11 @@ COMMANDS = {
         "train the tagger of names on CoNLL files",
     ),
     "embed": (
-        "beam_pipelines.embed_blocks",
+        "realm_tf.beam_pipelines.embed_blocks",
         "compute the embeddings of all blocks",
     ),
     "index": (
-        "beam_pipelines.build_index",
+        "realm_tf.beam_pipelines.build_index",
         "build a search index over the embeddings",
     ),
     "ict": (
@@ -69,7 +69,7 @@ COMMANDS = {
         "train retriever and reader on questions and answers",
     ),
     "evaluate": (
-        "realm_tf.evaluation.open_qa",
+        "realm_tf.evaluation.evaluate",
         "exact match, F1 and recall on a file of questions",
     ),
     "compare": (
@@ -81,7 +81,7 @@ COMMANDS = {
         "train and measure all systems of a comparison",
     ),
     "export": (
-        "export.saved_model",
+        "realm_tf.export.saved_model",
         "write one SavedModel: question in, answer with evidence out",
     ),
     "export-checkpoint": (
@@ -89,15 +89,15 @@ COMMANDS = {
         "write a model in Hugging Face's format",
     ),
     "verify": (
-        "export.verify",
+        "realm_tf.export.verify",
         "check a SavedModel in a fresh process",
     ),
     "serve": (
-        "serving.server",
+        "realm_tf.serving.server",
         "serve SavedModels: TF Serving's gRPC and REST APIs, a web page",
     ),
     "ask": (
-        "serving.ask",
+        "realm_tf.serving.ask",
         "ask a server or a SavedModel a question",
     ),
     "inspect": (

@@ -11,8 +11,8 @@ realm inspect DIR ... --plot runs.png  curves of pre-training or fine-tuning
 import json
 import os
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import page
 
@@ -82,17 +82,17 @@ def inspect(directory: str) -> dict:
     Raises:
         InputError: if no command finished writing it.
     """
-    if not stages.is_complete(directory):
+    if not artifact.is_complete(directory):
         raise InputError(
             f"{directory} is not a complete directory of realm's: it has no "
-            f"{stages.MARKER}."
+            f"{artifact.MARKER}."
         )
-    return stages.read_metadata(directory)
+    return artifact.read_metadata(directory)
 
 
 def read_block(blocks: str, block_id: int) -> schema.Block:
     """One block of a blocks directory."""
-    num_blocks = stages.read(blocks, kind=schema.BLOCKS)["num_blocks"]
+    num_blocks = artifact.read(blocks, kind=schema.BLOCKS)["num_blocks"]
     if not 0 <= block_id < num_blocks:
         raise InputError(
             f"{blocks} holds the blocks 0 to {num_blocks - 1}. Received: "

@@ -13,20 +13,22 @@ import pathlib
 import sys
 from dataclasses import asdict
 
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.client import BATCH_SIZE
+from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.client import TIMEOUT_SECONDS
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.local_model import LocalModel
+from realm_tf.serving.rendering import render
 from rich.console import Console
 from rich.progress import track
 
-from realm_tf import stages
-from realm_tf.data.open_qa import read_questions
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
-from serving.answers import Answer
-from serving.answers import RealmServerError
-from serving.client import BATCH_SIZE
-from serving.client import MODEL_NAME
-from serving.client import TIMEOUT_SECONDS
-from serving.client import RealmClient
-from serving.local_model import LocalModel
-from serving.rendering import render
 
 DEFAULT_SERVER = "127.0.0.1:8500"
 
@@ -203,12 +205,12 @@ def answer_file(questions: str, output: str, **source) -> int:
         InputError: if a line is broken or `output` exists; as `ask`.
         RealmServerError: if the server cannot be reached or refuses.
     """
-    if stages.exists(output):
+    if Path(output).exists():
         raise InputError(
             f"{output} exists already. Remove it or choose another --output."
         )
     folder = os.path.dirname(output)
-    if folder and not stages.is_remote(output) and not os.path.isdir(folder):
+    if folder and not is_remote(output) and not os.path.isdir(folder):
         raise InputError(f"--output: the directory {folder} does not exist.")
     records = [
         question.line
@@ -216,7 +218,7 @@ def answer_file(questions: str, output: str, **source) -> int:
     ]
     with open_model(**source) as model:
         lines = _answer_records(model, records)
-    stages.write_text(output, "".join(lines))
+    write_text(output, "".join(lines))
     return len(records)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import grpc
 from google.protobuf.message import DecodeError
-
-from serving import answers
-from serving import messages
+from realm_tf.serving import answers
+from realm_tf.serving import messages
 
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"

@@ -16,15 +16,14 @@ from collections.abc import Callable
 
 import grpc
 import grpc.aio
-
-from serving import connection
-from serving.answers import Answer
-from serving.answers import ModelVersionStatus
-from serving.answers import RealmServerError
-from serving.answers import RetrievedBlock
-from serving.calls import Attempts
-from serving.calls import Call
-from serving.calls import Calls
+from realm_tf.serving import connection
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import ModelVersionStatus
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.answers import RetrievedBlock
+from realm_tf.serving.calls import Attempts
+from realm_tf.serving.calls import Call
+from realm_tf.serving.calls import Calls
 
 # Few enough for a server that allows batches of 32; our choice.
 BATCH_SIZE = 16

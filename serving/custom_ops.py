@@ -5,11 +5,10 @@ import os
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from realm_tf.serving.locate import SAVED_MODEL_FILE
 from tensorflow.core.protobuf import saved_model_pb2
 
-from realm_tf import stages
 from realm_tf.errors import InputError
-from serving.locate import SAVED_MODEL_FILE
 
 _SCANN_PREFIX = "Scann>"
 
@@ -36,7 +35,7 @@ def op_names(directory: str) -> set[str]:
     Raises:
         InputError: if its saved_model.pb cannot be parsed.
     """
-    path = stages.join(directory, SAVED_MODEL_FILE)
+    path = os.path.join(directory, SAVED_MODEL_FILE)
     with tf.io.gfile.GFile(path, "rb") as file:
         data = file.read()
     try:

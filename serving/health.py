@@ -4,9 +4,8 @@ import threading
 
 from grpc_health.v1 import health
 from grpc_health.v1 import health_pb2
-
-from serving.request_error import RequestError
-from serving.versions.table import State
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions.table import State
 
 # The empty name is the server as a whole.
 SERVICES = (

@@ -1,9 +1,9 @@
 """A SavedModel in this process that is asked as a server is."""
 
-from serving.answers import Answer
-from serving.answers import RealmServerError
-from serving.answers import to_answers
-from serving.request_error import RequestError
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.answers import to_answers
+from realm_tf.serving.request_error import RequestError
 
 
 class LocalModel:
@@ -22,11 +22,11 @@ class LocalModel:
     """
 
     def __init__(self, saved_model: str):
-        from serving import locate
+        from realm_tf.serving import locate
 
         # A wrong path shows before TensorFlow is imported.
         locate.find_version(saved_model)
-        from serving import servable
+        from realm_tf.serving import servable
 
         self._servable = servable.SavedModelServable(saved_model)
         self.evidence_license = self._servable.card.get("evidence_license")

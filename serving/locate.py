@@ -9,7 +9,10 @@ import os
 import socket
 from collections.abc import Iterator
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import list_files
 from realm_tf.errors import InputError
 
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -62,20 +65,20 @@ def version_directories(path: str) -> dict[int, str]:
     """
     path = str(path).rstrip("/") or "/"
     with _reading(path):
-        if stages.exists(stages.join(path, SAVED_MODEL_FILE)):
+        if Path(os.path.join(path, SAVED_MODEL_FILE)).exists():
             name = path.rpartition("/")[2]
             version = int(name) if _is_version(name) else UNNUMBERED_VERSION
             return {version: path}
-        if not stages.exists(path):
+        if not Path(path).exists():
             raise InputError(
                 f"{path} does not exist: expected a SavedModel, its base "
                 "directory or a version directory. `realm export` makes one."
             )
-        if stages.is_file(path):
+        if Path(path).is_file():
             return {}
         return {
-            int(name): stages.join(path, name)
-            for name in stages.list_names(path)
+            int(name): os.path.join(path, name)
+            for name in sorted(each.name for each in Path(path).iterdir())
             if _is_version(name)
         }
 
@@ -92,10 +95,10 @@ def is_whole(directory: str) -> bool:
         InputError: if it cannot be read.
     """
     with _reading(directory):
-        if not stages.exists(stages.join(directory, SAVED_MODEL_FILE)):
+        if not Path(os.path.join(directory, SAVED_MODEL_FILE)).exists():
             return False
-        being_written = stages.exists(stages.join(directory, stages.JOB))
-        return not being_written or stages.is_complete(directory)
+        being_written = Path(os.path.join(directory, artifact.JOB)).exists()
+        return not being_written or artifact.is_complete(directory)
 
 
 def files_of(directory: str) -> dict[str, tuple[int, int]]:
@@ -112,10 +115,9 @@ def files_of(directory: str) -> dict[str, tuple[int, int]]:
     """
     with _reading(directory):
         paths = [
-            stages.join(directory, name)
-            for name in stages.list_files(directory)
+            os.path.join(directory, name) for name in list_files(directory)
         ]
-        if not stages.is_remote(directory):
+        if not is_remote(directory):
             stats = {path: os.stat(path) for path in paths}
             return {k: (s.st_size, s.st_mtime_ns) for k, s in stats.items()}
         import tensorflow as tf
@@ -137,7 +139,7 @@ def _reading(path: str) -> Iterator[None]:
 
 def storage_errors(path: str) -> tuple[type[Exception], ...]:
     """What reading `path` may raise."""
-    if not stages.is_remote(path):
+    if not is_remote(path):
         return (OSError,)
     import tensorflow as tf
 

@@ -4,15 +4,16 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from realm_tf import stages
+from realm_tf.serving import locate
+from realm_tf.serving import security
+from realm_tf.serving.batching import parameters as batching_parameters
+from realm_tf.serving.batching.parameters import BatchingParameters
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.versions import config as model_config
+from realm_tf.serving.versions.config import ModelSettings
+
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
-from serving import locate
-from serving import security
-from serving.batching import parameters as batching_parameters
-from serving.batching.parameters import BatchingParameters
-from serving.limits import Limits
-from serving.versions import config as model_config
-from serving.versions.config import ModelSettings
 
 # As TF Serving's --port and --rest_api_port.
 DEFAULT_GRPC_PORT = 8500
@@ -79,7 +80,7 @@ def single_model(saved_model: str, name: str) -> list[ModelSettings]:
         raise InputError("--model-name is empty: expected a name.")
     # The quick mistakes first: loading takes long.
     locate.find_version(saved_model)
-    if not stages.is_remote(saved_model):
+    if not is_remote(saved_model):
         saved_model = os.path.abspath(saved_model)
     return [ModelSettings(name=name, base_path=str(saved_model))]
 

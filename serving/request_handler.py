@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 import grpc
 import numpy as np
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.metrics import UNKNOWN_MODEL
+from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import deadline_exceeded
+from realm_tf.serving.request_log import RequestLog
+from realm_tf.serving.request_log import RequestRecord
+from realm_tf.serving.request_log import choose_request_id
+from realm_tf.serving.request_log import locations
+from realm_tf.serving.versions import config as model_config
 
 from realm_tf.errors import InputError
-from serving.limits import Limits
-from serving.metrics import UNKNOWN_MODEL
-from serving.metrics import ServingMetrics
-from serving.request_error import DEFAULT_SIGNATURE
-from serving.request_error import RequestError
-from serving.request_error import deadline_exceeded
-from serving.request_log import RequestLog
-from serving.request_log import RequestRecord
-from serving.request_log import choose_request_id
-from serving.request_log import locations
-from serving.versions import config as model_config
 
 # Method: (TF Serving's word, method_name its signatures have), from
 # classifier.cc and regressor.cc of tensorflow/serving.

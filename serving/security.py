@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import grpc
+from realm_tf.serving import locate
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from serving import locate
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
 # Our choice.
@@ -76,7 +76,7 @@ def read_api_keys(path: str) -> ApiKeys:
             short or has characters that a header cannot carry.
     """
     try:
-        data = stages.read_bytes(path)
+        data = Path(path).read_bytes()
         lines = data.decode("utf-8").splitlines()
     except (*locate.storage_errors(path), UnicodeDecodeError) as error:
         raise InputError(
@@ -155,12 +155,12 @@ class TlsFiles:
         return grpc.ssl_server_credentials(
             [
                 (
-                    stages.read_bytes(self.key),
-                    stages.read_bytes(self.certificate),
+                    Path(self.key).read_bytes(),
+                    Path(self.certificate).read_bytes(),
                 )
             ],
             root_certificates=self.client_ca
-            and stages.read_bytes(self.client_ca),
+            and Path(self.client_ca).read_bytes(),
             require_client_auth=self.client_ca is not None,
         )
 

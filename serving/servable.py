@@ -20,14 +20,14 @@ import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of its graphs
+from realm_tf.serving import custom_ops
+from realm_tf.serving import memory
+from realm_tf.serving.locate import find_version
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.serving.request_error import RequestError
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from serving import custom_ops
-from serving import memory
-from serving.locate import find_version
-from serving.request_error import DEFAULT_SIGNATURE
-from serving.request_error import RequestError
 
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"
@@ -44,11 +44,11 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _read_card(directory: str) -> dict:
-    path = stages.join(directory, _CARD_FILE)
-    if not stages.exists(path):
+    path = os.path.join(directory, _CARD_FILE)
+    if not Path(path).exists():
         return {}
     try:
-        card = json.loads(stages.read_bytes(path))
+        card = json.loads(Path(path).read_bytes())
     except ValueError as error:
         raise InputError(
             f"{path} is not JSON ({error}): expected the card that `realm "
@@ -271,7 +271,7 @@ class SavedModelServable:
             InputError: if the model fails on it.
         """
         # Reads tensors by means of this module.
-        from serving import warmup
+        from realm_tf.serving import warmup
 
         started = time.monotonic()
         requests = (

@@ -18,11 +18,11 @@ import signal
 import threading
 import time
 
-from serving import locate
-from serving import options as options_module
-from serving.options import DEFAULT_MODEL_NAME
-from serving.options import ServerOptions
-from serving.versions.config import ModelSettings
+from realm_tf.serving import locate
+from realm_tf.serving import options as options_module
+from realm_tf.serving.options import DEFAULT_MODEL_NAME
+from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.versions.config import ModelSettings
 
 # How long running requests may go on after SIGTERM; our choice, under the
 # 30 s after which Kubernetes kills.
@@ -64,9 +64,9 @@ class RunningServer:
         config_file=None,
         default_model: str = DEFAULT_MODEL_NAME,
     ):
-        from serving.grpc_server import GrpcServer
-        from serving.health import versions
-        from serving.request_handler import RequestHandler
+        from realm_tf.serving.grpc_server import GrpcServer
+        from realm_tf.serving.health import versions
+        from realm_tf.serving.request_handler import RequestHandler
 
         self._manager = manager
         self._log = log
@@ -97,8 +97,8 @@ class RunningServer:
             self.rest_url = self._rest.url
 
     def _start_rest(self, options: ServerOptions, bound, default_model: str):
-        from serving.rest import app as rest
-        from serving.rest.server import RestServer
+        from realm_tf.serving.rest import app as rest
+        from realm_tf.serving.rest.server import RestServer
 
         app = rest.make_app(
             self.handler,
@@ -152,8 +152,8 @@ class RunningServer:
 
 def _make_loader(options: ServerOptions, metrics):
     """The function that loads a version for the manager."""
-    from serving.batching.batching_servable import BatchingServable
-    from serving.servable import SavedModelServable
+    from realm_tf.serving.batching.batching_servable import BatchingServable
+    from realm_tf.serving.servable import SavedModelServable
 
     class MeasuredServable(SavedModelServable):
         def warm_up(self) -> float:
@@ -183,7 +183,7 @@ def _make_loader(options: ServerOptions, metrics):
 
 def _follow_config(settings, options: ServerOptions, manager, log):
     """The started `ModelConfigFile`, if the options ask for one."""
-    from serving.versions.config_file import ModelConfigFile
+    from realm_tf.serving.versions.config_file import ModelConfigFile
 
     if options.config_path is None or not options.config_poll_seconds:
         return None
@@ -221,11 +221,11 @@ def start_server(
     """
     # The quick mistakes first: loading takes long.
     locate.check_port(options.host, options.grpc_port)
-    from serving import memory
-    from serving.metrics import ServingMetrics
-    from serving.request_log import RequestLog
-    from serving.rest import server as rest_server
-    from serving.versions.manager import ModelManager
+    from realm_tf.serving import memory
+    from realm_tf.serving.metrics import ServingMetrics
+    from realm_tf.serving.request_log import RequestLog
+    from realm_tf.serving.rest import server as rest_server
+    from realm_tf.serving.versions.manager import ModelManager
 
     with contextlib.ExitStack() as on_failure:
         log = RequestLog(options.log_path, log_questions=options.log_questions)

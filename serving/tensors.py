@@ -5,9 +5,8 @@ import math
 import grpc
 import numpy as np
 import tensorflow as tf
-
-from serving import messages
-from serving.request_error import RequestError
+from realm_tf.serving import messages
+from realm_tf.serving.request_error import RequestError
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.

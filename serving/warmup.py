@@ -6,17 +6,18 @@ a TFRecord file of `PredictionLog`, as TF Serving reads it
 (tensorflow.org/tfx/serving/saved_model_warmup).
 """
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.tensors import decode_tensor
 from tensorflow_serving.apis import prediction_log_pb2
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from serving.request_error import RequestError
-from serving.tensors import decode_tensor
 
 REQUESTS_FILE = "assets.extra/tf_serving_warmup_requests"
 # WarmupConsts::kMaxNumRecords of TF Serving's saved_model_warmup_util.cc.
@@ -25,7 +26,7 @@ MAX_RECORDS = 1000
 
 def has_requests(directory: str) -> bool:
     """Whether a version directory holds warm-up requests."""
-    return stages.is_file(stages.join(directory, REQUESTS_FILE))
+    return Path(os.path.join(directory, REQUESTS_FILE)).is_file()
 
 
 def read_requests(
@@ -43,7 +44,7 @@ def read_requests(
         InputError: if the file is no TFRecord file of at most 1,000 Predict
             requests.
     """
-    path = stages.join(directory, REQUESTS_FILE)
+    path = os.path.join(directory, REQUESTS_FILE)
     records = enumerate(tf.data.TFRecordDataset(path).as_numpy_iterator())
     try:
         for number, record in records:

@@ -86,7 +86,7 @@ def questions_path(tmp_path_factory):
 @pytest.fixture(scope="session")
 def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
     """What `realm chunk` makes of the articles."""
-    from beam_pipelines import chunk_wikipedia
+    from realm_tf.beam_pipelines import chunk_wikipedia
 
     output = str(tmp_path_factory.mktemp("world") / "blocks")
     chunk_wikipedia.chunk(
@@ -102,8 +102,8 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory, vocabulary_path):
     """What `realm init --from random` makes: 2 layers of width 8."""
+    from realm_tf.artifacts import model_directory
     from realm_tf.checkpoints import random_weights
-    from realm_tf.models import model_directory
 
     output = str(tmp_path_factory.mktemp("world") / "model")
     loaded = random_weights.random(
@@ -127,7 +127,7 @@ def model_dir(tmp_path_factory, vocabulary_path):
 @pytest.fixture(scope="session")
 def embeddings_dir(tmp_path_factory, model_dir, blocks_dir):
     """What `realm embed` makes of blocks and model."""
-    from beam_pipelines import embed_blocks
+    from realm_tf.beam_pipelines import embed_blocks
 
     output = str(tmp_path_factory.mktemp("world") / "embeddings")
     embed_blocks.embed(model_dir, blocks_dir, output, rows_per_shard=5)
@@ -135,7 +135,7 @@ def embeddings_dir(tmp_path_factory, model_dir, blocks_dir):
 
 
 def _build_index(tmp_path_factory, embeddings, kind):
-    from beam_pipelines import build_index
+    from realm_tf.beam_pipelines import build_index
 
     output = str(tmp_path_factory.mktemp("world") / kind)
     build_index.build(embeddings, output, kind=kind)

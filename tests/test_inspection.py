@@ -2,10 +2,10 @@ import argparse
 import json
 
 import pytest
+from realm_tf.beam_pipelines import annotate_spans
 
-from beam_pipelines import annotate_spans
 from realm_tf import inspection
-from realm_tf import stages
+from realm_tf.artifacts import artifact
 from realm_tf.errors import InputError
 from realm_tf.training import plots
 
@@ -19,7 +19,7 @@ def _run(*arguments):
 def test_it_prints_the_metadata(blocks_dir, capsys):
     _run(blocks_dir)
     printed = json.loads(capsys.readouterr().out)
-    assert printed == stages.read(blocks_dir, kind="blocks")
+    assert printed == artifact.read(blocks_dir, kind="blocks")
     assert printed["num_blocks"] == 11
     assert printed["counts"]["articles_kept"] == 6
 

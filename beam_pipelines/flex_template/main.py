@@ -2,7 +2,7 @@
 
 import sys
 
-from beam_pipelines.flex_template import launcher
+from realm_tf.beam_pipelines.flex_template import launcher
 
 if __name__ == "__main__":
     sys.exit(launcher.main())

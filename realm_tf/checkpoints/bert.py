@@ -4,7 +4,8 @@ import functools
 import json
 import os
 
-from realm_tf import stages
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints.starting import Start
 from realm_tf.errors import InputError
 
@@ -47,8 +48,8 @@ def start(
 
 
 def _hugging_face(source, vocab, cased):
+    from realm_tf.artifacts.model_card import Card
     from realm_tf.checkpoints import hugging_face
-    from realm_tf.models.model_card import Card
 
     checkpoint = hugging_face.open_checkpoint(source)
     if hugging_face.BERT not in checkpoint.parts():
@@ -63,7 +64,7 @@ def _hugging_face(source, vocab, cased):
         Card(
             f"BERT from the Hugging Face directory {source}.",
             find_license([source]),
-            tuple((p, stages.sha256(p)) for p in checkpoint.files),
+            tuple((p, fingerprints.sha256(p)) for p in checkpoint.files),
         ),
         checkpoint.knowledge_augmented_encoder if has_head else None,
     )
@@ -104,8 +105,8 @@ def _model_garden(source, vocab, cased):
 
 
 def _keras_hub(source, vocab, cased):
+    from realm_tf.artifacts.model_card import Card
     from realm_tf.checkpoints import keras_hub_preset
-    from realm_tf.models.model_card import Card
 
     if vocab or cased:
         raise InputError(
@@ -121,7 +122,7 @@ def _keras_hub(source, vocab, cased):
 
 
 def _of_bundle(bundle, make, make_masked_lm, origin, tokenizer):
-    from realm_tf.models.model_card import Card
+    from realm_tf.artifacts.model_card import Card
 
     return Start(
         make,
@@ -129,7 +130,7 @@ def _of_bundle(bundle, make, make_masked_lm, origin, tokenizer):
         Card(
             f"{origin} {bundle.source}.",
             find_license([_directory(bundle.source)]),
-            tuple((p, stages.sha256(p)) for p in bundle.files()),
+            tuple((p, fingerprints.sha256(p)) for p in bundle.files()),
         ),
         make_masked_lm,
     )
@@ -189,7 +190,7 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
     said = find(directories, "tokenizer_config.json")
     if said:
         try:
-            config = json.loads(stages.read_text(said))
+            config = json.loads(Path(said).read_text())
         except ValueError as error:
             raise InputError(f"{said} is not JSON ({error}).") from error
         cased = cased or not config.get("do_lower_case", True)
@@ -198,8 +199,8 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
 
 def find_license(directories) -> str:
     """What the header of a README.md says, or "unknown"."""
-    from realm_tf.models import model_card
+    from realm_tf.artifacts import model_card
 
     path = find(directories, "README.md")
-    found = path and model_card.read_license(stages.read_text(path))
+    found = path and model_card.read_license(Path(path).read_text())
     return found or model_card.UNKNOWN_LICENSE

@@ -15,13 +15,16 @@ It knows REALM's own towers only: [CLS] with a projection, inner products.
 """
 
 import json
+import os
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import extract
-from realm_tf.data import schema
 from realm_tf.errors import InputError
 
 FORMATS = ("hf",)
@@ -68,7 +71,7 @@ def run(args, extra):
         args.model, args.output, blocks=args.blocks, index=args.index
     )
     for name in names:
-        print(f"{stages.join(args.output, name)}: {_CLASSES[name]}")
+        print(f"{os.path.join(args.output, name)}: {_CLASSES[name]}")
 
 
 def export(
@@ -93,7 +96,7 @@ def export(
         InputError: if the model has something that transformers' REALM does
             not, or model, blocks and index do not belong together.
     """
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
 
     loaded = model_directory.load(model)
     open_qa = loaded.model
@@ -102,7 +105,7 @@ def export(
     }.values():
         _check_tower(tower, open_qa.score_scale, model)
     parts = _parts(open_qa)
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.HUGGING_FACE,
         parameters={"with_blocks": bool(blocks)},
@@ -205,7 +208,7 @@ def _prefixed(prefix, tensors):
 def _write(directory, architecture, tensors, config, loaded):
     import safetensors.numpy
 
-    stages.make_directory(directory)
+    Path(directory).mkdir(parents=True, exist_ok=True)
     config = {
         "architectures": [architecture],
         "model_type": "realm",
@@ -227,22 +230,22 @@ def _write(directory, architecture, tensors, config, loaded):
             ),
         ),
     ):
-        stages.write_text(stages.join(directory, name), content)
+        write_text(os.path.join(directory, name), content)
     # transformers refuses a file that does not say whose names these are.
     content = safetensors.numpy.save(
         {k: np.ascontiguousarray(v) for k, v in tensors.items()},
         metadata={"format": "pt"},
     )
-    path = stages.join(directory, "model.safetensors")
-    with stages.open_for_writing(path) as file:
+    path = os.path.join(directory, "model.safetensors")
+    with Path(path).open("wb") as file:
         file.write(content)
 
 
 def _write_open_qa(directory, loaded, parts, blocks, index):
-    from realm_tf.retrieval import index_store
+    from realm_tf.artifacts import index_files
 
-    metadata = stages.read(blocks, kind=schema.BLOCKS)
-    index_store.check_parents(
+    metadata = artifact.read(blocks, kind=schema.BLOCKS)
+    index_files.check_parents(
         index,
         block_tower=loaded.block_tower_fingerprint(),
         blocks=metadata["fingerprint"],
@@ -261,7 +264,7 @@ def _write_open_qa(directory, loaded, parts, blocks, index):
         directory,
         _CLASSES["openqa"],
         {
-            hugging_face.BLOCK_EMBEDDINGS: index_store.load_embeddings(index),
+            hugging_face.BLOCK_EMBEDDINGS: index_files.load_embeddings(index),
             **_prefixed("embedder.", embedder),
             **_prefixed("reader.", reader),
         },
@@ -277,7 +280,5 @@ def _write_open_qa(directory, loaded, parts, blocks, index):
     records = np.empty(num_blocks, object)
     for block in schema.read_blocks(blocks):
         records[block.block_id] = block.text.encode("utf-8")
-    with stages.open_for_writing(
-        stages.join(directory, "block_records.npy")
-    ) as file:
+    with Path(os.path.join(directory, "block_records.npy")).open("wb") as file:
         np.save(file, records, allow_pickle=True)

@@ -110,7 +110,7 @@ def run(args, extra):
     if args.license:
         card = dataclasses.replace(loaded.card, license=args.license)
         loaded = dataclasses.replace(loaded, card=card)
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
 
     model_directory.save(
         loaded,

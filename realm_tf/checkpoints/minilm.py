@@ -106,7 +106,7 @@ def minilm(
     Returns:
         `LoadedModel`.
     """
-    from realm_tf.models.model_card import Card
+    from realm_tf.artifacts.model_card import Card
     from realm_tf.text.tokenizer import Tokenizer
 
     with tempfile.TemporaryDirectory() as directory:

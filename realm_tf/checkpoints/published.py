@@ -26,11 +26,12 @@ import os
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.articles import published_texts
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
 from realm_tf.checkpoints import bert
 from realm_tf.checkpoints import published_corpus
-from realm_tf.data import published_blocks
-from realm_tf.data import schema
 from realm_tf.errors import InputError
 
 # cli.py passes what it does not know on to the pipeline of --blocks.
@@ -84,7 +85,7 @@ def add_arguments(parser):
         "--texts",
         metavar="FILE",
         help=f"with --blocks: {published_corpus.BLOCK_RECORDS}, or "
-        f"{published_corpus.BLOCKS_TFR} with {published_blocks.TITLES} beside "
+        f"{published_corpus.BLOCKS_TFR} with {published_texts.TITLES} beside "
         "it (default: that of a source)",
     )
     parser.add_argument(
@@ -168,8 +169,8 @@ def import_checkpoint(
         "block_tower": block_tower and os.path.abspath(block_tower),
         "seed": seed,
     }
-    if stages.is_complete(output):
-        made = stages.read(output, kind=schema.MODEL)["parameters"]
+    if artifact.is_complete(output):
+        made = artifact.read(output, kind=schema.MODEL)["parameters"]
         lines = [published_corpus.there_already(output, made == parameters)]
     else:
         lines = _write_model(
@@ -316,8 +317,8 @@ def _write_model(output, opened, tower, *, vocab, cased, license, parameters):
     """Makes the model directory; returns lines that say of what."""
     import keras
 
-    from realm_tf.models import model_directory
-    from realm_tf.models.model_card import Card
+    from realm_tf.artifacts import model_directory
+    from realm_tf.artifacts.model_card import Card
 
     keras.utils.set_random_seed(parameters["seed"])
     model, lines = _make_model(opened, tower)
@@ -331,7 +332,7 @@ def _write_model(output, opened, tower, *, vocab, cased, license, parameters):
         origin=f"weights read with `realm {parameters['from']}`.",
         license=license,
         sources=tuple(
-            (path, stages.sha256(path))
+            (path, fingerprints.sha256(path))
             for source in sources
             for path in source.files
         ),

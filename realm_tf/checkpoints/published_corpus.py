@@ -6,10 +6,13 @@ import os
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
 from realm_tf.checkpoints import bert
-from realm_tf.data import articles
-from realm_tf.data import schema
 from realm_tf.errors import InputError
 from realm_tf.text.blocks import MAX_BLOCK_LENGTH
 
@@ -92,7 +95,7 @@ def write_blocks(
     Raises:
         InputError: if there are no texts, or not as many as rows.
     """
-    from beam_pipelines import chunk_wikipedia
+    from realm_tf.beam_pipelines import chunk_wikipedia
 
     if texts is None:
         texts = bert.find(sources, BLOCK_RECORDS, BLOCKS_TFR)
@@ -101,8 +104,8 @@ def write_blocks(
             f"No source holds {BLOCK_RECORDS} or {BLOCKS_TFR}: name the "
             "texts with --texts."
         )
-    if stages.is_complete(blocks):
-        made = stages.read(blocks, kind=schema.BLOCKS)["parameters"]
+    if artifact.is_complete(blocks):
+        made = artifact.read(blocks, kind=schema.BLOCKS)["parameters"]
         is_ours = (made.get("inputs"), made.get("max_block_length")) == (
             [os.path.abspath(texts)],
             max_block_length or MAX_BLOCK_LENGTH,
@@ -112,9 +115,9 @@ def write_blocks(
     metadata = chunk_wikipedia.chunk(
         texts,
         blocks,
-        stages.join(model, "vocab.txt"),
+        os.path.join(model, "vocab.txt"),
         unit="rows",
-        format=articles.ORQA if is_tfrecord else articles.BLOCK_RECORDS,
+        format=readers.ORQA if is_tfrecord else readers.BLOCK_RECORDS,
         lowercase=_lowercase(model),
         keep_all_titles=True,
         max_block_length=max_block_length,
@@ -122,7 +125,7 @@ def write_blocks(
     )
     num_blocks = metadata["num_blocks"]
     if rows and num_blocks != rows.num_rows:
-        stages.remove(blocks)
+        remove(blocks)
         raise InputError(
             f"{texts} holds {num_blocks:,} texts that are not empty, the "
             f"checkpoint {rows.num_rows:,} embeddings: they do not belong "
@@ -132,7 +135,7 @@ def write_blocks(
 
 
 def _lowercase(model):
-    config = json.loads(stages.read_text(stages.join(model, "config.json")))
+    config = json.loads(Path(os.path.join(model, "config.json")).read_text())
     return config["lowercase"]
 
 
@@ -151,19 +154,19 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     Raises:
         InputError: if there are none, or they do not belong to the others.
     """
-    from beam_pipelines import embed_blocks
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
+    from realm_tf.beam_pipelines import embed_blocks
 
     if rows is None:
         raise InputError(
             "No source holds block_emb: compute the embeddings with "
             "`realm embed`."
         )
-    metadata = stages.read(blocks, kind=schema.BLOCKS)
-    tower = stages.read(model, kind=schema.MODEL)["block_tower"]
+    metadata = artifact.read(blocks, kind=schema.BLOCKS)
+    tower = artifact.read(model, kind=schema.MODEL)["block_tower"]
     parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
-    if stages.is_complete(embeddings):
-        made = stages.read(embeddings, kind=schema.EMBEDDINGS)["parents"]
+    if artifact.is_complete(embeddings):
+        made = artifact.read(embeddings, kind=schema.EMBEDDINGS)["parents"]
         return [there_already(embeddings, made == parents)]
     loaded = model_directory.load(model)
     width = rows.tensors.shape(rows.name)[1]
@@ -177,7 +180,7 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
             f"embeds with a width of {loaded.model.embedding_dim}."
         )
     difference = _largest_difference(loaded, blocks, metadata, rows)
-    with stages.write(
+    with artifact.write(
         embeddings,
         kind=schema.EMBEDDINGS,
         parameters={"rows_per_shard": embed_blocks.ROWS_PER_SHARD},
@@ -189,7 +192,7 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
             num_blocks=rows.num_rows,
             dtype="float32",
             shards=names,
-            fingerprint=stages.fingerprint(*map(str, parents.values())),
+            fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
             largest_difference=difference,
         )
     lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]

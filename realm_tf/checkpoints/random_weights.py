@@ -49,8 +49,8 @@ def random(
     Raises:
         InputError: if a size is impossible or the vocabulary is unreadable.
     """
+    from realm_tf.artifacts.model_card import Card
     from realm_tf.models.bert_encoder import BertEncoder
-    from realm_tf.models.model_card import Card
     from realm_tf.text.tokenizer import Tokenizer
 
     for name, value in (

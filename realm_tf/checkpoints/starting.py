@@ -63,8 +63,8 @@ def open_qa(
     """
     import keras
 
+    from realm_tf.artifacts.model_directory import LoadedModel
     from realm_tf.models.embedder import Embedder
-    from realm_tf.models.model_directory import LoadedModel
     from realm_tf.models.open_qa import OpenQa
     from realm_tf.models.reader import Reader
 

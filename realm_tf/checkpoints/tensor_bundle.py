@@ -20,7 +20,8 @@ import re
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 # LevelDB's table format: the footer is two padded block handles and this.
@@ -167,7 +168,7 @@ class TensorBundle:
 
     def _check_prefix(self):
         prefix = self.source
-        if stages.is_remote(prefix):
+        if is_remote(prefix):
             raise InputError(
                 f"{prefix} is not on a local disk: its tensors are mapped "
                 "into memory. Copy the checkpoint to a local directory."
@@ -277,7 +278,7 @@ def _named_prefix(directory):
     path = os.path.join(directory, "checkpoint")
     if not os.path.isfile(path):
         return None
-    content = stages.read_bytes(path).decode("utf-8", "replace")
+    content = Path(path).read_bytes().decode("utf-8", "replace")
     match = _NAMED.search(content)
     return match and match[1]
 
@@ -325,7 +326,7 @@ def _read_index(path):
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
     try:
-        values = dict(_table(stages.read_bytes(path)))
+        values = dict(_table(Path(path).read_bytes()))
         if b"" not in values:
             raise ValueError("it has no header")
         header = tensor_bundle_pb2.BundleHeaderProto.FromString(values.pop(b""))

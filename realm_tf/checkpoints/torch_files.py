@@ -17,7 +17,7 @@ import zipfile
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 _DTYPES = {
@@ -216,7 +216,7 @@ def _converted(rows, dtype):
 
 def _read(path):
     """Tensors by name, and places by the key of the storage."""
-    if stages.is_remote(path):
+    if is_remote(path):
         raise _Refused("is remote: copy it to a local disk.")
     with open(path, "rb") as file:
         start = file.read(len(_LEGACY))

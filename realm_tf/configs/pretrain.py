@@ -48,7 +48,7 @@ class PretrainRecipe:
             to predict masked wordpieces, without a retriever: for weights
             that come without a masked-LM head.
         masked_lm_own_block: float. Share of these steps' sentences that are
-            given the block they are from; see `data.reading`.
+            given the block they are from; see `data.masked_lm_warm_up`.
         masked_lm_answer_block: float. Share that is given another block with
             what is masked.
         masked_lm_other_block: float. Share that is given any other block; the

@@ -14,7 +14,7 @@ class TaggerRecipe:
         num_epochs: int. Passes over the sentences.
         batch_size: int. Sentences of one step, of 32 wordpieces each; of
             shorter ones there are more, see
-            `tagging.inputs.batches_by_length`.
+            `tagging.sentence_batches.batches_by_length`.
         learning_rate: float. Highest; see `training.optimizers`.
         bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
             has none; recipes for small budgets were tuned with it.

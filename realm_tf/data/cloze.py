@@ -7,7 +7,7 @@ human label is read.
 
 import random
 
-from realm_tf.text.salient_spans import find_spans
+from realm_tf.tagging.rules.salient_spans import find_spans
 
 _QUESTION_WORDS = {
     "date": ("when", "what year"),

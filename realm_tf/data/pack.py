@@ -10,13 +10,15 @@ and `realm annotate` ran, then copy the directory to the machine that trains.
 
 import argparse
 import json
+import os
 import sys
 import time
 
-from realm_tf import stages
-from realm_tf.data import packed_blocks
-from realm_tf.data import packed_passages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts import packed_passages
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 
@@ -93,11 +95,11 @@ def pack(
                 "--model and --vocab are for --annotated: blocks have their "
                 "wordpieces."
             )
-        total = stages.read(blocks, kind=schema.BLOCKS)["num_blocks"]
+        total = artifact.read(blocks, kind=schema.BLOCKS)["num_blocks"]
         return packed_blocks.pack_blocks(
             blocks, output, progress=_Progress("blocks", total)
         )
-    metadata = stages.read(annotated, kind=schema.ANNOTATED)
+    metadata = artifact.read(annotated, kind=schema.ANNOTATED)
     return packed_passages.pack_passages(
         annotated,
         _tokenizer(model, vocab, lowercase),
@@ -113,10 +115,10 @@ def _tokenizer(model, vocab, lowercase):
         raise InputError("--annotated takes one of --model and --vocab.")
     if model is None:
         return Tokenizer.from_file(vocab, lowercase=lowercase)
-    stages.read(model, kind=schema.MODEL)
-    config = json.loads(stages.read_text(stages.join(model, "config.json")))
+    artifact.read(model, kind=schema.MODEL)
+    config = json.loads(Path(os.path.join(model, "config.json")).read_text())
     return Tokenizer.from_file(
-        stages.join(model, "vocab.txt"), lowercase=config["lowercase"]
+        os.path.join(model, "vocab.txt"), lowercase=config["lowercase"]
     )
 
 

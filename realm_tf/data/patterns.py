@@ -9,7 +9,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts.question_files import Question
 from realm_tf.text import answers
 
 # Strings of one question; the most frequent are kept.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from realm_tf.data import open_qa
+from realm_tf.artifacts import question_files
 from realm_tf.errors import InputError
 
 # Wordpieces of the longest answer that is looked for in blocks; a span is
@@ -84,7 +84,7 @@ class QuestionBatches:
                 if questions[row].answer_type == "string"
                 for answer in questions[row].answers
             ]
-            answers = open_qa.answer_wordpieces(
+            answers = question_files.answer_wordpieces(
                 strings, tokenizer, max_length=max_answer_length
             )[: NUM_ANSWERS[-1]]
             if not answers:
@@ -97,7 +97,7 @@ class QuestionBatches:
             )
             self._examples.append(
                 _Example(
-                    open_qa.query_wordpieces(
+                    question_files.query_wordpieces(
                         questions[rows[0]].question, tokenizer
                     ),
                     answers,
@@ -147,7 +147,7 @@ class QuestionBatches:
     def _buckets(self):
         """Rows of the examples of each bucket."""
         lower = 0
-        for upper in open_qa.BUCKETS:
+        for upper in question_files.BUCKETS:
             yield [
                 row
                 for row, example in enumerate(self._examples)
@@ -157,7 +157,7 @@ class QuestionBatches:
 
     def _batch(self, rows):
         examples = [self._examples[row] for row in rows]
-        inputs = open_qa.pack_queries(
+        inputs = question_files.pack_queries(
             [example.query_ids for example in examples], self._pad_id
         )
         most = max(len(example.answer_ids) for example in examples)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from realm_tf.data import schema
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.model_card import UNKNOWN_LICENSE
+from realm_tf.artifacts.model_card import Card
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
-from realm_tf.models.model_card import UNKNOWN_LICENSE
-from realm_tf.models.model_card import Card
 from realm_tf.models.open_qa import OpenQa
 
 
@@ -28,7 +28,7 @@ def combine(towers: str, reader: str, output: str) -> None:
             `output` exists.
     """
     tokenizers = {
-        stages.read(directory, kind=schema.MODEL)["tokenizer"]
+        artifact.read(directory, kind=schema.MODEL)["tokenizer"]
         for directory in (towers, reader)
     }
     if len(tokenizers) > 1:

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from realm_tf import losses
-from realm_tf.models.ict import IctModel
+from realm_tf.models.inverse_cloze import IctModel
 
 
 class DprModel(keras.Model):
@@ -18,7 +18,7 @@ class DprModel(keras.Model):
     of it is seen. A `tf.distribute` strategy does not do that: the mask of a
     replica would not fit its blocks, which fails.
 
-    Inputs are a dict of int tensors, as `data.dpr.DprExamples` makes it:
+    Inputs are a dict of int tensors, as `data.hard_negatives.DprExamples` makes it:
     `query_token_ids` and `query_padding_mask` `(batch_size, query_length)`;
     `block_token_ids`, `block_segment_ids` and `block_padding_mask`
     `(batch_size, num_slots, block_length)`, the positive first;

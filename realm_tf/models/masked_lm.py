@@ -5,16 +5,16 @@ import keras_hub
 from keras import ops
 
 from realm_tf import losses
-from realm_tf.data import reading
+from realm_tf.data import masked_lm_warm_up
 from realm_tf.models import joint
 from realm_tf.models.bert_encoder import approximate_gelu
 from realm_tf.models.bert_encoder import exact_gelu
 
 _KINDS = {
-    "accuracy_null_block": reading.NULL,
-    "accuracy_own_block": reading.OWN,
-    "accuracy_answer_block": reading.ANSWER,
-    "accuracy_other_block": reading.OTHER,
+    "accuracy_null_block": masked_lm_warm_up.NULL,
+    "accuracy_own_block": masked_lm_warm_up.OWN,
+    "accuracy_answer_block": masked_lm_warm_up.ANSWER,
+    "accuracy_other_block": masked_lm_warm_up.OTHER,
 }
 
 
@@ -68,7 +68,7 @@ class MaskedLmModel(keras.Model):
     look up what is masked, before `RealmModel` trains it with a retriever.
     Inputs as `RealmModel`, of which it reads `token_ids`, `padding_mask`,
     `mask_positions`, `mask_ids` and `mask_weights`, and what
-    `data.reading` adds: `block_token_ids` `(batch_size, block_length)`,
+    `data.masked_lm_warm_up` adds: `block_token_ids` `(batch_size, block_length)`,
     `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
     `(batch_size,)`. Without these all read the null block. The output is a
     float32 tensor `(batch_size, max_masked, vocabulary_size)`.

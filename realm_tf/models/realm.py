@@ -26,7 +26,7 @@ class RealmModel(keras.Model):
     chooses: queries and candidates are embedded again with the current
     weights, so a gradient reaches both towers.
 
-    Inputs are a dict of int tensors, as `data.pretraining` makes it:
+    Inputs are a dict of int tensors, as `data.masked_queries` makes it:
     `token_ids` and `padding_mask` `(batch_size, query_length)`, the masked
     query `[CLS] x [SEP]`; `mask_positions`, `mask_ids` and `mask_weights`
     `(batch_size, max_masked)`; `sentence_ids` `(batch_size,

@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from realm_tf import quickstart
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.cli import command_line
 from realm_tf.errors import InputError
 
@@ -69,7 +71,7 @@ class _Chain:
         self.seconds = {}
         self._state = os.path.join(output, "seconds.json")
         if os.path.exists(self._state):
-            self.seconds = json.loads(stages.read_text(self._state))
+            self.seconds = json.loads(Path(self._state).read_text())
 
     def path(self, name):
         return os.path.join(self.output, name)
@@ -77,7 +79,7 @@ class _Chain:
     def run(self, stage: _Stage, number: int, total: int):
         target = self.path(stage.name)
         label = f"[{number}/{total}] {stage.title}"
-        if stages.is_complete(target):
+        if artifact.is_complete(target):
             self.console.print(f"{label}: done before", highlight=False)
             return
         self.console.print(
@@ -86,7 +88,7 @@ class _Chain:
         started = time.monotonic()
         stage.run(target)
         self.seconds[stage.title] = round(time.monotonic() - started, 1)
-        stages.write_text(self._state, json.dumps(self.seconds, indent=1))
+        write_text(self._state, json.dumps(self.seconds, indent=1))
         self.console.print(
             f"      {self.seconds[stage.title]:.0f} s", highlight=False
         )
@@ -126,14 +128,14 @@ def quickstart_chain(output: str, *, wheel: str | None = None) -> dict:
         * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "metrics": {
             retriever: json.loads(
-                stages.read_text(
+                Path(
                     chain.path(f"evaluation-{retriever}/metrics.json")
-                )
+                ).read_text()
             )
             for retriever in ("realm", "bm25")
         },
     }
-    stages.write_text(chain.path("summary.json"), json.dumps(summary, indent=1))
+    write_text(chain.path("summary.json"), json.dumps(summary, indent=1))
     _print_summary(chain, summary)
     return summary
 
@@ -149,15 +151,15 @@ def _make_deterministic():
 
 
 def _stages(chain, wheel):
-    from beam_pipelines import build_index
-    from beam_pipelines import chunk_wikipedia
-    from beam_pipelines import embed_blocks
-    from export import saved_model
-    from export import verify
+    from realm_tf.artifacts import model_directory
+    from realm_tf.beam_pipelines import build_index
+    from realm_tf.beam_pipelines import chunk_wikipedia
+    from realm_tf.beam_pipelines import embed_blocks
     from realm_tf.checkpoints import minilm
-    from realm_tf.configs import open_qa as configs
-    from realm_tf.evaluation import open_qa as evaluation
-    from realm_tf.models import model_directory
+    from realm_tf.configs import finetune as configs
+    from realm_tf.evaluation import evaluate as evaluation
+    from realm_tf.export import saved_model
+    from realm_tf.export import verify
     from realm_tf.training import finetune
 
     path = chain.path
@@ -305,15 +307,15 @@ def _stages(chain, wheel):
 
 
 def _write_cloze(blocks, target):
+    from realm_tf.artifacts import schema
     from realm_tf.data import cloze
-    from realm_tf.data import schema
 
-    with stages.write(
+    with artifact.write(
         target,
         kind="questions",
         parameters={"num_questions": NUM_CLOZE_QUESTIONS, "seed": SEED},
         parents={
-            "blocks": stages.read(blocks, kind=schema.BLOCKS)["fingerprint"]
+            "blocks": artifact.read(blocks, kind=schema.BLOCKS)["fingerprint"]
         },
     ) as stage:
         questions = cloze.make_cloze_questions(
@@ -321,7 +323,7 @@ def _write_cloze(blocks, target):
             num_questions=NUM_CLOZE_QUESTIONS,
             seed=SEED,
         )
-        stages.write_text(
+        write_text(
             stage.path("questions.jsonl"),
             "".join(
                 json.dumps(question, ensure_ascii=False) + "\n"
@@ -332,12 +334,12 @@ def _write_cloze(blocks, target):
 
 
 def _serve_and_ask(chain):
-    from realm_tf.data import open_qa
-    from serving import server
-    from serving.client import RealmClient
-    from serving.rendering import render
+    from realm_tf.artifacts import question_files
+    from realm_tf.serving import server
+    from realm_tf.serving.client import RealmClient
+    from realm_tf.serving.rendering import render
 
-    asked = open_qa.read_questions(quickstart.questions("test"))
+    asked = question_files.read_questions(quickstart.questions("test"))
     # Spread over the file, so over the articles.
     step = max(1, len(asked) // NUM_ASKED)
     chosen = [q.question for q in asked[::step][:NUM_ASKED]]

@@ -15,8 +15,8 @@ import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
 from realm_tf import quickstart
-from realm_tf.data import articles
-from realm_tf.data import open_qa
+from realm_tf.articles import readers
+from realm_tf.artifacts import question_files
 from realm_tf.errors import InputError
 from realm_tf.quickstart import labelled
 from realm_tf.text import answers
@@ -83,10 +83,10 @@ def _stems(text):
 def read_articles() -> dict[str, str]:
     """Title to text of the articles, as `realm chunk` sees them."""
     found = {}
-    for page in articles.read_pages(quickstart.CORPUS):
-        if not articles.drop_reason(page, format=articles.MEDIAWIKI):
-            found[page.title] = articles.article_text(
-                page, format=articles.MEDIAWIKI
+    for page in readers.read_pages(quickstart.CORPUS):
+        if not readers.drop_reason(page, format=readers.MEDIAWIKI):
+            found[page.title] = readers.article_text(
+                page, format=readers.MEDIAWIKI
             ).text
     return found
 
@@ -106,9 +106,9 @@ def link_targets(wikitext: str) -> list[str]:
 
 def corpus_table() -> str:
     """Pages, sizes and links, a Markdown table."""
-    pages = list(articles.read_pages(quickstart.CORPUS))
+    pages = list(readers.read_pages(quickstart.CORPUS))
     kinds = collections.Counter(
-        articles.drop_reason(page, format=articles.MEDIAWIKI) or "articles"
+        readers.drop_reason(page, format=readers.MEDIAWIKI) or "articles"
         for page in pages
     )
     texts = read_articles()
@@ -145,7 +145,7 @@ def _spread(values):
 def questions_table() -> str:
     """Questions by split and kind, a Markdown table."""
     columns = {
-        split: open_qa.read_questions(quickstart.questions(split))
+        split: question_files.read_questions(quickstart.questions(split))
         for split in quickstart.SPLITS
     }
     columns["all"] = [q for split in columns.values() for q in split]
@@ -250,9 +250,9 @@ def blocks_table(directory: str) -> str:
     Args:
         directory: str. Blocks of the embedded corpus, by `realm chunk`.
     """
-    from realm_tf.evaluation.bootstrap import summarize
-    from realm_tf.evaluation.recall import gold_blocks
-    from realm_tf.retrieval.block_records import BlockRecords
+    from realm_tf.answering.bootstrap import summarize
+    from realm_tf.answering.recall import gold_blocks
+    from realm_tf.artifacts.block_records import BlockRecords
     from realm_tf.retrieval.bm25 import Bm25
 
     records = BlockRecords(directory)
@@ -269,7 +269,7 @@ def blocks_table(directory: str) -> str:
             f"{sum(count >= 3 for count in blocks)} of {len(blocks)}",
         ),
     ]
-    asked = open_qa.read_questions(quickstart.questions("test"))
+    asked = question_files.read_questions(quickstart.questions("test"))
     gold = gold_blocks(asked, records)
     _, found = Bm25(records.titles, records.texts).search(
         [q.question for q in asked], 5

@@ -13,13 +13,16 @@ References:
 
 import collections
 import dataclasses
+import os
 from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
 from realm_tf.data.feeding import ReadAhead
 from realm_tf.errors import InputError
 from realm_tf.retrieval.numpy_index import NumpyIndex
@@ -309,29 +312,31 @@ class HostRetriever:
         version = self._version
         name = f"retrieval-{version.step:08d}"
         if version is not self._saved:
-            self._write(version, stages.join(self._directory, name))
+            self._write(version, os.path.join(self._directory, name))
             self._saved = version
         if name not in self._kept:
             self._kept.append(name)
         # A state that is not yet written may be lost: the one before counts.
-        for other in stages.list_names(self._directory):
+        for other in sorted(
+            each.name for each in Path(self._directory).iterdir()
+        ):
             if other.startswith("retrieval-") and other not in self._kept:
-                stages.remove(stages.join(self._directory, other))
+                remove(os.path.join(self._directory, other))
         return {"version": name}
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
         name = state["version"]
-        directory = stages.join(self._directory, name)
-        step = stages.read(directory, kind=_KIND)["step"]
+        directory = os.path.join(self._directory, name)
+        step = artifact.read(directory, kind=_KIND)["step"]
         try:
             embeddings = np.load(
-                stages.join(directory, _EMBEDDINGS),
+                os.path.join(directory, _EMBEDDINGS),
                 mmap_mode="r",
                 allow_pickle=False,
             )
             with np.load(
-                stages.join(directory, _WEIGHTS), allow_pickle=False
+                os.path.join(directory, _WEIGHTS), allow_pickle=False
             ) as arrays:
                 weights = [arrays[str(n)] for n in range(len(arrays.files))]
         except (OSError, EOFError, ValueError, KeyError) as error:
@@ -343,10 +348,10 @@ class HostRetriever:
         self._kept.append(name)
 
     def _write(self, version, directory):
-        stages.make_directory(self._directory)
+        Path(self._directory).mkdir(parents=True, exist_ok=True)
         # Of a run that was lost.
-        stages.remove(directory)
-        with stages.write(directory, kind=_KIND) as stage:
+        remove(directory)
+        with artifact.write(directory, kind=_KIND) as stage:
             np.save(stage.path(_EMBEDDINGS), version.embeddings)
             np.savez(
                 stage.path(_WEIGHTS),

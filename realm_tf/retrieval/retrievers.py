@@ -7,9 +7,9 @@ of each, so that whoever reads or measures does not ask which it is.
 
 import numpy as np
 
-from realm_tf.data import open_qa as data
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import question_files as data
 from realm_tf.errors import InputError
-from realm_tf.retrieval.corpus import Corpus
 
 # Cormack et al., 2009, section 3: "k = 60 was fixed during a pilot".
 RANK_CONSTANT = 60

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from realm_tf.data.schema import Block
+from realm_tf.artifacts.schema import Block
 from realm_tf.tagging import conll
 from realm_tf.tagging import token_classifier
 
@@ -128,7 +128,7 @@ class BertTagger:
             sentence.
         """
         # Here, because the rules of dates load what this module does not need.
-        from realm_tf.text import dates
+        from realm_tf.tagging.rules import dates
 
         words = [find_words(sentence) for sentence in sentences]
         rows = self._encoder.encode(

@@ -8,7 +8,7 @@ and BIOES (BILOU) are all turned into IOB2.
 import dataclasses
 import re
 
-from realm_tf.data import pages
+from realm_tf.articles import pages
 from realm_tf.errors import InputError
 
 OUTSIDE = "O"

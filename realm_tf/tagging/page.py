@@ -6,8 +6,9 @@ import random
 import string
 from collections.abc import Iterator
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 # Neighbouring labels get hues far apart: the golden angle, in degrees.
@@ -113,7 +114,7 @@ def write_page(
         InputError: if the directory is not complete, or the file cannot be
             written.
     """
-    metadata = stages.read(annotated_dir, kind=schema.ANNOTATED)
+    metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
     found = list(
         sample_passages(annotated_dir, num_passages=num_passages, seed=seed)
     )
@@ -147,7 +148,7 @@ def write_page(
         ),
     )
     try:
-        stages.write_text(path, content)
+        write_text(path, content)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror or error}."
@@ -176,7 +177,7 @@ def sample_passages(
     """
     if num_passages < 1:
         raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
-    metadata = stages.read(annotated_dir, kind=schema.ANNOTATED)
+    metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
     wanted = _spread(metadata["num_passages"], num_passages, seed)
     paths = schema.shard_paths(annotated_dir)
     if len(paths) != len(metadata["shard_rows"]):

@@ -7,11 +7,11 @@ not overlapping, each inside one sentence.
 
 import contextlib
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
-from realm_tf.text.dates import find_dates
-from realm_tf.text.salient_spans import find_spans
+from realm_tf.tagging.rules.dates import find_dates
+from realm_tf.tagging.rules.salient_spans import find_spans
 
 RULES = "rules"
 LINKS = "links"
@@ -180,7 +180,7 @@ def identity(
     if name == BERT:
         from realm_tf.tagging import token_classifier
 
-        metadata = stages.read(tagger_model, kind=token_classifier.TAGGER)
+        metadata = artifact.read(tagger_model, kind=token_classifier.TAGGER)
         return metadata["fingerprint"]
     if name == SPACY:
         return SpacyTagger(spacy_model or SPACY_MODEL).version()

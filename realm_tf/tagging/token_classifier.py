@@ -2,18 +2,22 @@
 
 import dataclasses
 import json
+import os
 
 import keras
 import numpy as np
 from keras import ops
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.tagging import inputs as tagger_inputs
-from realm_tf.tagging.inputs import Row
-from realm_tf.tagging.inputs import SentenceEncoder
+from realm_tf.tagging import sentence_batches as tagger_inputs
+from realm_tf.tagging.sentence_batches import Row
+from realm_tf.tagging.sentence_batches import SentenceEncoder
 from realm_tf.text.tokenizer import Tokenizer
 
 TAGGER = "tagger"
@@ -251,7 +255,7 @@ def from_model(
     return LoadedTagger(model, loaded.tokenizer, tuple(labels), max_length)
 
 
-def write_files(tagger: LoadedTagger, stage: stages.Stage) -> None:
+def write_files(tagger: LoadedTagger, stage: artifact.Stage) -> None:
     """Writes a tagger's files into a stage that is being written."""
     config = {
         "model": "token_classifier",
@@ -261,17 +265,17 @@ def write_files(tagger: LoadedTagger, stage: stages.Stage) -> None:
         "max_length": tagger.max_length,
         "lowercase": tagger.tokenizer.lowercase,
     }
-    stages.write_text(
+    write_text(
         stage.path(model_directory.CONFIG),
         json.dumps(config, indent=2, sort_keys=True),
     )
-    stages.write_text(
+    write_text(
         stage.path(model_directory.VOCABULARY),
         "\n".join(tagger.tokenizer.vocabulary) + "\n",
     )
     tagger.model.save_weights(stage.path(model_directory.WEIGHTS))
     stage.metadata["tokenizer"] = tagger.tokenizer.fingerprint()
-    stage.metadata["fingerprint"] = stages.fingerprint(
+    stage.metadata["fingerprint"] = fingerprints.fingerprint(
         json.dumps(config, sort_keys=True),
         tagger.tokenizer.fingerprint(),
         *(
@@ -289,8 +293,8 @@ def save(
     parameters: dict | None = None,
     parents: dict | None = None,
 ) -> None:
-    """Writes a tagger directory; see `stages.write`."""
-    with stages.write(
+    """Writes a tagger directory; see `artifact.write`."""
+    with artifact.write(
         output, kind=TAGGER, parameters=parameters, parents=parents
     ) as stage:
         write_files(tagger, stage)
@@ -309,9 +313,9 @@ def load(directory: str) -> LoadedTagger:
         InputError: if it is not a complete tagger directory, its weights are
             damaged, or it is of a version with other word shapes.
     """
-    metadata = stages.read(directory, kind=TAGGER)
+    metadata = artifact.read(directory, kind=TAGGER)
     config = json.loads(
-        stages.read_text(stages.join(directory, model_directory.CONFIG))
+        Path(os.path.join(directory, model_directory.CONFIG)).read_text()
     )
     if (
         config["model"] != "token_classifier"
@@ -322,7 +326,7 @@ def load(directory: str) -> LoadedTagger:
             "train it again with `realm train-tagger`."
         )
     model = TokenClassifier.from_config(config["classifier"])
-    weights = stages.join(directory, model_directory.WEIGHTS)
+    weights = os.path.join(directory, model_directory.WEIGHTS)
     try:
         model.load_weights(weights)
     except (OSError, ValueError) as error:
@@ -332,7 +336,7 @@ def load(directory: str) -> LoadedTagger:
             "again."
         ) from error
     tokenizer = Tokenizer.from_file(
-        stages.join(directory, model_directory.VOCABULARY),
+        os.path.join(directory, model_directory.VOCABULARY),
         lowercase=config["lowercase"],
     )
     return LoadedTagger(

@@ -16,7 +16,10 @@ import time
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import recipes
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
@@ -91,7 +94,7 @@ def train(
     """
     import keras
 
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
     from realm_tf.tagging import token_classifier
 
     paths = [train] if isinstance(train, str) else list(train)
@@ -106,13 +109,15 @@ def train(
     loaded = model_directory.load(model)
     parents = {
         "model": loaded.metadata["fingerprint"],
-        "train": stages.fingerprint(*map(stages.read_bytes, paths)),
+        "train": fingerprints.fingerprint(
+            *(Path(path).read_bytes() for path in paths)
+        ),
         **{
-            n: stages.fingerprint(stages.read_bytes(p))
+            n: fingerprints.fingerprint(Path(p).read_bytes())
             for n, p in files.items()
         },
     }
-    with stages.write(
+    with artifact.write(
         output,
         kind=token_classifier.TAGGER,
         parameters=dataclasses.asdict(recipe),
@@ -133,7 +138,7 @@ def train(
             for name, found in held_out.items()
         }
         token_classifier.write_files(tagger, stage)
-        stages.write_text(stage.path(METRICS), json.dumps(metrics, indent=2))
+        write_text(stage.path(METRICS), json.dumps(metrics, indent=2))
         stage.metadata.update(
             history=history,
             f1={name: found["all"]["f1"] for name, found in metrics.items()},
@@ -184,7 +189,7 @@ class TaggedBatches:
     """
 
     def __init__(self, sentences, tagger, recipe):
-        from realm_tf.tagging import inputs
+        from realm_tf.tagging import sentence_batches
 
         label_ids = {label: i for i, label in enumerate(tagger.labels)}
         self._tokenizer = tagger.tokenizer
@@ -202,7 +207,10 @@ class TaggedBatches:
             for row in self._rows
         ]
         self._lengths = np.array(
-            [inputs.padded_length(row, self._max_length) for row in self._rows]
+            [
+                sentence_batches.padded_length(row, self._max_length)
+                for row in self._rows
+            ]
         )
 
     def __len__(self):
@@ -223,11 +231,11 @@ class TaggedBatches:
             yield self._batch(rows)
 
     def _epoch_rows(self, number):
-        from realm_tf.tagging import inputs
+        from realm_tf.tagging import sentence_batches
 
         random = np.random.default_rng([self._seed, number])
         order = random.permutation(len(self._rows))
-        batches = inputs.batches_by_length(
+        batches = sentence_batches.batches_by_length(
             self._lengths[order], self._batch_size
         )
         return [
@@ -235,9 +243,9 @@ class TaggedBatches:
         ]
 
     def _batch(self, rows):
-        from realm_tf.tagging import inputs
+        from realm_tf.tagging import sentence_batches
 
-        stacked = inputs.stack(
+        stacked = sentence_batches.stack(
             [self._rows[index] for index in rows],
             self._tokenizer,
             max_length=self._max_length,
@@ -329,7 +337,7 @@ def evaluate(tagger, sentences, *, batch_size: int) -> dict:
     Args:
         tagger: `LoadedTagger`.
         sentences: list of `conll.Sentence`.
-        batch_size: int. See `inputs.batches_by_length`.
+        batch_size: int. See `sentence_batches.batches_by_length`.
 
     Returns:
         dict; see `entity_scores`.

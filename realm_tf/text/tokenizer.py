@@ -15,7 +15,7 @@ from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 PAD = "[PAD]"
@@ -72,13 +72,13 @@ def read_vocabulary(path: str) -> list[str]:
         InputError: if the file is missing, is not text, lacks one of the
             special wordpieces or holds one twice.
     """
-    if not stages.is_file(path):
+    if not Path(path).is_file():
         raise InputError(
             f"Vocabulary {path} does not exist: expected a vocab.txt with "
             "one wordpiece a line."
         )
     try:
-        text = stages.read_bytes(path).decode("utf-8")
+        text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"Vocabulary {path} is not UTF-8 text.") from error
     # Not splitlines(): a wordpiece may be a Unicode line separator.

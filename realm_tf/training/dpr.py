@@ -12,11 +12,12 @@ import time
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts.paths import Path
 from realm_tf.configs.dpr import DprRecipe
-from realm_tf.data import dpr as data
-from realm_tf.data import open_qa
-from realm_tf.data import packed_blocks
+from realm_tf.data import hard_negatives as data
 from realm_tf.errors import InputError
 from realm_tf.training import run_directory
 
@@ -72,14 +73,18 @@ def train_dpr(
     References:
         [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906).
     """
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
     from realm_tf.training import devices
 
     paths = [questions] if isinstance(questions, str) else list(questions)
-    asked = {"questions": [q for p in paths for q in open_qa.read_questions(p)]}
+    asked = {
+        "questions": [
+            q for p in paths for q in question_files.read_questions(p)
+        ]
+    }
     parents = {"questions": _fingerprint(paths)}
     if dev:
-        asked["dev"] = open_qa.read_questions(dev)
+        asked["dev"] = question_files.read_questions(dev)
         parents["dev"] = _fingerprint([dev])
     with devices.of_recipe(recipe):
         loaded = model_directory.load(model)
@@ -113,13 +118,15 @@ def train_dpr(
 
 
 def _fingerprint(paths):
-    return stages.fingerprint(*map(stages.read_bytes, paths))
+    return fingerprints.fingerprint(
+        *(Path(path).read_bytes() for path in paths)
+    )
 
 
 def _make_examples(blocks, asked, loaded, recipe, stage):
     """`DprExamples` of each list of questions, by its name."""
-    from realm_tf.evaluation.recall import gold_blocks
-    from realm_tf.retrieval.block_records import BlockRecords
+    from realm_tf.answering.recall import gold_blocks
+    from realm_tf.artifacts.block_records import BlockRecords
     from realm_tf.text.answers import AnswerFinder
 
     records = BlockRecords(blocks)

@@ -27,14 +27,17 @@ import os
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import question_files as data
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import dpr as dpr_configs
-from realm_tf.configs import open_qa as configs
+from realm_tf.configs import finetune as configs
 from realm_tf.configs import recipes
 from realm_tf.data import feeding
-from realm_tf.data import open_qa as data
 from realm_tf.data import patterns
-from realm_tf.data import schema
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
@@ -177,8 +180,8 @@ def finetune(
     """
     import keras
 
-    from realm_tf.models import model_directory
-    from realm_tf.retrieval.corpus import Corpus
+    from realm_tf.answering.corpus import Corpus
+    from realm_tf.artifacts import model_directory
     from realm_tf.training.training_log import TensorBoardWriter
 
     # First: a mistake here must cost no run that waits to go on.
@@ -197,8 +200,10 @@ def finetune(
         parameters=dataclasses.asdict(recipe),
         parents={
             "model": loaded.metadata["fingerprint"],
-            "index": stages.read(index, kind=schema.INDEX)["fingerprint"],
-            "questions": stages.fingerprint(*map(stages.read_bytes, read)),
+            "index": artifact.read(index, kind=schema.INDEX)["fingerprint"],
+            "questions": fingerprints.fingerprint(
+                *(Path(path).read_bytes() for path in read)
+            ),
         },
         own_files=(_STRINGS, _SELECTION),
     ) as stage:
@@ -249,14 +254,14 @@ class _Run:
     """The parts of one run, put together."""
 
     def __init__(self, corpus, index, recipe, stage):
-        from realm_tf.retrieval import index_store
+        from realm_tf.artifacts import index_files
 
         self._corpus = corpus
         self._recipe = recipe
         self._stage = stage
         # Before the query tower moves.
         self.trainer = make_trainer(
-            corpus, index_store.load_embeddings(index), recipe
+            corpus, index_files.load_embeddings(index), recipe
         )
 
     def read(self, asked):
@@ -315,12 +320,12 @@ class _Run:
                     with_patterns.items(), block_ids, strict=True
                 )
             }
-            stages.write_text(path, json.dumps(found, ensure_ascii=False))
+            write_text(path, json.dumps(found, ensure_ascii=False))
         return {
             key: dataclasses.replace(
                 with_patterns[key], answers=tuple(found), answer_type="string"
             )
-            for key, found in json.loads(stages.read_text(path)).items()
+            for key, found in json.loads(Path(path).read_text()).items()
             if found
         }
 
@@ -372,7 +377,7 @@ class _Run:
         return history
 
     def _selection(self, dev):
-        from realm_tf.evaluation.predict import Predictor
+        from realm_tf.answering.predict import Predictor
         from realm_tf.text import answers
         from realm_tf.training.selection import SelectBest
 

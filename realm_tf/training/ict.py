@@ -11,10 +11,10 @@ the same command.
 
 import dataclasses
 
+from realm_tf.artifacts import packed_blocks
 from realm_tf.configs import ict as configs
 from realm_tf.configs import recipes
-from realm_tf.data import packed_blocks
-from realm_tf.data.ict import IctExamples
+from realm_tf.data.inverse_cloze import IctExamples
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 
@@ -76,7 +76,7 @@ def ict(
     Raises:
         InputError: if the inputs do not belong together.
     """
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
     from realm_tf.training import devices
     from realm_tf.training import resume
 

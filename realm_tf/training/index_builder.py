@@ -20,9 +20,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
-from realm_tf.retrieval import index_store
 from realm_tf.training.index_exchange import IndexExchange
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -86,7 +87,7 @@ class TowerBuild:
         """Publishes the index of a snapshot, unless it is gone."""
         snapshot = self._exchange.read_snapshot(step)
         self._loaded.model.block_embedder.set_weights(snapshot.weights)
-        index_store.write_exact(
+        index_files.write_exact(
             embed_blocks(
                 self._embedder, self._blocks, before_batch=self.before_batch
             ),
@@ -119,19 +120,19 @@ class PipelineBuild:
 
     def __call__(self, step: int) -> None:
         """Publishes the index of a snapshot, unless it is gone."""
-        from beam_pipelines import build_index
-        from beam_pipelines import embed_blocks as pipeline
-        from realm_tf.models import model_directory
+        from realm_tf.artifacts import model_directory
+        from realm_tf.beam_pipelines import build_index
+        from realm_tf.beam_pipelines import embed_blocks as pipeline
 
         snapshot = self._exchange.read_snapshot(step)
         model, embeddings = (
-            stages.join(self._exchange.directory, f"{name}-{step:08d}")
+            os.path.join(self._exchange.directory, f"{name}-{step:08d}")
             for name in ("model", "embeddings")
         )
-        if not stages.is_complete(model):
+        if not artifact.is_complete(model):
             self._loaded.model.block_embedder.set_weights(snapshot.weights)
             model_directory.save(self._loaded, model)
-        if not stages.is_complete(embeddings):
+        if not artifact.is_complete(embeddings):
             pipeline.embed(
                 model,
                 self._blocks,
@@ -145,7 +146,7 @@ class PipelineBuild:
             beam_options=self._beam_options,
         )
         for directory in (model, embeddings):
-            stages.remove(directory)
+            remove(directory)
 
 
 def build_indices(
@@ -270,7 +271,7 @@ class ProcessWorker(Worker):
             *("--exchange", exchange.directory),
             *arguments,
         ]
-        self._log = stages.join(exchange.directory, _LOG)
+        self._log = os.path.join(exchange.directory, _LOG)
         self._process = None
 
     @property
@@ -330,8 +331,8 @@ def main(argv: list[str] | None = None) -> int:
     _end_with_the_trainer()
     os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
 
-    from realm_tf.data.packed_blocks import PackedBlocks
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
+    from realm_tf.artifacts.packed_blocks import PackedBlocks
 
     exchange = IndexExchange(args.exchange)
     try:

@@ -12,9 +12,11 @@ import time
 
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
-from realm_tf.retrieval import index_store
 
 _SNAPSHOT = "snapshot"
 _INDEX = "index"
@@ -45,11 +47,11 @@ class IndexExchange:
 
     def __init__(self, directory: str):
         self.directory = str(directory)
-        stages.make_directory(self.directory)
+        Path(self.directory).mkdir(parents=True, exist_ok=True)
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Publishes a snapshot and removes older ones."""
-        with stages.write(
+        with artifact.write(
             self._path(_SNAPSHOT, snapshot.step), kind=_SNAPSHOT
         ) as stage:
             stage.metadata["taken_at"] = snapshot.taken_at
@@ -66,8 +68,8 @@ class IndexExchange:
             InputError: if it is gone, as a newer one came, or damaged.
         """
         directory = self._path(_SNAPSHOT, step)
-        taken_at = stages.read(directory, kind=_SNAPSHOT)["taken_at"]
-        path = stages.join(directory, _WEIGHTS)
+        taken_at = artifact.read(directory, kind=_SNAPSHOT)["taken_at"]
+        path = os.path.join(directory, _WEIGHTS)
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 weights = [arrays[str(n)] for n in range(len(arrays.files))]
@@ -93,11 +95,11 @@ class IndexExchange:
         Raises:
             InputError: if it is gone or damaged.
         """
-        return np.array(index_store.load_embeddings(self.index_path(step)))
+        return np.array(index_files.load_embeddings(self.index_path(step)))
 
     def remove_index(self, step: int) -> None:
         """Removes an index, such as a damaged one."""
-        stages.remove(self.index_path(step))
+        remove(self.index_path(step))
 
     def prune_indices(self, *, keep: int) -> None:
         """Removes all but the newest indices."""
@@ -107,10 +109,10 @@ class IndexExchange:
         """Removes every version, and what killed writers left."""
         for name in os.listdir(self.directory):
             if name.startswith((f"{_SNAPSHOT}-", f"{_INDEX}-")):
-                stages.remove(stages.join(self.directory, name))
+                remove(os.path.join(self.directory, name))
 
     def _path(self, kind, step):
-        return stages.join(self.directory, f"{kind}-{step:08d}")
+        return os.path.join(self.directory, f"{kind}-{step:08d}")
 
     def _versions(self, kind):
         return [
@@ -118,9 +120,9 @@ class IndexExchange:
             for name in os.listdir(self.directory)
             if name.startswith(f"{kind}-")
             and name.removeprefix(f"{kind}-").isdigit()
-            and stages.is_complete(stages.join(self.directory, name))
+            and artifact.is_complete(os.path.join(self.directory, name))
         ]
 
     def _prune(self, kind, *, keep):
         for step in sorted(self._versions(kind))[:-keep]:
-            stages.remove(self._path(kind, step))
+            remove(self._path(kind, step))

@@ -4,7 +4,7 @@ import dataclasses
 import io
 import math
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 _COLUMNS = 2
@@ -264,7 +264,7 @@ def _write(figure, path):
     image = io.BytesIO()
     figure.savefig(image, format="png")
     try:
-        with stages.open_for_writing(str(path)) as file:
+        with Path(str(path)).open("wb") as file:
             file.write(image.getvalue())
     except OSError as error:
         raise InputError(

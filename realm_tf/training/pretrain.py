@@ -16,13 +16,13 @@ import functools
 
 import numpy as np
 
+from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts import packed_passages
+from realm_tf.artifacts import schema
 from realm_tf.configs import pretrain as configs
 from realm_tf.configs import recipes
-from realm_tf.data import packed_blocks
-from realm_tf.data import packed_passages
-from realm_tf.data import schema
-from realm_tf.data.pretraining import PretrainingExamples
-from realm_tf.data.reading import ReadingExamples
+from realm_tf.data.masked_lm_warm_up import ReadingExamples
+from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.errors import InputError
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
@@ -136,7 +136,7 @@ def pretrain(
         InputError: if the inputs do not belong together.
     """
 
-    from realm_tf.models import model_directory
+    from realm_tf.artifacts import model_directory
     from realm_tf.training import devices
     from realm_tf.training.training_log import TensorBoardWriter
 
@@ -214,14 +214,14 @@ def _read_index(index, loaded, parents):
     """The embeddings of an index of this model, if there is one."""
     if index is None:
         return None
-    from realm_tf.retrieval import index_store
+    from realm_tf.artifacts import index_files
 
-    index_store.check_parents(
+    index_files.check_parents(
         index,
         block_tower=loaded.block_tower_fingerprint(),
         blocks=parents["blocks"],
     )
-    return index_store.load_embeddings(index)
+    return index_files.load_embeddings(index)
 
 
 class _Run:

@@ -3,10 +3,12 @@
 import contextlib
 import sys
 
-from realm_tf import stages
-from realm_tf.data import packed_blocks
-from realm_tf.data import packed_passages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts import packed_passages
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 
 # Where `training.resume` keeps its state, inside the directory.
@@ -24,7 +26,7 @@ _PACKED_PASSAGES = "packed_passages"
 
 @contextlib.contextmanager
 def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
-    """A model directory that takes a long time to make; see `stages.write`.
+    """A model directory that takes a long time to make; see `artifact.write`.
 
     Stopped, the run leaves its state there and goes on with it. A mistake in
     the input leaves nothing, as starting again would not help. What only the
@@ -32,23 +34,23 @@ def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
 
     Args:
         output: str. The directory to make, on a local disk.
-        parameters: dict. As `stages.write`.
-        parents: dict. As `stages.write`.
+        parameters: dict. As `artifact.write`.
+        parents: dict. As `artifact.write`.
         own_files: tuple of str. Names of further files and directories that
             only the run needs.
 
     Yields:
-        `stages.Stage`.
+        `artifact.Stage`.
 
     Raises:
         InputError: if `output` is remote, or exists.
     """
-    if stages.is_remote(output):
+    if is_remote(output):
         raise InputError(
             f"{output} is not on a local disk, where a run that is stopped "
             "keeps its state. Choose a local directory and copy it after."
         )
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.MODEL,
         parameters=parameters,
@@ -58,7 +60,7 @@ def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
         try:
             yield stage
         except InputError:
-            stages.remove(stage.directory)
+            remove(stage.directory)
             raise
         for name in (
             CHECKPOINT,
@@ -69,7 +71,7 @@ def write_model(output: str, *, parameters: dict, parents: dict, own_files=()):
             _PACKED_PASSAGES,
             *own_files,
         ):
-            stages.remove(stage.path(name))
+            remove(stage.path(name))
 
 
 def check_blocks(blocks: str, loaded, *, model: str, recipe=None) -> dict:
@@ -116,12 +118,12 @@ def open_blocks(
 
     Args:
         blocks: str. Directory of `realm chunk`, or of `realm pack`.
-        stage: `stages.Stage`.
+        stage: `artifact.Stage`.
         max_length: int. Of the recipe, with [CLS] and both [SEP].
     """
     if packed_blocks.read_metadata(blocks)["kind"] == schema.BLOCKS:
         packed = stage.path(_PACKED_BLOCKS)
-        if not stages.is_complete(packed):
+        if not artifact.is_complete(packed):
             packed_blocks.pack_blocks(blocks, packed)
         blocks = packed
     opened = packed_blocks.PackedBlocks(blocks)
@@ -147,7 +149,7 @@ def open_passages(
     Args:
         annotated: str. Directory of `realm annotate`, or of `realm pack`.
         tokenizer: `Tokenizer`. Of the model.
-        stage: `stages.Stage`.
+        stage: `artifact.Stage`.
 
     Raises:
         InputError: if they were packed with another vocabulary.
@@ -155,7 +157,7 @@ def open_passages(
     metadata = packed_passages.read_metadata(annotated)
     if metadata["kind"] == schema.ANNOTATED:
         packed = stage.path(_PACKED_PASSAGES)
-        if not stages.is_complete(packed):
+        if not artifact.is_complete(packed):
             packed_passages.pack_passages(annotated, tokenizer, packed)
         annotated = packed
     elif metadata["parameters"]["tokenizer"] != tokenizer.fingerprint():

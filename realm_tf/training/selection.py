@@ -5,7 +5,7 @@ import time
 
 import keras
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 
 _WEIGHTS = "best_{epoch}.weights.h5"
@@ -82,7 +82,7 @@ class SelectBest(keras.callbacks.Callback):
             self._weights.save_weights(self._path(epoch))
             self.best_epochs.append(epoch)
             while len(self.best_epochs) > 2:
-                stages.remove(self._path(self.best_epochs.pop(0)))
+                remove(self._path(self.best_epochs.pop(0)))
             self.best = {k: float(v) for k, v in found.items()}
             self.epochs_since = 0
         else:

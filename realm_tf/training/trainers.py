@@ -6,7 +6,7 @@ from realm_tf.configs import pretrain as configs
 
 
 def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
-    """The towers as an Inverse Cloze Task, for `fit` with `data.ict`.
+    """The towers as an Inverse Cloze Task, for `fit` with `data.inverse_cloze`.
 
     Args:
         open_qa: `OpenQa`. What the recipe says is frozen.
@@ -15,7 +15,7 @@ def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
     Returns:
         `IctModel`; training it trains the towers of `open_qa`.
     """
-    from realm_tf.models.ict import IctModel
+    from realm_tf.models.inverse_cloze import IctModel
 
     towers = open_qa.query_embedder, open_qa.block_embedder
     _set_up(towers, recipe)
@@ -30,7 +30,7 @@ def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
 
 
 def make_dpr_trainer(open_qa, recipe: dpr_configs.DprRecipe, num_steps: int):
-    """The towers as a retriever of answers, for `fit` with `data.dpr`.
+    """The towers as a retriever of answers, for `fit` with `data.hard_negatives`.
 
     Args:
         open_qa: `OpenQa`. What the recipe says is frozen.
@@ -83,7 +83,7 @@ def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
 
 
 def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
-    """The encoder alone, for `fit` with `data.reading`.
+    """The encoder alone, for `fit` with `data.masked_lm_warm_up`.
 
     Args:
         loaded: `LoadedModel`, after `prepare`.
@@ -110,7 +110,7 @@ def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
 def make_realm_trainer(
     loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings
 ):
-    """The whole of retriever and encoder, for `fit` with `data.pretraining`.
+    """The whole of retriever and encoder, for `fit` with `data.masked_queries`.
 
     Args:
         loaded: `LoadedModel`, after `prepare`.

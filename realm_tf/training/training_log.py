@@ -3,13 +3,15 @@
 import json
 import math
 import numbers
+import os
 import time
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 # In the directory that the run writes.
@@ -305,12 +307,12 @@ def find_log(path: str) -> str:
     for found in (
         path,
         *(
-            stages.join(directory, name)
+            os.path.join(directory, name)
             for name in (LOG, MASKED_LM_LOG)
             for directory in (path, f"{path}.partial")
         ),
     ):
-        if stages.is_file(found):
+        if Path(found).is_file():
             return found
     raise InputError(
         f"{path} holds no {LOG}: expected a directory that `realm pretrain` "
@@ -320,7 +322,7 @@ def find_log(path: str) -> str:
 
 def _parse(path):
     """(text, dict or `None` if damaged) of each line that has its end."""
-    for row in stages.read_text(path).split("\n")[:-1]:
+    for row in Path(path).read_text().split("\n")[:-1]:
         try:
             line = json.loads(row)
         except ValueError:
@@ -331,14 +333,14 @@ def _parse(path):
 
 def _cut(path, step):
     """Removes the lines of later steps, and from a damaged one on."""
-    if not stages.is_file(path):
+    if not Path(path).is_file():
         return
     kept = []
     for row, line in _parse(path):
         if line is None or line["step"] > step:
             break
         kept.append(f"{row}\n")
-    stages.write_text(path, "".join(kept))
+    write_text(path, "".join(kept))
 
 
 def _round(value):

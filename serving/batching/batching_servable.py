@@ -21,13 +21,12 @@ from dataclasses import field
 
 import grpc
 import numpy as np
-
-from serving.batching import tensors as batch_tensors
-from serving.batching.parameters import BatchingParameters
-from serving.batching.parameters import read
-from serving.request_error import DEFAULT_SIGNATURE
-from serving.request_error import RequestError
-from serving.request_error import deadline_exceeded
+from realm_tf.serving.batching import tensors as batch_tensors
+from realm_tf.serving.batching.parameters import BatchingParameters
+from realm_tf.serving.batching.parameters import read
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import deadline_exceeded
 
 __all__ = ["BatchRun", "BatchingParameters", "BatchingServable", "read"]
 

@@ -17,10 +17,10 @@ from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
 from google.protobuf import message_factory
 from google.protobuf import text_format
+from realm_tf.serving import locate
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from serving import locate
 
 _PACKAGE = "realm.batching"
 # Field: type. A wrapper is a message with the one field `value`. Their
@@ -143,7 +143,7 @@ def read(path: str) -> BatchingParameters:
             its values contradict each other.
     """
     try:
-        text = stages.read_text(path)
+        text = Path(path).read_text()
     except (*locate.storage_errors(path), UnicodeDecodeError) as error:
         raise InputError(
             f"--batching-parameters-file {path} cannot be read ({error}): "

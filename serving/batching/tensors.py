@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import grpc
 import numpy as np
-
-from serving.request_error import RequestError
+from realm_tf.serving.request_error import RequestError
 
 
 def count_rows(inputs: Mapping[str, np.ndarray], definition) -> int | None:

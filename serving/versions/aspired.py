@@ -1,9 +1,9 @@
 """Which versions on disk a model's settings ask for."""
 
-from serving import locate
-from serving.versions.config import ModelSettings
-from serving.versions.events import Event
-from serving.versions.events import Events
+from realm_tf.serving import locate
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.events import Event
+from realm_tf.serving.versions.events import Events
 
 
 def find(settings: ModelSettings, events: Events) -> dict[int, str]:

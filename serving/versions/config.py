@@ -23,11 +23,12 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from google.protobuf import text_format
+from realm_tf.serving import locate
 from tensorflow_serving.config import model_server_config_pb2
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
-from serving import locate
 
 # TF Serving's name for SavedModels (model_platform_tensorflow.h).
 PLATFORM = "tensorflow"
@@ -128,7 +129,7 @@ def read_text(path: str) -> str:
         InputError: if the file cannot be read.
     """
     try:
-        return stages.read_text(path)
+        return Path(path).read_text()
     except (*locate.storage_errors(path), UnicodeDecodeError) as error:
         raise InputError(
             f"The model config {path} cannot be read ({error}): expected a "
@@ -223,9 +224,7 @@ def _model_settings(model, here: Callable[[str], str]) -> ModelSettings:
             f'{here("name")}: the model has no name: expected name: "NAME".'
         )
     _check_platform(model, here)
-    if not stages.is_remote(model.base_path) and not os.path.isabs(
-        model.base_path
-    ):
+    if not is_remote(model.base_path) and not os.path.isabs(model.base_path):
         raise InputError(
             f"{here('base_path')}: Expected model {model.name} to have an "
             f"absolute path or URI; got base_path()={model.base_path}"

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable
 from collections.abc import Iterable
 
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions import config as model_config
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.events import Event
+from realm_tf.serving.versions.events import Events
+from realm_tf.serving.versions.manager import ModelManager
+
 from realm_tf.errors import InputError
-from serving.request_error import RequestError
-from serving.versions import config as model_config
-from serving.versions.config import ModelSettings
-from serving.versions.events import Event
-from serving.versions.events import Events
-from serving.versions.manager import ModelManager
 
 
 class ModelConfigFile:

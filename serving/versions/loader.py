@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable
 
 import grpc
+from realm_tf.serving import locate
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions.events import Event
+from realm_tf.serving.versions.events import Events
+from realm_tf.serving.versions.table import State
+from realm_tf.serving.versions.table import Version
+from realm_tf.serving.versions.table import VersionTable
 
 from realm_tf.errors import InputError
-from serving import locate
-from serving.request_error import RequestError
-from serving.versions.events import Event
-from serving.versions.events import Events
-from serving.versions.table import State
-from serving.versions.table import Version
-from serving.versions.table import VersionTable
 
 
 @dataclasses.dataclass

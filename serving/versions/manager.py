@@ -16,20 +16,20 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 import grpc
+from realm_tf.serving import locate
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions import aspired as aspired_versions
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.events import Event
+from realm_tf.serving.versions.events import Events
+from realm_tf.serving.versions.loader import VersionLoader
+from realm_tf.serving.versions.loader import explain
+from realm_tf.serving.versions.table import State
+from realm_tf.serving.versions.table import Version
+from realm_tf.serving.versions.table import VersionStatus
+from realm_tf.serving.versions.table import VersionTable
 
 from realm_tf.errors import InputError
-from serving import locate
-from serving.request_error import RequestError
-from serving.versions import aspired as aspired_versions
-from serving.versions.config import ModelSettings
-from serving.versions.events import Event
-from serving.versions.events import Events
-from serving.versions.loader import VersionLoader
-from serving.versions.loader import explain
-from serving.versions.table import State
-from serving.versions.table import Version
-from serving.versions.table import VersionStatus
-from serving.versions.table import VersionTable
 
 # As TF Serving's --file_system_poll_wait_seconds, --max_num_load_retries and
 # --load_retry_interval_micros.

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 import grpc
-
-from serving.request_error import RequestError
-from serving.versions.config import ModelSettings
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions.config import ModelSettings
 
 # Versions let go that stay in a model's status; our choice.
 _MAX_ENDED = 100

@@ -9,15 +9,16 @@ import subprocess
 import sys
 
 import pytest
+from realm_tf.beam_pipelines import annotate_spans
+from realm_tf.beam_pipelines import annotation
+from realm_tf.beam_pipelines import chunk_wikipedia
 
-from beam_pipelines import annotate_spans
-from beam_pipelines import annotation
-from beam_pipelines import chunk_wikipedia
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
-from realm_tf.text.salient_spans import find_spans
+from realm_tf.tagging.rules.salient_spans import find_spans
 
 TWO_THREADS = [
     "--direct_num_workers=2",
@@ -158,7 +159,7 @@ def test_records_against_the_rules_themselves(expected, blocks):
 
 
 def test_what_the_directory_says(expected, blocks):
-    metadata = stages.read(expected, kind=schema.ANNOTATED)
+    metadata = artifact.read(expected, kind=schema.ANNOTATED)
     passages = list(schema.read_annotated(expected))
     labels = collections.Counter(
         label for passage in passages for label in passage.span_label
@@ -177,7 +178,7 @@ def test_what_the_directory_says(expected, blocks):
     assert metadata["num_passages"] == 7
     assert metadata["shard_rows"] == [3, 3, 1]
     assert metadata["parents"] == {
-        "blocks": stages.read(blocks, kind=schema.BLOCKS)["fingerprint"],
+        "blocks": artifact.read(blocks, kind=schema.BLOCKS)["fingerprint"],
         "tagger": "rules",
     }
     assert sorted(os.listdir(expected)) == [
@@ -221,8 +222,8 @@ def test_same_bytes_whatever_the_workers(
         beam_options=beam_options,
     )
     assert shard_bytes(output) == shard_bytes(expected)
-    before = stages.read(expected, kind=schema.ANNOTATED)
-    after = stages.read(output, kind=schema.ANNOTATED)
+    before = artifact.read(expected, kind=schema.ANNOTATED)
+    after = artifact.read(output, kind=schema.ANNOTATED)
     assert after == {**before, "seconds": after["seconds"]}
     assert metadata["counts"] == before["counts"]
 
@@ -231,7 +232,7 @@ def test_shards_and_calls_change_no_record(
     tmp_path, monkeypatch, blocks, expected
 ):
     passages = list(schema.read_annotated(expected))
-    fingerprint = stages.read(expected, kind="annotated")["fingerprint"]
+    fingerprint = artifact.read(expected, kind="annotated")["fingerprint"]
     monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
@@ -246,7 +247,7 @@ def test_shards_and_calls_change_no_record(
 def test_the_fingerprint_follows_the_records(
     tmp_path, monkeypatch, world, expected
 ):
-    fingerprints = {stages.read(expected, kind="annotated")["fingerprint"]}
+    fingerprints = {artifact.read(expected, kind="annotated")["fingerprint"]}
     found = annotate_spans.annotate(
         str(tmp_path / "other"), "rules", blocks=str(world / "other")
     )
@@ -299,7 +300,7 @@ def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
     assert sorted(tagged) == again
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
-    before = stages.read(expected, kind="annotated")
+    before = artifact.read(expected, kind="annotated")
     assert metadata["counts"] == before["counts"]
     assert metadata["fingerprint"] == before["fingerprint"]
 
@@ -326,7 +327,7 @@ def test_a_run_that_broke_off_computes_what_is_missing(
     output = tmp_path / "out"
     partial = _break_off(monkeypatch, output, blocks=blocks)
     for name in lost:
-        stages.remove(str(partial / name))
+        remove(str(partial / name))
     _assert_goes_on(monkeypatch, output, blocks, expected, again=again)
     assert not partial.exists()
 
@@ -444,16 +445,17 @@ def test_articles_of_another_corpus(tmp_path, world, expected, vocabulary_path):
     assert passages == of_blocks
     assert metadata["chunk_counts"]["articles_kept"] == 7
     assert (
-        metadata["counts"] == stages.read(expected, kind="annotated")["counts"]
+        metadata["counts"]
+        == artifact.read(expected, kind="annotated")["counts"]
     )
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
     assert metadata["parents"] == {
-        "articles": stages.read(str(world / "blocks"), kind="blocks")[
+        "articles": artifact.read(str(world / "blocks"), kind="blocks")[
             "fingerprint"
         ],
         "tagger": "rules",
     }
-    parameters = stages.read(output, kind="annotated")["parameters"]
+    parameters = artifact.read(output, kind="annotated")["parameters"]
     assert parameters["inputs"] == [path]
 
 
@@ -474,7 +476,7 @@ def test_cutting_options_reach_the_articles(tmp_path, vocabulary_path):
         keep_all_titles=True,
     )
     assert metadata["num_passages"] == 2
-    parameters = stages.read(str(tmp_path / "out"), kind="annotated")[
+    parameters = artifact.read(str(tmp_path / "out"), kind="annotated")[
         "parameters"
     ]
     assert parameters["lowercase"] is False
@@ -610,7 +612,7 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
     # Once a worker, not once a shard.
     assert made == [arguments]
     assert metadata["counts"]["spans_X"] == 7
-    found = stages.read(str(tmp_path / "out"), kind="annotated")
+    found = artifact.read(str(tmp_path / "out"), kind="annotated")
     assert found["parents"]["tagger"] == "abc"
 
 

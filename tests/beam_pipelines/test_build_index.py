@@ -4,11 +4,12 @@ import uuid
 
 import numpy as np
 import pytest
+from realm_tf.beam_pipelines import build_index
 
-from beam_pipelines import build_index
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from realm_tf.retrieval import index_store
 from realm_tf.retrieval.scann import Scann
 
 NUM_BLOCKS = 21_000
@@ -30,7 +31,7 @@ def _random(num_blocks, seed=0):
 
 def _write(directory, rows, rows_per_shard, fingerprint="embeddings"):
     """What `realm embed` would write."""
-    with stages.write(
+    with artifact.write(
         str(directory),
         kind="embeddings",
         parameters={"rows_per_shard": rows_per_shard},
@@ -39,7 +40,7 @@ def _write(directory, rows, rows_per_shard, fingerprint="embeddings"):
         names = []
         for first in range(0, len(rows), rows_per_shard):
             names.append(f"embeddings-{first:08d}.npy")
-            with stages.open_for_writing(stage.path(names[-1])) as file:
+            with Path(stage.path(names[-1])).open("wb") as file:
                 np.save(file, rows[first : first + rows_per_shard])
         stage.metadata.update(
             num_blocks=len(rows), shards=names, fingerprint=fingerprint
@@ -60,7 +61,7 @@ def random_embeddings(tmp_path_factory, rows):
 
 
 def _found(index_dir, queries, k):
-    index = index_store.load(index_dir)
+    index = index_files.load(index_dir)
     found = np.asarray(index.search(queries, k)[1])
     if isinstance(index, Scann):
         index.close()
@@ -81,7 +82,7 @@ def test_recall_against_a_direct_computation(
 ):
     output = str(tmp_path / "index")
     metadata = build_index.build(random_embeddings, output, **arguments)
-    assert metadata == stages.read(output, kind="index")
+    assert metadata == artifact.read(output, kind="index")
     chosen = np.sort(np.random.default_rng(0).permutation(NUM_BLOCKS)[:200])
     found = _found(output, rows[chosen], 5)
     truth = np.argsort(-(rows[chosen] @ rows.T), axis=1, kind="stable")[:, :5]
@@ -105,7 +106,7 @@ def test_recall_against_a_direct_computation(
 
 
 def test_what_the_directory_says(tmp_path, embeddings_dir):
-    embeddings = stages.read(embeddings_dir, kind="embeddings")
+    embeddings = artifact.read(embeddings_dir, kind="embeddings")
     for kind, num_queries, num_files in (
         ("scann", 11, 12),
         ("ivf", 11, 6),
@@ -140,7 +141,7 @@ def test_an_int8_index(tmp_path):
     assert 0.9 <= metadata["recall@5"] < 1.0
     # What fine-tuning scores blocks with stays exact.
     np.testing.assert_array_equal(
-        index_store.load_embeddings(output), _random(500)
+        index_files.load_embeddings(output), _random(500)
     )
 
 
@@ -208,7 +209,7 @@ def test_equal_scores_prefer_the_smaller_id(tmp_path):
     search = build_index.SearchShard(str(tmp_path), 3)
     found = [
         list(search.process(shard, [(5, rows[5])]))
-        for shard in index_store.embedding_shards(embeddings)
+        for shard in index_files.embedding_shards(embeddings)
     ]
     assert found == [
         [(5, (-2.0, 0)), (5, (-2.0, 1)), (5, (-2.0, 2))],

@@ -14,11 +14,11 @@ import re
 
 import pytest
 import tokenizers
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import transforms
 
-from beam_pipelines import chunk_wikipedia
-from beam_pipelines import transforms
-from realm_tf.data import articles
-from realm_tf.data import schema
+from realm_tf.articles import readers
+from realm_tf.artifacts import schema
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -114,10 +114,10 @@ def test_no_block_is_too_long(chunked, found, vocab):
 
 def test_every_sentence_is_there_once(dump, found):
     expected = {}
-    for page in articles.read_pages(dump):
-        if articles.drop_reason(page, format=articles.MEDIAWIKI):
+    for page in readers.read_pages(dump):
+        if readers.drop_reason(page, format=readers.MEDIAWIKI):
             continue
-        text = articles.article_text(page, format=articles.MEDIAWIKI).text
+        text = readers.article_text(page, format=readers.MEDIAWIKI).text
         spans = sentences.split(text)
         if spans:
             expected.setdefault(

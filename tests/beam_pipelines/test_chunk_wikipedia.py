@@ -6,13 +6,13 @@ import pathlib
 import string
 
 import pytest
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import shards
+from realm_tf.beam_pipelines import transforms
 
-from beam_pipelines import chunk_wikipedia
-from beam_pipelines import shards
-from beam_pipelines import transforms
 from realm_tf import cli
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
@@ -154,7 +154,7 @@ def test_metadata(tmp_path, vocab, inputs):
     chunk_wikipedia.chunk(
         inputs, output, vocab, max_block_length=30, num_shards=4
     )
-    metadata = stages.read(output, kind=schema.BLOCKS)
+    metadata = artifact.read(output, kind=schema.BLOCKS)
     tokenizer = Tokenizer(VOCABULARY)
 
     assert metadata["num_blocks"] == 6

@@ -10,14 +10,15 @@ import uuid
 import numpy as np
 import pytest
 import tensorflow as tf
+from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines import parts
 
-from beam_pipelines import embed_blocks
-from beam_pipelines import parts
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
 
 _load = model_directory.load
 
@@ -43,7 +44,7 @@ def other_model_dir(tmp_path_factory, model_dir):
 
 def _rows(directory):
     """All rows, read as a user would."""
-    names = stages.read(str(directory), kind="embeddings")["shards"]
+    names = artifact.read(str(directory), kind="embeddings")["shards"]
     return np.concatenate([np.load(f"{directory}/{name}") for name in names])
 
 
@@ -120,9 +121,9 @@ def test_batches_and_shards_change_nothing(
 
 
 def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
-    metadata = stages.read(embeddings_dir, kind="embeddings")
-    blocks = stages.read(blocks_dir, kind="blocks")
-    model = stages.read(model_dir, kind="model")
+    metadata = artifact.read(embeddings_dir, kind="embeddings")
+    blocks = artifact.read(blocks_dir, kind="blocks")
+    model = artifact.read(model_dir, kind="model")
     assert metadata["parents"] == {
         "blocks": blocks["fingerprint"],
         "block_tower": model["block_tower"],
@@ -148,11 +149,11 @@ def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
 def test_the_fingerprint_follows_model_and_blocks(
     tmp_path, embeddings_dir, model_dir, other_model_dir, blocks_dir
 ):
-    first = stages.read(embeddings_dir, kind="embeddings")["fingerprint"]
+    first = artifact.read(embeddings_dir, kind="embeddings")["fingerprint"]
     for model, is_same in ((model_dir, True), (other_model_dir, False)):
         output = tmp_path / str(is_same)
         _, rows = _embed(model, blocks_dir, output, batch_size=2)
-        found = stages.read(str(output), kind="embeddings")["fingerprint"]
+        found = artifact.read(str(output), kind="embeddings")["fingerprint"]
         assert (found == first) is is_same
         expected = _rows(embeddings_dir)
         assert np.allclose(rows, expected, atol=1e-4) is is_same
@@ -235,7 +236,7 @@ import sys
 
 import numpy as np
 
-from beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines import embed_blocks
 
 save = np.save
 num_saved = 0
@@ -312,14 +313,14 @@ def test_a_torn_shard_is_computed_again(
 def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     root = f"ram://{uuid.uuid4()}"
     blocks, output = f"{root}/blocks", f"{root}/embeddings"
-    stages.make_directory(blocks)
+    Path(blocks).mkdir(parents=True, exist_ok=True)
     for name in os.listdir(blocks_dir):
         tf.io.gfile.copy(f"{blocks_dir}/{name}", f"{blocks}/{name}")
     with monkeypatch.context() as patch:
         _fail_after(patch, 2, RuntimeError("network"))
         with pytest.raises(RuntimeError, match="network"):
             embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
-    assert not stages.is_complete(output)
+    assert not artifact.is_complete(output)
     counts = embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
     # There are no temporary names: the third was there as well.
     assert counts["shards_skipped"] == 3
@@ -327,8 +328,8 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
         model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
     )
     rows = [
-        index_store.load_shard(path)
-        for path, _ in index_store.embedding_shards(output)
+        index_files.load_shard(path)
+        for path, _ in index_files.embedding_shards(output)
     ]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
 

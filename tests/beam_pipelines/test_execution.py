@@ -2,8 +2,7 @@ import logging
 
 import apache_beam as beam
 import pytest
-
-from beam_pipelines import execution
+from realm_tf.beam_pipelines import execution
 
 TWO_THREADS = [
     "--direct_num_workers=2",

@@ -5,9 +5,9 @@ import pathlib
 import re
 
 import pytest
+from realm_tf.beam_pipelines import flex_template
+from realm_tf.beam_pipelines.flex_template import launcher
 
-from beam_pipelines import flex_template
-from beam_pipelines.flex_template import launcher
 from realm_tf import cli
 
 FOLDER = pathlib.Path(flex_template.__file__).parent

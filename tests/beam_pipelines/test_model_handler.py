@@ -1,22 +1,23 @@
+import os
 import pickle
 
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.ml.inference.base import RunInference
+from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines import model_handler
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines.model_handler import BlockModelHandler
+from realm_tf.beam_pipelines.model_handler import Progress
+from realm_tf.beam_pipelines.model_handler import Shard
+from realm_tf.beam_pipelines.model_handler import length_buckets
 
-from beam_pipelines import embed_blocks
-from beam_pipelines import model_handler
-from beam_pipelines.execution import pipeline_options
-from beam_pipelines.execution import run_pipeline
-from beam_pipelines.model_handler import BlockModelHandler
-from beam_pipelines.model_handler import Progress
-from beam_pipelines.model_handler import Shard
-from beam_pipelines.model_handler import length_buckets
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 
 
 def _ids(*lengths):
@@ -109,8 +110,10 @@ def test_a_model_is_loaded_once_and_serves_every_shard(
     )
     expected = np.concatenate(
         [
-            np.load(stages.join(embeddings_dir, name))
-            for name in stages.read(embeddings_dir, kind="embeddings")["shards"]
+            np.load(os.path.join(embeddings_dir, name))
+            for name in artifact.read(embeddings_dir, kind="embeddings")[
+                "shards"
+            ]
         ]
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)

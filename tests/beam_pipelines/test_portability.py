@@ -17,14 +17,14 @@ from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from realm_tf.beam_pipelines import annotate_spans
+from realm_tf.beam_pipelines import build_index
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines.flex_template import launcher
 
-from beam_pipelines import annotate_spans
-from beam_pipelines import build_index
-from beam_pipelines import chunk_wikipedia
-from beam_pipelines import embed_blocks
-from beam_pipelines.flex_template import launcher
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
 
 IMAGE = "example.org/realm:1"
 FLINK = [
@@ -264,14 +264,14 @@ def test_a_template_leaves_the_last_step_to_the_command(
     )
     assert "handed over" in capsys.readouterr().out
     _check_job(staged, COMMANDS["embed"][1])
-    assert not stages.is_complete(OUTPUT)
+    assert not artifact.is_complete(OUTPUT)
     # What the job does.
     for name in os.listdir(embeddings_dir):
         if name.endswith(".npy"):
             shutil.copy(f"{embeddings_dir}/{name}", bucket / "output")
     assert not cli.main(["embed", *arguments, "--rows-per-shard=5"])
-    found = stages.read(OUTPUT, kind="embeddings")
-    expected = stages.read(embeddings_dir, kind="embeddings")
+    found = artifact.read(OUTPUT, kind="embeddings")
+    expected = artifact.read(embeddings_dir, kind="embeddings")
     for metadata in (found, expected):
         del metadata["seconds"], metadata["counts"]
     assert found == expected

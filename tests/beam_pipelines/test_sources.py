@@ -1,12 +1,12 @@
 import bz2
 
 import pytest
+from realm_tf.beam_pipelines import sources
 
-from beam_pipelines import sources
-from realm_tf.data import articles
+from realm_tf.articles import readers
 from realm_tf.errors import InputError
 
-MEDIAWIKI, JSONL = articles.MEDIAWIKI, articles.JSONL
+MEDIAWIKI, JSONL = readers.MEDIAWIKI, readers.JSONL
 
 
 def write(path, size):

@@ -12,10 +12,10 @@ import safetensors.numpy
 import tensorflow as tf
 
 from realm_tf import cli
+from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import keras_hub_preset
 from realm_tf.checkpoints.torch_files import TorchFile
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
 TOLERANCE = {"atol": 2e-6, "rtol": 1e-5}

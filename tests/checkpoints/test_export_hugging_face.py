@@ -8,13 +8,13 @@ import pytest
 import safetensors.numpy
 
 from realm_tf import cli
+from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import export_hugging_face
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import published
 from realm_tf.checkpoints import random_weights
 from realm_tf.checkpoints.torch_files import TorchFile
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 ENCODER = GOLDEN / "encoder"

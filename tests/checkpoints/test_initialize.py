@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import question_files as data
 from realm_tf.checkpoints import minilm as minilm_wheel
 from realm_tf.checkpoints import random_weights
-from realm_tf.data import open_qa as data
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
 SIZES = {
@@ -135,7 +135,7 @@ def test_the_command_writes_a_model_directory(
     vocab = ["--vocab", vocabulary_path]
     assert cli.main([*arguments, *vocab, *sizes, "--seed", "7"]) == 0
     assert f"{output}: " in capsys.readouterr().out
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["parameters"] == {
         "from": "random",
         "source": None,

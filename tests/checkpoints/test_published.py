@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
+from realm_tf.beam_pipelines import build_index
 
-from beam_pipelines import build_index
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
 from realm_tf.checkpoints import published
 from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile
 from realm_tf.checkpoints.torch_files import TorchFile
-from realm_tf.data import schema
 from realm_tf.errors import InputError
-from realm_tf.evaluation.predict import Predictor
-from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
-from realm_tf.retrieval.corpus import Corpus
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-4}
@@ -129,8 +130,8 @@ def test_the_blocks_are_the_records(open_qa):
 
 def test_the_embeddings_are_the_published(open_qa, goldens):
     """And the block tower computes the same: nothing is said of a warning."""
-    embeddings = index_store.load_embeddings(open_qa["index"])
-    metadata = stages.read(open_qa["embeddings"], kind=schema.EMBEDDINGS)
+    embeddings = index_files.load_embeddings(open_qa["index"])
+    metadata = artifact.read(open_qa["embeddings"], kind=schema.EMBEDDINGS)
     assert metadata["largest_difference"] < 1e-5
     for case in range(4):
         question = goldens[f"openqa/{case}/out/question_projection"]
@@ -169,9 +170,9 @@ def test_the_card_says_where_it_is_from(open_qa):
     card = (pathlib.Path(open_qa["model"]) / "README.md").read_text()
     assert card.startswith("---\nlicense: apache-2.0\n")
     source = GOLDEN / "openqa" / "pytorch_model.bin"
-    assert f"| {source} | {stages.sha256(str(source))} |" in card
+    assert f"| {source} | {fingerprints.sha256(str(source))} |" in card
     weights = pathlib.Path(open_qa["model"]) / "model.weights.h5"
-    assert f"| model.weights.h5 | {stages.sha256(str(weights))} |" in card
+    assert f"| model.weights.h5 | {fingerprints.sha256(str(weights))} |" in card
     assert "tensors not read" in card
     # What is trained from it says so, too.
     loaded = model_directory.load(open_qa["model"])
@@ -353,7 +354,7 @@ def test_the_originals_files_give_the_same(open_qa, tmp_path):
         assert block.title == f"Title {number}" and block.text == other.text
         assert block.token_ids == other.token_ids
     (shard, _), (other, _) = (
-        index_store.embedding_shards(path)[0]
+        index_files.embedding_shards(path)[0]
         for path in (paths["embeddings"], open_qa["embeddings"])
     )
     np.testing.assert_array_equal(np.load(shard), np.load(other))

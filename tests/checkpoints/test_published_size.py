@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile
-from realm_tf.models import model_directory
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 CONFIG = {

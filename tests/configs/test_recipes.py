@@ -2,16 +2,16 @@ import dataclasses
 
 import pytest
 
-from realm_tf.configs import open_qa
-from realm_tf.configs.open_qa import OpenQaRecipe
-from realm_tf.configs.open_qa import get_recipe
+from realm_tf.configs import finetune
+from realm_tf.configs.finetune import OpenQaRecipe
+from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
 
 
-@pytest.mark.parametrize("name", sorted(open_qa.RECIPES))
+@pytest.mark.parametrize("name", sorted(finetune.RECIPES))
 def test_every_recipe_can_be_had_by_name(name):
     recipe = get_recipe(name)
-    assert recipe == open_qa.RECIPES[name]
+    assert recipe == finetune.RECIPES[name]
     for field in dataclasses.fields(recipe):
         assert type(getattr(recipe, field.name)) is field.type
 
@@ -45,7 +45,7 @@ def test_the_numbers_of_the_paper():
 def test_an_override_changes_one_number(override, name, value):
     recipe = get_recipe("orqa", [override])
     assert recipe == dataclasses.replace(
-        open_qa.RECIPES["orqa"], **{name: value}
+        finetune.RECIPES["orqa"], **{name: value}
     )
     assert type(getattr(recipe, name)) is type(value)
 

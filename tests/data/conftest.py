@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.text.tokenizer import Tokenizer
 
 
@@ -33,7 +33,7 @@ def write_annotated(directory, passages):
     """A directory as `realm annotate` leaves it, of two shards."""
     import tensorflow as tf
 
-    with stages.write(str(directory), kind=schema.ANNOTATED) as stage:
+    with artifact.write(str(directory), kind=schema.ANNOTATED) as stage:
         half = len(passages) // 2
         for number, part in enumerate([passages[:half], passages[half:]]):
             path = stage.path(f"annotated-{number:05d}.tfrecord.gz")

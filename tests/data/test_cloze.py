@@ -2,8 +2,8 @@ import random
 
 import pytest
 
+from realm_tf.artifacts import schema
 from realm_tf.data import cloze
-from realm_tf.data import schema
 
 SENTENCES = [
     "The long canal between the two seas was opened on 17 November 1869.",

@@ -1,10 +1,11 @@
 import pytest
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_passages import PackedPassages
+from realm_tf.artifacts.paths import Path
 from realm_tf.data import pack
-from realm_tf.data.packed_blocks import PackedBlocks
-from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -20,7 +21,7 @@ def annotated(tmp_path, mark_passage, write_annotated):
 def test_blocks(blocks_dir, tmp_path, capsys):
     output = str(tmp_path / "packed")
     assert cli.main(["pack", "--blocks", blocks_dir, "--output", output]) == 0
-    num_blocks = stages.read(blocks_dir, kind="blocks")["num_blocks"]
+    num_blocks = artifact.read(blocks_dir, kind="blocks")["num_blocks"]
     assert len(PackedBlocks(output)) == num_blocks
     assert f"{output}: blocks {num_blocks}, articles 6" in (
         capsys.readouterr().out
@@ -36,8 +37,8 @@ def test_annotated_passages_with_a_vocabulary_and_with_a_models(
     assert "passages 2, sentences 2" in capsys.readouterr().out
     assert cli.main([*base, two, "--model", model_dir]) == 0
     assert (
-        stages.read_metadata(one)["fingerprint"]
-        == stages.read_metadata(two)["fingerprint"]
+        artifact.read_metadata(one)["fingerprint"]
+        == artifact.read_metadata(two)["fingerprint"]
     )
     ids = Tokenizer.from_file(vocabulary_path).tokenize("The Nile is a river.")
     assert PackedPassages(one)[0].token_ids.tolist() == ids.ids
@@ -80,5 +81,5 @@ def test_bad_arguments_are_refused(
         == cli.USAGE_ERROR
     )
     assert "expected 'blocks'" in capsys.readouterr().err
-    assert not stages.exists(output)
-    assert not stages.exists(f"{output}.partial")
+    assert not Path(output).exists()
+    assert not Path(f"{output}.partial").exists()

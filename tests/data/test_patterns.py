@@ -1,7 +1,7 @@
 """Patterns become the strings that they match."""
 
+from realm_tf.artifacts.question_files import Question
 from realm_tf.data import patterns
-from realm_tf.data.open_qa import Question
 
 TEXTS = [
     "It is 300 feet high, or 91 m.",

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from realm_tf.data import open_qa
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts.question_files import Question
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
@@ -64,7 +64,7 @@ def _equal(first, second):
 def test_an_epoch_holds_every_question_once(tokenizer):
     questions = _questions(60)
     expected = sorted(
-        tuple(open_qa.query_wordpieces(question.question, tokenizer))
+        tuple(question_files.query_wordpieces(question.question, tokenizer))
         for question in questions
     )
     assert len(set(expected)) == 60
@@ -98,23 +98,23 @@ def test_a_batch_holds_one_bucket(tokenizer):
     assert len(batches) == _batches(tokenizer).steps_per_epoch
     widths = [batch["token_ids"].shape[1] for batch in batches]
     # All buckets, and not the short ones first.
-    assert set(widths) == set(open_qa.BUCKETS)
+    assert set(widths) == set(question_files.BUCKETS)
     assert widths != sorted(widths)
     for batch, width in zip(batches, widths, strict=True):
         assert 1 <= len(batch["token_ids"]) <= 8
-        lower = max([0, *(b for b in open_qa.BUCKETS if b < width)])
+        lower = max([0, *(b for b in question_files.BUCKETS if b < width)])
         lengths = batch["padding_mask"].sum(axis=1)
         assert (lengths > lower).all()
         assert (lengths <= width).all()
         assert (batch["token_ids"][batch["padding_mask"] == 0] == 0).all()
     # At most one batch a bucket is not full.
-    assert len(batches) <= 60 // 8 + len(open_qa.BUCKETS)
+    assert len(batches) <= 60 // 8 + len(question_files.BUCKETS)
 
 
 def test_answers_stay_with_their_questions(tokenizer):
     questions = _questions(60)
     expected = {
-        tuple(open_qa.query_wordpieces(q.question, tokenizer)): q.answers
+        tuple(question_files.query_wordpieces(q.question, tokenizer)): q.answers
         for q in questions
     }
     batches = _batches(

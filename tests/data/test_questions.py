@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from realm_tf.data import open_qa
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 
 
@@ -19,7 +19,7 @@ GOOD = '{"question": "who?", "answer": ["Ada"]}'
 
 
 def test_a_file_of_questions(questions_path):
-    questions = open_qa.read_questions(questions_path)
+    questions = question_files.read_questions(questions_path)
     assert len(questions) == 8
     assert questions[0] == Question("Where was Ada?", ("London",))
     assert questions[4] == Question(
@@ -38,7 +38,7 @@ def test_lines_are_kept_whole(tmp_path):
         "source": ["x", None],
     }
     path = _file(tmp_path, "", json.dumps(line), "  ", GOOD)
-    first, second = open_qa.read_questions(path)
+    first, second = question_files.read_questions(path)
     assert first.question == "Où est le café ?"
     # One string is a list of one.
     assert first.answers == ("Paris",)
@@ -52,7 +52,7 @@ def test_unicode_is_read_as_it_is(tmp_path):
     path = _file(
         tmp_path, '{"question": "a\u2028b 👍", "answer": ["\\ud83d\\udc4d"]}'
     )
-    (question,) = open_qa.read_questions(path)
+    (question,) = question_files.read_questions(path)
     assert question == Question("a\u2028b 👍", ("👍",))
 
 
@@ -60,13 +60,13 @@ def test_unicode_is_read_as_it_is(tmp_path):
 def test_compressed_files_are_told_by_content(tmp_path, compress):
     path = tmp_path / "questions.jsonl"
     path.write_bytes(compress(f"\ufeff{GOOD}\r\n{GOOD}".encode()))
-    questions = open_qa.read_questions(str(path))
+    questions = question_files.read_questions(str(path))
     assert questions == [Question("who?", ("Ada",))] * 2
 
 
 def test_answers_can_be_missing_where_nobody_needs_them(tmp_path):
     path = _file(tmp_path, '{"question": "who?"}')
-    (question,) = open_qa.read_questions(path, need_answers=False)
+    (question,) = question_files.read_questions(path, need_answers=False)
     assert question.answers == ()
 
 
@@ -93,7 +93,7 @@ def test_answers_can_be_missing_where_nobody_needs_them(tmp_path):
 def test_a_broken_line_is_named(tmp_path, line, reason):
     path = _file(tmp_path, GOOD, "", line, GOOD)
     with pytest.raises(InputError) as caught:
-        open_qa.read_questions(path)
+        question_files.read_questions(path)
     assert f"{path}, line 3" in str(caught.value)
     assert reason in str(caught.value)
 
@@ -102,7 +102,7 @@ def test_a_line_that_is_no_text_is_named(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_bytes(GOOD.encode() + b'\n{"question": "\xff"}\n')
     with pytest.raises(InputError) as caught:
-        open_qa.read_questions(str(path))
+        question_files.read_questions(str(path))
     assert f"{path}:2: not UTF-8" in str(caught.value)
 
 
@@ -110,18 +110,18 @@ def test_a_line_that_is_no_text_is_named(tmp_path):
 def test_a_file_without_a_question(tmp_path, lines):
     path = _file(tmp_path, *lines)
     with pytest.raises(InputError, match="questions.jsonl holds no question"):
-        open_qa.read_questions(path)
+        question_files.read_questions(path)
 
 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="missing.jsonl does not exist"):
-        open_qa.read_questions(str(tmp_path / "missing.jsonl"))
+        question_files.read_questions(str(tmp_path / "missing.jsonl"))
     with pytest.raises(InputError, match="cannot be read .Is a directory"):
-        open_qa.read_questions(str(tmp_path))
+        question_files.read_questions(str(tmp_path))
     path = tmp_path / "questions.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD.encode() * 50)[:-9])
     with pytest.raises(InputError, match="questions.jsonl.gz is truncated"):
-        open_qa.read_questions(str(path))
+        question_files.read_questions(str(path))
 
 
 def _ids(tokenizer, text):
@@ -129,7 +129,7 @@ def _ids(tokenizer, text):
 
 
 def test_answers_as_they_stand_in_a_block(tokenizer):
-    found = open_qa.answer_wordpieces(
+    found = question_files.answer_wordpieces(
         ["The Tiber", "tiber", "an  Organ.", "The", "numbers", "", "x?"],
         tokenizer,
         max_length=2,
@@ -147,19 +147,19 @@ def test_answers_as_they_stand_in_a_block(tokenizer):
 
 def test_answers_that_teach_nothing_are_left_out(tokenizer):
     # ... alone, it would be any unknown word.
-    found = open_qa.answer_wordpieces(
+    found = question_files.answer_wordpieces(
         ["x", "x y", "city of Rome"], tokenizer, max_length=2
     )
     assert found == []
 
 
 def test_a_query_is_cut_to_its_longest(tokenizer):
-    ids = open_qa.query_wordpieces("Who wrote numbers?", tokenizer)
+    ids = question_files.query_wordpieces("Who wrote numbers?", tokenizer)
     assert ids == _ids(tokenizer, "[CLS] who wrote number ##s ? [SEP]")
-    assert open_qa.query_wordpieces("", tokenizer) == _ids(
+    assert question_files.query_wordpieces("", tokenizer) == _ids(
         tokenizer, "[CLS] [SEP]"
     )
-    ids = open_qa.query_wordpieces("the " * 200, tokenizer)
+    ids = question_files.query_wordpieces("the " * 200, tokenizer)
     assert ids == _ids(tokenizer, "[CLS] " + "the " * 62 + "[SEP]")
 
 
@@ -173,7 +173,7 @@ def _row(length):
 )
 def test_queries_are_padded_to_their_bucket(longest, bucket):
     rows = [_row(2), _row(longest)]
-    packed = open_qa.pack_queries(rows, 9)
+    packed = question_files.pack_queries(rows, 9)
     assert packed["token_ids"].dtype == packed["padding_mask"].dtype == "int32"
     assert packed["token_ids"].tolist() == [
         row + [9] * (bucket - len(row)) for row in rows

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
@@ -31,7 +31,7 @@ def asked():
 def evaluation_dir(tmp_path_factory):
     """An evaluation that fitted a temperature, and nothing else."""
     path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
-    with stages.write(path, kind=schema.EVALUATION) as stage:
+    with artifact.write(path, kind=schema.EVALUATION) as stage:
         stage.metadata["calibration"] = {"temperature": TEMPERATURE}
     return path
 
@@ -47,7 +47,7 @@ def exported(
     evaluation_dir,
 ):
     """The base directory; version 1 reads more blocks than there are."""
-    from export.saved_model import export
+    from realm_tf.export.saved_model import export
 
     root = tmp_path_factory.mktemp("export")
     questions = root / "questions.jsonl"

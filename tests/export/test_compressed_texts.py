@@ -3,9 +3,8 @@
 import random
 
 import tensorflow as tf
-
-from export.compressed_texts import STRINGS_PER_GROUP
-from export.compressed_texts import CompressedTexts
+from realm_tf.export.compressed_texts import STRINGS_PER_GROUP
+from realm_tf.export.compressed_texts import CompressedTexts
 
 STRINGS = ["Rome", "", "Café 🚀", "a\x00b", "x" * 70_000, "", "end"] * 5
 

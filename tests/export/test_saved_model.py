@@ -9,15 +9,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from realm_tf.export import realm_module
+from realm_tf.export import saved_model
 
-from export import realm_module
-from export import saved_model
-from realm_tf import stages
+from realm_tf.answering import calibration
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from realm_tf.evaluation import calibration
-from realm_tf.evaluation.predict import Predictor
-from realm_tf.retrieval import index_store
-from realm_tf.retrieval.corpus import Corpus
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",
@@ -274,7 +275,7 @@ def test_embed_block_gives_the_rows_of_the_index(
     )
     np.testing.assert_allclose(
         found["embedding"].numpy(),
-        index_store.load_embeddings(brute_force_index_dir),
+        index_files.load_embeddings(brute_force_index_dir),
         atol=1e-5,
     )
 
@@ -312,13 +313,13 @@ def test_each_export_is_a_new_version(
     for version, index in enumerate(
         (brute_force_index_dir, scann_index_dir, ivf_index_dir), 1
     ):
-        metadata = stages.read(f"{exported}/{version}", kind="saved_model")
+        metadata = artifact.read(f"{exported}/{version}", kind="saved_model")
         for name, directory in (
             ("model", model_dir),
             ("blocks", blocks_dir),
             ("index", index),
         ):
-            parent = stages.read(directory, kind=name)
+            parent = artifact.read(directory, kind=name)
             assert metadata["parents"][name] == parent["fingerprint"]
         assert metadata["num_blocks"] == NUM_BLOCKS
     assert saved_model.next_version(exported) == 4
@@ -336,7 +337,7 @@ def test_what_does_not_belong_together_is_refused(
 ):
     directories = model_dir, blocks_dir, scann_index_dir
     aggregated = str(tmp_path / "aggregated")
-    with stages.write(aggregated, kind="evaluation") as stage:
+    with artifact.write(aggregated, kind="evaluation") as stage:
         stage.metadata["calibration"] = {"aggregate_answers": True}
     with pytest.raises(InputError, match="without --aggregate-answers"):
         saved_model.export(
@@ -379,12 +380,12 @@ def test_confidence_is_at_the_temperature_of_the_calibration(
 
 
 def test_the_card_says_what_the_model_holds(exported, asked):
-    card = json.loads(stages.read_text(f"{exported}/3/assets.extra/card.json"))
+    card = json.loads(Path(f"{exported}/3/assets.extra/card.json").read_text())
     assert card["num_blocks"] == NUM_BLOCKS
     assert (card["index"], card["quantize"]) == ("ivf", "bfloat16")
     assert card["evidence_license"] == "Our own, CC0 1.0"
     assert card["example_questions"] == [q for q in asked if q]
-    exact = json.loads(stages.read_text(f"{exported}/1/assets.extra/card.json"))
+    exact = json.loads(Path(f"{exported}/1/assets.extra/card.json").read_text())
     assert exact["example_questions"] == []
     for name, digest in card["files"].items():
         with open(f"{exported}/3/{name}", "rb") as file:
@@ -400,7 +401,7 @@ def test_the_card_says_what_the_model_holds(exported, asked):
         "metadata.json",
         "assets.extra/card.json",
     }
-    text = stages.read_text(f"{exported}/3/README.md")
+    text = Path(f"{exported}/3/README.md").read_text()
     assert "License of the texts: Our own, CC0 1.0." in text
     assert "- confidence at temperature 4\n" in text
     assert f"| {'saved_model.pb'} | {card['files']['saved_model.pb']} |" in text
@@ -410,7 +411,7 @@ def test_parts_add_up_to_the_variables(exported):
     for version in (1, 2, 3):
         directory = f"{exported}/{version}"
         card = json.loads(
-            stages.read_text(f"{directory}/assets.extra/card.json")
+            Path(f"{directory}/assets.extra/card.json").read_text()
         )
         of_numbers = sum(
             tf.as_dtype(dtype).size * int(np.prod(shape))

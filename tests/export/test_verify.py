@@ -6,12 +6,13 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from realm_tf.export import verify as verify_module
+from realm_tf.export import verify_worker
+from realm_tf.export.verify import verify
 
-from export import verify as verify_module
-from export import verify_worker
-from export.verify import verify
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 pytestmark = pytest.mark.skipif(
@@ -51,8 +52,8 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
     assert report["milliseconds_per_question"] > 0
     assert report["milliseconds_in_python"] > 0
     assert report["neighbors_found"] == 1.0
-    stages.read(output, kind="verification")
-    stored = json.loads(stages.read_text(f"{output}/report.json"))
+    artifact.read(output, kind="verification")
+    stored = json.loads(Path(f"{output}/report.json").read_text())
     assert stored == report
 
 

@@ -2,19 +2,20 @@
 
 import numpy as np
 import pytest
+from realm_tf.beam_pipelines import build_index
+from realm_tf.beam_pipelines import embed_blocks
 
-from beam_pipelines import build_index
-from beam_pipelines import embed_blocks
-from realm_tf import stages
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.model_card import Card
+from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.models.combined import combine
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
-from realm_tf.models.model_card import Card
-from realm_tf.retrieval.corpus import Corpus
 
 SHAPE = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
 
@@ -118,7 +119,7 @@ def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
 
 def test_what_the_directory_says_of_itself(directories, models):
     metadata = {
-        name: stages.read(path, kind="model")
+        name: artifact.read(path, kind="model")
         for name, path in directories.items()
     }
     towers, reader, combined = metadata.values()
@@ -162,4 +163,4 @@ def test_another_vocabulary_is_refused(directories, vocabulary_path, tmp_path):
     model_directory.save(loaded, other)
     with pytest.raises(InputError, match="different vocabularies"):
         combine(directories["towers"], other, output)
-    assert not stages.exists(output) and not stages.exists(f"{output}.partial")
+    assert not Path(output).exists() and not Path(f"{output}.partial").exists()

@@ -131,7 +131,7 @@ def test_what_is_masked_does_not_matter(towers):
 
 
 def test_without_hard_negatives_and_mask_it_is_the_inverse_cloze_task(towers):
-    from realm_tf.models.ict import IctModel
+    from realm_tf.models.inverse_cloze import IctModel
 
     batch = _batch(num_slots=1)
     batch["candidate_mask"][:] = 1

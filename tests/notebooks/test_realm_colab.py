@@ -16,8 +16,9 @@ import sys
 import pytest
 
 from realm_tf import quickstart
-from realm_tf import stages
-from realm_tf.data import articles
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
 from realm_tf.text.tokenizer import CLS
 from realm_tf.text.tokenizer import MASK
 from realm_tf.text.tokenizer import PAD
@@ -92,7 +93,7 @@ def _corpus(directory):
 def _start_arguments(directory, corpus):
     """Of a random model that knows the corpus's words."""
     words = set()
-    for page in articles.read_pages(corpus):
+    for page in readers.read_pages(corpus):
         words.update(re.findall(r"[a-z]+|\d", page.text.lower()))
     vocabulary = directory / "vocab.txt"
     vocabulary.write_text(
@@ -106,10 +107,10 @@ def _start_arguments(directory, corpus):
 
 def _questions(directory, corpus):
     """A few of the embedded ones, about articles of the corpus."""
-    titles = {page.title for page in articles.read_pages(corpus)}
+    titles = {page.title for page in readers.read_pages(corpus)}
     lines = [
         line
-        for line in stages.read_text(quickstart.questions("train")).split("\n")
+        for line in Path(quickstart.questions("train")).read_text().split("\n")
         if line and json.loads(line)["evidence"]["title"] in titles
     ]
     path = directory / "questions.jsonl"
@@ -211,8 +212,8 @@ def test_every_stage_was_made(executed):
         *("start", "blocks", "annotated", "packed_blocks", "packed_passages"),
         *("pretrained", "embeddings", "index", "model", "saved_model/1"),
     ):
-        assert stages.is_complete(str(run / name)), name
-    metadata = stages.read(str(run / "blocks"), kind="blocks")
+        assert artifact.is_complete(str(run / name)), name
+    metadata = artifact.read(str(run / "blocks"), kind="blocks")
     assert facts["num_blocks"] == metadata["num_blocks"] > 100
 
 
@@ -280,6 +281,6 @@ def test_the_question_is_answered_with_evidence(executed):
     answer = re.search(r"^A: (\S.*?)   \(score ", shown, re.MULTILINE)
     block_id = re.search(r"^   .* \(block (\d+)\)", shown, re.MULTILINE)
     assert answer and block_id, shown
-    blocks = stages.read(str(run / "blocks"), kind="blocks")["num_blocks"]
+    blocks = artifact.read(str(run / "blocks"), kind="blocks")["num_blocks"]
     assert int(block_id[1]) < blocks
     assert "https://quickstart.example/wiki/" in shown

@@ -7,9 +7,10 @@ import keras
 import pytest
 
 from realm_tf import quickstart
-from realm_tf import stages
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import remove
 from realm_tf.checkpoints import random_weights
-from realm_tf.data import articles
 from realm_tf.quickstart import chain
 from realm_tf.text.tokenizer import CLS
 from realm_tf.text.tokenizer import MASK
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def tiny_minilm(tmp_path, monkeypatch):
     words = set()
-    for page in articles.read_pages(quickstart.CORPUS):
+    for page in readers.read_pages(quickstart.CORPUS):
         words.update(re.findall(r"[a-z]+|\d", page.text.lower()))
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text(
@@ -62,7 +63,7 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
         *("blocks", "embeddings", "index", "model", "verification"),
         *("evaluation-realm", "evaluation-bm25", "saved_model/1"),
     ):
-        assert stages.is_complete(str(output / name)), name
+        assert artifact.is_complete(str(output / name)), name
     assert shown.count("p(z|x)") == chain.NUM_ASKED
     assert "https://quickstart.example/wiki/" in shown
     assert f"realm serve --saved-model {output}/saved_model" in shown
@@ -72,7 +73,7 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     assert report["ok"] and not report["modules_of_realm"]
 
     # Interrupted after the evaluation: only what follows runs again.
-    stages.remove(str(output / "verification"))
+    remove(str(output / "verification"))
     before = (output / "model/metadata.json").stat().st_mtime_ns
     again = chain.quickstart_chain(str(output))
     shown = capsys.readouterr().out

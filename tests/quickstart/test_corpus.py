@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 from realm_tf import quickstart
-from realm_tf.data import articles
-from realm_tf.data import open_qa
+from realm_tf.articles import readers
+from realm_tf.artifacts import question_files
 from realm_tf.errors import InputError
 from realm_tf.quickstart import statistics
 from realm_tf.text import answers
@@ -17,7 +17,7 @@ from realm_tf.text import sentences
 
 @pytest.fixture(scope="module")
 def pages():
-    return list(articles.read_pages(quickstart.CORPUS))
+    return list(readers.read_pages(quickstart.CORPUS))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def article_sentences():
 @pytest.fixture(scope="module")
 def questions():
     return {
-        split: open_qa.read_questions(quickstart.questions(split))
+        split: question_files.read_questions(quickstart.questions(split))
         for split in quickstart.SPLITS
     }
 
@@ -68,7 +68,7 @@ def test_there_is_enough_of_all(texts, all_questions):
 
 
 def test_the_export_holds_what_is_no_article(pages):
-    reasons = {articles.drop_reason(page, format="mediawiki") for page in pages}
+    reasons = {readers.drop_reason(page, format="mediawiki") for page in pages}
     assert reasons == {
         "",
         "redirect",
@@ -216,7 +216,7 @@ def test_the_readme_tells_what_the_data_hold():
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory, vocabulary_path):
-    from beam_pipelines import chunk_wikipedia
+    from realm_tf.beam_pipelines import chunk_wikipedia
 
     output = str(tmp_path_factory.mktemp("corpus") / "blocks")
     chunk_wikipedia.chunk(
@@ -226,8 +226,8 @@ def blocks(tmp_path_factory, vocabulary_path):
 
 
 def test_every_gold_block_is_known_and_bm25_leaves_room(blocks, all_questions):
-    from realm_tf.evaluation.recall import gold_blocks
-    from realm_tf.retrieval.block_records import BlockRecords
+    from realm_tf.answering.recall import gold_blocks
+    from realm_tf.artifacts.block_records import BlockRecords
 
     assert None not in gold_blocks(all_questions, BlockRecords(blocks))
     table = statistics.blocks_table(blocks)

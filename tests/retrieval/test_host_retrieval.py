@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.data.feeding import on_demand
-from realm_tf.data.packed_blocks import PackedBlocks
-from realm_tf.data.packed_blocks import pack_blocks
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.block_table import BlockTable

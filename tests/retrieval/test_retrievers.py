@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from realm_tf.data.open_qa import query_wordpieces
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.bm25 import Bm25
-from realm_tf.retrieval.corpus import Corpus
 
 QUESTIONS = [
     "Where was Ada?",

@@ -1,8 +1,7 @@
 import pytest
-
-from serving.answers import OUTPUTS
-from serving.answers import RealmServerError
-from serving.answers import to_answers
+from realm_tf.serving.answers import OUTPUTS
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.answers import to_answers
 
 
 def outputs(**changes):

@@ -2,15 +2,15 @@ import json
 import shutil
 
 import pytest
+from realm_tf.serving import ask as ask_command
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import Candidate
+from realm_tf.serving.ask import ask
+from realm_tf.serving.ask import to_json
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.local_model import LocalModel
 
 from realm_tf import cli
-from serving import ask as ask_command
-from serving.answers import Answer
-from serving.answers import Candidate
-from serving.ask import ask
-from serving.ask import to_json
-from serving.client import RealmClient
-from serving.local_model import LocalModel
 
 QUESTION = "Who wrote Frankenstein?"
 

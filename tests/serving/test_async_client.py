@@ -4,9 +4,8 @@ from concurrent import futures
 
 import grpc
 import pytest
-
-from serving.client import AsyncRealmClient
-from serving.client import RealmClient
+from realm_tf.serving.client import AsyncRealmClient
+from realm_tf.serving.client import RealmClient
 
 QUESTIONS = ["who wrote Frankenstein?", "where is the Eiffel Tower?", "", "x"]
 

@@ -6,16 +6,15 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from realm_tf.serving.answers import OUTPUTS
+from realm_tf.serving.answers import ModelVersionStatus
+from realm_tf.serving.answers import RetrievedBlock
+from realm_tf.serving.client import AsyncRealmClient
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.client import RealmServerError
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
-
-from serving.answers import OUTPUTS
-from serving.answers import ModelVersionStatus
-from serving.answers import RetrievedBlock
-from serving.client import AsyncRealmClient
-from serving.client import RealmClient
-from serving.client import RealmServerError
 
 KEY = "0123456789abcdef-secret"
 

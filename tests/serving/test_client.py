@@ -6,13 +6,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from serving import server
-from serving.answers import OUTPUTS
-from serving.answers import Alternative
-from serving.answers import ModelVersionStatus
-from serving.client import RealmClient
-from serving.client import RealmServerError
+from realm_tf.serving import server
+from realm_tf.serving.answers import OUTPUTS
+from realm_tf.serving.answers import Alternative
+from realm_tf.serving.answers import ModelVersionStatus
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.client import RealmServerError
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -176,8 +175,8 @@ class Blocker:
             raise ImportError("blocked: " + name)
 
 sys.meta_path.insert(0, Blocker())
-from serving.client import AsyncRealmClient
-from serving.client import RealmClient
+from realm_tf.serving.client import AsyncRealmClient
+from realm_tf.serving.client import RealmClient
 with RealmClient({target!r}) as client:
     print(client.metadata()["version"], client.status()[0].state)
     print(client.ask(["who wrote Frankenstein?"])[0].answer)

@@ -18,8 +18,6 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-import serving
-
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 QUESTIONS = ["Who wrote Frankenstein?", "", "where is the Eiffel Tower?"]
 ANSWERS = ["Mary Shelley", "", "Paris"]

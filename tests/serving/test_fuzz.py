@@ -18,10 +18,9 @@ from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from realm_tf.serving import server
+from realm_tf.serving.options import ServerOptions
 from tensorflow_serving.apis import predict_pb2
-
-from serving import server
-from serving.options import ServerOptions
 
 _CODE = grpc.StatusCode
 # Longer than any of these requests takes; a hang would pass it.

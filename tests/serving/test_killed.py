@@ -8,9 +8,9 @@ import sys
 import time
 
 import pytest
+from realm_tf.serving.client import RealmClient
 
-from realm_tf import stages
-from serving.client import RealmClient
+from realm_tf.artifacts import artifact
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_the_newest_complete_version_is_served_after_a_kill(
     shutil.copytree(f"{saved_model}/2", base / "3")
     (base / "3" / "saved_model.pb").unlink()
     shutil.copytree(f"{saved_model}/2", base / "4")
-    (base / "4" / stages.JOB).write_text("{}")
+    (base / "4" / artifact.JOB).write_text("{}")
     _kill(process)
     process, target = _serve(str(base))
     try:

@@ -4,8 +4,7 @@ import pathlib
 import sys
 
 import pytest
-
-from serving import memory
+from realm_tf.serving import memory
 
 
 def _anonymous_bytes():

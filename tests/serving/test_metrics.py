@@ -2,10 +2,9 @@ import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-
-from serving import memory
-from serving.batching.batching_servable import BatchRun
-from serving.metrics import ServingMetrics
+from realm_tf.serving import memory
+from realm_tf.serving.batching.batching_servable import BatchRun
+from realm_tf.serving.metrics import ServingMetrics
 
 
 def families(metrics):

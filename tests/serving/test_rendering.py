@@ -1,12 +1,11 @@
 import io
 
+from realm_tf.serving.answers import Alternative
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import Candidate
+from realm_tf.serving.rendering import render
+from realm_tf.serving.rendering import sentence_around
 from rich.console import Console
-
-from serving.answers import Alternative
-from serving.answers import Answer
-from serving.answers import Candidate
-from serving.rendering import render
-from serving.rendering import sentence_around
 
 FRANKENSTEIN = (
     "Frankenstein is a novel. It was written by Mary Shelley “in” 1818. "

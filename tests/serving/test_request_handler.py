@@ -8,14 +8,14 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestLog
 from tensorflow_serving.config import model_server_config_pb2
 
 from realm_tf.errors import InputError
-from serving.limits import Limits
-from serving.metrics import ServingMetrics
-from serving.request_error import RequestError
-from serving.request_handler import RequestHandler
-from serving.request_log import RequestLog
 
 
 def questions(*texts):

@@ -61,8 +61,8 @@ def conll_path(tmp_path_factory):
 @pytest.fixture(scope="session")
 def start_dir(tmp_path_factory, vocabulary_path):
     """As `model_dir`, with weights small enough to learn from."""
+    from realm_tf.artifacts import model_directory
     from realm_tf.checkpoints import random_weights
-    from realm_tf.models import model_directory
 
     output = str(tmp_path_factory.mktemp("world") / "start")
     loaded = random_weights.random(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from realm_tf.data.schema import Block
+from realm_tf.artifacts.schema import Block
 from realm_tf.errors import InputError
 from realm_tf.tagging import bert
 from realm_tf.tagging.bert import BertTagger

@@ -5,8 +5,8 @@ import re
 import pytest
 import tensorflow as tf
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import page
 
@@ -46,7 +46,7 @@ def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
         for first in range(0, len(passages), rows_per_shard)
     ]
     labels = [label for each in passages for label in each.span_label]
-    with stages.write(
+    with artifact.write(
         str(directory), kind=schema.ANNOTATED, parameters={"tagger": tagger}
     ) as stage:
         for number, shard in enumerate(shards):

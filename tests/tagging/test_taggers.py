@@ -3,8 +3,8 @@ import types
 
 import pytest
 
-from realm_tf import stages
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import bert
 from realm_tf.tagging import taggers
@@ -225,7 +225,7 @@ def test_identity(tmp_path, spacy, tagger_dir):
         taggers.identity("spacy", spacy_model="shouting")
         == "shouting 1.2.3, spaCy 9.8.7"
     )
-    metadata = stages.read_metadata(tagger_dir)
+    metadata = artifact.read_metadata(tagger_dir)
     assert (
         taggers.identity("bert", tagger_model=tagger_dir)
         == metadata["fingerprint"]

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.tagging import token_classifier
-from realm_tf.tagging.inputs import SHAPES
+from realm_tf.tagging.sentence_batches import SHAPES
 from realm_tf.tagging.token_classifier import TokenClassifier
 
 LABELS = ["O", "B-PER", "I-PER"]
@@ -200,7 +200,7 @@ def test_what_is_saved_comes_back(saved, batch, tmp_path):
     _randomize(found.model, seed=1)
     token_classifier.save(found, other)
     fingerprints = [
-        stages.read(path, kind="tagger")["fingerprint"]
+        artifact.read(path, kind="tagger")["fingerprint"]
         for path in (output, again, other)
     ]
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]

@@ -5,17 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.paths import Path
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.tagging import conll
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging import train
 
 
 def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
-    metrics = json.loads(stages.read_text(f"{tagger_dir}/metrics.json"))
+    metrics = json.loads(Path(f"{tagger_dir}/metrics.json").read_text())
     one = {"precision": 1.0, "recall": 1.0, "f1": 1.0}
     scores = {
         "LOC": {**one, "num_entities": 7},
@@ -31,7 +33,7 @@ def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
 
 
 def test_the_metadata_says_what_was_done(tagger_dir, start_dir, conll_path):
-    metadata = stages.read(tagger_dir, kind="tagger")
+    metadata = artifact.read(tagger_dir, kind="tagger")
     history = metadata["history"]
     assert len(history) == configs.get_recipe("tiny").num_epochs
     assert history[-1]["loss"] < 0.2 * history[0]["loss"]
@@ -39,10 +41,12 @@ def test_the_metadata_says_what_was_done(tagger_dir, start_dir, conll_path):
     assert metadata["f1"] == {"dev": 1.0, "test": 1.0}
     assert metadata["counts"]["sentences"] == 12 * 7
     assert metadata["counts"]["words"] == 12 * 38
-    digest = stages.fingerprint(stages.read_bytes(conll_path))
+    digest = fingerprints.fingerprint(Path(conll_path).read_bytes())
     assert metadata["parents"] == {
-        "model": stages.read(start_dir, kind="model")["fingerprint"],
-        "train": stages.fingerprint(*[stages.read_bytes(conll_path)] * 12),
+        "model": artifact.read(start_dir, kind="model")["fingerprint"],
+        "train": fingerprints.fingerprint(
+            *[Path(conll_path).read_bytes()] * 12
+        ),
         "dev": digest,
         "test": digest,
     }
@@ -57,7 +61,7 @@ def _train(start_dir, conll_path, output, *overrides):
         recipe=configs.get_recipe("tiny", overrides),
         verbose=0,
     )
-    return stages.read(str(output), kind="tagger")
+    return artifact.read(str(output), kind="tagger")
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ def realm_model(blocks_dir, tokenizer, tmp_path):
     """A compiled `RealmModel` of encoders of 1 layer of width 8."""
     import keras
 
-    from realm_tf.data.packed_blocks import PackedBlocks
-    from realm_tf.data.packed_blocks import pack_blocks
+    from realm_tf.artifacts.packed_blocks import PackedBlocks
+    from realm_tf.artifacts.packed_blocks import pack_blocks
     from realm_tf.models.bert_encoder import BertEncoder
     from realm_tf.models.block_table import BlockTable
     from realm_tf.models.embedder import Embedder

@@ -7,12 +7,14 @@ import pytest
 import training_runs
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.paths import Path
 from realm_tf.configs.dpr import RECIPES
 from realm_tf.configs.dpr import DprRecipe
 from realm_tf.configs.dpr import get_recipe
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.retrieval import bm25
 from realm_tf.training.dpr import train_dpr
 
@@ -90,7 +92,7 @@ def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
 
 def test_the_metadata_says_what_was_done(world, trained):
     output, rows = trained
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["history"] == rows and len(rows) == 3
     names = {"loss", "accuracy", "rank"}
     assert set(rows[0]) == names | {f"dev_{name}" for name in names}
@@ -98,14 +100,16 @@ def test_the_metadata_says_what_was_done(world, trained):
     assert metadata["counts"] == COUNTS | {"questions_an_epoch": 6, "steps": 6}
     assert metadata["dev_counts"]["questions"] == 4
     assert metadata["parents"] == {
-        "blocks": stages.read(world["blocks"], kind="blocks")["fingerprint"],
-        "model": stages.read(world["model"], kind="model")["fingerprint"],
-        "questions": stages.fingerprint(stages.read_bytes(world["questions"])),
-        "dev": stages.fingerprint(stages.read_bytes(world["dev"])),
+        "blocks": artifact.read(world["blocks"], kind="blocks")["fingerprint"],
+        "model": artifact.read(world["model"], kind="model")["fingerprint"],
+        "questions": fingerprints.fingerprint(
+            Path(world["questions"]).read_bytes()
+        ),
+        "dev": fingerprints.fingerprint(Path(world["dev"]).read_bytes()),
     }
     assert metadata["parameters"]["retriever_loss"] == "dpr"
     assert metadata["parameters"]["num_retrieved"] == 100
-    assert stages.list_names(output) == FILES
+    assert sorted(each.name for each in Path(output).iterdir()) == FILES
 
 
 def _embed(loaded, texts, towers, max_length):
@@ -137,7 +141,7 @@ def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
     dev = _write(tmp_path / "dev.jsonl", [DEV[0], DEV[2]])
     recipe = get_recipe("tiny", ["num_hard_negatives=0", "num_epochs=6"])
     rows = _train(world, tmp_path / "model", recipe=recipe, dev=dev)
-    metadata = stages.read(str(tmp_path / "model"), kind="model")
+    metadata = artifact.read(str(tmp_path / "model"), kind="model")
     found = [row["dev_accuracy"] for row in rows]
     assert metadata["best_epoch"] == 1 + found.index(max(found))
     best = rows[metadata["best_epoch"] - 1]
@@ -184,7 +188,7 @@ def test_without_dev_it_learns_its_questions(world, tmp_path):
     assert loss[-10:].mean() < 0.5 * loss[:2].mean()
     assert accuracy[-10:].mean() > accuracy[:2].mean() + 0.25
     assert rank[-10:].mean() < rank[:2].mean() - 1
-    metadata = stages.read(str(tmp_path / "model"), kind="model")
+    metadata = artifact.read(str(tmp_path / "model"), kind="model")
     assert "best_epoch" not in metadata
     assert set(metadata["parents"]) == {"blocks", "model", "questions"}
 
@@ -205,8 +209,8 @@ def test_the_command_makes_the_same_model(world, trained, capsys):
     assert f"{output}: " in shown.out and "dev_accuracy" in shown.out
     assert "run `realm embed` and `realm index`" in shown.out
     assert (
-        stages.read_metadata(output)["fingerprint"]
-        == stages.read_metadata(trained[0])["fingerprint"]
+        artifact.read_metadata(output)["fingerprint"]
+        == artifact.read_metadata(trained[0])["fingerprint"]
     )
 
 
@@ -238,10 +242,10 @@ train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
     assert steps.count == 3
     assert rows == trained[1]
     assert (
-        stages.read_metadata(output)["fingerprint"]
-        == stages.read_metadata(trained[0])["fingerprint"]
+        artifact.read_metadata(output)["fingerprint"]
+        == artifact.read_metadata(trained[0])["fingerprint"]
     )
-    assert stages.list_names(output) == FILES
+    assert sorted(each.name for each in Path(output).iterdir()) == FILES
 
 
 @pytest.mark.slow
@@ -299,7 +303,7 @@ def test_several_files_are_mixed_and_what_is_dropped_is_told(
         "2 of 11 questions to learn from are dropped: 1 have no answer in "
         "BM25's 100 best blocks, 1 name evidence that no block holds." in told
     )
-    counts = stages.read(str(tmp_path / "model"), kind="model")["counts"]
+    counts = artifact.read(str(tmp_path / "model"), kind="model")["counts"]
     assert counts == COUNTS | {
         "questions": 11,
         "dropped_evidence_in_no_block": 1,

@@ -7,16 +7,18 @@ import keras
 import numpy as np
 import pytest
 import training_runs
+from realm_tf.beam_pipelines import build_index
+from realm_tf.beam_pipelines import embed_blocks
 
-from beam_pipelines import build_index
-from beam_pipelines import embed_blocks
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import random_weights
-from realm_tf.configs.open_qa import get_recipe
+from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
-from realm_tf.retrieval.corpus import Corpus
 from realm_tf.training.finetune import finetune
 from realm_tf.training.finetune import make_trainer
 from realm_tf.training.training_log import read_log
@@ -126,7 +128,7 @@ def test_query_tower_and_reader_move_and_the_block_tower_does_not(world, tuned):
 
 def test_the_metadata_says_what_was_done(world, tuned):
     output, rows = tuned
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["history"] == rows and len(rows) == 2
     for row in rows:
         assert row["loss"] == pytest.approx(
@@ -157,12 +159,12 @@ def test_the_metadata_says_what_was_done(world, tuned):
     assert line["loss"] == pytest.approx(mean, abs=1e-5)
     assert metadata["parameters"]["batch_size"] == 8
     parents = metadata["parents"]
-    model = stages.read(world["model"], kind="model")
-    index = stages.read(world["exact"], kind="index")
+    model = artifact.read(world["model"], kind="model")
+    index = artifact.read(world["exact"], kind="index")
     assert parents["model"] == model["fingerprint"]
     assert parents["index"] == index["fingerprint"]
-    assert parents["questions"] == stages.fingerprint(
-        stages.read_bytes(world["questions"])
+    assert parents["questions"] == fingerprints.fingerprint(
+        Path(world["questions"]).read_bytes()
     )
 
 
@@ -326,7 +328,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
         verbose=0,
     )
     assert [row["dev_exact_match"] for row in rows] == [0.2, 0.5, 0.4, 0.1]
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["best_epoch"] == 2
     kept = training_runs.values(model_directory.load(output).model.reader)
     assert kept.keys() == states[1].keys()
@@ -349,7 +351,7 @@ def test_patterns_are_learned_from(world, tmp_path):
     output, rows = _finetune(
         {**world, "questions": str(path), "root": tmp_path}, "model"
     )
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["counts"]["patterns"] == 1
     # 1669 stands in one block, which is among the eight that are found.
     assert rows[0]["candidates_recall"] == 1.0

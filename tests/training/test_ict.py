@@ -7,12 +7,13 @@ import pytest
 import training_runs
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.paths import Path
 from realm_tf.configs.ict import RECIPES
 from realm_tf.configs.ict import get_recipe
-from realm_tf.data.packed_blocks import pack_blocks
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.training.ict import ict
 
 TINY = get_recipe("tiny")
@@ -53,7 +54,7 @@ def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
 
 def test_the_metadata_says_what_was_done(world, trained):
     output, rows = trained
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["history"] == rows
     assert set(rows[0]) == {
         "loss",
@@ -62,14 +63,14 @@ def test_the_metadata_says_what_was_done(world, trained):
         "accuracy_left",
     }
     assert metadata["counts"]["steps"] == 7
-    blocks = stages.read(world["blocks"], kind="blocks")
-    model = stages.read(world["model"], kind="model")
+    blocks = artifact.read(world["blocks"], kind="blocks")
+    model = artifact.read(world["model"], kind="model")
     assert metadata["parents"] == {
         "blocks": blocks["fingerprint"],
         "model": model["fingerprint"],
     }
     assert metadata["parameters"]["max_block_length"] == 24
-    assert stages.list_names(output) == [
+    assert sorted(each.name for each in Path(output).iterdir()) == [
         "COMPLETED",
         "README.md",
         "config.json",
@@ -93,10 +94,10 @@ def test_the_command_packs_blocks_and_makes_the_same_model(
     assert status == 0, shown.err
     assert f"{output}: " in shown.out and "accuracy_removed" in shown.out
     assert (
-        stages.read_metadata(output)["fingerprint"]
-        == stages.read_metadata(trained[0])["fingerprint"]
+        artifact.read_metadata(output)["fingerprint"]
+        == artifact.read_metadata(trained[0])["fingerprint"]
     )
-    assert len(stages.list_names(output)) == 6
+    assert len(sorted(each.name for each in Path(output).iterdir())) == 6
 
 
 @pytest.mark.slow
@@ -127,10 +128,10 @@ ict({world["model"]!r}, {world["blocks"]!r}, {output!r},
     assert steps.count == 3
     assert rows == trained[1]
     assert (
-        stages.read_metadata(output)["fingerprint"]
-        == stages.read_metadata(trained[0])["fingerprint"]
+        artifact.read_metadata(output)["fingerprint"]
+        == artifact.read_metadata(trained[0])["fingerprint"]
     )
-    assert len(stages.list_names(output)) == 6
+    assert len(sorted(each.name for each in Path(output).iterdir())) == 6
 
 
 @pytest.mark.slow

@@ -11,12 +11,12 @@ import keras
 import numpy as np
 import pytest
 
-from realm_tf import stages
-from realm_tf.data.packed_blocks import PackedBlocks
-from realm_tf.data.packed_blocks import pack_blocks
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
-from realm_tf.retrieval import index_store
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.training import index_builder
@@ -99,7 +99,7 @@ class _Worker(index_builder.Worker):
             return
         time.sleep(self._seconds)
         value = self._exchange.read_snapshot(step).weights[0].item()
-        index_store.write_exact(
+        index_files.write_exact(
             np.full((4, 2), value, "float32"),
             self._exchange.index_path(step),
             parents={},
@@ -193,16 +193,16 @@ def test_a_dead_builder_is_started_again(tmp_path, capsys, monkeypatch):
 
 
 def test_a_damaged_index_is_made_again(tmp_path, capsys, monkeypatch):
-    write, spoilt = index_store.write_exact, []
+    write, spoilt = index_files.write_exact, []
 
     def write_torn(embeddings, output, **arguments):
         write(embeddings, output, **arguments)
         if not spoilt:
             spoilt.append(output)
-            path = stages.join(output, "embeddings.npy")
+            path = os.path.join(output, "embeddings.npy")
             os.truncate(path, os.path.getsize(path) - 4)
 
-    monkeypatch.setattr(index_store, "write_exact", write_torn)
+    monkeypatch.setattr(index_files, "write_exact", write_torn)
     refresh, seen, _ = _fit(tmp_path, num_steps=60, every_steps=5)
     assert "is damaged" in capsys.readouterr().err
     assert refresh.swaps[0][1] == 5
@@ -247,7 +247,7 @@ def test_versions_are_whole_or_not_there(tmp_path):
     for one, two in zip(found.weights, weights, strict=True):
         np.testing.assert_array_equal(one, two)
     for step in (5, 20, 30):
-        index_store.write_exact(
+        index_files.write_exact(
             np.full((2, 2), step, "float32"),
             exchange.index_path(step),
             parents={},
@@ -319,7 +319,7 @@ def test_a_thread_builds_with_a_tower_of_its_own(
     np.testing.assert_allclose(found, expected, atol=1e-5)
     after = loaded.model.block_embedder.get_weights()
     assert all(map(np.array_equal, before, after))
-    metadata = stages.read(exchange.index_path(3), kind="index")
+    metadata = artifact.read(exchange.index_path(3), kind="index")
     assert metadata["parents"]["blocks"] == blocks.fingerprint
     # Weights of another tower: it stops, and says why.
     exchange.write_snapshot(Snapshot(4, weights[:-1]))

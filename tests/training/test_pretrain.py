@@ -9,18 +9,19 @@ import keras
 import numpy as np
 import pytest
 import training_runs
+from realm_tf.beam_pipelines import annotate_spans
 
-from beam_pipelines import annotate_spans
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.artifacts.paths import Path
 from realm_tf.configs.pretrain import _MASKED_LM_FIELDS
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.configs.pretrain import masked_lm_alone
-from realm_tf.data.packed_blocks import PackedBlocks
-from realm_tf.data.packed_blocks import pack_blocks
-from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
-from realm_tf.models import model_directory
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
 from realm_tf.training.pretrain import pretrain
@@ -106,7 +107,7 @@ def test_the_masked_lm_head_is_kept(trained):
 
 def test_the_metadata_says_what_was_done(world, trained):
     output, history, _ = trained
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert metadata["history"] == history
     assert set(history[0]) == {
         "loss",
@@ -119,10 +120,10 @@ def test_the_metadata_says_what_was_done(world, trained):
     }
     assert metadata["counts"]["steps"] == 6
     assert metadata["parents"] == {
-        name: stages.read_metadata(world[name])["fingerprint"]
+        name: artifact.read_metadata(world[name])["fingerprint"]
         for name in ("model", "blocks", "corpus")
     }
-    assert set(stages.list_names(output)) == {
+    assert set(sorted(each.name for each in Path(output).iterdir())) == {
         *("COMPLETED", "metadata.json", "log.jsonl"),
         *("README.md", "config.json", "model.weights.h5", "vocab.txt"),
     }
@@ -159,8 +160,8 @@ def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
         np.testing.assert_array_equal(mine, whole)
     assert history == trained[1]
     assert (
-        stages.read_metadata(output)["fingerprint"]
-        == stages.read_metadata(trained[0])["fingerprint"]
+        artifact.read_metadata(output)["fingerprint"]
+        == artifact.read_metadata(trained[0])["fingerprint"]
     )
 
 
@@ -224,7 +225,7 @@ def test_the_command(world, capsys):
     shown = capsys.readouterr()
     assert status == 0, shown.err
     assert f"{output} " in shown.out and "retrieval_utility" in shown.out
-    metadata = stages.read(output, kind="model")
+    metadata = artifact.read(output, kind="model")
     assert set(metadata["masked_lm_history"][0]) == {
         "loss",
         "accuracy_null_block",

@@ -12,9 +12,9 @@ import time
 import keras
 import numpy as np
 import pytest
+from realm_tf.beam_pipelines import annotate_spans
 
-from beam_pipelines import annotate_spans
-from realm_tf import stages
+from realm_tf.artifacts import artifact
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
@@ -108,8 +108,8 @@ def test_a_killed_trainer_goes_on_as_if_never_stopped(
         assert _curve(path) == curve
         for name in ("fingerprint", "history"):
             assert (
-                stages.read_metadata(path)[name]
-                == stages.read_metadata(whole)[name]
+                artifact.read_metadata(path)[name]
+                == artifact.read_metadata(whole)[name]
             )
 
 

@@ -1,8 +1,8 @@
 import keras
 import pytest
 
+from realm_tf.artifacts import model_directory
 from realm_tf.configs.pretrain import get_recipe
-from realm_tf.models import model_directory
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 

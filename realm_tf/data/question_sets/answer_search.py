@@ -14,7 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts.question_files import Question
 from realm_tf.text import answers
 
 # Beyond ASCII, what Python's IGNORECASE takes for i, k and s.

@@ -10,8 +10,8 @@ import re
 import urllib.parse
 from collections.abc import Iterator
 
-from realm_tf.data import open_qa
-from realm_tf.data import pages
+from realm_tf.articles import pages
+from realm_tf.artifacts import question_files
 from realm_tf.data.question_sets.entry import Entry
 from realm_tf.errors import InputError
 from realm_tf.text import sentences
@@ -41,7 +41,7 @@ def read_jsonl(path: str) -> Iterator[Entry]:
     Raises:
         InputError: naming file and line, as `read_questions`.
     """
-    questions = open_qa.read_questions(path, need_answers=False)
+    questions = question_files.read_questions(path, need_answers=False)
     for number, question in enumerate(questions, start=1):
         yield Entry(
             place=f"{path}, question {number}",

@@ -3,7 +3,7 @@
 import collections
 import json
 
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts.question_files import Question
 from realm_tf.data.question_sets import statistics as question_statistics
 from realm_tf.data.question_sets.entry import Entry
 from realm_tf.errors import InputError

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from realm_tf.data import pages
+from realm_tf.articles import pages
 from realm_tf.data.question_sets.entry import Entry
 from realm_tf.errors import InputError
 

@@ -30,9 +30,11 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence
 
-from realm_tf import stages
-from realm_tf.data import pages
-from realm_tf.data import schema
+from realm_tf.articles import pages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import write_text
 from realm_tf.data.question_sets import forms as question_forms
 from realm_tf.data.question_sets import natural_questions
 from realm_tf.data.question_sets import statistics as question_statistics
@@ -158,11 +160,11 @@ def prepare(
         )
     parents = {}
     if blocks is not None:
-        blocks_metadata = stages.read(blocks, kind=schema.BLOCKS)
+        blocks_metadata = artifact.read(blocks, kind=schema.BLOCKS)
         parents["blocks"] = blocks_metadata["fingerprint"]
     paths = pages.find_files([input] if isinstance(input, str) else input)
     for number, path in enumerate(paths):
-        parents[f"input-{number:05d}"] = stages.sha256(path)[:16]
+        parents[f"input-{number:05d}"] = fingerprints.sha256(path)[:16]
     parameters = {
         "from": form,
         "inputs": [os.path.basename(path) for path in paths],
@@ -170,7 +172,7 @@ def prepare(
         "max_answer_tokens": max_answer_tokens,
         "answer_field": answer_field,
     }
-    with stages.write(
+    with artifact.write(
         output, kind=QUESTIONS, parameters=parameters, parents=parents
     ) as stage:
         merged = MergedQuestions()
@@ -189,9 +191,9 @@ def prepare(
             _search(report, parts, blocks, progress)
         contents = {name: _lines(part) for name, part in parts.items()}
         for name, content in contents.items():
-            stages.write_text(stage.path(name), content)
+            write_text(stage.path(name), content)
         stage.metadata.update(report)
-        stage.metadata["fingerprint"] = stages.fingerprint_all(
+        stage.metadata["fingerprint"] = fingerprints.fingerprint_all(
             text for item in contents.items() for text in item
         )
     return report

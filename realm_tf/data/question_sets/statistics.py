@@ -1,6 +1,6 @@
 """Statistics of questions files, and how they are shown."""
 
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts.question_files import Question
 
 
 def of_files(parts: dict[str, list[Question]]) -> dict:

@@ -18,10 +18,10 @@ Writes results.json, results.md and results.png, anew after each seed.
 
 import os
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError
-from realm_tf.evaluation.ablations import inputs as ablation_inputs
+from realm_tf.evaluation.ablations import given as ablation_inputs
 from realm_tf.evaluation.ablations import results as ablation_results
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
 from realm_tf.evaluation.ablations.systems import AblationStages
@@ -216,7 +216,7 @@ def ablate(
 
 
 def _check(output, seeds):
-    if stages.is_remote(output):
+    if is_remote(output):
         raise InputError(
             f"--output {output} is not on a local disk, where training keeps "
             "its state. Choose a local directory and copy it after."

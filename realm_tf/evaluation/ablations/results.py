@@ -5,10 +5,11 @@ import json
 import os
 import statistics
 
-from realm_tf import stages
+from realm_tf.answering import bootstrap
+from realm_tf.answering import recall
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import ablations as configs
-from realm_tf.evaluation import bootstrap
-from realm_tf.evaluation import recall
 from realm_tf.evaluation.ablations.systems import TRAINING
 
 RANGE, INTERVAL = "range", "interval"
@@ -119,8 +120,8 @@ def _metrics(graph, cell, test):
 
 
 def _read(graph, name):
-    path = stages.join(graph.path(name), "metrics.json")
-    return json.loads(stages.read_text(path))
+    path = os.path.join(graph.path(name), "metrics.json")
+    return json.loads(Path(path).read_text())
 
 
 def _summary(suite, graph, cells, system, test):
@@ -178,11 +179,11 @@ def _means_over_seeds(graph, cells, test):
     """A dict of metrics for each question."""
     lines = []
     for cell in cells:
-        path = stages.join(
+        path = os.path.join(
             graph.path(cell.evaluations[test]), "predictions.jsonl"
         )
         lines.append(
-            [json.loads(line) for line in stages.read_text(path).splitlines()]
+            [json.loads(line) for line in Path(path).read_text().splitlines()]
         )
     return [
         {
@@ -305,13 +306,11 @@ def write(results: dict, suite: configs.Suite, output: str) -> None:
         suite: `configs.ablations.Suite`.
         output: str. A local directory.
     """
-    stages.write_text(
-        stages.join(output, "results.json"), json.dumps(results, indent=1)
+    write_text(
+        os.path.join(output, "results.json"), json.dumps(results, indent=1)
     )
-    stages.write_text(
-        stages.join(output, "results.md"), markdown(results, suite)
-    )
-    path = stages.join(output, "results.png")
+    write_text(os.path.join(output, "results.md"), markdown(results, suite))
+    path = os.path.join(output, "results.png")
     figure(results, suite).savefig(f"{path}.tmp", format="png")
     os.replace(f"{path}.tmp", path)
 

@@ -12,7 +12,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 _RECORD = ".stage.json"
@@ -26,7 +28,7 @@ class Stage:
         name: str. Of the directory.
         kind: str. Stages of one kind take about the same time.
         make: function of the directory's path that makes it, through
-            `stages.write`.
+            `artifact.write`.
         inputs: dict. Name to the path of a directory that it reads: another
             stage's, or one that was given.
         parameters: dict. JSON values that determine the content besides.
@@ -54,7 +56,7 @@ class StageGraph:
 
     def path(self, name: str) -> str:
         """The directory of a stage."""
-        return stages.join(self._output, name)
+        return os.path.join(self._output, name)
 
     def add(self, stage: Stage) -> str:
         """Adds a stage, after those that it reads.
@@ -136,7 +138,7 @@ class StageGraph:
         if record.get("seconds") is not None:
             return record["seconds"]
         # Killed in the moment between the stage's end and its record's.
-        metadata = stages.read_metadata(self.path(name))
+        metadata = artifact.read_metadata(self.path(name))
         return round(record["seconds_before"] + metadata["seconds"], 1)
 
     def _make(self, stage):
@@ -172,8 +174,8 @@ class StageGraph:
 
     def _is_done(self, stage):
         path = self.path(stage.name)
-        is_complete = stages.is_complete(path)
-        if not is_complete and not stages.exists(f"{path}.partial"):
+        is_complete = artifact.is_complete(path)
+        if not is_complete and not Path(f"{path}.partial").exists():
             return False
         record = self._read_record(stage.name)
         mend = (
@@ -201,19 +203,19 @@ class StageGraph:
             "kind": stage.kind,
             "parameters": stage.parameters,
             "inputs": {
-                name: stages.read_metadata(path)["fingerprint"]
+                name: artifact.read_metadata(path)["fingerprint"]
                 for name, path in stage.inputs.items()
-                if stages.is_complete(path)
+                if artifact.is_complete(path)
             },
         }
         return json.loads(json.dumps(job))
 
     def _read_record(self, name):
         path = self.path(f"{name}{_RECORD}")
-        if not stages.exists(path):
+        if not Path(path).exists():
             return {}
         try:
-            record = json.loads(stages.read_text(path))
+            record = json.loads(Path(path).read_text())
             record["parameters"], record["inputs"]
             record["seconds_before"], record["started"]
         except (ValueError, KeyError, TypeError) as error:
@@ -224,7 +226,7 @@ class StageGraph:
         return record
 
     def _write_record(self, name, record):
-        stages.write_text(
+        write_text(
             self.path(f"{name}{_RECORD}"),
             json.dumps(record, indent=1, sort_keys=True),
         )
@@ -236,7 +238,7 @@ class StageGraph:
             return ""
         timed = {}
         for stage in self.stages:
-            if stages.is_complete(self.path(stage.name)):
+            if artifact.is_complete(self.path(stage.name)):
                 timed.setdefault(stage.kind, []).append(
                     self.seconds(stage.name)
                 )

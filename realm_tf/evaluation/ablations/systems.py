@@ -4,12 +4,14 @@ import dataclasses
 import os
 import shlex
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
 from realm_tf.cli import command_line
 from realm_tf.configs import ablations as configs
-from realm_tf.data import schema
-from realm_tf.evaluation.ablations.inputs import Inputs
-from realm_tf.evaluation.ablations.inputs import Recipes
+from realm_tf.evaluation.ablations.given import Inputs
+from realm_tf.evaluation.ablations.given import Recipes
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
 
@@ -67,7 +69,7 @@ class AblationStages:
         self._inputs = inputs
         self._recipes = recipes
         self._questions = {
-            path: stages.fingerprint(stages.read_bytes(path))
+            path: fingerprints.fingerprint(Path(path).read_bytes())
             for path in (*inputs.train, inputs.dev, *inputs.tests.values())
         }
 
@@ -237,20 +239,20 @@ class AblationStages:
         from realm_tf.data import pack
 
         corpus, model = self._inputs.corpus, self._inputs.model
-        if stages.read_metadata(corpus)["kind"] != schema.ANNOTATED:
+        if artifact.read_metadata(corpus)["kind"] != schema.ANNOTATED:
             return corpus
         return self._add(
             "packed-corpus",
             "pack corpus",
             lambda output: pack.pack(output, annotated=corpus, model=model),
             {"corpus": corpus},
-            {"tokenizer": stages.read_metadata(model)["tokenizer"]},
+            {"tokenizer": artifact.read_metadata(model)["tokenizer"]},
             command_line("pack", annotated=corpus, model=model),
         )
 
     def _index(self, towers):
-        from beam_pipelines import build_index
-        from beam_pipelines import embed_blocks
+        from realm_tf.beam_pipelines import build_index
+        from realm_tf.beam_pipelines import embed_blocks
 
         blocks, label = self._inputs.blocks, self._label(towers)
         embeddings = self._add(
@@ -357,13 +359,13 @@ class AblationStages:
         )
 
     def _evaluated(self, name, kind, model, index, test, **options):
-        from realm_tf.evaluation import open_qa
+        from realm_tf.evaluation import evaluate
 
         blocks, path = self._inputs.blocks, self._inputs.tests[test]
         self._add(
             name,
             kind,
-            lambda output: open_qa.evaluate(
+            lambda output: evaluate.evaluate(
                 model, blocks, index, path, output, **options
             ),
             {"model": model, "blocks": blocks, "index": index},

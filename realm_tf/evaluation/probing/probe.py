@@ -22,9 +22,9 @@ import math
 
 import numpy as np
 
-from realm_tf.data import packed_blocks
+from realm_tf.artifacts import packed_blocks
 from realm_tf.errors import InputError
-from realm_tf.evaluation.probing import inputs as probe_inputs
+from realm_tf.evaluation.probing import masked_query as probe_inputs
 from realm_tf.training import run_directory
 
 # Guu et al., 2020, section 4.3: 8 candidates, the null block among them.
@@ -230,10 +230,10 @@ def probe(
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), sections 3.1 and
         3.3, and table 3.
     """
-    from realm_tf.evaluation.closed_book import masked_lm_encoder
+    from realm_tf.answering.closed_book import masked_lm_encoder
+    from realm_tf.artifacts import index_files
+    from realm_tf.artifacts import model_directory
     from realm_tf.evaluation.probing import reading as probe_reading
-    from realm_tf.models import model_directory
-    from realm_tf.retrieval import index_store
 
     if num_retrieved < 1:
         raise InputError(
@@ -249,14 +249,14 @@ def probe(
                 f"{blocks} holds the blocks 0 to {metadata['num_blocks'] - 1}."
                 f" Received: --block-id {number}"
             )
-    index_store.check_parents(
+    index_files.check_parents(
         index,
         block_tower=loaded.metadata["block_tower"],
         blocks=packed_blocks.blocks_fingerprint(metadata),
     )
     query = probe_inputs.make_query(text, list(answer), loaded)
     searched = probe_reading.search(
-        loaded, index_store.load(index), query, num_retrieved
+        loaded, index_files.load(index), query, num_retrieved
     )
     ids = list(dict.fromkeys([*searched, *block_id]))
     reader = probe_inputs.BlockReader(blocks, metadata)

@@ -8,8 +8,8 @@ from keras import ops
 from realm_tf import losses
 from realm_tf import metrics
 from realm_tf.configs import pretrain as configs
-from realm_tf.evaluation.probing.inputs import Block
-from realm_tf.evaluation.probing.inputs import Query
+from realm_tf.evaluation.probing.masked_query import Block
+from realm_tf.evaluation.probing.masked_query import Query
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.realm import RealmModel
 

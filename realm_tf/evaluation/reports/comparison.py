@@ -11,11 +11,14 @@ import json
 import os
 import re
 
-from realm_tf import stages
-from realm_tf.data import open_qa as data
-from realm_tf.data import schema
+from realm_tf.answering import bootstrap
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import question_files as data
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
 from realm_tf.evaluation.reports import page
@@ -76,7 +79,7 @@ def compare(
     """
     names = _names(evaluations, names)
     metadata = [
-        stages.read(each, kind=schema.EVALUATION) for each in evaluations
+        artifact.read(each, kind=schema.EVALUATION) for each in evaluations
     ]
     _check_questions(evaluations, metadata)
     metrics = [_read_metrics(each) for each in evaluations]
@@ -100,25 +103,25 @@ def compare(
             for name, each in zip(names[1:], lines[1:], strict=True)
         },
     }
-    with stages.write(
+    with artifact.write(
         output,
         kind=schema.COMPARISON,
         parameters={"names": names},
         parents={
             "questions": metadata[0]["parents"]["questions"],
             "evaluations": [
-                stages.fingerprint(
-                    stages.read_bytes(stages.join(each, "predictions.jsonl"))
+                fingerprints.fingerprint(
+                    Path(os.path.join(each, "predictions.jsonl")).read_bytes()
                 )
                 for each in evaluations
             ],
         },
     ) as stage:
-        stages.write_text(
+        write_text(
             stage.path("comparison.json"),
             json.dumps(compared, indent=2, ensure_ascii=False),
         )
-        stages.write_text(stage.path("comparison.md"), markdown(compared))
+        write_text(stage.path("comparison.md"), markdown(compared))
         _write_page(stage.path("comparison.html"), compared)
     return compared
 
@@ -175,9 +178,9 @@ def _check_questions(evaluations, metadata):
 
 
 def _read_metrics(directory):
-    path = stages.join(directory, "metrics.json")
+    path = os.path.join(directory, "metrics.json")
     try:
-        metrics = json.loads(stages.read_text(path))
+        metrics = json.loads(Path(path).read_text())
         if not isinstance(metrics, dict):
             raise ValueError("not an object")
     except (OSError, ValueError) as error:
@@ -188,7 +191,7 @@ def _read_metrics(directory):
 
 
 def _read_lines(directory):
-    path = stages.join(directory, "predictions.jsonl")
+    path = os.path.join(directory, "predictions.jsonl")
     return [question.line for question in data.read_questions(path)]
 
 

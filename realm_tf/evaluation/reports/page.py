@@ -7,7 +7,7 @@ from anywhere.
 import html
 import string
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 # No page can hold these, escaped or not: control characters, halves of
@@ -176,7 +176,7 @@ def write(path: str, *, title: str, subtitle: str, sections) -> None:
         ),
     )
     try:
-        stages.write_text(path, content)
+        write_text(path, content)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror or error}. Choose "

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.evaluation.reproductions import command_arguments
 from realm_tf.evaluation.reproductions import entries as reproductions
 
@@ -48,7 +48,7 @@ def _check_quotes(entries, root):
                     yield f"{where} does not exist."
                     continue
                 if name not in texts:
-                    texts[name] = _one_line(stages.read_text(str(path)))
+                    texts[name] = _one_line(Path(str(path)).read_text())
                 if _one_line(quote) not in texts[name]:
                     yield f"{where} does not say {quote!r}."
                 elif figure.value not in reproductions.numbers(quote):

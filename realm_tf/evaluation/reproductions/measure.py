@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.evaluation.reproductions import entries as reproductions
 from realm_tf.version import __version__
 
@@ -62,7 +64,7 @@ class Command:
         """What was noted when it had ended well, if it is the same one."""
         if not os.path.exists(self._state):
             return None
-        state = json.loads(stages.read_text(self._state))
+        state = json.loads(Path(self._state).read_text())
         is_same = (
             state["words"] == self._words and state["version"] == __version__
         )
@@ -70,7 +72,7 @@ class Command:
 
     def forget(self) -> None:
         """Makes it one that has not run."""
-        stages.remove(self._state)
+        remove(self._state)
 
     def run(self, root: str) -> tuple[dict | None, str]:
         """Runs it at `root`: what is noted, or why it failed."""
@@ -93,7 +95,7 @@ class Command:
             "started": time.strftime("%FT%TZ", time.gmtime(started)),
             "seconds": round(time.time() - started, 1),
         }
-        stages.write_text(self._state, json.dumps(state, indent=2))
+        write_text(self._state, json.dumps(state, indent=2))
         return {**state, "done_before": False}, ""
 
 
@@ -157,7 +159,7 @@ def compare(
         else os.path.join(directory, figure.source)
     )
     try:
-        text = stages.read_text(path)
+        text = Path(path).read_text()
         content = _parse(text, path)
         got = _number(content, figure.path) / (
             _number(content, figure.divide_by)

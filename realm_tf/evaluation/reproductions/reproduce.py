@@ -27,7 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 import realm_tf
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reproductions import entries as reproductions
 from realm_tf.evaluation.reproductions import measure as reproduction_run
@@ -167,7 +170,7 @@ def reproduce(
     """
     path = locate(file)
     entries = reproductions.read_entries(path)
-    if stages.is_remote(output):
+    if is_remote(output):
         raise InputError(
             f"--output {output} must be a local directory: the benchmarks "
             "write to disk."
@@ -224,7 +227,7 @@ def _check_needs(entry, given):
 
 def _make_directory(directory, output):
     try:
-        stages.make_directory(directory)
+        Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             f"{directory} cannot be made: {error.strerror or error}. Choose "
@@ -235,7 +238,7 @@ def _make_directory(directory, output):
 def _reproduce_entry(entry, directory, values, *, root):
     print(f"{entry.name}: about {entry.minutes:g} minutes on {entry.hardware}")
     results_path = os.path.join(directory, RESULTS)
-    stages.remove(results_path)
+    remove(results_path)
     commands = [
         reproduction_run.Command(number, line, values, directory)
         for number, line in enumerate(entry.commands, start=1)
@@ -267,7 +270,7 @@ def _reproduce_entry(entry, directory, values, *, root):
         ],
         failure,
     )
-    stages.write_text(
+    write_text(
         results_path,
         json.dumps(_as_json(result, ran), indent=2, ensure_ascii=False),
     )

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from realm_tf.data.open_qa import Question
+from realm_tf.artifacts.question_files import Question
 from realm_tf.data.question_sets import answer_search
 from realm_tf.data.question_sets.answer_search import find_answered
 from realm_tf.data.question_sets.answer_search import fold

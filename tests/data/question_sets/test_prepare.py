@@ -7,9 +7,9 @@ import pathlib
 import pytest
 
 from realm_tf import cli
-from realm_tf import stages
-from realm_tf.data import open_qa
-from realm_tf.data import schema
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts import schema
 from realm_tf.data.question_sets import prepare as question_sets
 from realm_tf.data.question_sets.prepare import is_orqa_dev
 from realm_tf.data.question_sets.prepare import prepare
@@ -153,16 +153,16 @@ def test_counts_and_merging(tmp_path):
             }
         },
     }
-    metadata = stages.read(output, kind="questions")
+    metadata = artifact.read(output, kind="questions")
     assert {name: metadata[name] for name in report} == report
     assert metadata["parameters"]["inputs"] == ["set.jsonl"]
     # What is written is read, and making it again changes nothing.
     again = str(tmp_path / "again")
-    asked = open_qa.read_questions(f"{output}/questions.jsonl")
+    asked = question_files.read_questions(f"{output}/questions.jsonl")
     assert [len(question.answers) for question in asked] == [2, 1, 3, 1]
     prepare(f"{output}/questions.jsonl", again, form="jsonl")
     assert (
-        stages.read(again, kind="questions")["fingerprint"]
+        artifact.read(again, kind="questions")["fingerprint"]
         == metadata["fingerprint"]
     )
 
@@ -178,7 +178,7 @@ def test_files_are_read_in_order_of_their_names(tmp_path):
     )
     output = str(tmp_path / "out")
     prepare([str(second), str(tmp_path / "*.gz")], output, form="jsonl")
-    asked = open_qa.read_questions(f"{output}/questions.jsonl")
+    asked = question_files.read_questions(f"{output}/questions.jsonl")
     assert [question.question for question in asked] == ["a", "b"]
 
 
@@ -199,8 +199,8 @@ def test_answers_in_blocks(tmp_path, blocks_dir, questions_path):
         blocks=blocks_dir,
         progress=lambda *args: seen.append(args),
     )
-    asked = open_qa.read_questions(questions_path)
-    asked += open_qa.read_questions(more)
+    asked = question_files.read_questions(questions_path)
+    asked += question_files.read_questions(more)
     expected = sum(
         any(contains_answer(t, q.answers, q.answer_type) for t in texts)
         for q in asked
@@ -210,8 +210,8 @@ def test_answers_in_blocks(tmp_path, blocks_dir, questions_path):
     assert statistics["answer_in_blocks"] == expected
     assert ("questions", 11) in seen
     assert seen[-1] == ("blocks", len(texts))
-    metadata = stages.read(str(tmp_path / "out"), kind="questions")
-    blocks_metadata = stages.read(blocks_dir, kind="blocks")
+    metadata = artifact.read(str(tmp_path / "out"), kind="questions")
+    blocks_metadata = artifact.read(blocks_dir, kind="blocks")
     assert metadata["parents"]["blocks"] == blocks_metadata["fingerprint"]
 
 
@@ -300,7 +300,9 @@ def test_every_form_is_read(tmp_path):
         "curatedtrec": {**plain, "answer_type": "regex", "id": "1"},
         "nq-open": plain,
     }
-    assert open_qa.read_questions(str(tmp_path / "squad.out/questions.jsonl"))
+    assert question_files.read_questions(
+        str(tmp_path / "squad.out/questions.jsonl")
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ import os
 import shutil
 
 import pytest
+from realm_tf.beam_pipelines import annotate_spans
 
-from beam_pipelines import annotate_spans
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations import ablate as ablations
 from realm_tf.models import combined
-from realm_tf.models import model_directory
 
 TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
 # A masked-LM warm-up and pre-training of two steps each.
@@ -422,17 +422,17 @@ def test_a_run_that_was_stopped_goes_on(made):
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_stages(made):
     results = made.results
-    stored = json.loads(stages.read_text(made.path("results.json")))
+    stored = json.loads(Path(made.path("results.json")).read_text())
     assert stored == json.loads(json.dumps(results))
     before = json.loads(
-        stages.read_text(made.path("zero-shot-ict-nq.test/metrics.json"))
+        Path(made.path("zero-shot-ict-nq.test/metrics.json")).read_text()
     )
-    table = stages.read_text(made.path("results.md"))
+    table = Path(made.path("results.md")).read_text()
     for name in CELLS:
         found = json.loads(
-            stages.read_text(
+            Path(
                 made.path(f"evaluation-{name}-0-nq.test/metrics.json")
-            )
+            ).read_text()
         )
         seed = results["systems"][name]["seeds"]["0"]["metrics"]["nq.test"]
         assert {k: seed[k] for k in found} == found
@@ -465,7 +465,7 @@ def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
     def seconds(*names):
         return pytest.approx(
             sum(
-                json.loads(stages.read_text(made.path(f"{name}.stage.json")))[
+                json.loads(Path(made.path(f"{name}.stage.json")).read_text())[
                     "seconds"
                 ]
                 for name in names

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from realm_tf import stages
+from realm_tf.answering import bootstrap
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import ablations as configs
 from realm_tf.configs import dpr as dpr_configs
-from realm_tf.configs import open_qa as open_qa_configs
+from realm_tf.configs import finetune as open_qa_configs
 from realm_tf.configs import pretrain as pretrain_configs
-from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation.ablations import ablate as ablations
-from realm_tf.evaluation.ablations import inputs as ablation_inputs
+from realm_tf.evaluation.ablations import given as ablation_inputs
 from realm_tf.evaluation.ablations import results as ablation_results
-from realm_tf.evaluation.ablations.inputs import Recipes
+from realm_tf.evaluation.ablations.given import Recipes
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
 from realm_tf.evaluation.ablations.systems import Cell
@@ -38,10 +40,10 @@ TABLE_2 = {
 
 
 def _write(directory, files):
-    with stages.write(directory, kind="x") as stage:
+    with artifact.write(directory, kind="x") as stage:
         stage.metadata["fingerprint"] = directory
         for name, text in files.items():
-            stages.write_text(stage.path(name), text)
+            write_text(stage.path(name), text)
 
 
 def _collect(output, suite_name, numbers):
@@ -115,9 +117,9 @@ def _collect(output, suite_name, numbers):
     graph.run()
     for stage in graph.stages:
         path = graph.path(f"{stage.name}.stage.json")
-        record = json.loads(stages.read_text(path))
+        record = json.loads(Path(path).read_text())
         seconds = {"ict": 60.0, "finetune": 30.0}.get(stage.kind, 1000.0)
-        stages.write_text(path, json.dumps({**record, "seconds": seconds}))
+        write_text(path, json.dumps({**record, "seconds": seconds}))
     results = ablation_results.collect(
         suite_name, suite, graph, cells, RECIPES, notes=["A note."]
     )
@@ -207,8 +209,8 @@ def test_the_plot_shows_every_seed_its_mean_and_range(table_2):
     ablation_results.write(results, suite, output)
     pixels = image.imread(f"{output}/results.png")
     assert pixels.shape[0] > 200 and pixels.shape[1] > 600
-    assert json.loads(stages.read_text(f"{output}/results.json")) == results
-    assert stages.read_text(f"{output}/results.md") == (
+    assert json.loads(Path(f"{output}/results.json").read_text()) == results
+    assert Path(f"{output}/results.md").read_text() == (
         ablation_results.markdown(results, suite)
     )
     drawn = ablation_results.figure(results, suite)

@@ -5,7 +5,11 @@ import os
 
 import pytest
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
@@ -32,9 +36,11 @@ class _World:
         def make(output):
             if name == self.stop_before:
                 raise KeyboardInterrupt
-            read = {k: stages.read_metadata(p) for k, p in inputs.items()}
-            with stages.write(output, kind="x", parameters=parameters) as stage:
-                stage.metadata["fingerprint"] = stages.fingerprint(
+            read = {k: artifact.read_metadata(p) for k, p in inputs.items()}
+            with artifact.write(
+                output, kind="x", parameters=parameters
+            ) as stage:
+                stage.metadata["fingerprint"] = fingerprints.fingerprint(
                     name,
                     json.dumps(parameters),
                     *(one["fingerprint"] for one in read.values()),
@@ -87,8 +93,8 @@ def test_what_is_left_is_estimated_from_the_same_kind(world, capsys):
     with pytest.raises(KeyboardInterrupt):
         world.graph().run()
     path = f"{world.output}/a.stage.json"
-    record = json.loads(stages.read_text(path))
-    stages.write_text(path, json.dumps({**record, "seconds": 600.0}))
+    record = json.loads(Path(path).read_text())
+    write_text(path, json.dumps({**record, "seconds": 600.0}))
     graph = world.graph()
     assert graph.seconds("a") == 600.0
     assert graph._estimate(graph.stages) == (
@@ -117,15 +123,15 @@ def test_what_was_made_otherwise_is_refused(world):
 def test_what_was_made_of_another_input_is_refused(world):
     world.graph().run()
     path = f"{world.output}/a/metadata.json"
-    metadata = json.loads(stages.read_text(path))
-    stages.write_text(path, json.dumps({**metadata, "fingerprint": "other"}))
+    metadata = json.loads(Path(path).read_text())
+    write_text(path, json.dumps({**metadata, "fingerprint": "other"}))
     with pytest.raises(InputError, match="output/b was made with another a"):
         world.graph().run()
 
 
 def test_an_input_that_was_removed_is_made_again(world):
     world.graph().run()
-    stages.remove(f"{world.output}/a")
+    remove(f"{world.output}/a")
     assert _plan(world.graph()) == {"a": False, "b": True, "c": True}
     world.graph().run()
     assert world.made == ["a", "b", "c", "a"]
@@ -133,10 +139,10 @@ def test_an_input_that_was_removed_is_made_again(world):
 
 def test_what_someone_else_made_is_refused(world):
     world.graph().run()
-    stages.remove(f"{world.output}/c.stage.json")
+    remove(f"{world.output}/c.stage.json")
     with pytest.raises(InputError, match="there is no c.stage.json beside it"):
         world.graph().run()
-    stages.write_text(f"{world.output}/c.stage.json", '{"parameters": {}}')
+    write_text(f"{world.output}/c.stage.json", '{"parameters": {}}')
     with pytest.raises(InputError, match="c.stage.json is damaged"):
         world.graph().run()
 
@@ -159,23 +165,23 @@ def test_seconds_count_up_to_the_last_file_of_a_run_that_was_killed(world):
     with pytest.raises(KeyboardInterrupt):
         world.graph().run()
     path = f"{world.output}/b.stage.json"
-    record = json.loads(stages.read_text(path))
+    record = json.loads(Path(path).read_text())
     assert record["seconds_before"] == 0.0 and "seconds" not in record
     # It worked for 500 seconds, after 40 of a run before it.
     os.makedirs(f"{world.output}/b.partial/state")
     for name, after in (("state/weights", 500), ("log", 200)):
         file = f"{world.output}/b.partial/{name}"
-        stages.write_text(file, "")
+        write_text(file, "")
         times = (record["started"] + after,) * 2
         os.utime(file, times)
         os.utime(os.path.dirname(file), (record["started"],) * 2)
-    stages.write_text(path, json.dumps({**record, "seconds_before": 40.0}))
+    write_text(path, json.dumps({**record, "seconds_before": 40.0}))
     world.stop_before = None
     graph = world.graph()
     graph.run()
     # Writing the stage takes no second.
     assert graph.seconds("b") == pytest.approx(540, abs=1)
-    assert json.loads(stages.read_text(path))["seconds_before"] == 540.0
+    assert json.loads(Path(path).read_text())["seconds_before"] == 540.0
     # Of what left nothing, nothing counts.
     assert graph.seconds("a") < 1
 
@@ -183,12 +189,12 @@ def test_seconds_count_up_to_the_last_file_of_a_run_that_was_killed(world):
 def test_seconds_of_a_stage_whose_record_was_not_finished(world):
     world.graph().run()
     path = f"{world.output}/b.stage.json"
-    record = json.loads(stages.read_text(path))
+    record = json.loads(Path(path).read_text())
     del record["seconds"]
-    stages.write_text(path, json.dumps({**record, "seconds_before": 7.0}))
+    write_text(path, json.dumps({**record, "seconds_before": 7.0}))
     metadata = f"{world.output}/b/metadata.json"
-    found = json.loads(stages.read_text(metadata))
-    stages.write_text(metadata, json.dumps({**found, "seconds": 5.5}))
+    found = json.loads(Path(metadata).read_text())
+    write_text(metadata, json.dumps({**found, "seconds": 5.5}))
     assert world.graph().seconds("b") == 12.5
 
 

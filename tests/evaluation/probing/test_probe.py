@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from realm_tf import cli
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.schema import read_blocks
 from realm_tf.configs.pretrain import get_recipe
-from realm_tf.data.packed_blocks import PackedBlocks
-from realm_tf.data.packed_blocks import pack_blocks
-from realm_tf.data.schema import read_blocks
 from realm_tf.evaluation.probing.probe import probe
 from realm_tf.evaluation.probing.probe import to_json
-from realm_tf.models import model_directory
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.models.realm import RealmModel
-from realm_tf.retrieval import index_store
 from realm_tf.retrieval.brute_force import BruteForce
 
 NUM_RETRIEVED, NUM_SPARE = 3, 2
@@ -251,7 +251,7 @@ def test_the_marginal_is_the_loss_of_the_realm_model(world, text, answers):
         open_qa.query_embedder,
         open_qa.block_embedder,
         open_qa.knowledge_augmented_encoder,
-        BruteForce(index_store.load_embeddings(world["index"])),
+        BruteForce(index_files.load_embeddings(world["index"])),
         BlockTable(
             token_ids,
             lengths,

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.answering.bootstrap import summarize
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation.bootstrap import summarize
 from realm_tf.evaluation.reports.comparison import compare
 from realm_tf.evaluation.reports.comparison import markdown
 
@@ -54,14 +57,14 @@ def write(directory, lines, *, questions="of these", **metrics):
         for line in lines
     ]
     metrics = {**summarize(scores), **metrics}
-    with stages.write(
+    with artifact.write(
         str(directory),
         kind="evaluation",
         parameters={"retriever": directory.name},
         parents={"questions": questions},
     ) as stage:
-        stages.write_text(stage.path("metrics.json"), json.dumps(metrics))
-        stages.write_text(
+        write_text(stage.path("metrics.json"), json.dumps(metrics))
+        write_text(
             stage.path("predictions.jsonl"),
             "".join(f"{json.dumps(line)}\n" for line in lines),
         )
@@ -128,18 +131,18 @@ def test_what_is_written(systems, tmp_path):
     lines, directories = systems
     output = str(tmp_path / "comparison")
     compared = compare(directories, output)
-    stored = json.loads(stages.read_text(f"{output}/comparison.json"))
+    stored = json.loads(Path(f"{output}/comparison.json").read_text())
     assert stored == compared
     assert compared["questions"] == NUM_QUESTIONS
     for name, directory in zip(lines, directories, strict=True):
-        metrics = json.loads(stages.read_text(f"{directory}/metrics.json"))
+        metrics = json.loads(Path(f"{directory}/metrics.json").read_text())
         assert compared["systems"][name] == {
             "metrics": metrics,
             "parameters": {"retriever": name},
         }
-    text = stages.read_text(f"{output}/comparison.md")
+    text = Path(f"{output}/comparison.md").read_text()
     assert text == markdown(compared)
-    metadata = stages.read(output, kind="comparison")
+    metadata = artifact.read(output, kind="comparison")
     assert metadata["parameters"] == {"names": ["base", "better", "other"]}
     assert metadata["parents"]["questions"] == "of these"
     rows = {
@@ -185,7 +188,7 @@ def test_recall_curves_together(systems, tmp_path):
         "base, better: bm25",
         "better: realm",
     ]
-    page = stages.read_text(str(tmp_path / "b" / "comparison.html"))
+    page = Path(str(tmp_path / "b" / "comparison.html")).read_text()
     assert page.count('class="curve"') == 6
     for label in curves:
         assert f"<td>{label}</td>" in page
@@ -194,7 +197,7 @@ def test_recall_curves_together(systems, tmp_path):
 def test_the_page_shows_the_differences(systems, tmp_path):
     _, directories = systems
     compared = compare(directories, str(tmp_path / "comparison"))
-    page = stages.read_text(str(tmp_path / "comparison" / "comparison.html"))
+    page = Path(str(tmp_path / "comparison" / "comparison.html")).read_text()
     assert ">better less base</h2>" in page and ">other less base</h2>" in page
     found = compared["differences"]["better"]
     chart = page[page.index(">better less base</h2>") :]
@@ -242,9 +245,9 @@ def test_the_command_prints_the_tables(systems, tmp_path, capsys):
     arguments += ["--names", "a|b", "<i>", "c*"]
     assert cli.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert printed == stages.read_text(f"{output}/comparison.md")
+    assert printed == Path(f"{output}/comparison.md").read_text()
     assert r"| a\|b " in printed and r"\<i\> less a\|b" in printed
-    page = stages.read_text(f"{output}/comparison.html")
+    page = Path(f"{output}/comparison.html").read_text()
     assert "&lt;i&gt; less a|b" in page and "<i>" not in page
     assert cli.main(arguments) == 2
     assert "exists already" in capsys.readouterr().err
@@ -297,7 +300,7 @@ def test_damaged_evaluations_are_named(systems, tmp_path):
         file.write("{\n")
     _refused([directory], tmp_path, "predictions.jsonl, line 61 is not JSON")
     for content in ("{", "[]"):
-        stages.write_text(f"{directory}/metrics.json", content)
+        write_text(f"{directory}/metrics.json", content)
         _refused([directory], tmp_path, "metrics.json is missing or damaged")
-    stages.remove(f"{directory}/metrics.json")
+    remove(f"{directory}/metrics.json")
     _refused([directory], tmp_path, "metrics.json is missing or damaged")

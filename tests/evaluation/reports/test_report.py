@@ -9,8 +9,8 @@ import re
 
 import pytest
 
+from realm_tf.answering import bootstrap
 from realm_tf.errors import InputError
-from realm_tf.evaluation import bootstrap
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
 from realm_tf.evaluation.reports import page

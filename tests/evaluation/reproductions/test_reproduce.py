@@ -5,7 +5,7 @@ import json
 import pytest
 
 from realm_tf import cli
-from realm_tf import stages
+from realm_tf.artifacts.paths import Path
 from realm_tf.evaluation.reproductions import entries as reproductions
 from realm_tf.evaluation.reproductions import measure as reproduction_run
 from realm_tf.evaluation.reproductions import reproduce
@@ -294,4 +294,4 @@ def test_an_entry_of_this_repository(tmp_path):
     (result,) = reproduce.reproduce(["tagger-rules"], output=tmp_path / "out")
     assert result.is_good
     assert len(result.comparisons) == 5
-    assert stages.exists(str(tmp_path / "out/tagger-rules/results.json"))
+    assert Path(str(tmp_path / "out/tagger-rules/results.json")).exists()

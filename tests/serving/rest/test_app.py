@@ -13,22 +13,21 @@ from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestLog
+from realm_tf.serving.rest import app as rest
+from realm_tf.serving.rest import requests as rest_requests
+from realm_tf.serving.rest import server as rest_server
+from realm_tf.serving.rest.server import RestServer
+from realm_tf.serving.security import ApiKeys
+from realm_tf.serving.servable import SavedModelServable
+from realm_tf.serving.versions.table import State
+from realm_tf.serving.versions.table import VersionStatus
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
-
-from serving.limits import Limits
-from serving.metrics import ServingMetrics
-from serving.request_error import RequestError
-from serving.request_handler import RequestHandler
-from serving.request_log import RequestLog
-from serving.rest import app as rest
-from serving.rest import requests as rest_requests
-from serving.rest import server as rest_server
-from serving.rest.server import RestServer
-from serving.security import ApiKeys
-from serving.servable import SavedModelServable
-from serving.versions.table import State
-from serving.versions.table import VersionStatus
 
 MAX_BODY_BYTES = 100_000
 PREDICT = "/v1/models/realm:predict"

@@ -18,18 +18,17 @@ import urllib.request
 import grpc
 import numpy as np
 import pytest
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestLog
+from realm_tf.serving.rest import app as rest
+from realm_tf.serving.rest import server as rest_server
+from realm_tf.serving.rest.server import RestServer
+from realm_tf.serving.security import ApiKeys
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
-
-from serving.limits import Limits
-from serving.metrics import ServingMetrics
-from serving.request_error import RequestError
-from serving.request_handler import RequestHandler
-from serving.request_log import RequestLog
-from serving.rest import app as rest
-from serving.rest import server as rest_server
-from serving.rest.server import RestServer
-from serving.security import ApiKeys
 
 websockets = pytest.importorskip(
     "websockets.sync.client", reason="the browser is driven by a websocket"

@@ -8,17 +8,18 @@ import time
 import grpc
 import numpy as np
 import pytest
+from realm_tf.serving import locate
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.servable import SavedModelServable
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.config import VersionPolicy
+from realm_tf.serving.versions.config_file import ModelConfigFile
+from realm_tf.serving.versions.manager import ModelManager
+from realm_tf.serving.versions.manager import State
 
-from realm_tf import stages
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from serving import locate
-from serving.request_error import RequestError
-from serving.servable import SavedModelServable
-from serving.versions.config import ModelSettings
-from serving.versions.config import VersionPolicy
-from serving.versions.config_file import ModelConfigFile
-from serving.versions.manager import ModelManager
-from serving.versions.manager import State
 
 
 class FakeServable:
@@ -306,8 +307,8 @@ def test_an_export_in_place_does_not_count_before_its_end(world):
     base = "ram://manager/in-place"
     manager = None
     for version in (1, 2):
-        with stages.write(f"{base}/{version}", kind="saved_model") as stage:
-            stages.write_text(stage.path("saved_model.pb"), "model")
+        with artifact.write(f"{base}/{version}", kind="saved_model") as stage:
+            write_text(stage.path("saved_model.pb"), "model")
             if version == 2:
                 manager = world.start(world.settings(base=base))
                 assert states(manager) == [(1, "AVAILABLE")]
@@ -683,7 +684,7 @@ def config(world, tmp_path):
             f'model_platform: "{platform}" }}'
             for name in names
         )
-        stages.write_text(str(path), f"model_config_list {{ {models} }}")
+        write_text(str(path), f"model_config_list {{ {models} }}")
 
     write("m")
     return path, write
@@ -812,10 +813,10 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from serving import memory
-from serving.versions.config import ModelSettings
-from serving.versions.manager import ModelManager
-from serving.servable import SavedModelServable
+from realm_tf.serving import memory
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.manager import ModelManager
+from realm_tf.serving.servable import SavedModelServable
 
 base = sys.argv[1]
 

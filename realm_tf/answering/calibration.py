@@ -1,0 +1,221 @@
+"""How sure an answer is, and when it is better to give none.
+
+The confidence of an answer is its share in the softmax over all spans that
+were read, with scores divided by a temperature that is fitted on questions
+with known answers ([Guo et al., 2017](https://arxiv.org/abs/1706.04599)). The
+share of a string is that of all its spans, where they are added up.
+"""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.errors import InputError
+from realm_tf.text import answers
+
+# Tried when one is fitted: 2 ** (-3 .. 5), four to a doubling.
+TEMPERATURES = tuple(2.0 ** (step / 4) for step in range(-12, 21))
+# A confidence that is wrong is no worse than this, in the fit.
+_LEAST_PROBABILITY = 1e-6
+NUM_BINS = 10
+# Shares of wrong answers among those given, for which thresholds are kept.
+RISKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What was fitted on questions with known answers.
+
+    Args:
+        temperature: float. One of `TEMPERATURES`.
+        aggregate_answers: bool. Whether equal strings were added up.
+        questions: int. How many it was fitted on.
+        negative_log_likelihood: float. In nats a question.
+        expected_calibration_error: float. See `calibration_error`.
+        error_at_temperature_1: float. The same, uncalibrated.
+        thresholds: dict. Share of wrong answers (as str) to `{"threshold",
+            "coverage"}`: the least confidence of an answer that is given,
+            and how many questions that answers.
+    """
+
+    temperature: float = 1.0
+    aggregate_answers: bool = False
+    questions: int = 0
+    negative_log_likelihood: float = 0.0
+    expected_calibration_error: float = 0.0
+    error_at_temperature_1: float = 0.0
+    thresholds: dict = dataclasses.field(default_factory=dict)
+
+
+def confidence(score: float, log_total: float, temperature: float) -> float:
+    """exp(score / temperature - log_total), at most 1."""
+    return math.exp(min(score / temperature - float(log_total), 0.0))
+
+
+def choose(prediction, *, temperature: float = 1.0, aggregate: bool = False):
+    """The answer of an n-best list, and how sure it is.
+
+    Args:
+        prediction: `Prediction`.
+        temperature: float. One of `TEMPERATURES`. Defaults to `1.0`.
+        aggregate: bool. Add the shares of equal strings (normalised as for
+            exact match) up, over all blocks, and take the likeliest string;
+            the span shown is its best one. Defaults to `False`: the best
+            span.
+
+    Returns:
+        `Prediction` with another answer and confidence.
+    """
+    if not prediction.nbest:
+        return prediction
+    log_total = prediction.log_totals[TEMPERATURES.index(temperature)]
+    shares = [
+        confidence(span.score, log_total, temperature)
+        for span in prediction.nbest
+    ]
+    best, share = prediction.nbest[0], shares[0]
+    if aggregate:
+        totals = collections.defaultdict(float)
+        for span, of_span in zip(prediction.nbest, shares, strict=True):
+            totals[_key(span)] += of_span
+        key = max(totals, key=totals.get)
+        share = min(totals[key], 1.0)
+        best = next(s for s in prediction.nbest if _key(s) == key)
+    return dataclasses.replace(
+        prediction,
+        answer=best.answer,
+        score=best.score,
+        confidence=share,
+        block_id=best.block_id,
+        start=best.start,
+        limit=best.limit,
+    )
+
+
+def _key(span):
+    # An answer such as "The" is nothing when normalised.
+    return answers.normalize_answer(span.answer) or span.answer
+
+
+def fit(questions, predictions, *, aggregate: bool = False) -> Calibration:
+    """Fits the temperature by maximum likelihood.
+
+        -1/n sum_i [c_i log p_i + (1 - c_i) log(1 - p_i)]
+
+    c says whether an answer is right, p is its confidence. Predictions
+    without an n-best list (closed-book ones) keep theirs.
+
+    Args:
+        questions: list of `Question`, with answers.
+        predictions: list of `Prediction`.
+        aggregate: bool. As `choose`. Defaults to `False`.
+
+    Returns:
+        `Calibration`.
+    """
+    found = {}
+    for temperature in TEMPERATURES:
+        chosen = [
+            choose(p, temperature=temperature, aggregate=aggregate)
+            for p in predictions
+        ]
+        correct = np.array(
+            [
+                answers.is_correct(p.answer, q.answers, q.answer_type)
+                for q, p in zip(questions, chosen, strict=True)
+            ]
+        )
+        shares = np.array([p.confidence for p in chosen])
+        found[temperature] = correct, shares, _loss(correct, shares)
+    best = min(found, key=lambda temperature: found[temperature][2])
+    correct, shares, loss = found[best]
+    return Calibration(
+        temperature=best,
+        aggregate_answers=aggregate,
+        questions=len(predictions),
+        negative_log_likelihood=round(loss, 6),
+        expected_calibration_error=calibration_error(correct, shares),
+        error_at_temperature_1=calibration_error(*found[1.0][:2]),
+        thresholds={
+            str(risk): found_at
+            for risk in RISKS
+            if (found_at := threshold(correct, shares, risk))
+        },
+    )
+
+
+def _loss(correct, shares):
+    likely = np.clip(shares, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    return float(-np.mean(np.where(correct, np.log(likely), np.log1p(-likely))))
+
+
+def calibration_error(correct, shares) -> float:
+    """Expected calibration error over ten bins of equal width.
+
+        sum_bins |bin| / n * |mean correct - mean confidence|
+
+    Args:
+        correct: bool array `(num_questions,)`.
+        shares: float array `(num_questions,)`. Confidences.
+
+    References:
+        [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2.
+    """
+    bins = np.minimum((shares * NUM_BINS).astype(int), NUM_BINS - 1)
+    error = 0.0
+    for number in np.unique(bins):
+        inside = bins == number
+        gap = correct[inside].mean() - shares[inside].mean()
+        error += inside.mean() * abs(gap)
+    return round(float(error), 6)
+
+
+def threshold(correct, shares, risk: float) -> dict | None:
+    """The least confidence at which at most a share `risk` is wrong.
+
+    Args:
+        correct: bool array `(num_questions,)`.
+        shares: float array `(num_questions,)`. Confidences.
+        risk: float. Wrong answers among those given, at most.
+
+    Returns:
+        dict of `threshold` and `coverage`, for the most questions answered;
+        `None` if no threshold keeps to the risk.
+    """
+    order = np.argsort(-shares, kind="stable")
+    wrong = np.cumsum(~np.asarray(correct, bool)[order])
+    answered = np.arange(1, len(order) + 1)
+    sorted_shares = np.asarray(shares)[order]
+    # Equal confidences are answered together.
+    is_last = np.append(sorted_shares[1:] != sorted_shares[:-1], True)
+    kept = np.flatnonzero(is_last & (wrong / answered <= risk))
+    if not len(kept):
+        return None
+    last = kept[-1]
+    return {
+        "threshold": float(sorted_shares[last]),
+        "coverage": round(float(answered[last] / len(order)), 6),
+    }
+
+
+def read(path: str) -> Calibration:
+    """The calibration that an evaluation directory holds.
+
+    Args:
+        path: str. A directory of `realm evaluate`.
+
+    Raises:
+        InputError: if it has none.
+    """
+    metadata = artifact.read(path, kind=schema.EVALUATION)
+    if "calibration" not in metadata:
+        raise InputError(
+            f"{path} holds no calibration: it has no answers "
+            "(--num-reader-blocks 0) or was made by an earlier version; run "
+            "`realm evaluate` again."
+        )
+    return Calibration(**metadata["calibration"])

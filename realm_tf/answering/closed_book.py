@@ -1,0 +1,240 @@
+"""Answers without any document: the masked LM alone, over the null block.
+
+What an encoder knows by heart, to be set against what it finds: the measure
+of the paper's closed-book baseline (T5), taken of REALM's own encoder.
+"""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from realm_tf.answering.predict import NO_ANSWER
+from realm_tf.answering.predict import Prediction
+from realm_tf.artifacts import question_files as data
+from realm_tf.errors import InputError
+
+# [CLS], [unused7]; "[" alone is a wordpiece of text.
+_SPECIAL = re.compile(r"\[[^\[\]]+\]")
+# What stands around the masks: "?" and ".".
+_NUM_ADDED = 2
+
+
+def masked_lm_encoder(loaded, *, model: str = "The model"):
+    """The knowledge-augmented encoder, with its masked-LM head.
+
+    Args:
+        loaded: `LoadedModel`.
+        model: str. What a message calls it. Defaults to `"The model"`.
+
+    Returns:
+        `KnowledgeAugmentedEncoder`.
+
+    Raises:
+        InputError: if the model has no such head.
+    """
+    encoder = loaded.model.knowledge_augmented_encoder
+    if encoder is None:
+        raise InputError(
+            f"{model} has no masked-LM head, so it cannot say what [MASK] "
+            "stands for: give a directory that `realm pretrain` wrote (fine-"
+            "tuning leaves the head out), or `realm import` of a pre-trained "
+            "checkpoint."
+        )
+    return encoder
+
+
+class ClosedBook:
+    """Answers lists of questions with the masked LM alone.
+
+        [CLS] question ? [MASK] ... [MASK] . [SEP] [SEP]
+
+    For each length n of an answer, n masks are filled, the most certain one
+    first, each filling seen by the next; the score is the mean
+    log-probability of what was filled in, and the best n wins (confidence-
+    based decoding and length by average log-probability as in X-FACTR).
+
+    The masks stand in the query, for that is where pre-training puts them;
+    the block is the null block, empty, as pre-training's first candidate is.
+    They stand after the question, as a sentence of its own: inside of it
+    nothing says where an answer would go, and a "?" in front and a "." behind
+    tell the encoder that both end. (A "?" that is there is not doubled.)
+
+    An answer is never a special wordpiece, and begins with the beginning of a
+    word.
+
+    Args:
+        loaded: `LoadedModel` with a masked-LM head; `realm_tf.load` of what
+            `realm pretrain` wrote.
+        max_answer_length: int. Wordpieces. Defaults to `5`, the longest
+            answer of NQ-open in words (our choice).
+        batch_size: int. Questions computed at once. Defaults to `16`.
+
+    Raises:
+        InputError: if the model has no masked-LM head, or its encoder is too
+            short for the longest question.
+        ValueError: if a number is not positive.
+
+    References:
+        [Roberts et al., 2020](https://arxiv.org/abs/2002.08910), closed-book
+        question answering; [Jiang et al., 2020](
+        https://arxiv.org/abs/2010.06189), section on multi-token decoding.
+    """
+
+    def __init__(
+        self, loaded, *, max_answer_length: int = 5, batch_size: int = 16
+    ):
+        import keras
+
+        from realm_tf.models.masked_lm import MaskedLmModel
+
+        if max_answer_length < 1 or batch_size < 1:
+            raise ValueError(
+                "`max_answer_length` and `batch_size` must be positive. "
+                f"Received: max_answer_length={max_answer_length}, "
+                f"batch_size={batch_size}"
+            )
+        knowledge_augmented_encoder = masked_lm_encoder(loaded)
+        limit = knowledge_augmented_encoder.encoder.max_sequence_length
+        # The null block adds its [SEP].
+        longest = self._width(data.MAX_QUERY_LENGTH, max_answer_length) + 1
+        if longest > limit:
+            raise InputError(
+                f"Question and answer can be {longest} wordpieces long, the "
+                f"model's encoder takes {limit}: give a model with a longer "
+                "one or a smaller max_answer_length."
+            )
+        self._tokenizer = tokenizer = loaded.tokenizer
+        self._max_answer_length = max_answer_length
+        self._batch_size = batch_size
+        self._model = MaskedLmModel(
+            knowledge_augmented_encoder, sep_id=tokenizer.sep_id
+        )
+        # XLA on a CPU takes longer to compile than this to compute.
+        self._model.compile(jit_compile=keras.backend.backend() == "jax")
+        pieces = tokenizer.vocabulary
+        self._allowed = np.array([not _SPECIAL.fullmatch(p) for p in pieces])
+        self._allowed_first = self._allowed & np.array(
+            [not piece.startswith("##") for piece in pieces]
+        )
+        self._question_mark = tokenizer.tokenize("?").ids
+        self._full_stop = tokenizer.tokenize(".").ids
+
+    def predict(
+        self, questions: list[str], progress: Callable | None = None
+    ) -> list[Prediction]:
+        """Answers each question.
+
+        Args:
+            questions: list of str. An empty one has no answer. Longer ones
+                than `artifacts.question_files.MAX_QUERY_LENGTH` are cut.
+            progress: function called with the number of questions done.
+                Defaults to `None`.
+
+        Returns:
+            list of `Prediction`, in the order of the questions. `score` is
+            the mean log-probability of the wordpieces, in nats, `confidence`
+            its exponential; without a block, `block_id` is -1 and `retrieved`
+            and `candidates` are empty.
+        """
+        rows = [data.query_wordpieces(q, self._tokenizer) for q in questions]
+        # Two special wordpieces only: nothing was asked.
+        asked = [row for row, ids in enumerate(rows) if len(ids) > 2]
+        order = sorted(asked, key=lambda row: len(rows[row]))
+        predictions = [NO_ANSWER] * len(questions)
+        for first in range(0, len(order), self._batch_size):
+            batch = order[first : first + self._batch_size]
+            found = self._answer([rows[row] for row in batch])
+            for row, prediction in zip(batch, found, strict=True):
+                predictions[row] = prediction
+            if progress:
+                progress(len(batch))
+        return predictions
+
+    def _answer(self, rows):
+        filled = [
+            self._fill(rows, num_masks)
+            for num_masks in range(1, self._max_answer_length + 1)
+        ]
+        # (b, n): one score for each length.
+        scores = np.stack([log_probs.mean(1) for _, log_probs in filled], 1)
+        found = []
+        for row, best in enumerate(scores.argmax(1)):
+            score = float(scores[row, best])
+            answer = self._to_text(filled[best][0][row])
+            found.append(
+                Prediction(
+                    answer, score, float(np.exp(score)), -1, 0, 0, [], []
+                )
+            )
+        return found
+
+    def _to_text(self, ids):
+        from realm_tf.training.retrieval_samples import to_text
+
+        return to_text([self._tokenizer.vocabulary[i] for i in ids])
+
+    def _fill(self, rows, num_masks):
+        """Wordpieces and their log-probabilities, `(num_rows, num_masks)`."""
+        inputs = self._inputs(rows, num_masks)
+        shape = len(inputs["token_ids"]), num_masks
+        row = np.arange(shape[0])
+        ids, log_probs = np.zeros(shape, "int32"), np.zeros(shape)
+        is_open = np.ones(shape, bool)
+        for _ in range(num_masks):
+            best_ids, best = self._predict(inputs, num_masks)
+            place = np.where(is_open, best, -np.inf).argmax(1)
+            here = row, place
+            ids[here], log_probs[here] = best_ids[here], best[here]
+            is_open[here] = False
+            position = inputs["mask_positions"][here]
+            inputs["token_ids"][row, position] = ids[here]
+        return ids[: len(rows)], log_probs[: len(rows)]
+
+    def _inputs(self, rows, num_masks):
+        """A batch of one of few shapes, so that few are compiled."""
+        longest = max(map(len, rows))
+        bucket = next(limit for limit in data.BUCKETS if longest <= limit)
+        width = self._width(bucket, self._max_answer_length)
+        shape = self._batch_size, width
+        inputs = {
+            "token_ids": np.full(shape, self._tokenizer.pad_id, "int32"),
+            "padding_mask": np.zeros(shape, "int32"),
+            "mask_positions": np.zeros(
+                (self._batch_size, self._max_answer_length), "int32"
+            ),
+        }
+        # Rows that only fill the batch up repeat the last.
+        rows = rows + rows[-1:] * (self._batch_size - len(rows))
+        for row, query in enumerate(rows):
+            ids, start = self._put_masks(query, num_masks)
+            inputs["token_ids"][row, : len(ids)] = ids
+            inputs["padding_mask"][row, : len(ids)] = 1
+            inputs["mask_positions"][row, :num_masks] = start + np.arange(
+                num_masks
+            )
+        return inputs
+
+    def _put_masks(self, query, num_masks):
+        """The masked query and where its masks begin."""
+        *question, sep_id = query
+        if question[-1:] != self._question_mark:
+            question = question + self._question_mark
+        masks = [self._tokenizer.mask_id] * num_masks
+        ids = [*question, *masks, *self._full_stop, sep_id]
+        return ids, len(question)
+
+    def _predict(self, inputs, num_masks):
+        """The best wordpiece of each mask and its log-probability."""
+        logits = np.asarray(self._model.predict_on_batch(inputs))
+        # (b, n, v)
+        logits = logits[:, :num_masks].astype("float32")
+        logits -= logits.max(-1, keepdims=True)
+        total = np.log(np.exp(logits).sum(-1))
+        logits[:, :, ~self._allowed] = -np.inf
+        logits[:, 0, ~self._allowed_first] = -np.inf
+        return logits.argmax(-1), logits.max(-1) - total
+
+    @staticmethod
+    def _width(query_length, max_answer_length):
+        return query_length + _NUM_ADDED + max_answer_length

@@ -1,0 +1,242 @@
+"""Questions to answers, in Python: what evaluation measures.
+
+The exported SavedModel does the same inside its graph; `realm verify`
+compares the two.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from realm_tf.answering import calibration
+from realm_tf.answering.calibration import TEMPERATURES
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import question_files as data
+from realm_tf.models.retrieve_and_read import best_spans
+
+NUM_READER_BLOCKS = 5
+# Blocks of like length that are read together; measured, see docs/serving.md.
+ROWS_PER_GROUP = 8
+# Spans of which it is known how likely they are; more hardly add up.
+NUM_BEST = 20
+_UNCHANGED = TEMPERATURES.index(1.0)
+# `best_spans` gives far less to what is no span.
+_LEAST_SCORE = -1e29
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One block that was read.
+
+    Args:
+        block_id: int.
+        log_prob: float. log p(z|x) among the blocks read.
+        answer: str. Its best span.
+        score: float. Of that span, the relevance included.
+    """
+
+    block_id: int
+    log_prob: float
+    answer: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """One answer of the n-best list.
+
+    Args:
+        answer: str. A slice of the block's text.
+        score: float. Span score plus relevance.
+        block_id: int.
+        start: int. First code point of the answer in the block's text.
+        limit: int. The one after the last.
+    """
+
+    answer: str
+    score: float
+    block_id: int
+    start: int
+    limit: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """An answer with its evidence.
+
+    Args:
+        answer: str. A slice of the block's text; empty if no span was found.
+        score: float. Best span score plus relevance.
+        confidence: float. Share of the span in the softmax over all spans
+            that were read, between 0 and 1; see `calibration.choose`.
+        block_id: int. The block that holds the answer; -1 without one.
+        start: int. First code point of the answer in the block's text.
+        limit: int. The one after the last.
+        retrieved: list of int. Block ids, best first, as many as asked for.
+        candidates: list of `Candidate`. The blocks read, best first.
+        nbest: list of `Span`. Best first.
+        log_totals: tuple of float. Log sum exp over all spans that were
+            read, at each of `calibration.TEMPERATURES`.
+    """
+
+    answer: str
+    score: float
+    confidence: float
+    block_id: int
+    start: int
+    limit: int
+    retrieved: list[int]
+    candidates: list[Candidate]
+    nbest: list[Span] = dataclasses.field(default_factory=list)
+    log_totals: tuple[float, ...] = ()
+
+
+NO_ANSWER = Prediction("", 0.0, 0.0, -1, 0, 0, [], [])
+
+
+class Predictor:
+    """Answers lists of questions over a corpus.
+
+    Args:
+        corpus: `Corpus`.
+        num_candidates: int. Blocks retrieved, at least those that are read.
+            Defaults to `20`.
+        num_reader_blocks: int. Blocks read. Defaults to `5`.
+        batch_size: int. Questions computed at once. Defaults to `16`.
+        model: `OpenQa`. Another one than the corpus's, such as one in
+            training. Defaults to `None`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        model=None,
+        num_candidates: int = 20,
+        num_reader_blocks: int = NUM_READER_BLOCKS,
+        batch_size: int = 16,
+    ):
+        self._corpus = corpus
+        self._batch_size = batch_size
+        num_candidates = max(num_candidates, num_reader_blocks)
+        self._num_candidates = min(num_candidates, len(corpus.records))
+        self._model = corpus.retrieve_and_read(
+            model=model,
+            num_candidates=num_candidates,
+            num_reader_blocks=num_reader_blocks,
+            rows_per_group=ROWS_PER_GROUP,
+        )
+
+    def predict(
+        self,
+        questions: list[str],
+        *,
+        search: Callable | None = None,
+        progress: Callable | None = None,
+    ) -> list[Prediction]:
+        """Answers each question.
+
+        Args:
+            questions: list of str. An empty one has no answer.
+            search: function `(questions, num_candidates) -> (scores,
+                block_ids)`. Another retriever, such as `Bm25.search`.
+                Defaults to the model's own.
+            progress: function called with the number of questions done.
+
+        Returns:
+            list of `Prediction`, in the order of the questions.
+        """
+        tokenizer = self._corpus.loaded.tokenizer
+        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
+        # Two special wordpieces only: nothing was asked.
+        asked = [row for row, ids in enumerate(rows) if len(ids) > 2]
+        order = sorted(asked, key=lambda row: len(rows[row]))
+        predictions = [NO_ANSWER] * len(questions)
+        for first in range(0, len(order), self._batch_size):
+            batch = order[first : first + self._batch_size]
+            inputs = data.pack_queries(
+                [rows[row] for row in batch], tokenizer.pad_id
+            )
+            if search is not None:
+                scores, block_ids = search(
+                    [questions[row] for row in batch], self._num_candidates
+                )
+                inputs.update(candidate_ids=block_ids, candidate_scores=scores)
+            outputs = self._model.predict_on_batch(inputs)
+            spans = best_spans(
+                outputs,
+                num_best=min(NUM_BEST, outputs["span_scores"][0].size),
+                temperatures=TEMPERATURES,
+            )
+            spans = {name: np.asarray(value) for name, value in spans.items()}
+            for position, row in enumerate(batch):
+                predictions[row] = self._prediction(outputs, spans, position)
+            if progress:
+                progress(len(batch))
+        return predictions
+
+    def _prediction(self, outputs, spans, row):
+        records = self._corpus.records
+        read = outputs["read_ids"][row].tolist()
+        candidates = []
+        for position, block_id in enumerate(read):
+            start = int(spans["candidate_starts"][row, position])
+            limit = int(spans["candidate_limits"][row, position])
+            candidates.append(
+                Candidate(
+                    block_id,
+                    float(spans["candidate_log_probs"][row, position]),
+                    records.span_text(block_id, start, limit)
+                    if start >= 0
+                    else "",
+                    float(spans["candidate_scores"][row, position]),
+                )
+            )
+        retrieved = outputs["candidate_ids"][row].tolist()
+        nbest = self._nbest(read, spans, row)
+        if not nbest:
+            return dataclasses.replace(
+                NO_ANSWER, retrieved=retrieved, candidates=candidates
+            )
+        best = nbest[0]
+        return Prediction(
+            best.answer,
+            best.score,
+            calibration.confidence(
+                best.score, spans["log_totals"][row, _UNCHANGED], 1.0
+            ),
+            best.block_id,
+            best.start,
+            best.limit,
+            retrieved,
+            candidates,
+            nbest,
+            tuple(spans["log_totals"][row].tolist()),
+        )
+
+    def _nbest(self, read, spans, row):
+        records = self._corpus.records
+        nbest = []
+        for place, start, limit, score in zip(
+            *(
+                spans[f"nbest_{name}"][row].tolist()
+                for name in ("positions", "starts", "limits", "scores")
+            ),
+            strict=True,
+        ):
+            # There are fewer spans than places.
+            if start < 0 or score < _LEAST_SCORE:
+                break
+            block_id = read[place]
+            first, last = records.span_offsets(block_id, start, limit)
+            nbest.append(
+                Span(
+                    records.texts[block_id][first:last],
+                    score,
+                    block_id,
+                    first,
+                    last,
+                )
+            )
+        return nbest

@@ -1,0 +1,141 @@
+"""What retrievers find for questions, and what a reader makes of it."""
+
+import dataclasses
+
+from realm_tf.answering import recall
+from realm_tf.answering.oracle import Oracle
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.retrieval import retrievers
+
+CLOSED_BOOK = "none"
+ORACLE = "oracle"
+RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK, ORACLE)
+
+
+@dataclasses.dataclass
+class Answered:
+    """What every retriever found for each question, and the answers.
+
+    Args:
+        parents: dict. Fingerprints of what was asked.
+        predictions: list of `Prediction`; empty where no block was read.
+        records: `BlockRecords`; `None` for closed-book answers.
+        rankings: dict. Name of a retriever to the block ids that it found
+            for each question, best first. The first one's blocks were read.
+    """
+
+    parents: dict
+    predictions: list = dataclasses.field(default_factory=list)
+    records: object = None
+    rankings: dict = dataclasses.field(default_factory=dict)
+
+    def recall(self, asked):
+        """The rows of `recall.score`, empty ones where nothing was searched."""
+        if not self.rankings:
+            return [{} for _ in asked]
+        return recall.score(asked, self.rankings, self.records)
+
+    def retrieved_lines(self):
+        """What predictions.jsonl has of a question whose blocks are not read."""
+        first = next(iter(self.rankings.values()), [])
+        return [{"retrieved": block_ids} for block_ids in first]
+
+
+def answer(
+    model,
+    blocks,
+    index,
+    asked,
+    *,
+    retriever,
+    compare,
+    num_reader_blocks,
+    progress=None,
+) -> Answered:
+    """Searches for questions and reads what is found.
+
+    Args:
+        model: str. Model directory.
+        blocks: str. Blocks directory.
+        index: str. Index directory.
+        asked: list of `Question`.
+        retriever: str. Whose blocks are read, one of `RETRIEVERS`.
+        compare: list of str. Further retrievers that search.
+        num_reader_blocks: int. Blocks read; 0 only searches.
+        progress: function called with the number of questions done.
+    """
+    texts = [question.question for question in asked]
+    if retriever == CLOSED_BOOK:
+        return _answer_closed_book(model, texts, progress)
+    from realm_tf.answering.corpus import Corpus
+
+    corpus = Corpus.load(model, blocks, index)
+    answered = Answered(
+        {
+            "model": corpus.loaded.metadata["fingerprint"],
+            "index": artifact.read(index, kind=schema.INDEX)["fingerprint"],
+        },
+        records=corpus.records,
+    )
+    if num_reader_blocks:
+        answered.predictions = _read(
+            corpus, asked, retriever, num_reader_blocks, progress
+        )
+        answered.rankings[retriever] = [
+            prediction.retrieved for prediction in answered.predictions
+        ]
+    for name in (retriever, *compare):
+        if name not in answered.rankings:
+            search = _make_retriever(name, corpus, asked).search
+            answered.rankings[name] = _ranking(search, texts)
+    return answered
+
+
+def _read(corpus, asked, retriever, num_reader_blocks, progress):
+    from realm_tf.answering.predict import Predictor
+
+    predictor = Predictor(
+        corpus,
+        num_candidates=recall.NUM_RANKED,
+        num_reader_blocks=num_reader_blocks,
+    )
+    search = None
+    if retriever != "realm":
+        search = _make_retriever(retriever, corpus, asked).search
+    return predictor.predict(
+        [question.question for question in asked],
+        search=search,
+        progress=progress,
+    )
+
+
+def _make_retriever(name, corpus, asked):
+    if name != ORACLE:
+        return retrievers.make(name, corpus)
+    return Oracle(
+        retrievers.Dense(corpus),
+        corpus.records.texts,
+        asked,
+        depth=recall.NUM_RANKED,
+    )
+
+
+def _ranking(search, texts):
+    """Block ids of each question; none where nothing is asked."""
+    _, found = search(texts, recall.NUM_RANKED)
+    return [
+        block_ids.tolist() if text.strip() else []
+        for text, block_ids in zip(texts, found, strict=True)
+    ]
+
+
+def _answer_closed_book(model, asked, progress):
+    from realm_tf.answering.closed_book import ClosedBook
+    from realm_tf.artifacts import model_directory
+
+    loaded = model_directory.load(model)
+    return Answered(
+        {"model": loaded.metadata["fingerprint"]},
+        ClosedBook(loaded).predict(asked, progress),
+    )

@@ -1,0 +1,107 @@
+"""Reading MediaWiki XML exports (dumps), one page at a time."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+from realm_tf.articles.pages import Page
+from realm_tf.articles.pages import page_url
+from realm_tf.errors import InputError
+
+# Namespaces whose links show no text in an article: Media, File, Category
+# (https://www.mediawiki.org/wiki/Help:Namespaces).
+_SILENT_NAMESPACES = {"-2", "6", "14"}
+_REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
+
+
+def read_mediawiki(
+    file, path: str, base_url: str | None, *, first_number: int = 1
+) -> Iterator[Page]:
+    """All pages of an export of any version, in their order.
+
+    Args:
+        file: binary file, decompressed.
+        path: str. Its name, for messages.
+        base_url: str. What comes before the title in a page's URL. `None`:
+            what `<siteinfo>` says, if it is there.
+        first_number: int. Number of the first page. Defaults to `1`.
+
+    Yields:
+        `Page`. Redirects and pages outside the main namespace have `dropped`
+        set.
+
+    Raises:
+        InputError: if the root is not `<mediawiki>`.
+        xml.etree.ElementTree.ParseError: if the XML is broken.
+    """
+    namespaces = {}
+    silent = frozenset()
+    number = first_number - 1
+    events = ET.iterparse(file, events=("start", "end"))
+    _, root = next(events)
+    if _local(root.tag) != "mediawiki":
+        raise InputError(
+            f"{path} is XML with the root <{_local(root.tag)}>: expected a "
+            "MediaWiki export with <mediawiki>."
+        )
+    for event, element in events:
+        if event == "start":
+            continue
+        tag = _local(element.tag)
+        if tag == "base" and base_url is None and element.text:
+            base_url = element.text.rpartition("/")[0] + "/"
+        elif tag == "namespace" and element.text:
+            name = element.text.strip().lower()
+            namespaces[name] = element.get("key")
+            if element.get("key") in _SILENT_NAMESPACES:
+                silent = silent | {name}
+        elif tag == "page":
+            number += 1
+            page = _mediawiki_page(element, number, path, namespaces)
+            page.silent_prefixes = silent
+            if base_url:
+                page.url = page_url(base_url, page.title)
+            # Or the tree would grow to the size of the dump.
+            root.clear()
+            yield page
+
+
+def _mediawiki_page(element, number, path, namespaces):
+    fields = {}
+    redirect = False
+    for child in element:
+        tag = _local(child.tag)
+        if tag == "revision":
+            # A full history holds many; the last is the page today.
+            for part in child:
+                if _local(part.tag) == "text":
+                    fields["text"] = part.text or ""
+        elif tag == "redirect":
+            redirect = True
+        else:
+            fields[tag] = (child.text or "").strip()
+    title = fields.get("title", "")
+    namespace = fields.get("ns")
+    if namespace is None:
+        # Exports before version 0.6 do not number it.
+        prefix = title.partition(":")[0].lower() if ":" in title else ""
+        namespace = namespaces.get(prefix, "0")
+    page = Page(
+        number,
+        f"{path}, page {number} ({title})",
+        article_id=fields.get("id", ""),
+        title=title,
+        text=fields.get("text", ""),
+    )
+    if not page.article_id:
+        page.dropped = "bad_record_no_id"
+    elif redirect or _REDIRECT.match(page.text):
+        page.dropped = "redirect"
+    elif namespace != "0":
+        page.dropped = "namespace"
+    return page
+
+
+def _local(tag):
+    # Export versions differ in their namespace only.
+    return tag.rpartition("}")[2]

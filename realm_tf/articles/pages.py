@@ -1,0 +1,175 @@
+"""Files of pages: finding them, opening them, what a page is."""
+
+import bz2
+import contextlib
+import dataclasses
+import glob
+import gzip
+import os
+import urllib.parse
+import xml.etree.ElementTree as ET
+import zlib
+from collections.abc import Iterable
+
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.errors import InputError
+
+# As MediaWiki's wfUrlencode leaves them.
+_URL_SAFE = ";@$!*(),/~:"
+
+
+@dataclasses.dataclass(slots=True)
+class Page:
+    """One page of a dump or one row of a file, as it was read.
+
+    Args:
+        number: int. Position in its file: 1, 2, 3, ... Every page counts,
+            dropped ones too.
+        place: str. The file and the line or page, for messages.
+        article_id: str. The page id in its dump.
+        title: str.
+        text: str. Wiki markup or plain text.
+        url: str. Where the article can be read, or `""`.
+        dropped: str. Why the page is no article, such as `"redirect"`, or
+            `""`.
+        silent_prefixes: frozenset of str. For wiki markup: names, in lower
+            case, of the namespaces whose links show no text.
+    """
+
+    number: int
+    place: str
+    article_id: str = ""
+    title: str = ""
+    text: str = ""
+    url: str = ""
+    dropped: str = ""
+    silent_prefixes: frozenset[str] = frozenset()
+
+
+def find_files(patterns: Iterable[str]) -> list[str]:
+    """The files that some globs name, sorted by name, each once.
+
+    Args:
+        patterns: iterable of str. Paths or globs; `**` crosses folders.
+
+    Returns:
+        list of str. The order decides the block ids, so it does not depend
+        on the order of the patterns.
+
+    Raises:
+        InputError: if a pattern matches no file or there is none.
+    """
+    paths = set()
+    for pattern in patterns:
+        if is_remote(pattern):
+            found = _gfile().glob(pattern)
+        elif os.path.exists(pattern):
+            # A name with brackets in it is a name before it is a glob.
+            found = [os.path.abspath(pattern)]
+        else:
+            found = map(os.path.abspath, glob.glob(pattern, recursive=True))
+        found = list(found)
+        files = [path for path in found if not _is_directory(path)]
+        if found and not files:
+            raise InputError(
+                f"--input {pattern} is a directory: name the files in it, "
+                f"for instance '{pattern.rstrip('/')}/*'."
+            )
+        if not files:
+            raise InputError(f"--input {pattern} matches no file.")
+        paths.update(files)
+    if not paths:
+        raise InputError("--input names no file: give at least one path.")
+    return sorted(paths)
+
+
+def page_url(base_url: str, title: str) -> str:
+    """The URL of a page of a wiki.
+
+    >>> page_url("https://en.wikipedia.org/wiki/", "Žižka's War (1420)")
+    'https://en.wikipedia.org/wiki/%C5%BDi%C5%BEka%27s_War_(1420)'
+    """
+    name = urllib.parse.quote(title.replace(" ", "_"), safe=_URL_SAFE)
+    return f"{base_url.rstrip('/')}/{name}"
+
+
+@contextlib.contextmanager
+def open_bytes(path):
+    """Opens a file for reading bytes, decompressed by its first bytes.
+
+    What a truncated or damaged file raises while it is open becomes an
+    `InputError`.
+    """
+    with readable(path), contextlib.ExitStack() as stack:
+        file = stack.enter_context(Path(path).open("rb"))
+        head = file.read(3)
+        file.seek(0)
+        if head == b"BZh":
+            file = stack.enter_context(bz2.open(file))
+        elif head[:2] == b"\x1f\x8b":
+            file = stack.enter_context(gzip.open(file))
+        yield file
+
+
+def file_state(path: str) -> list:
+    """Path, size and time of change, which tell whether a file is the same."""
+    if is_remote(path):
+        status = _gfile().stat(path)
+        return [path, status.length, status.mtime_nsec]
+    status = os.stat(path)
+    return [path, status.st_size, status.st_mtime_ns]
+
+
+@contextlib.contextmanager
+def readable(path):
+    """Makes an `InputError` of what a damaged file raises."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(
+            f"{path} is truncated: its compressed data end before the "
+            "end-of-stream marker. Fetch the file again."
+        ) from error
+    except ET.ParseError as error:
+        line, column = error.position
+        raise InputError(
+            f"{path}:{line}: broken XML at column {column + 1} "
+            f"({error.msg.split(':')[0]}): the dump is truncated or "
+            "damaged. Fetch the file again."
+        ) from error
+    except (OSError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{path} cannot be read ({reason}): expected a whole file, "
+            "plain, bz2 or gzip."
+        ) from error
+
+
+def read_lines(file, path):
+    """Lines as (number from 1, text), decoded, without their ends."""
+    # Not a TextIOWrapper: it reads ahead and could not name the line.
+    for number, line in enumerate(file, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}:{number}: not UTF-8 text (byte {error.start + 1} of "
+                "the line). Convert the file to UTF-8 or fetch it again."
+            ) from error
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield number, text.rstrip("\r\n")
+
+
+def _gfile():
+    # Only remote paths need TensorFlow.
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def _is_directory(path):
+    if is_remote(path):
+        return _gfile().isdir(path)
+    return os.path.isdir(path)

@@ -1,0 +1,399 @@
+"""Wiki markup to plain text, with the places of the wiki links.
+
+mwparserfromhell reads the markup. The rules of this module decide what of it
+a reader of the article sees as running text, before the parser (comments,
+references, sections such as "See also") and after it (what malformed markup
+leaves behind).
+
+List items are kept only if they read like a sentence: at least
+`MIN_ITEM_LENGTH` code points and a full stop, question or exclamation mark
+at the end. Section headings are never kept.
+"""
+
+import dataclasses
+import html
+import re
+
+import mwparserfromhell
+from mwparserfromhell import nodes
+
+from realm_tf.articles.wiki_templates import template_text
+
+# Shorter list items are names and captions (our choice).
+MIN_ITEM_LENGTH = 30
+
+# Everything under these headings is apparatus, not article.
+DROPPED_SECTIONS = {
+    "bibliography",
+    "citations",
+    "external links",
+    "footnotes",
+    "further reading",
+    "notes",
+    "notes and references",
+    "references",
+    "references and notes",
+    "see also",
+    "sources",
+    "works cited",
+}
+
+# Marks of places while the text is still changing.
+_LINK_START = "\ue000"
+_LINK_LIMIT = "\ue001"
+_ITEM = "\ue002"
+# Characters that were escaped: never markup.
+_APOSTROPHE = "\ue003"
+_LESS = "\ue004"
+_MARKS = re.compile("[\ue000-\ue004]")
+_INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
+
+_DROPPED_ELEMENTS = (
+    "ref|references|math|ce|chem|gallery|timeline|score|hiero|imagemap"
+    "|syntaxhighlight|source|pre|graph|mapframe|maplink|templatedata"
+    "|templatestyles|inputbox|categorytree|indicator|includeonly"
+)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_EMPTY_ELEMENT = re.compile(rf"<(?:{_DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
+_ELEMENT = re.compile(
+    rf"<({_DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
+)
+_HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
+_SWITCH = re.compile(r"__[A-Z]{3,}__")
+
+# https://en.wikipedia.org/wiki/Template:Disambiguation and its kin, which are
+# called "X disambiguation" or by the short names here.
+_DISAMBIGUATION = re.compile(
+    r"\{\{\s*(?!about|for\b|main|other|r from|r to|redirect|see)"
+    r"(?:[\w -]{0,40}disambiguation(?: cleanup| page)?|disambig(?:-cleanup)?"
+    r"|disamb|dab|geodis|hndis|hospitaldis|mathdab|mil-unit-dis|numberdis"
+    r"|roaddis|schooldis)\s*[|}]|__DISAMBIG__",
+    re.IGNORECASE,
+)
+
+_TAGS = (
+    "abbr|b|bdi|big|blockquote|br|caption|center|cite|code|dd|del|dfn|div|dl|dt"
+    "|em|font|gallery|h[1-6]|hr|i|includeonly|ins|kbd|li|math|noinclude|nowiki"
+    "|ol|onlyinclude|p|poem|pre|q|ref|references|rp|rt|ruby|s|samp|section"
+    "|small|source|span|strike|strong|sub|sup|syntaxhighlight|table|tbody|td"
+    "|th|thead|timeline|tr|tt|u|ul|var"
+)
+_TAG_RESIDUE = re.compile(rf"</?(?:{_TAGS})\b[^<>]*/?>", re.IGNORECASE)
+_TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
+_BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
+_SILENT_LINK_RESIDUE = re.compile(
+    r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
+)
+_LINK_RESIDUE = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+_QUOTES = re.compile("'{2,}")
+_TRAIL = re.compile("[a-z]+")
+
+_SEPARATORS = r"[\s,;:/–—-]|\bor\b|\band\b"
+_EMPTY_BRACKETS = re.compile(
+    rf"\s?\((?:{_SEPARATORS}|pronounced|pronunciation)*\)"
+)
+_BRACKET_START = re.compile(r"\([\s,;:]+")
+_BRACKET_END = re.compile(r"[\s,;:]+\)")
+_DOUBLE_SEPARATOR = re.compile(r"([,;])(?:\s*[,;])+")
+_LOOSE_PUNCTUATION = re.compile(r"\s+([,;:]|\.(?!\w|\.))(?=\s|$)")
+_SENTENCE_END = re.compile(r"[.!?…。！？।][\"'”’»)\]]*$")
+_PIECES = re.compile(f"[{_LINK_START}{_LINK_LIMIT}]|\\s+")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainText:
+    """Running text and where its wiki links stand.
+
+    Args:
+        text: str. Paragraphs, separated by one line feed; single spaces.
+        link_starts: list of int. Code point where each link's text begins.
+        link_limits: list of int. Code point after its last one.
+    """
+
+    text: str
+    link_starts: list[int] = dataclasses.field(default_factory=list)
+    link_limits: list[int] = dataclasses.field(default_factory=list)
+
+
+def is_disambiguation(title: str, markup: str = "") -> bool:
+    """Whether a page only lists what its title may mean.
+
+    >>> is_disambiguation("Ada", "'''Ada''' may refer to: {{disambig}}")
+    True
+    """
+    return "(disambiguation)" in title or bool(_DISAMBIGUATION.search(markup))
+
+
+def to_plain_text(
+    markup: str, *, silent_prefixes: frozenset[str] = frozenset()
+) -> PlainText:
+    """The running text of an article in wiki markup.
+
+    Args:
+        markup: str. The article's source.
+        silent_prefixes: frozenset of str. Names, in lower case, of further
+            namespaces whose links show no text, besides File, Image, Media
+            and Category: a wiki's own names for these.
+
+    Returns:
+        `PlainText`.
+
+    Example:
+
+    >>> plain = to_plain_text("The '''[[Danube]]''' is {{convert|2850|km}}.")
+    >>> plain.text, plain.link_starts, plain.link_limits
+    ('The Danube is 2850 km.', [4], [10])
+    """
+    markup = _drop_apparatus(_MARKS.sub("", markup))
+    tree = mwparserfromhell.parse(markup, skip_style_tags=True)
+    silent = {"file", "image", "media", "category"} | silent_prefixes
+    return _finish(_Renderer(silent).render(tree))
+
+
+def plain_paragraphs(text: str) -> str:
+    """Plain text with single spaces and one line feed between paragraphs.
+
+    Every line is a paragraph; white space at its ends is dropped.
+    """
+    lines = (
+        " ".join(_INVISIBLE.sub("", line).split()) for line in text.splitlines()
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def strip_residue(text: str) -> str:
+    """Text without the tags and links that an extractor left in it."""
+    text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
+    text = _SILENT_LINK_RESIDUE.sub("", text)
+    return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
+
+
+def _drop_apparatus(markup):
+    """Drops comments, references, headings and sections of references."""
+    markup = _COMMENT.sub("", markup)
+    markup = _EMPTY_ELEMENT.sub("", markup)
+    markup = _ELEMENT.sub("", markup)
+    markup = _SWITCH.sub("", markup)
+    kept = []
+    position = 0
+    dropped_level = None
+    for match in _HEADING.finditer(markup):
+        if dropped_level is None:
+            kept.append(markup[position : match.start()])
+        position = match.end()
+        level = len(match[1])
+        if dropped_level is None or level <= dropped_level:
+            title = match[2].strip(" '").lower()
+            dropped_level = level if title in DROPPED_SECTIONS else None
+    if dropped_level is None:
+        kept.append(markup[position:])
+    return "\n\n".join(kept)
+
+
+class _Renderer:
+    """Makes text with marks of a parsed page."""
+
+    def __init__(self, silent_prefixes):
+        self._silent = silent_prefixes
+
+    def render(self, code):
+        """The text of some wiki code, with marks for links and items."""
+        out = []
+        for node in code.nodes:
+            kind = type(node)
+            if kind is nodes.Text:
+                text = str(node.value)
+                if out and out[-1] == _LINK_LIMIT:
+                    # "[[dog]]s": the letters after a link belong to it.
+                    trail = _TRAIL.match(text)
+                    if trail:
+                        out[-1:] = [trail[0], _LINK_LIMIT]
+                        text = text[trail.end() :]
+                out.append(text)
+            elif kind is nodes.Wikilink:
+                text = self._link(node)
+                if text.strip():
+                    out += [_LINK_START, text, _LINK_LIMIT]
+            elif kind is nodes.HTMLEntity:
+                out.append(_escaped(html.unescape(str(node))))
+            elif kind is nodes.Template:
+                arguments = {str(p.name).strip(): p.value for p in node.params}
+                name = self.render(node.name)
+                out.append(template_text(name, arguments, self.render))
+            elif kind is nodes.Tag:
+                out.append(self._tag(node, "".join(out[-1:])))
+            elif kind is nodes.ExternalLink and node.title is not None:
+                out.append(self.render(node.title))
+        return "".join(out)
+
+    def _link(self, node):
+        title = str(node.title).strip()
+        prefix, colon, rest = title.partition(":")
+        prefix = prefix.strip().lower()
+        if colon and (prefix in self._silent or _is_language(title)):
+            return ""
+        if node.text is None:
+            return _escaped(html.unescape(title.lstrip(":")))
+        text = self.render(node.text)
+        # Links in a link's text do not nest: only captions hold them.
+        text = text.replace(_LINK_START, "").replace(_LINK_LIMIT, "")
+        if not text.strip():
+            # "[[Mercury (planet)|]]" shows "Mercury".
+            text = re.sub(r"\s*\([^()]*\)$", "", rest if colon else title)
+        return text
+
+    def _tag(self, node, before):
+        if node.wiki_markup in ("*", "#", ":", ";"):
+            return _ITEM
+        name = str(node.tag).strip().lower()
+        if name in ("table", "tr", "td", "th", "hr", "br"):
+            return " " if name == "br" else "\n\n"
+        if name == "nowiki":
+            return _escaped(str(node.contents or ""))
+        if node.contents is None or re.fullmatch(_DROPPED_ELEMENTS, name):
+            return ""
+        if any(
+            "display:none" in str(a).replace(" ", "") for a in node.attributes
+        ):
+            return ""
+        text = self.render(node.contents)
+        if name == "li":
+            return f"\n{_ITEM}{text}\n"
+        if name in ("p", "div", "blockquote", "center", "poem", "ul", "ol"):
+            return f"\n\n{text}\n\n"
+        if (
+            name == "sup"
+            and before[-1:].isdigit()
+            and text.strip("-−+").isdigit()
+        ):
+            # 10<sup>6</sup> is not 106.
+            return f"^{text}"
+        return text
+
+
+def _is_language(title):
+    # "[[de:Anarchismus]]" stands in the sidebar.
+    return re.match(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}-[a-z-]+)\s*:", title)
+
+
+def _escaped(text):
+    return _MARKS.sub("", text).replace("'", _APOSTROPHE).replace("<", _LESS)
+
+
+def _finish(text):
+    """Text with marks to paragraphs and link places."""
+    text = _TABLE_RESIDUE.sub("\n\n", text)
+    text = _TAG_RESIDUE.sub("", text)
+    paragraphs = []
+    starts = []
+    limits = []
+    offset = 0
+    for is_item, paragraph in _paragraphs(text):
+        paragraph = _tidy(paragraph)
+        plain, link_starts, link_limits = _take_links(paragraph)
+        if not any(character.isalpha() for character in plain):
+            continue
+        if is_item and not _is_prose(plain):
+            continue
+        paragraphs.append(plain)
+        starts += [offset + start for start in link_starts]
+        limits += [offset + limit for limit in link_limits]
+        offset += len(plain) + 1
+    return PlainText("\n".join(paragraphs), starts, limits)
+
+
+def _paragraphs(text):
+    """Yields (is a list item, text): lines of one paragraph are joined."""
+    lines = []
+    in_table = False
+    for line in [*text.split("\n"), ""]:
+        stripped = line.strip()
+        in_table = bool(stripped) and (in_table or stripped.startswith("{|"))
+        if stripped.startswith(("|", "{|")) or (
+            in_table and stripped.startswith("!")
+        ):
+            # What a malformed table or infobox leaves.
+            stripped = ""
+        is_item = stripped.startswith(_ITEM)
+        if (is_item or not stripped) and lines:
+            yield False, " ".join(lines)
+            lines = []
+        if is_item:
+            item = stripped.lstrip(_ITEM + " ").replace(_ITEM, ": ")
+            yield True, _drop_quotes(item)
+        elif stripped:
+            lines.append(_drop_quotes(stripped.replace(_ITEM, ": ")))
+
+
+def _drop_quotes(line):
+    """Drops the marks of bold and italics as MediaWiki reads them.
+
+    Two are italics, three bold, five both; of others the surplus is text. If
+    bold and italics are both left open, the first bold is an apostrophe and
+    italics: "''ship'''s" is "ship's".
+    """
+    if "''" not in line:
+        return line
+    runs = [match.group() for match in _QUOTES.finditer(line)]
+    sizes = [3 if len(run) == 4 else min(len(run), 5) for run in runs]
+    surplus = [len(run) - size for run, size in zip(runs, sizes, strict=True)]
+    bold = sum(size in (3, 5) for size in sizes)
+    italic = sum(size in (2, 5) for size in sizes)
+    if bold % 2 and italic % 2 and 3 in sizes:
+        surplus[sizes.index(3)] += 1
+    kept = iter(surplus)
+    return _QUOTES.sub(lambda match: "'" * next(kept), line)
+
+
+def _tidy(paragraph):
+    """Drops residue and what dropped templates leave: "(; born 1950)"."""
+    paragraph = _INVISIBLE.sub("", paragraph)
+    paragraph = _BRACKET_RESIDUE.sub("", paragraph)
+    for _ in range(2):
+        # Twice: brackets may stand in brackets.
+        paragraph = _EMPTY_BRACKETS.sub("", paragraph)
+    paragraph = _BRACKET_START.sub("(", paragraph)
+    paragraph = _BRACKET_END.sub(")", paragraph)
+    paragraph = _DOUBLE_SEPARATOR.sub(r"\1", paragraph)
+    paragraph = _LOOSE_PUNCTUATION.sub(r"\1", paragraph)
+    return paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
+
+
+def _take_links(paragraph):
+    """Collapses white space and turns the marks of links into places."""
+    pieces = []
+    length = 0
+    space = False
+    starts = []
+    limits = []
+    pending = None
+    position = 0
+    for match in [*_PIECES.finditer(paragraph), None]:
+        word = paragraph[position : match.start() if match else None]
+        if word:
+            if space and length:
+                pieces.append(" ")
+                length += 1
+            space = False
+            if pending == -1:
+                pending = length
+            pieces.append(word)
+            length += len(word)
+        if match is None:
+            break
+        position = match.end()
+        if match[0] == _LINK_START:
+            # The link begins with its first word.
+            pending = -1
+        elif match[0] == _LINK_LIMIT:
+            if pending is not None and pending >= 0:
+                starts.append(pending)
+                limits.append(length)
+            pending = None
+        else:
+            space = True
+    return "".join(pieces), starts, limits
+
+
+def _is_prose(item):
+    return len(item) >= MIN_ITEM_LENGTH and bool(_SENTENCE_END.search(item))

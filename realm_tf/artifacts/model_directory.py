@@ -1,0 +1,224 @@
+"""Model directories: config.json, model.weights.h5, vocab.txt, README.md."""
+
+import dataclasses
+import itertools
+import json
+import os
+
+import numpy as np
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_card
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.model_card import Card
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.reader import Reader
+from realm_tf.text.tokenizer import Tokenizer
+
+CONFIG = "config.json"
+WEIGHTS = "model.weights.h5"
+VOCABULARY = "vocab.txt"
+CARD = "README.md"
+
+
+@dataclasses.dataclass
+class LoadedModel:
+    """A model with what turns text into its inputs.
+
+    Args:
+        model: `OpenQa`.
+        tokenizer: `Tokenizer`.
+        block_segment_ids: tuple of int. Segment ids of title and body in the
+            block tower: `(0, 1)` as REALM, `(0, 0)` for encoders trained on
+            single texts.
+        metadata: dict. Of the directory; empty for a model made in memory.
+        card: `Card`. Where its weights come from.
+    """
+
+    model: OpenQa
+    tokenizer: Tokenizer
+    block_segment_ids: tuple[int, int] = (0, 1)
+    metadata: dict = dataclasses.field(default_factory=dict)
+    card: Card = Card()
+
+    def block_tower_fingerprint(self) -> str:
+        """Digest of all that decides a block's embedding.
+
+        Fine-tuning keeps it, so an index made before still belongs to the
+        model made after.
+        """
+        tower = self.model.block_embedder
+        return fingerprints.fingerprint_all(
+            itertools.chain(
+                (
+                    json.dumps(_embedder_config(tower), sort_keys=True),
+                    str(list(self.block_segment_ids)),
+                    self.tokenizer.fingerprint(),
+                ),
+                _weights(tower),
+            )
+        )
+
+
+def save(
+    loaded: LoadedModel,
+    output: str,
+    *,
+    parameters: dict | None = None,
+    parents: dict | None = None,
+    notes: dict | None = None,
+) -> None:
+    """Writes a model directory.
+
+    Args:
+        loaded: `LoadedModel`.
+        output: str. The directory to make.
+        parameters: dict. What determined the weights.
+        parents: dict. Name to fingerprint of what they were made from.
+        notes: dict. More to keep in metadata.json, such as final metrics.
+    """
+    with artifact.write(
+        output, kind=schema.MODEL, parameters=parameters, parents=parents
+    ) as stage:
+        write_files(loaded, stage)
+        stage.metadata.update(notes or {})
+
+
+def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:
+    """Writes a model's files into a stage that is being written.
+
+    The last one is its card, README.md, which says what the others are.
+    """
+    model = loaded.model
+    config = {
+        "model": "open_qa",
+        "share_embedders": model.share_embedders,
+        "query_embedder": _embedder_config(model.query_embedder),
+        "block_embedder": _embedder_config(model.block_embedder),
+        "reader": _reader_config(model.reader),
+        "masked_lm_head": model.knowledge_augmented_encoder is not None,
+        "score_scale": model.score_scale,
+        "block_segment_ids": list(loaded.block_segment_ids),
+        "lowercase": loaded.tokenizer.lowercase,
+    }
+    write_text(stage.path(CONFIG), json.dumps(config, indent=2, sort_keys=True))
+    write_text(
+        stage.path(VOCABULARY), "\n".join(loaded.tokenizer.vocabulary) + "\n"
+    )
+    model.save_weights(stage.path(WEIGHTS))
+    names = (CONFIG, WEIGHTS, VOCABULARY)
+    digests = {name: fingerprints.sha256(stage.path(name)) for name in names}
+    write_text(
+        stage.path(CARD),
+        model_card.render(loaded.card, config, digests, stage.parameters),
+    )
+    stage.metadata["card"] = loaded.card.to_json()
+    block_tower = loaded.block_tower_fingerprint()
+    stage.metadata["block_tower"] = block_tower
+    stage.metadata["tokenizer"] = loaded.tokenizer.fingerprint()
+    stage.metadata["fingerprint"] = fingerprints.fingerprint_all(
+        itertools.chain((json.dumps(config, sort_keys=True),), _weights(model))
+    )
+
+
+def _weights(model):
+    """The bytes of each variable, one at a time."""
+    for variable in model.variables:
+        if "seed_generator" not in variable.path:
+            yield np.asarray(variable).tobytes()
+
+
+def load(directory: str) -> LoadedModel:
+    """Opens a model directory.
+
+    Args:
+        directory: str. Written by `realm init`, `realm finetune`, ...
+
+    Returns:
+        `LoadedModel`.
+
+    Raises:
+        InputError: if it is not a complete model directory, or its weights
+            are damaged.
+    """
+    metadata = artifact.read(directory, kind=schema.MODEL)
+    config = json.loads(Path(os.path.join(directory, CONFIG)).read_text())
+    if config["model"] != "open_qa":
+        raise InputError(
+            f"{directory} holds a model of type {config['model']!r}, which "
+            "this version does not know."
+        )
+    query_embedder = _embedder(config["query_embedder"])
+    block_embedder = (
+        query_embedder
+        if config["share_embedders"]
+        else _embedder(config["block_embedder"])
+    )
+    reader = _reader(config["reader"])
+    model = OpenQa(
+        query_embedder,
+        block_embedder,
+        reader,
+        # Directories of earlier versions do not say.
+        knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
+        if config.get("masked_lm_head")
+        else None,
+        score_scale=config["score_scale"],
+    )
+    weights = os.path.join(directory, WEIGHTS)
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{weights} is damaged or not that of the {CONFIG} beside it: "
+            f"{error} Make the directory again."
+        ) from error
+    tokenizer = Tokenizer.from_file(
+        os.path.join(directory, VOCABULARY), lowercase=config["lowercase"]
+    )
+    # Directories of earlier versions have no card.
+    card = metadata.get("card")
+    return LoadedModel(
+        model,
+        tokenizer,
+        tuple(config["block_segment_ids"]),
+        metadata,
+        Card.from_json(card) if card else Card(),
+    )
+
+
+def _without_name(config):
+    return {k: v for k, v in config.items() if k not in ("name", "encoder")}
+
+
+def _embedder_config(embedder):
+    return {
+        "encoder": _without_name(embedder.encoder.get_config()),
+        **_without_name(embedder.get_config()),
+    }
+
+
+def _reader_config(reader):
+    return {
+        "encoder": _without_name(reader.encoder.get_config()),
+        **_without_name(reader.get_config()),
+    }
+
+
+def _embedder(config):
+    config = dict(config)
+    return Embedder(BertEncoder(**config.pop("encoder")), **config)
+
+
+def _reader(config):
+    config = dict(config)
+    return Reader(BertEncoder(**config.pop("encoder")), **config)

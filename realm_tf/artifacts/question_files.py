@@ -1,0 +1,165 @@
+"""Questions and answers: files, and batches for training."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+
+from realm_tf.articles import pages
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
+
+ANSWER_TYPES = ("string", "regex")
+# Wordpieces of `[CLS] question [SEP]`; longer questions are cut. 32 in the
+# original's reader; a longer limit costs nothing, since rows are padded to
+# their bucket only.
+MAX_QUERY_LENGTH = 64
+# Upper limits of `[CLS] question [SEP]` for batches of similar length.
+BUCKETS = (16, 24, 32, MAX_QUERY_LENGTH)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One line of a questions file.
+
+    Args:
+        question: str.
+        answers: tuple of str. Accepted answers, or patterns.
+        answer_type: str. `"string"`, or `"regex"` as in CuratedTREC.
+        line: dict. The whole line as it was read.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    answer_type: str = "string"
+    line: dict = dataclasses.field(default_factory=dict, compare=False)
+
+
+def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
+    """Reads a JSONL file of questions; gzip and bz2 are read as they are.
+
+    Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
+    str is taken as a list of one), `"answer_type": "regex"` for patterns,
+    `"evidence": {"title": str, "sentence": str}` where it is known which
+    sentence of which article answers; further keys are kept. Blank lines are
+    skipped.
+
+    Args:
+        path: str.
+        need_answers: bool. Refuse a line without answers. Defaults to
+            `True`.
+
+    Returns:
+        list of `Question`.
+
+    Raises:
+        InputError: naming file and line, if the file cannot be read, a line
+            is not JSON or lacks something.
+    """
+    questions = []
+    for number, text in _lines(path):
+        if not text.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{where} is not JSON ({error}): "
+                'expected {"question": "...", "answer": ["..."]}.'
+            ) from error
+        if _SURROGATE.search(json.dumps(line, ensure_ascii=False)):
+            raise InputError(
+                f"{where} holds half of a surrogate pair, which is no "
+                "character: expected \\u escapes in pairs."
+            )
+        questions.append(_question(line, where, need_answers))
+    if not questions:
+        raise InputError(f"{path} holds no question.")
+    return questions
+
+
+def _lines(path):
+    if not Path(path).exists():
+        raise InputError(f"Questions file {path} does not exist.")
+    with pages.open_bytes(path) as file:
+        yield from pages.read_lines(file, path)
+
+
+def _question(line, where, need_answers):
+    if not isinstance(line, dict) or not isinstance(line.get("question"), str):
+        raise InputError(
+            f'{where} lacks "question" (a string): expected '
+            '{"question": "...", "answer": ["..."]}.'
+        )
+    answers = line.get("answer", line.get("answers", []))
+    answers = [answers] if isinstance(answers, str) else answers
+    if not isinstance(answers, list) or not all(
+        isinstance(answer, str) for answer in answers
+    ):
+        raise InputError(f'{where}: "answer" must be a list of strings.')
+    if need_answers and not answers:
+        raise InputError(f'{where} lacks "answer" (a list of strings).')
+    answer_type = line.get("answer_type", "string")
+    if answer_type not in ANSWER_TYPES:
+        raise InputError(
+            f'{where}: "answer_type" must be one of {ANSWER_TYPES}. '
+            f"Received: {answer_type!r}"
+        )
+    evidence = line.get("evidence")
+    if evidence is not None and not (
+        isinstance(evidence, dict)
+        and isinstance(evidence.get("title"), str)
+        and isinstance(evidence.get("sentence"), str)
+    ):
+        raise InputError(
+            f'{where}: "evidence" must be {{"title": "...", "sentence": "..."}}.'
+        )
+    return Question(line["question"], tuple(answers), answer_type, line)
+
+
+def answer_wordpieces(answers, tokenizer, *, max_length: int):
+    """The wordpieces of each answer as they would stand in a block.
+
+    A leading a/an/the, which evaluation ignores, is dropped. An answer of
+    nothing but [UNK] is left out: any unknown word would be right.
+
+    Args:
+        answers: list of str.
+        tokenizer: `Tokenizer`.
+        max_length: int. Answers of more wordpieces are left out: no span can
+            be that wide.
+
+    Returns:
+        list of lists of int, without repetitions.
+    """
+    found = {}
+    for answer in answers:
+        words = answer.split()
+        if len(words) > 1 and words[0].lower() in ("a", "an", "the"):
+            words = words[1:]
+        ids = tuple(tokenizer.tokenize(" ".join(words)).ids)
+        if 0 < len(ids) <= max_length and set(ids) != {tokenizer.unk_id}:
+            found[ids] = None
+    return [list(ids) for ids in found]
+
+
+def query_wordpieces(question: str, tokenizer) -> list[int]:
+    """`[CLS] question [SEP]`, cut to `MAX_QUERY_LENGTH`."""
+    ids = tokenizer.tokenize(question).ids[: MAX_QUERY_LENGTH - 2]
+    return [tokenizer.cls_id, *ids, tokenizer.sep_id]
+
+
+def pack_queries(rows: list[list[int]], pad_id: int) -> dict:
+    """`token_ids` and `padding_mask`, padded to the longest row's bucket."""
+    longest = max(map(len, rows))
+    length = next(limit for limit in BUCKETS if longest <= limit)
+    token_ids = np.full((len(rows), length), pad_id, "int32")
+    padding_mask = np.zeros((len(rows), length), "int32")
+    for row, ids in enumerate(rows):
+        token_ids[row, : len(ids)] = ids
+        padding_mask[row, : len(ids)] = 1
+    return {"token_ids": token_ids, "padding_mask": padding_mask}

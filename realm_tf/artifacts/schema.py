@@ -1,0 +1,334 @@
+"""The features of every record, stated once.
+
+TFRecord shards of `tf.train.Example`, gzip. Names ending in `_starts` and
+`_limits` count Unicode code points of `text`; limits are exclusive.
+"""
+
+import dataclasses
+import gzip
+import itertools
+import os
+import zlib
+from collections.abc import Iterator
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
+
+BLOCKS = "blocks"
+ANNOTATED = "annotated"
+EMBEDDINGS = "embeddings"
+INDEX = "index"
+MODEL = "model"
+EVALUATION = "evaluation"
+COMPARISON = "comparison"
+SAVED_MODEL = "saved_model"
+HUGGING_FACE = "hugging_face"
+
+# TFRecord: the length, its checksum, the record, its checksum.
+_LENGTH_BYTES = 8
+_CRC_BYTES = 4
+_HEADER_BYTES = _LENGTH_BYTES + _CRC_BYTES
+
+# Feature name: int or bytes for a single value, list for several integers,
+# tuple for several strings.
+BLOCK_FEATURES = {
+    "block_id": int,
+    "article_id": bytes,
+    "title": bytes,
+    "text": bytes,
+    "url": bytes,
+    "title_ids": list,
+    "token_ids": list,
+    "token_starts": list,
+    "token_limits": list,
+    "sentence_starts": list,
+    "link_starts": list,
+    "link_limits": list,
+}
+
+# The original's names (google-research/language, language/realm), block_id and
+# span_label are ours. `_byte_start` and `_byte_limit` count UTF-8 bytes.
+ANNOTATED_FEATURES = {
+    "block_id": int,
+    "title": bytes,
+    "text": bytes,
+    "sentence_byte_start": list,
+    "sentence_byte_limit": list,
+    "span_byte_start": list,
+    "span_byte_limit": list,
+    "span_label": tuple,
+}
+
+
+@dataclasses.dataclass
+class Block:
+    """One retrieval unit: some sentences of one article.
+
+    Args:
+        block_id: int. The row in every index; dense, from 0.
+        article_id: str. The page id in its dump.
+        title: str. The article's title.
+        text: str. The sentences, joined by one space.
+        url: str. Where the article can be read, or `""`.
+        title_ids: list of int. Wordpieces of the title.
+        token_ids: list of int. Wordpieces of the text.
+        token_starts: list of int. Code point where each wordpiece begins.
+        token_limits: list of int. Code point after each wordpiece.
+        sentence_starts: list of int. Code point where each sentence begins.
+        link_starts: list of int. Where each wiki link's text begins.
+        link_limits: list of int. Where it ends.
+    """
+
+    block_id: int
+    article_id: str
+    title: str
+    text: str
+    url: str = ""
+    title_ids: list[int] = dataclasses.field(default_factory=list)
+    token_ids: list[int] = dataclasses.field(default_factory=list)
+    token_starts: list[int] = dataclasses.field(default_factory=list)
+    token_limits: list[int] = dataclasses.field(default_factory=list)
+    sentence_starts: list[int] = dataclasses.field(default_factory=list)
+    link_starts: list[int] = dataclasses.field(default_factory=list)
+    link_limits: list[int] = dataclasses.field(default_factory=list)
+
+    def sentence_limits(self) -> list[int]:
+        """Code point after each sentence, the joining space left out."""
+        return [start - 1 for start in self.sentence_starts[1:]] + [
+            len(self.text)
+        ]
+
+
+@dataclasses.dataclass
+class AnnotatedPassage:
+    """A passage with the spans of it that are worth masking.
+
+    Args:
+        block_id: int. The block that the passage is; -1 for one of another
+            corpus.
+        title: str. The article's title.
+        text: str.
+        sentence_byte_start: list of int. UTF-8 byte where each sentence
+            begins.
+        sentence_byte_limit: list of int. The byte after its last one.
+        span_byte_start: list of int. UTF-8 byte where each salient span
+            begins; spans lie inside one sentence and do not overlap.
+        span_byte_limit: list of int. The byte after its last one.
+        span_label: list of str. What each span is, by its tagger.
+    """
+
+    block_id: int
+    title: str
+    text: str
+    sentence_byte_start: list[int] = dataclasses.field(default_factory=list)
+    sentence_byte_limit: list[int] = dataclasses.field(default_factory=list)
+    span_byte_start: list[int] = dataclasses.field(default_factory=list)
+    span_byte_limit: list[int] = dataclasses.field(default_factory=list)
+    span_label: list[str] = dataclasses.field(default_factory=list)
+
+    def sentences(self) -> list[str]:
+        """The texts of the sentences."""
+        return self._texts(self.sentence_byte_start, self.sentence_byte_limit)
+
+    def spans(self) -> list[str]:
+        """The texts of the spans."""
+        return self._texts(self.span_byte_start, self.span_byte_limit)
+
+    def _texts(self, starts, limits):
+        content = self.text.encode("utf-8")
+        return [
+            content[start:limit].decode("utf-8")
+            for start, limit in zip(starts, limits, strict=True)
+        ]
+
+
+def block_to_example(block: Block) -> bytes:
+    """A block as a serialised `tf.train.Example`."""
+    return _to_example(block, BLOCK_FEATURES)
+
+
+def block_from_example(serialized: bytes) -> Block:
+    """The block in a serialised `tf.train.Example`."""
+    return Block(**_from_example(serialized, BLOCK_FEATURES))
+
+
+def annotated_to_example(passage: AnnotatedPassage) -> bytes:
+    """An annotated passage as a serialised `tf.train.Example`."""
+    return _to_example(passage, ANNOTATED_FEATURES)
+
+
+def annotated_from_example(serialized: bytes) -> AnnotatedPassage:
+    """The annotated passage in a serialised `tf.train.Example`."""
+    return AnnotatedPassage(**_from_example(serialized, ANNOTATED_FEATURES))
+
+
+def _to_example(record, features):
+    import tensorflow as tf
+
+    found = {}
+    for name, kind in features.items():
+        value = getattr(record, name)
+        values = value if kind in (list, tuple) else [value]
+        if kind in (bytes, tuple):
+            found[name] = tf.train.Feature(
+                bytes_list=tf.train.BytesList(
+                    value=[text.encode("utf-8") for text in values]
+                )
+            )
+        else:
+            found[name] = tf.train.Feature(
+                int64_list=tf.train.Int64List(value=values)
+            )
+    example = tf.train.Example(features=tf.train.Features(feature=found))
+    return example.SerializeToString(deterministic=True)
+
+
+def _from_example(serialized, features):
+    import tensorflow as tf
+
+    example = tf.train.Example.FromString(serialized)
+    of_example = example.features.feature
+    found = {}
+    for name, kind in features.items():
+        feature = of_example[name]
+        if kind in (bytes, tuple):
+            values = [text.decode("utf-8") for text in feature.bytes_list.value]
+        else:
+            values = list(feature.int64_list.value)
+        found[name] = values if kind in (list, tuple) else values[0]
+    return found
+
+
+def shard_paths(directory: str) -> list[str]:
+    """The record shards of a directory, in the order of their records."""
+    paths = [
+        os.path.join(directory, name)
+        for name in sorted(each.name for each in Path(directory).iterdir())
+        if name.endswith(".tfrecord.gz")
+    ]
+    if not paths:
+        raise InputError(f"{directory} holds no shards (*.tfrecord.gz).")
+    return paths
+
+
+def read_records(path: str, *, start: int = 0) -> Iterator[bytes]:
+    """Records of a shard: TFRecord framing in a gzip file.
+
+    Read without tf.data, whose threads wait for each other when every core is
+    busy with tagging. gzip checks the content when the last record is read.
+
+    Args:
+        path: str. A file that `tf.io.TFRecordWriter` wrote with `"GZIP"`.
+        start: int. Records to leave out. Defaults to `0`.
+
+    Yields:
+        bytes.
+
+    Raises:
+        InputError: if the file is truncated or damaged.
+    """
+    import tensorflow as tf
+
+    try:
+        with (
+            tf.io.gfile.GFile(path, "rb") as file,
+            gzip.GzipFile(fileobj=file) as content,
+        ):
+            while header := content.read(_LENGTH_BYTES + _CRC_BYTES):
+                length = int.from_bytes(header[:_LENGTH_BYTES], "little")
+                record = content.read(length)
+                if len(content.read(_CRC_BYTES)) != _CRC_BYTES:
+                    raise EOFError
+                if start:
+                    start -= 1
+                else:
+                    yield record
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} is truncated or damaged: make its directory again."
+        ) from error
+
+
+def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
+    """Passages of a directory that `realm annotate` wrote, in order.
+
+    Args:
+        annotated: str. The directory.
+
+    Yields:
+        `AnnotatedPassage`.
+
+    Raises:
+        InputError: if the directory is not complete or a shard is missing or
+            damaged.
+    """
+    again = "make it again with `realm annotate`"
+    metadata = artifact.read(annotated, kind=ANNOTATED)
+    number = 0
+    for path in shard_paths(annotated):
+        for serialized in read_records(path):
+            yield annotated_from_example(serialized)
+            number += 1
+    if number != metadata["num_passages"]:
+        raise InputError(
+            f"{annotated} holds {number} passages, expected "
+            f"{metadata['num_passages']}: {again}."
+        )
+
+
+def read_blocks(
+    blocks: str, *, start: int = 0, limit: int | None = None
+) -> Iterator[Block]:
+    """Blocks of a directory that `realm chunk` wrote, in order of id.
+
+    Args:
+        blocks: str. The directory.
+        start: int. First block id. Defaults to `0`.
+        limit: int. The id after the last. Defaults to all.
+
+    Yields:
+        `Block`.
+
+    Raises:
+        InputError: if the directory is not a complete blocks directory, a
+            shard is missing or damaged, or its ids are not 0, 1, 2, ...
+    """
+    metadata = artifact.read(blocks, kind=BLOCKS)
+    limit = metadata["num_blocks"] if limit is None else limit
+    paths = shard_paths(blocks)
+    if len(paths) != len(metadata["shard_rows"]):
+        raise InputError(
+            f"{blocks} holds {len(paths)} block shards, expected "
+            f"{len(metadata['shard_rows'])}: make the blocks again with "
+            "`realm chunk`."
+        )
+    first = 0
+    for path, rows in zip(paths, metadata["shard_rows"], strict=True):
+        last = min(first + rows, limit)
+        if max(first, start) < last:
+            yield from _read_shard(path, first, rows, max(first, start), last)
+        first += rows
+
+
+def _read_shard(path, first, rows, start, limit):
+    """Blocks `start` to `limit` of a shard of `rows` whose first is `first`."""
+    again = "make the blocks again with `realm chunk`"
+    records = read_records(path, start=start - first)
+    if limit < first + rows:
+        records = itertools.islice(records, limit - start)
+    expected = start
+    for serialized in records:
+        block = block_from_example(serialized)
+        if block.block_id != expected:
+            raise InputError(
+                f"{path} holds block {block.block_id} where {expected} "
+                f"was expected: {again}."
+            )
+        yield block
+        expected += 1
+    if expected != limit:
+        raise InputError(
+            f"{path} ends before block {expected}, expected blocks to "
+            f"{limit - 1}: {again}."
+        )

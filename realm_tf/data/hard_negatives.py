@@ -1,0 +1,317 @@
+"""Questions, a block that answers each, and blocks that only look like it."""
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.question_files import Question
+from realm_tf.data import joining
+from realm_tf.data.example_batches import ExampleBatches
+from realm_tf.errors import InputError
+from realm_tf.text.answers import AnswerFinder
+from realm_tf.text.tokenizer import Tokenizer
+
+NO_BLOCK = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievedQuestion:
+    """A question with the blocks that it is trained on.
+
+    Args:
+        question: `Question`.
+        positive: int. The id of a block that answers it.
+        negatives: tuple of int. Ids of blocks without an answer, best first.
+    """
+
+    question: Question
+    positive: int
+    negatives: tuple[int, ...]
+
+
+def choose_blocks(
+    questions: list[Question],
+    retrieved: np.ndarray,
+    evidence: list[int | None],
+    finder: AnswerFinder,
+    *,
+    num_negatives: int,
+) -> tuple[list[RetrievedQuestion], dict]:
+    """The positive and the possible hard negatives of each question.
+
+    The positive is the block that the question names as its evidence, else
+    the best retrieved one that holds an answer. Negatives are the best
+    retrieved ones that hold none. A question that names evidence which no
+    block holds is dropped, as in DPR: another block with the same words may
+    not answer it.
+
+    Args:
+        questions: list of `Question`.
+        retrieved: int array `(num_questions, num_retrieved)`. Block ids, best
+            first; `NO_BLOCK` where nothing more was found.
+        evidence: list of int or `None`. The block that each question names
+            (`answering.recall.gold_blocks`).
+        finder: `AnswerFinder`. Over the texts of the blocks.
+        num_negatives: int. Kept for each question, at most.
+
+    Returns:
+        `(chosen, counts)`: list of `RetrievedQuestion`; dict of int,
+        `questions`, `dropped_evidence_in_no_block`,
+        `dropped_no_answer_retrieved`, and of those that are left
+        `positives_of_evidence` and `without_hard_negative`.
+
+    References:
+        [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906), section
+        4.2.
+    """
+    chosen = []
+    counts = collections.Counter(
+        questions=len(questions),
+        dropped_evidence_in_no_block=0,
+        dropped_no_answer_retrieved=0,
+        positives_of_evidence=0,
+        without_hard_negative=0,
+    )
+    for question, found, named in zip(
+        questions, retrieved, evidence, strict=True
+    ):
+        if named is None and question.line.get("evidence"):
+            counts["dropped_evidence_in_no_block"] += 1
+            continue
+        positive, negatives = named, []
+        for block_id in found[found != NO_BLOCK].tolist():
+            if positive is not None and len(negatives) == num_negatives:
+                break
+            if finder.contains(
+                block_id, question.answers, question.answer_type
+            ):
+                positive = block_id if positive is None else positive
+            elif block_id != named and len(negatives) < num_negatives:
+                negatives.append(block_id)
+        if positive is None:
+            counts["dropped_no_answer_retrieved"] += 1
+            continue
+        counts["positives_of_evidence"] += named is not None
+        counts["without_hard_negative"] += not negatives
+        chosen.append(RetrievedQuestion(question, positive, tuple(negatives)))
+    return chosen, dict(counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class DprExample:
+    """A question and its blocks, of one epoch.
+
+    Args:
+        number: int. Of the question; -1 for what only fills a batch.
+        block_ids: tuple of int. The positive, then hard negatives;
+            `NO_BLOCK` where there are fewer of them.
+    """
+
+    number: int
+    block_ids: tuple[int, ...]
+
+
+class DprExamples(ExampleBatches):
+    """Questions with a positive and hard negatives, each once an epoch.
+
+    Hard negatives are drawn anew for each question and epoch, without
+    repetition; see `ExampleBatches` for what depends on the seed.
+
+    A batch is a dict of int32 arrays whose shapes never change:
+
+    - `query_token_ids`, `query_padding_mask` `(batch_size,
+      max_query_length)`: [CLS] question [SEP].
+    - `block_token_ids`, `block_segment_ids`, `block_padding_mask`
+      `(batch_size, 1 + num_hard_negatives, max_block_length)`: [CLS] title
+      [SEP] body [SEP], the positive first.
+    - `candidate_mask` `(batch_size, batch_size * (1 + num_hard_negatives))`:
+      1 where a block of the batch, these counted row by row, is a candidate
+      of the question: its positive, and each other block once that holds no
+      answer to it. (DPR takes all of them, and so calls some right blocks
+      wrong.) The row of what only fills the last batch is 0.
+
+    What is too long is cut at its end.
+
+    Args:
+        questions: list of `RetrievedQuestion`.
+        blocks: `PackedBlocks`.
+        finder: `AnswerFinder`. Over the texts of the same blocks.
+        tokenizer: `Tokenizer`. The one that the blocks were cut with.
+        batch_size: int. Questions, of all readers together.
+        seed: int. Not negative. Defaults to `0`.
+        drop_remainder: bool. Leave the last questions of an epoch's order out
+            if they do not fill a batch; `False` fills it with empty rows.
+            Defaults to `True`.
+        num_hard_negatives: int. For each question. Defaults to `1`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
+            64.
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+            Defaults to 256.
+        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
+            `(0, 1)`.
+
+    Attributes:
+        num_examples: int. Of each epoch.
+        steps_per_epoch: int.
+
+    Raises:
+        InputError: if the questions do not fill one batch.
+        ValueError: if an argument is out of its range.
+
+    References:
+        [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906), section
+        3.2.
+    """
+
+    def __init__(
+        self,
+        questions: list[RetrievedQuestion],
+        blocks: PackedBlocks,
+        finder: AnswerFinder,
+        tokenizer: Tokenizer,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        drop_remainder: bool = True,
+        num_hard_negatives: int = 1,
+        max_query_length: int = 64,
+        max_block_length: int = 256,
+        block_segment_ids: tuple[int, int] = (0, 1),
+    ):
+        super().__init__(
+            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
+        )
+        if max_query_length < 3 or max_block_length < 4:
+            raise ValueError(
+                "`max_query_length` must be at least 3 and `max_block_length` "
+                "4, to hold one wordpiece. Received: max_query_length="
+                f"{max_query_length}, max_block_length={max_block_length}"
+            )
+        if num_hard_negatives < 0:
+            raise ValueError(
+                "`num_hard_negatives` must not be negative. Received: "
+                f"num_hard_negatives={num_hard_negatives}"
+            )
+        self._questions = list(questions)
+        self._blocks = blocks
+        self._finder = finder
+        self._num_slots = 1 + num_hard_negatives
+        self._max_query_length = max_query_length
+        self._max_block_length = max_block_length
+        self._block_segment_ids = tuple(block_segment_ids)
+        self._special = {
+            f"{name}_id": getattr(tokenizer, f"{name}_id")
+            for name in ("cls", "sep", "pad")
+        }
+        self._query_ids = [
+            wordpieces.ids
+            for wordpieces in tokenizer.tokenize_batch(
+                [q.question.question for q in self._questions]
+            )
+        ]
+        self._set_num_examples(len(self._questions))
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"{self.num_examples} questions are left with a block that "
+                f"answers them: fewer than one batch of {batch_size}. Give "
+                "more questions or choose a smaller batch."
+            )
+
+    def example(self, epoch: int, number: int) -> DprExample:
+        """What an epoch makes of a question.
+
+        Args:
+            epoch: int.
+            number: int. The question's place in the list.
+        """
+        question = self._questions[number]
+        size = min(self._num_slots - 1, len(question.negatives))
+        drawn = self._generator(epoch, number).choice(
+            len(question.negatives), size=size, replace=False
+        )
+        block_ids = [question.positive]
+        block_ids += [question.negatives[place] for place in drawn]
+        block_ids += [NO_BLOCK] * (self._num_slots - len(block_ids))
+        return DprExample(int(number), tuple(block_ids))
+
+    def batch(
+        self, epoch: int, step: int, *, reader: int = 0, num_readers: int = 1
+    ) -> dict:
+        """As `ExampleBatches.batch`.
+
+        `candidate_mask` of a reader's part has a column for each block of the
+        whole batch.
+        """
+        part = super().batch(
+            epoch, step, reader=reader, num_readers=num_readers
+        )
+        size = self.batch_size // num_readers
+        part["candidate_mask"] = self._candidate_mask(
+            self._fill(self.examples(epoch, step), self.batch_size),
+            range(reader * size, (reader + 1) * size),
+        )
+        return part
+
+    def _candidate_mask(self, examples, rows):
+        """The mask of some rows of a batch of these examples."""
+        # (slots of the batch,)
+        block_ids = np.array([e.block_ids for e in examples]).reshape(-1)
+        known, first = np.unique(block_ids, return_index=True)
+        slots = dict(zip(known.tolist(), first.tolist(), strict=True))
+        slots.pop(NO_BLOCK, None)
+        mask = np.zeros((len(rows), len(block_ids)), "int32")
+        for row, of_row in zip(rows, mask, strict=True):
+            number = examples[row].number
+            if number < 0:
+                continue
+            question = self._questions[number].question
+            positive = self._questions[number].positive
+            for block_id, slot in slots.items():
+                of_row[slot] = block_id != positive and (
+                    not self._finder.contains(
+                        block_id, question.answers, question.answer_type
+                    )
+                )
+            of_row[row * self._num_slots] = 1
+        return mask
+
+    def _order(self, generator):
+        return generator.permutation(self.num_examples)
+
+    def _fill(self, examples, size):
+        filler = DprExample(-1, (NO_BLOCK,) * self._num_slots)
+        return examples + [filler] * (size - len(examples))
+
+    def _stack(self, examples, size):
+        examples = self._fill(examples, size)
+        queries = joining.join_bert(
+            [
+                (self._query_ids[e.number] if e.number >= 0 else [],)
+                for e in examples
+            ],
+            max_length=self._max_query_length,
+            **self._special,
+        )
+        blocks = joining.join_bert(
+            [self._segments(block) for e in examples for block in e.block_ids],
+            max_length=self._max_block_length,
+            segment_ids=self._block_segment_ids,
+            **self._special,
+        )
+        shape = (size, self._num_slots, self._max_block_length)
+        return {
+            "query_token_ids": queries["token_ids"],
+            "query_padding_mask": queries["padding_mask"],
+            **{
+                f"block_{name}": array.reshape(shape)
+                for name, array in blocks.items()
+            },
+        }
+
+    def _segments(self, block_id):
+        if block_id == NO_BLOCK:
+            return (), ()
+        block = self._blocks[block_id]
+        return block.title_ids, block.token_ids

@@ -1,0 +1,200 @@
+"""Examples of the Inverse Cloze Task: a sentence looks for its block."""
+
+import dataclasses
+
+import numpy as np
+
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.data import joining
+from realm_tf.data.example_batches import ExampleBatches
+from realm_tf.errors import InputError
+
+# Lee et al., 2019, section 9.2 (query and block), and section 4 (rate).
+MAX_QUERY_LENGTH = 64
+MAX_BLOCK_LENGTH = 288
+REMOVE_PROBABILITY = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class IctExample:
+    """A sentence and the block that it is from, as wordpieces.
+
+    Args:
+        block_id: int. -1 for what only fills a batch.
+        query_ids: int array `(num_wordpieces,)`. The sentence.
+        title_ids: int array `(num_title_wordpieces,)`.
+        body_ids: int array `(num_wordpieces,)`. The block's other sentences,
+            or all of them.
+        removed: bool. Whether the sentence is left out of the body.
+    """
+
+    block_id: int
+    query_ids: np.ndarray
+    title_ids: np.ndarray
+    body_ids: np.ndarray
+    removed: bool
+
+
+_NOTHING = np.zeros(0, "int32")
+_FILLER = IctExample(-1, _NOTHING, _NOTHING, _NOTHING, False)
+
+
+class IctExamples(ExampleBatches):
+    """Sentences of packed blocks with their blocks, one a block and epoch.
+
+    The query is one sentence of the block, drawn uniformly; with probability
+    `remove_probability` the block goes without it, so that more than shared
+    words must be learned. Where a block has this sentence alone, it cannot go
+    without: such an example is dropped. Which ones is drawn for the epoch as
+    a whole, so that all epochs have as many steps: of the blocks of one
+    sentence an epoch takes the share 1 - `remove_probability`, rounded and
+    chosen anew, and leaves the sentence in. See `ExampleBatches` for what
+    depends on the seed; as a block comes once an epoch, no batch holds two
+    queries of one block.
+
+    A batch is a dict of int32 arrays whose shapes never change:
+
+    - `query_token_ids`, `query_padding_mask` `(batch_size,
+      max_query_length)`: [CLS] sentence [SEP].
+    - `block_token_ids`, `block_segment_ids`, `block_padding_mask`
+      `(batch_size, max_block_length)`: [CLS] title [SEP] body [SEP].
+    - `removed` `(batch_size,)`: 1 where the body goes without the sentence.
+    - `block_id` `(batch_size,)`: -1 for a row that only fills the last batch.
+
+    What is too long is cut at its end. A sentence is drawn from the whole
+    block, also from what is cut then.
+
+    Args:
+        blocks: `PackedBlocks`.
+        batch_size: int. Of all readers together.
+        seed: int. Not negative. Defaults to `0`.
+        drop_remainder: bool. Leave the last blocks of an epoch's order out
+            if they do not fill a batch; `False` fills it with empty rows.
+            Defaults to `True`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
+            64.
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+            Defaults to 288.
+        remove_probability: float. Defaults to 0.9.
+        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
+            `(0, 1)`.
+
+    Attributes:
+        num_examples: int. Of each epoch.
+        steps_per_epoch: int.
+        counts: dict of int. `blocks`, `blocks_without_sentence`,
+            `blocks_of_one_sentence`, `dropped_an_epoch`.
+
+    Raises:
+        InputError: if the blocks do not fill one batch.
+        ValueError: if an argument is out of its range.
+
+    References:
+        [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.
+        Original code: google-research/language, language/orqa.
+    """
+
+    def __init__(
+        self,
+        blocks: PackedBlocks,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        drop_remainder: bool = True,
+        max_query_length: int = MAX_QUERY_LENGTH,
+        max_block_length: int = MAX_BLOCK_LENGTH,
+        remove_probability: float = REMOVE_PROBABILITY,
+        block_segment_ids: tuple[int, int] = (0, 1),
+    ):
+        super().__init__(
+            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
+        )
+        if max_query_length < 3 or max_block_length < 4:
+            raise ValueError(
+                "`max_query_length` must be at least 3 and `max_block_length` "
+                "4, to hold one wordpiece. Received: max_query_length="
+                f"{max_query_length}, max_block_length={max_block_length}"
+            )
+        if not 0 <= remove_probability <= 1:
+            raise ValueError(
+                "`remove_probability` must be between 0 and 1. Received: "
+                f"remove_probability={remove_probability}"
+            )
+        self.blocks = blocks
+        self.max_query_length = max_query_length
+        self.max_block_length = max_block_length
+        self.remove_probability = remove_probability
+        self.block_segment_ids = tuple(block_segment_ids)
+        self._special = {
+            f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")
+            for name in ("CLS", "SEP", "PAD")
+        }
+        found = blocks.count_sentences()
+        self._several = np.flatnonzero(found > 1).astype("int32")
+        self._single = np.flatnonzero(found == 1).astype("int32")
+        self._num_single = round((1 - remove_probability) * len(self._single))
+        self.counts = {
+            "blocks": len(found),
+            "blocks_without_sentence": int(np.sum(found == 0)),
+            "blocks_of_one_sentence": len(self._single),
+            "dropped_an_epoch": len(self._single) - self._num_single,
+        }
+        self._set_num_examples(len(self._several) + self._num_single)
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"{blocks.directory} gives {self.num_examples} examples an "
+                f"epoch: fewer than one batch of {batch_size}. Pack more "
+                "blocks or choose a smaller batch."
+            )
+
+    def example(self, epoch: int, number: int) -> IctExample | None:
+        """What an epoch makes of a block; `None` without any wordpiece.
+
+        Args:
+            epoch: int.
+            number: int. The block's id.
+        """
+        block = self.blocks[number]
+        num_sentences = len(block.sentence_starts)
+        if not num_sentences:
+            return None
+        generator = self._generator(epoch, number)
+        start, limit = block.sentence(int(generator.integers(num_sentences)))
+        removed = (
+            num_sentences > 1 and generator.random() < self.remove_probability
+        )
+        body = block.token_ids
+        return IctExample(
+            block_id=block.block_id,
+            query_ids=body[start:limit],
+            title_ids=block.title_ids,
+            body_ids=np.concatenate([body[:start], body[limit:]])
+            if removed
+            else body,
+            removed=bool(removed),
+        )
+
+    def _order(self, generator):
+        single = generator.permutation(self._single)[: self._num_single]
+        return generator.permutation(np.concatenate([self._several, single]))
+
+    def _stack(self, examples, size):
+        examples = examples + [_FILLER] * (size - len(examples))
+        queries = joining.join_bert(
+            [(e.query_ids,) for e in examples],
+            max_length=self.max_query_length,
+            **self._special,
+        )
+        blocks = joining.join_bert(
+            [(e.title_ids, e.body_ids) for e in examples],
+            max_length=self.max_block_length,
+            segment_ids=self.block_segment_ids,
+            **self._special,
+        )
+        return {
+            "query_token_ids": queries["token_ids"],
+            "query_padding_mask": queries["padding_mask"],
+            **{f"block_{name}": array for name, array in blocks.items()},
+            "removed": np.array([e.removed for e in examples], "int32"),
+            "block_id": np.array([e.block_id for e in examples], "int32"),
+        }

@@ -1,0 +1,128 @@
+"""Batches of masked queries for pre-training with `model.fit`."""
+
+import numpy as np
+
+from realm_tf.artifacts.packed_passages import PackedPassages
+from realm_tf.data import masking
+from realm_tf.data.example_batches import ExampleBatches
+from realm_tf.errors import InputError
+
+
+class PretrainingExamples(ExampleBatches):
+    """Masked queries of packed passages, in batches, one a passage and epoch.
+
+    Each epoch visits every eligible passage once and masks it anew; see
+    `ExampleBatches`. Memory: 8 bytes a passage; the passages stay on the disk.
+
+    A batch is a dict of int32 arrays whose shapes never change, so that a
+    step is compiled once:
+
+    - `token_ids`, `padding_mask` `(batch_size, max_query_length)`: the masked
+      query, [CLS] and [SEP] included, padded with [PAD].
+    - `mask_positions`, `mask_ids`, `mask_weights`
+      `(batch_size, max_masked)`: places in `token_ids`, what stood there, and
+      1; all 0 where fewer are masked.
+    - `sentence_ids` `(batch_size, max_query_length - 2)`: the query unmasked,
+      without [CLS] and [SEP], padded with -1, which no block holds.
+    - `block_id` `(batch_size,)`: the block that the query is from, or -1.
+
+    Args:
+        passages: `PackedPassages`.
+        batch_size: int. Of all readers together.
+        seed: int. Not negative. Defaults to `0`.
+        drop_remainder: bool. Leave the last passages of an epoch's order out
+            if they do not fill a batch; `False` makes a smaller batch of
+            them. Defaults to `True`.
+        **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
+            `max_masked`, `mask_rate`, `bert_80_10_10`, `keep_rate`.
+
+    Attributes:
+        num_examples: int. Eligible passages.
+        steps_per_epoch: int.
+        counts: dict of int. As `tokenize_passages` counts, and
+            `spans_too_long`, `passages_without_span` (mode `"salient"`) or
+            `passages_without_wordpiece` (the others): passages left out.
+
+    Raises:
+        InputError: if the eligible passages do not fill one batch.
+        ValueError: if an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        passages: PackedPassages,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        drop_remainder: bool = True,
+        **masking_options,
+    ):
+        super().__init__(
+            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
+        )
+        self.passages = passages
+        self.masker = masking.Masker(passages.wordpieces, **masking_options)
+        # Width of what is masked in a batch.
+        self._max_masked = self.masker.max_masked
+        self._pad_id = passages.wordpieces.index("[PAD]")
+        self._kept, self.counts = self._eligible()
+        self._set_num_examples(len(self._kept))
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"{passages.directory} holds {self.num_examples} passages "
+                f"that mode {self.masker.mode!r} can mask, of "
+                f"{len(passages)}: fewer than one batch of {batch_size}. "
+                "Annotate more text or choose a smaller batch."
+            )
+
+    def _eligible(self):
+        counts = dict(self.passages.metadata["counts"])
+        if self.masker.mode == "salient":
+            found, too_long = self.passages.count_spans(self.masker.max_masked)
+            counts["spans_too_long"] = too_long
+            reason = "passages_without_span"
+        else:
+            found = self.passages.count_sentences()
+            reason = "passages_without_wordpiece"
+        kept = np.flatnonzero(found).astype("int32")
+        counts[reason] = len(found) - len(kept)
+        return kept, counts
+
+    def example(self, epoch: int, number: int) -> masking.MaskedExample | None:
+        """What an epoch masks in a passage; `None` if it is not eligible.
+
+        Args:
+            epoch: int.
+            number: int. Of the passage in `passages`.
+        """
+        return self.masker.mask(
+            self.passages[number], self._generator(epoch, number)
+        )
+
+    def _order(self, generator):
+        return generator.permutation(self._kept)
+
+    def _stack(self, examples, size):
+        rows = len(examples)
+        query_length = self.masker.max_query_length
+        queries = (rows, query_length)
+        masks = (rows, self._max_masked)
+        batch = {
+            "token_ids": np.full(queries, self._pad_id, "int32"),
+            "padding_mask": np.zeros(queries, "int32"),
+            "mask_positions": np.zeros(masks, "int32"),
+            "mask_ids": np.zeros(masks, "int32"),
+            "mask_weights": np.zeros(masks, "int32"),
+            "sentence_ids": np.full((rows, query_length - 2), -1, "int32"),
+            "block_id": np.array([e.block_id for e in examples], "int32"),
+        }
+        for row, example in enumerate(examples):
+            length = len(example.token_ids)
+            batch["token_ids"][row, :length] = example.token_ids
+            batch["padding_mask"][row, :length] = 1
+            batch["sentence_ids"][row, : length - 2] = example.sentence_ids
+            num_masked = len(example.mask_ids)
+            batch["mask_positions"][row, :num_masked] = example.mask_positions
+            batch["mask_ids"][row, :num_masked] = example.mask_ids
+            batch["mask_weights"][row, :num_masked] = 1
+        return batch

@@ -1,0 +1,339 @@
+"""Capitalised names in English text, by rules.
+
+Capitalised words are found by one regular expression and joined over what
+stands between them ("of the", "van der", "&", an epithet's "the"). A word that
+is capitalised because a sentence begins there counts only if what follows
+speaks for a name. Letters without case (Chinese, Arabic, ...) make no names.
+"""
+
+import bisect
+import re
+
+from realm_tf.tagging.rules import english_words
+
+# Capital letters of the alphabets that have them (Latin, Greek, Cyrillic,
+# Armenian, Georgian). Not `[^\W\d_a-z]`, which takes an "é" for one.
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}]"
+_ABBREVIATION = (
+    "St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Jr|Sr|No|Prof|Gen|Col|Capt|Lt|Sgt|Rev|Sen|Gov|"
+    "Bros|Inc|Ltd|Corp|Vol|Op"
+)
+# "U.S.", "St.", "J." before a name, "O'Brien", "al-Sahili", "AT&T".
+_WORD = re.compile(
+    rf"(?:(?<!\w)|(?<=[a-z]-))(?:(?:{_CAPITAL}\.)(?:{_CAPITAL}\.)+"
+    rf"|(?:{_ABBREVIATION})\.(?=\s)|{_CAPITAL}\.(?=\s{_CAPITAL})"
+    rf"|(?:[dl]['’]|(?:al|el|an|ad|as|ar|at|az|ash)-)?{_CAPITAL}"
+    # Taken whole: no part of it. Python before 3.11.5 gets `*+` wrong.
+    rf"(?=(?P<rest>(?:\w|&(?=\w)|[-‑](?=\w)|–(?={_CAPITAL})"
+    r"|['’](?=\w)(?!s(?!\w)))*))(?P=rest))"
+    # "US$"
+    r"(?![$£€¥₹])"
+)
+# "London-based": the name ends at the hyphen; "Jong-un" has none of these.
+_TAIL = re.compile(
+    r"[-‑](?:\w*(?:ed|ing)|born|led|style|held|built|own|owned|like|wide|era|"
+    r"type|language|made|run|bound|old|century|centric|only|themed)$"
+)
+_PARTICLE = (
+    "de|del|della|delle|dei|degli|di|da|dal|do|dos|das|du|des|la|le|las|los|"
+    "van|von|vom|der|den|ten|ter|zu|zum|zur|bin|bint|ibn|ben|al|el|y|af|av|"
+    "sur|sous|und|et"
+)
+_PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
+# "van Gogh", without a first name.
+_LEADING_PARTICLES = re.compile(
+    r"(?<!\w)(?:(?:van|von|de|di|da|du|del|della|ibn|bin)(?: (?:der|den|la|"
+    r"le|los))?) $"
+)
+_ROMAN = re.compile(r"[IVX]+$")
+_PEOPLES = re.compile(r"(?:ans|ese|ish|eeks|ews|urks|abs|tians|nch|tch)$")
+# "of Greek legend"
+_ADJECTIVE = re.compile(
+    r"(?:\w+(?:ian|ean|ese|ish)|Greek|French|Dutch|Roman|German|Welsh|Czech|"
+    r"Swiss|Arab|African|American|Mexican|Moroccan) [a-z]+"
+)
+# An adjective or noun of a people: a name wherever it stands.
+_PEOPLE = re.compile(
+    r"(?:\w{2,}(?:(?<!c)ian|nese|lese|mese|lish|nish|kish|tish|dish|wish)|"
+    r"American|African|Mexican|German|Roman|European|Korean|Cuban|Moroccan|"
+    r"Tibetan|Chilean|Honduran|French|Dutch|Greek|Welsh|Swiss|Czech|Irish|"
+    r"Arab|Thai|Turk|Jew|Scot)s?$"
+)
+_NO_PEOPLE = frozenset(
+    ("Guardian", "Pedestrian", "Librarian", "Vegetarian", "Amphibian")
+) | frozenset(("Civilian", "Historian", "Comedian", "Custodian", "Ruffian"))
+# "(Panthera tigris)"
+_SPECIES_AFTER = re.compile(
+    r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"
+)
+_COUNTRYMAN = re.compile(
+    r"(?:French|English|Dutch|Irish|Scots|Welsh|Norse)(?:wo)?m[ae]n$"
+)
+_THE_BEFORE = re.compile(r"(?<!\w)[Tt]he $")
+_ORDINAL_BEFORE = re.compile(r"(?<!\w)[0-9]{1,3}(?:st|nd|rd|th) $")
+_NUMBER_AFTER = re.compile(r" [0-9]{1,4}(?![\w%°–-]|[.,:][0-9])(?: ([a-z]+))?")
+# Nothing but marks since the sentence began, or a quotation that begins.
+_INITIAL = re.compile(r"(?:^|[.!?…:;][\"'”’)]*\s|[,:]\s[\"“‘])[^\w\s]*$|^\W*$")
+# Not a name's ending: "Legislation", "Darkness"; the rest by what follows.
+_COMMON_SUFFIX = re.compile(
+    r"(?:tion|ment|ness|ity|ism|ing|ance|ence|ship|hood|ists?|ers|ies|ions|"
+    r"ments|ly)$"
+)
+_APPOSITION = re.compile(
+    r"['’]s(?!\w)|, (?:who|whose|which|called|known|born|named|now|then|an?|"
+    rf"the|in|capital|{_CAPITAL})|\s\(| (?:and|or) {_CAPITAL}"
+)
+_NEXT_WORD = re.compile(r" ([a-z]+)")
+# "Water is wet." is said of things, be the word in our lists or not.
+_PROPERTY = re.compile(r" (?:is|was) (?![a-z]*ed\b)[a-z]+(?:[.,;]|$)")
+# A quotation in title case: "“War and Peace”".
+_QUOTED = re.compile(rf"(?<!\w)[\"“]({_CAPITAL}[^\"“”\n.;?]{{2,80}})[\"”]")
+_SMALL_IN_TITLES = frozenset(
+    ("a", "an", "the", "of", "and", "in", "on", "at", "to", "for", "from")
+) | frozenset(("or", "by", "with", "as", "la", "le", "de", "du", "des", "und"))
+_REACH = 48
+
+
+def find_names(
+    text: str, taken: list[tuple[int, int]] = ()
+) -> list[tuple[int, int]]:
+    """Capitalised names of a sentence.
+
+    Args:
+        text: str. A sentence.
+        taken: list of `(start, limit)` in order, where no name may be: the
+            dates of the sentence. Defaults to none.
+
+    Returns:
+        list of `(start, limit)`, by start and not overlapping; code points,
+        the limit exclusive. Without article, rank or possessive "'s".
+
+    Example:
+
+    >>> text = "In Rome King James met Dr. J. R. Ott of the Bank of England."
+    >>> [text[start:limit] for start, limit in find_names(text)]
+    ['Rome', 'James', 'J. R. Ott', 'Bank of England']
+    """
+    titles = _quoted_titles(text, taken)
+    closed = sorted([*taken, *titles])
+    names, group, position = list(titles), [], 0
+    for match in _WORD.finditer(text):
+        word = _Word(text, match)
+        while position < len(closed) and closed[position][1] <= word.start:
+            position += 1
+        if position < len(closed) and closed[position][0] < word.limit:
+            _flush(text, group, names, closed)
+            continue
+        if group and _joins(text, group, word):
+            group.append(word)
+            continue
+        _flush(text, group, names, closed)
+        opener = word.initial and word.is_function
+        if not opener or text.startswith("The Hague", word.start):
+            group.append(word)
+    _flush(text, group, names, closed)
+    return sorted(names)
+
+
+class _Word:
+    """A capitalised word and its place."""
+
+    __slots__ = ("start", "limit", "word", "closed", "initial", "is_function")
+
+    def __init__(self, text, match):
+        self.start, self.limit = match.span()
+        self.word = match[0]
+        tail = _TAIL.search(self.word)
+        # Nothing is joined to a "London-based".
+        self.closed = bool(tail)
+        if tail:
+            self.word = self.word[: tail.start()]
+            self.limit = self.start + tail.start()
+        before = text[max(0, self.start - 8) : self.start]
+        # After a word there is no need to look.
+        inside = before[-1:] == " " and before[-2:-1].isalnum()
+        self.initial = not inside and bool(_INITIAL.search(before))
+        # Not "US" and "IT".
+        self.is_function = (
+            self.word.lower() in english_words.FUNCTION_WORDS
+            and not self.word[1:].isupper()
+        )
+
+
+def _quoted_titles(text, taken):
+    titles, position = [], 0
+    for match in _QUOTED.finditer(text):
+        start, limit = match.span(1)
+        while position < len(taken) and taken[position][1] <= start:
+            position += 1
+        if position < len(taken) and taken[position][0] < limit:
+            continue
+        words = match[1].split()
+        if len(words) > 1 and all(
+            word[0].isupper() or not word[0].isalpha()
+            for word in words
+            if word not in _SMALL_IN_TITLES
+        ):
+            titles.append((start, limit - match[1].endswith(",")))
+    return titles
+
+
+def _joins(text, group, word):
+    """Whether a word goes on a name."""
+    last = group[-1]
+    if last.closed:
+        return False
+    gap = text[last.limit : word.start]
+    if gap in (" ", "\u00a0", ""):
+        return not (last.word.endswith(".") and word.is_function) and not (
+            _COUNTRYMAN.match(last.word)
+        )
+    if gap == " & " or _PARTICLES.fullmatch(gap):
+        return True
+    if gap in (" of ", " of the "):
+        return not (
+            _ADJECTIVE.match(text, word.start)
+            and text[word.limit : word.limit + 1] == " "
+        ) and _joins_by_of(text, group)
+    if gap == " and ":
+        return _joins_by_and(text, group, word)
+    if gap == " the ":
+        return word.word in english_words.EPITHETS and len(group) == 1
+    if gap in ("'s ", "’s "):
+        rest = text[word.limit : word.limit + 2]
+        return word.word in english_words.HEADS and not rest[1:].isupper()
+    return False
+
+
+def _joins_by_of(text, group):
+    last = group[-1].word
+    if len(group) == 1:
+        return not (
+            (last in english_words.TITLES and last not in english_words.PEERS)
+            or _PEOPLES.search(last)
+        )
+    return bool(
+        _ROMAN.match(last)
+        or last in english_words.HEADS
+        or last in english_words.PEERS
+        # Not "the Boston Bruins of the National League".
+        or (
+            not last.endswith("s")
+            and (
+                group[0].word == "The"
+                or _THE_BEFORE.search(
+                    text[max(0, group[0].start - 5) : group[0].start]
+                )
+            )
+        )
+    )
+
+
+def _joins_by_and(text, group, word):
+    first, last = group[0], group[-1]
+    if (last.word, word.word) in english_words.PAIRS:
+        return True
+    body = text[max(first.start, last.start - 80) : last.start]
+    if len(group) < 8 and (" of " in body or " for " in body):
+        return any(each.word in english_words.BODIES for each in group[:-1])
+    # "the Baltimore and Ohio Railroad"
+    head = _WORD.match(text, word.limit + 1)
+    return bool(
+        head
+        and text[word.limit : head.start()] == " "
+        and head[0] in english_words.HEADS
+        and _THE_BEFORE.search(text[max(0, first.start - 5) : first.start])
+    )
+
+
+def _flush(text, group, names, closed):
+    """Turns the words gathered into names, without ranks; empties `group`."""
+    done = 0
+    for place in range(len(group) - 1):
+        if _is_title(text, group[place], group[place + 1]):
+            _add(text, group[done:place], names, closed)
+            done = place + 1
+    _add(text, group[done:], names, closed)
+    group.clear()
+
+
+def _is_title(text, word, after):
+    """Whether a word is the rank of the name after it."""
+    gap = text[word.limit : after.start]
+    return (
+        word.word in english_words.TITLES
+        and (gap == " " or bool(_PARTICLES.fullmatch(gap)))
+        and after.word not in english_words.HEADS
+        and after.word not in ("Jr.", "Sr.")
+        and not _ROMAN.match(after.word)
+    )
+
+
+def _add(text, group, names, closed):
+    if not group:
+        return
+    first, last = group[0], group[-1]
+    start, limit = first.start, last.limit
+    if len(group) == 1 and not _is_name_alone(text, first):
+        return
+    before = text[max(0, start - 12) : start]
+    if not first.initial and first.word not in english_words.TITLES:
+        ordinal = _ORDINAL_BEFORE.search(before)
+        particles = _LEADING_PARTICLES.search(before)
+        if ordinal or particles:
+            start -= len(before) - (ordinal or particles).start()
+    number = _NUMBER_AFTER.match(text, limit)
+    if number and _belongs(number, limit, closed):
+        limit += len(number[0].split(" ")[1]) + 1
+    elif len(last.word) == 2 and last.word.endswith("."):
+        limit -= 1
+    if names and start < names[-1][1] <= limit:
+        start = first.start
+    names.append((start, limit))
+
+
+def _belongs(number, limit, closed):
+    """Whether a number after a name belongs to it: "Vostok 5"."""
+    following = number[1]
+    if following and not (
+        following in english_words.FUNCTION_WORDS
+        or following in english_words.VERBS
+        or following.endswith("ed")
+    ):
+        return False
+    place = bisect.bisect_right(closed, limit + 1, key=lambda span: span[0])
+    return not place or closed[place - 1][1] <= limit + 1
+
+
+def _is_name_alone(text, word):
+    letters = word.word
+    if letters.rstrip(".") in ("", "St", "No") or len(letters) < 2:
+        return False
+    if letters in english_words.TITLES or word.is_function:
+        return False
+    if re.fullmatch(rf"(?:{_ABBREVIATION})\.|{_CAPITAL}\.", letters):
+        return False
+    after = text[word.limit : word.limit + _REACH]
+    if text[word.start - 1 : word.start] == "(" and _SPECIES_AFTER.match(after):
+        return False
+    if not word.initial:
+        return True
+    if letters.lower() in english_words.COMMON_OPENERS:
+        return False
+    if any(c.isupper() or c.isdigit() for c in letters[1:]):
+        return True
+    if _PEOPLE.match(letters) and letters.rstrip("s") not in _NO_PEOPLE:
+        return True
+    if _COMMON_SUFFIX.search(letters):
+        return False
+    if _APPOSITION.match(after):
+        return True
+    following = _NEXT_WORD.match(after)
+    if not following or _PROPERTY.match(after):
+        return False
+    plural = letters.endswith("s") and letters[-2] not in "suiao"
+    if plural:
+        return following[1] in ("is", "was", "has")
+    return following[1] in english_words.VERBS or (
+        len(following[1]) > 4 and following[1].endswith("ed")
+    )

@@ -1,0 +1,88 @@
+"""Spans of a sentence that carry knowledge: dates, numbers, names."""
+
+import re
+
+from realm_tf.tagging.rules.dates import find_dates
+from realm_tf.tagging.rules.names import find_names
+
+_SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen|bn)\b"
+_MEASURE = (
+    r"(?:kilo|centi|milli|nano|micro)?(?:metres?|meters?|grams?|grammes?|"
+    r"litres?|liters?|watts?|joules?|volts?|bytes?|hertz)|(?:mega|giga)(?:watts?"
+    r"|bytes?|hertz)|miles?|feet|foot|inch(?:es)?|yards?|fathoms?|"
+    r"acres?|hectares?|tons?|tonnes?|pounds?|ounces?|stone|gallons?|pints?|"
+    r"barrels?|bushels?|knots|degrees?(?: (?:Celsius|Fahrenheit|north|south|"
+    r"east|west))?|kelvins?|horsepower|amperes?|ohms?|decibels?|light[- ]years?|"
+    r"parsecs?|carats?|calories|dollars?|cents?|euros?|francs?|florins?|guilders?|"
+    r"marks|roubles?|rubles?|rupees?|yen|yuan|pesos?|lira|lire|crowns?|ducats?|"
+    r"shillings?|pence|talents|drachmas?|sesterces|seconds?|minutes?|hours?|"
+    r"days?|nights?|weeks?|months?|years?|decades?|centuries|millennia|"
+    r"km|cm|mm|nm|µm|m|kg|mg|g|lbs?|oz|ft|in\.|mi|ha|km/h|mph|kWh?|[MG]W|"
+    r"[kMG]?Hz|hp|rpm|[KMGT]B|bits?"
+)
+_UNIT = (
+    r"(?:per cent\b|percent\b|(?:(?:square|cubic|nautical|short|long|metric|US|"
+    rf"imperial) )?(?:{_MEASURE})(?!\w)[²³]?"
+    r"(?:(?: per |/)(?:second|minute|hour|day|week|month|year|s|h)\b)?)"
+)
+_ONES = "one two three four five six seven eight nine"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_TEENS = (
+    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "nineteen"
+)
+
+
+def _any_of(words):
+    words = words.split()
+    return "|".join([*words, *map(str.capitalize, words)])
+
+
+_IN_WORDS = (
+    rf"(?:(?:{_any_of(_TENS)})(?:-(?:{_any_of(_ONES)}))?"
+    rf"|{_any_of(_ONES)}|{_any_of(_TEENS)}"
+    r"|[Aa] (?:hundred|thousand|million|billion)|[Hh]alf a million)\b"
+)
+# The digits are taken whole or not at all: no part of "1,864" or "radium-223".
+# (Python before 3.11.5 gets `*+` wrong, hence the look-ahead.)
+# Numbers in words count with a unit or a scale: "three metres".
+_NUMBER = re.compile(
+    r"(?<![\w.,:/’'])(?<!\w-)(?:(?:(?:US|A|C|NZ|HK)?[$£€¥₹]\s?)?"
+    r"(?=(?P<digits>[0-9]+(?:[.,:/–−-][0-9]+)*))(?P=digits)[½¼¾]?"
+    rf"(?i:[-\s]{_SCALE})?(?i:\s?%|\s?°\s?[CFK]?\b|\s?°|[-\s]?{_UNIT}|(?!\w))"
+    rf"|{_IN_WORDS}(?i:(?:[-\s]{_SCALE})+(?:[-\s]{_UNIT})?|[-\s]{_UNIT}))"
+    r"(?![\w])"
+)
+
+
+def find_spans(sentence: str) -> list[tuple[int, int, str]]:
+    """Dates, numbers with their units, and capitalised names of a sentence.
+
+    A sentence's first word is a name only if what follows speaks for one: it
+    is capitalised anyway.
+
+    Args:
+        sentence: str. Any Unicode; the time is linear in its length.
+
+    Returns:
+        list of `(start, limit, kind)`, by start and not overlapping; code
+        points, the limit exclusive; kind is `"date"`, `"number"` or `"name"`.
+
+    Example:
+
+    >>> find_spans("In 1869 the Suez Canal, 164 km long, had no locks.")
+    [(3, 7, 'date'), (12, 22, 'name'), (24, 30, 'number')]
+    """
+    dates = find_dates(sentence)
+    names = find_names(sentence, dates)
+    spans = [(start, limit, "date") for start, limit in dates]
+    spans += [(start, limit, "name") for start, limit in names]
+    spans.sort()
+    numbers, place = [], 0
+    for match in _NUMBER.finditer(sentence):
+        start, limit = match.span()
+        while place < len(spans) and spans[place][1] <= start:
+            place += 1
+        if place == len(spans) or limit <= spans[place][0]:
+            numbers.append((start, limit, "number"))
+    return sorted(spans + numbers)

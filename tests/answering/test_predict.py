@@ -1,0 +1,246 @@
+"""Predictions against a slow recomputation, one question and block at a time."""
+
+import keras
+import numpy as np
+import pytest
+
+from realm_tf.answering import calibration
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import NO_ANSWER
+from realm_tf.answering.predict import NUM_BEST
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts.question_files import query_wordpieces
+from realm_tf.errors import InputError
+from realm_tf.retrieval.bm25 import Bm25
+from realm_tf.text import answers
+
+QUESTIONS = [
+    "Where was Ada?",
+    "What is the river of Rome?",
+    "Who wrote organ music in the city of Leipzig in 1750?",
+    "What flows to Egypt?",
+    "fire",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(model_dir, blocks_dir, brute_force_index_dir):
+    return Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
+
+
+@pytest.fixture(scope="module")
+def predictor(corpus):
+    return Predictor(corpus, num_candidates=6, num_reader_blocks=3)
+
+
+@pytest.fixture(scope="module")
+def predictions(predictor):
+    return predictor.predict(QUESTIONS)
+
+
+def _inputs(ids, segments):
+    return {
+        "token_ids": np.array([ids], "int32"),
+        "segment_ids": np.array([segments], "int32"),
+        "padding_mask": np.ones((1, len(ids)), "int32"),
+    }
+
+
+def _slow_best_span(corpus, question, block):
+    """Score (without relevance) and text of a block's best span."""
+    tokenizer, records = corpus.loaded.tokenizer, corpus.records
+    query = query_wordpieces(question, tokenizer)
+    body = tokenizer.tokenize(records.texts[block])
+    ids = [*query, *body.ids, tokenizer.sep_id]
+    segments = [0] * len(query) + [1] * (len(body) + 1)
+    logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))[0]
+    score, start, last = max(
+        (float(logits[len(query) + start, width]), start, start + width)
+        for start in range(len(body))
+        for width in range(min(10, len(body) - start))
+    )
+    text = records.texts[block][body.starts[start] : body.limits[last]]
+    return score, text
+
+
+def test_retrieval_is_the_order_of_the_inner_products(corpus, predictions):
+    table = np.asarray(corpus.index.embeddings)
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        ids = query_wordpieces(question, corpus.loaded.tokenizer)
+        query = np.asarray(
+            corpus.loaded.model.embed_queries(_inputs(ids, [0] * len(ids)))
+        )[0]
+        scores = table @ query
+        assert found.retrieved == np.argsort(-scores)[:6].tolist()
+        read = found.retrieved[:3]
+        assert [c.block_id for c in found.candidates] == read
+        shares = np.exp(scores[read]) / np.exp(scores[read]).sum()
+        np.testing.assert_allclose(
+            [c.log_prob for c in found.candidates], np.log(shares), atol=1e-5
+        )
+
+
+def test_answers_are_the_best_spans_of_the_blocks(corpus, predictions):
+    table = np.asarray(corpus.index.embeddings)
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        ids = query_wordpieces(question, corpus.loaded.tokenizer)
+        query = np.asarray(
+            corpus.loaded.model.embed_queries(_inputs(ids, [0] * len(ids)))
+        )[0]
+        for candidate in found.candidates:
+            score, text = _slow_best_span(corpus, question, candidate.block_id)
+            score += float(table[candidate.block_id] @ query)
+            assert candidate.answer == text
+            assert candidate.score == pytest.approx(score, abs=1e-4)
+        best = max(found.candidates, key=lambda c: c.score)
+        assert (found.answer, found.block_id) == (best.answer, best.block_id)
+        assert found.score == best.score
+        text = corpus.records.texts[found.block_id]
+        assert text[found.start : found.limit] == found.answer != ""
+        assert 0 < found.confidence <= 1
+
+
+def _slow_spans(corpus, question, found):
+    """All spans of the blocks read: score, text, block, by brute force."""
+    tokenizer, records = corpus.loaded.tokenizer, corpus.records
+    query = query_wordpieces(question, tokenizer)
+    table = np.asarray(corpus.index.embeddings)
+    embedding = np.asarray(
+        corpus.loaded.model.embed_queries(_inputs(query, [0] * len(query)))
+    )[0]
+    spans = []
+    for candidate in found.candidates:
+        block = candidate.block_id
+        body = tokenizer.tokenize(records.texts[block])
+        ids = [*query, *body.ids, tokenizer.sep_id]
+        segments = [0] * len(query) + [1] * (len(body) + 1)
+        logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))
+        for start in range(len(body)):
+            for width in range(min(10, len(body) - start)):
+                first, last = body.starts[start], body.limits[start + width]
+                spans.append(
+                    (
+                        float(
+                            logits[0, len(query) + start, width]
+                            + table[block] @ embedding
+                        ),
+                        records.texts[block][first:last],
+                        block,
+                    )
+                )
+    return sorted(spans, key=lambda span: -span[0])
+
+
+def test_the_nbest_list_and_its_shares(corpus, predictions):
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        spans = _slow_spans(corpus, question, found)
+        assert len(found.nbest) == NUM_BEST
+        for span, (score, text, block) in zip(found.nbest, spans, strict=False):
+            assert span.score == pytest.approx(score, abs=1e-4)
+            assert (span.answer, span.block_id) == (text, block)
+            text = corpus.records.texts[span.block_id]
+            assert text[span.start : span.limit] == span.answer
+        scores = np.array([score for score, *_ in spans])
+        for temperature in (0.125, 1.0, 32.0):
+            chosen = calibration.choose(found, temperature=temperature)
+            weights = np.exp((scores - scores[0]) / temperature)
+            assert chosen.answer == found.answer
+            assert chosen.confidence == pytest.approx(
+                1 / weights.sum(), abs=1e-5
+            )
+        # Without change, as predicted.
+        assert calibration.choose(found) == found
+
+
+def test_equal_strings_are_added_up(corpus, predictions):
+    for question, found in zip(QUESTIONS, predictions, strict=True):
+        spans = _slow_spans(corpus, question, found)
+        scores = np.array([score for score, *_ in spans])
+        total = np.exp(scores / 4 - scores[0]).sum()
+        sums = {}
+        for score, text, _ in spans[:NUM_BEST]:
+            key = answers.normalize_answer(text) or text
+            share = np.exp(score / 4 - scores[0]) / total
+            sums[key] = sums.get(key, 0) + share
+        chosen = calibration.choose(found, temperature=4.0, aggregate=True)
+        key = answers.normalize_answer(chosen.answer) or chosen.answer
+        assert sums[key] == pytest.approx(max(sums.values()), abs=1e-5)
+        assert chosen.confidence == pytest.approx(sums[key], abs=1e-5)
+
+
+def _assert_same(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        assert (a.answer, a.block_id, a.start, a.limit, a.retrieved) == (
+            *(b.answer, b.block_id, b.start, b.limit, b.retrieved),
+        )
+        assert a.score == pytest.approx(b.score, abs=1e-4)
+        assert a.confidence == pytest.approx(b.confidence, abs=1e-4)
+        for one, other in zip(a.candidates, b.candidates, strict=True):
+            assert (one.block_id, one.answer) == (other.block_id, other.answer)
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_any_batch_size_gives_the_same(corpus, predictions, batch_size):
+    predictor = Predictor(
+        corpus, num_candidates=6, num_reader_blocks=3, batch_size=batch_size
+    )
+    done = []
+    _assert_same(
+        predictor.predict(QUESTIONS, progress=done.append), predictions
+    )
+    assert sum(done) == len(QUESTIONS) and max(done) == batch_size
+
+
+def test_an_empty_question_has_no_answer(predictor, predictions):
+    mixed = predictor.predict(["", QUESTIONS[0], " \t ", QUESTIONS[1]])
+    assert mixed[0] == mixed[2] == NO_ANSWER
+    assert NO_ANSWER.block_id == -1 and NO_ANSWER.answer == ""
+    _assert_same([mixed[1], mixed[3]], predictions[:2])
+    assert predictor.predict(["", ""]) == [NO_ANSWER] * 2
+    assert predictor.predict([]) == []
+
+
+def test_a_very_long_question_is_cut(predictor):
+    long, longer = predictor.predict(["fire " * 62, "fire " * 5000])
+    _assert_same([long], [longer])
+
+
+def test_as_many_blocks_are_retrieved_as_are_read(corpus):
+    (found,) = Predictor(corpus, num_candidates=2, num_reader_blocks=7).predict(
+        QUESTIONS[:1]
+    )
+    assert len(found.candidates) == len(found.retrieved) == 7
+    # No more than there are.
+    (found,) = Predictor(corpus, num_reader_blocks=50).predict(QUESTIONS[:1])
+    assert sorted(c.block_id for c in found.candidates) == list(range(11))
+    with pytest.raises(InputError, match="num_reader_blocks=0"):
+        Predictor(corpus, num_reader_blocks=0)
+
+
+def test_another_retrievers_blocks_are_read(corpus, predictor):
+    bm25 = Bm25(corpus.records.titles, corpus.records.texts)
+    found = predictor.predict(QUESTIONS, search=bm25.search)
+    scores, block_ids = bm25.search(QUESTIONS, 6)
+    for row, prediction in enumerate(found):
+        assert prediction.retrieved == block_ids[row].tolist()
+        for place, candidate in enumerate(prediction.candidates):
+            score, text = _slow_best_span(
+                corpus, QUESTIONS[row], block_ids[row, place]
+            )
+            assert candidate.answer == text
+            assert candidate.score == pytest.approx(
+                score + scores[row, place], abs=1e-4
+            )
+
+
+def test_scann_gives_what_brute_force_gives(
+    request, model_dir, blocks_dir, predictions
+):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("ScaNN's op needs the TensorFlow backend")
+    index = request.getfixturevalue("scann_index_dir")
+    corpus = Corpus.load(model_dir, blocks_dir, index)
+    predictor = Predictor(corpus, num_candidates=6, num_reader_blocks=3)
+    _assert_same(predictor.predict(QUESTIONS), predictions)

@@ -1,0 +1,304 @@
+"""Object arrays as numpy.save writes them; numpy.load is the oracle."""
+
+import os
+import pickle
+import struct
+import tracemalloc
+import uuid
+
+import numpy as np
+import pytest
+
+from realm_tf.articles.pickled_texts import count_pickled_texts
+from realm_tf.articles.pickled_texts import read_pickled_texts
+from realm_tf.errors import InputError
+
+LONG = b"nile " * 100
+LONGER = b"rome " * 20_000
+ARRAYS = {
+    "none": [],
+    "one": [b"nile"],
+    "some": [b"nile", b"", b"rome \xff\x00"],
+    "long": [LONG, b"nile", LONGER, LONG[:255], LONG[:256], LONGER[:65_536]],
+    # One more than the batches of pickle.
+    "batches": [b"%d" % number for number in range(2001)],
+    # Python has one object only for each of these; NumPy itself writes b"b".
+    "shared": [b"b", b"", b"x", b"b", b"x", b""],
+    "same": [LONG] * 3 + [b"%d" % n for n in range(300)] + [LONG, LONGER] * 2,
+    "str": ["nile", "Žižka 東京 \U0001f30a", "", "ž" * 300, "O8", "numpy"],
+    "both": [b"nile", "rome", b"etna"],
+}
+
+
+def object_array(values):
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result
+
+
+def write(path, values, *, protocol=4, pickled=None, version=(1, 0)):
+    """What numpy.save writes, by any protocol, or with any pickle."""
+    array = object_array(values)
+    header = np.lib.format.header_data_from_array_1_0(array)
+    with open(path, "wb") as file:
+        if version == (1, 0):
+            np.lib.format.write_array_header_1_0(file, header)
+        else:
+            np.lib.format.write_array_header_2_0(file, header)
+        file.write(pickled or pickle.dumps(array, protocol))
+    return str(path)
+
+
+def read_until_refused(path, match):
+    """The texts that are given before the file is refused."""
+    given = []
+    with pytest.raises(InputError, match=match) as caught:
+        given.extend(read_pickled_texts(path))
+        pytest.fail(f"not refused: {given}")
+    message = str(caught.value)
+    assert path in message
+    assert "\n" not in message
+    return given
+
+
+def oracle(path):
+    values = np.load(path, allow_pickle=True)
+    return [v.encode() if isinstance(v, str) else v for v in values]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_texts_are_those_of_numpy(tmp_path, name, protocol):
+    path = write(tmp_path / "a.npy", ARRAYS[name], protocol=protocol)
+    assert list(read_pickled_texts(path)) == oracle(path)
+    assert count_pickled_texts(path) == len(ARRAYS[name])
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_what_numpy_save_writes(tmp_path, name):
+    path = str(tmp_path / "a.npy")
+    np.save(path, object_array(ARRAYS[name]), allow_pickle=True)
+    assert list(read_pickled_texts(path)) == oracle(path)
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_older_numpy(tmp_path, protocol):
+    pickled = pickle.dumps(object_array([b"nile", b"b"]), protocol)
+    # The module has lost its underscore, the truths of the dtype were ints.
+    for new, old in [
+        (b"cnumpy._core.", b"cnumpy.core."),
+        (b"\x8c\x16numpy._core.", b"\x8c\x15numpy.core."),
+        (b"\x89\x88", b"K\x00K\x01"),
+    ]:
+        pickled = pickled.replace(new, old)
+    if protocol == 4:
+        frame = struct.pack("<Q", len(pickled) - 11)
+        pickled = pickled[:3] + frame + pickled[11:]
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    assert list(read_pickled_texts(path)) == oracle(path) == [b"nile", b"b"]
+
+
+def test_eight_byte_lengths(tmp_path):
+    pickled = pickle.dumps(object_array([b"nile", "rome"]), 3)
+    pickled = pickled.replace(b"C\x04nile", b"\x8e\x04" + bytes(7) + b"nile")
+    pickled = pickled.replace(
+        b"X\x04\x00\x00\x00rome", b"\x8d\x04" + bytes(7) + b"rome"
+    )
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    assert list(read_pickled_texts(path)) == oracle(path) == [b"nile", b"rome"]
+
+
+def test_second_version_of_the_header(tmp_path):
+    path = write(tmp_path / "a.npy", [b"nile"], version=(2, 0))
+    assert list(read_pickled_texts(path)) == oracle(path) == [b"nile"]
+
+
+def test_remote_file(tmp_path):
+    import tensorflow as tf
+
+    local = write(tmp_path / "a.npy", ARRAYS["same"])
+    remote = f"ram://{uuid.uuid4()}/a.npy"
+    with tf.io.gfile.GFile(remote, "wb") as file:
+        file.write((tmp_path / "a.npy").read_bytes())
+    assert list(read_pickled_texts(remote)) == oracle(local)
+    assert count_pickled_texts(remote) == len(ARRAYS["same"])
+
+
+def test_memory_is_constant(tmp_path):
+    texts = [b"%06d " % number * 200 for number in range(8000)]
+    path = write(tmp_path / "a.npy", texts + texts[:50])
+    assert os.path.getsize(path) > 10e6
+    del texts
+    tracemalloc.start()
+    try:
+        assert sum(map(len, read_pickled_texts(path))) == 8050 * 1400
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_truncated_anywhere(tmp_path, protocol):
+    texts = [b"nile", b"rome" * 70, b"etna"]
+    path = write(tmp_path / "a.npy", [*texts, texts[0]], protocol=protocol)
+    whole = (tmp_path / "a.npy").read_bytes()
+    ends = [whole.index(text) + len(text) for text in texts]
+    # The fourth one is a reference to the first: an opcode and a number.
+    ends.append(whole.rindex(b"h") + 2)
+    for size in range(len(whole)):
+        (tmp_path / "a.npy").write_bytes(whole[:size])
+        given = read_until_refused(path, "truncated|header|no .npy file")
+        assert given == [*texts, texts[0]][: sum(end <= size for end in ends)]
+
+
+def test_fewer_or_more_texts_than_the_header_says(tmp_path):
+    pickled = pickle.dumps(object_array([b"nile", b"rome"]))
+    for count in (1, 3):
+        lied = pickled.replace(b"K\x01K\x02\x85", b"K\x01K%c\x85" % count)
+        assert lied != pickled
+        path = write(tmp_path / "a.npy", [None] * count, pickled=lied)
+        given = read_until_refused(path, f"its header says {count}|than the 1")
+        assert given == [b"nile", b"rome"][:count]
+        # The two shapes in the file differ.
+        path = write(tmp_path / "a.npy", [None] * count, pickled=pickled)
+        assert not read_until_refused(path, "found a number")
+
+
+def test_something_behind_the_array(tmp_path):
+    pickled = pickle.dumps(object_array([b"nile"])) + b"."
+    path = write(tmp_path / "a.npy", [None], pickled=pickled)
+    assert read_until_refused(path, "goes on behind") == [b"nile"]
+
+
+class Harm:
+    """What makes a directory when it is unpickled."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (self.marker,)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("place", ["element", "array"])
+def test_nothing_is_run(tmp_path, protocol, place):
+    marker = tmp_path / "marker"
+    harm = Harm(str(marker))
+    value = object_array([b"nile", harm]) if place == "element" else harm
+    pickled = pickle.dumps(value, protocol)
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    given = read_until_refused(path, r"byte \d+\)\. Nothing of it was run")
+    assert not marker.exists()
+    # Its module and name may be taken for texts, before they are called.
+    if place == "element" and protocol > 2:
+        assert given[0] == b"nile"
+    else:
+        assert not given
+    np.load(path, allow_pickle=True)
+    assert marker.exists()
+
+
+def test_global_is_named(tmp_path):
+    pickled = pickle.dumps(object_array([b"nile", os.mkdir]), 3)
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    assert read_until_refused(path, "'posix mkdir'") == [b"nile"]
+    pickled = pickle.dumps(os.mkdir, 3).replace(b"mkdir", b"m" * 5000)
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    read_until_refused(path, r"Python object 'm{80}")
+
+
+@pytest.mark.parametrize(
+    "value, match",
+    [
+        (7, "found a number"),
+        (300, "found a number"),
+        (1 << 40, "found LONG1"),
+        (0.5, "found BINFLOAT"),
+        (None, "found NONE"),
+        (True, "found a number"),
+        ([b"nile"], "found EMPTY_LIST"),
+        ((b"nile",), "found TUPLE1"),
+        ({}, "found EMPTY_DICT"),
+        (bytearray(b"nile"), "found|builtins bytearray"),
+        (object_array([b"nile"]), "found|is none"),
+    ],
+)
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_other_elements(tmp_path, value, match, protocol):
+    array = object_array([b"nile", None, b"rome"])
+    array[1] = value
+    path = write(tmp_path / "a.npy", array, protocol=protocol)
+    assert read_until_refused(path, match)[0] == b"nile"
+
+
+@pytest.mark.parametrize(
+    "old, new, match",
+    [
+        # Into the memo at 2 to the 32, and where something is already.
+        (b"q\x0e", b"r\xff\xff\xff\xff", "counts its objects wrongly"),
+        (b"q\x0e", b"q\x03", "counts its objects wrongly"),
+        # Out of the memo: what is not there, and what is no text.
+        (b"h\x0e", b"h\x63", "object 99 is none"),
+        (b"h\x0e", b"j\xff\xff\xff\xff", "object 4294967295 is none"),
+        (b"h\x0e", b"h\x00", "object 0 is none"),
+        (b"C\x04nile", b"\x8e" + b"\xff" * 8, "text of 18446744073709551615"),
+        (b"C\x04nile", b"B\xff\xff\xff\xff", "text of 4294967295 bytes"),
+        (b"C\x04nile", b"\x95" + b"\xff" * 8 + b"C\x04nileR", "REDUCE"),
+        (b"C\x04nile", b"\xff", r"found b'\\xff'"),
+        (b"]q\r(", b"]q\r((", "found MARK"),
+        (b"K?tq", b"K\x3etq", "found a number"),
+        (b"etq", b"bbq", "found BUILD"),
+        (b"b.", b"R.", "found REDUCE"),
+        (b"\x80\x03", b"\x80\x06", "protocol 6"),
+        (b"\x80\x03", b"(", "no pickle"),
+    ],
+)
+def test_damaged_pickles(tmp_path, old, new, match):
+    pickled = pickle.dumps(object_array([text := b"nile", text]), 3)
+    assert old in pickled
+    pickled = pickled.replace(old, new, 1)
+    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
+    read_until_refused(path, match)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3),
+        np.array([b"nile", b"rome"]),
+        np.array(b"nile", object),
+        np.array([[b"nile", b"rome"]], object),
+        np.zeros(2, [("text", object), ("number", int)]),
+    ],
+    ids=["floats", "fixed length", "no dimension", "matrix", "records"],
+)
+def test_other_arrays(tmp_path, array):
+    path = str(tmp_path / "a.npy")
+    np.save(path, array, allow_pickle=True)
+    assert not read_until_refused(path, "header .*expected that of a one-dim")
+    with pytest.raises(InputError, match="header"):
+        count_pickled_texts(path)
+
+
+@pytest.mark.parametrize(
+    "content, match",
+    [
+        (b"", "no .npy file"),
+        (pickle.dumps([b"nile"]), "no .npy file"),
+        (b"\x93NUMPY\x03\x00", "no .npy file"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'", "header"),
+        (b"\x93NUMPY\x01\x00\x10\x00__import__('os')", "header"),
+    ],
+)
+def test_no_npy_file(tmp_path, content, match):
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    assert not read_until_refused(str(path), match)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match="is missing"):
+        count_pickled_texts(str(tmp_path / "a.npy"))
+    with pytest.raises(InputError, match="is missing"):
+        next(read_pickled_texts(str(tmp_path)))

@@ -1,0 +1,335 @@
+import bz2
+import gzip
+import json
+
+import pytest
+
+from realm_tf.articles import pages
+from realm_tf.articles import readers
+from realm_tf.errors import InputError
+
+XML = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">
+  <siteinfo>
+    <base>https://xx.example.org/wiki/Main_Page</base>
+    <namespaces>
+      <namespace key="0" />
+      <namespace key="1">Talk</namespace>
+      <namespace key="6">Datei</namespace>
+    </namespaces>
+  </siteinfo>
+  <page>
+    <title>Žižka &amp; Co</title>
+    <ns>0</ns>
+    <id>7</id>
+    <revision><id>70</id><text>old</text></revision>
+    <revision><id>71</id><text xml:space="preserve">'''A''' &lt;b&gt;.</text>
+    </revision>
+  </page>
+  <page>
+    <title>Moved</title><ns>0</ns><id>8</id><redirect title="A" />
+    <revision><text>#REDIRECT [[A]]</text></revision>
+  </page>
+  <page>
+    <title>Talk:A</title><ns>1</ns><id>9</id>
+    <revision><text>Hello.</text></revision>
+  </page>
+  <page>
+    <title>Empty</title><ns>0</ns><id>10</id><revision><text /></revision>
+  </page>
+</mediawiki>
+"""
+DOC = """<doc id="12" url="https://en.example.org/wiki?curid=12" title="A &amp; "B"">
+A & "B"
+
+First paragraph.&lt;b&gt;<br>
+
+Second<ref>no</ref> one.
+
+</doc>
+<doc id="13" revid="5" url="https://en.example.org/wiki?curid=13" title="C">
+C
+
+</doc>
+"""
+
+
+def write(path, content):
+    data = content if isinstance(content, bytes) else content.encode("utf-8")
+    path.write_bytes(data)
+    return str(path)
+
+
+def read(path, **kwargs):
+    return list(readers.read_pages(path, **kwargs))
+
+
+def json_lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.10", "0.11"])
+def test_mediawiki(tmp_path, version):
+    path = write(tmp_path / "dump.xml", XML.replace("0.10", version))
+    found = read(path)
+
+    assert [page.article_id for page in found] == ["7", "8", "9", "10"]
+    assert [page.number for page in found] == [1, 2, 3, 4]
+    assert [page.dropped for page in found] == ["", "redirect", "namespace", ""]
+    assert found[0].title == "Žižka & Co"
+    assert found[0].text == "'''A''' <b>."
+    assert found[0].url == "https://xx.example.org/wiki/%C5%BDi%C5%BEka_%26_Co"
+    assert found[0].silent_prefixes == {"datei"}
+    assert found[0].place == f"{path}, page 1 (Žižka & Co)"
+    assert found[3].text == ""
+
+
+def test_mediawiki_without_numbered_namespaces(tmp_path):
+    text = XML.replace("<ns>0</ns>", "").replace("<ns>1</ns>", "")
+    text = text.replace('<redirect title="A" />', "")
+    found = read(write(tmp_path / "old.xml", text))
+
+    assert [page.dropped for page in found] == ["", "redirect", "namespace", ""]
+
+
+def test_base_url(tmp_path):
+    path = write(tmp_path / "dump.xml", XML)
+    rows = json_lines(
+        {"id": "1", "title": "A b", "text": "x"},
+        {"id": "2", "title": "B", "text": "x", "url": "http://own"},
+    )
+    lines = write(tmp_path / "rows.jsonl", rows)
+    base = "https://wiki.example.org/w"
+
+    assert read(path, base_url=base)[1].url == f"{base}/Moved"
+    assert [page.url for page in read(lines, base_url=base)] == [
+        f"{base}/A_b",
+        "http://own",
+    ]
+    assert [page.url for page in read(lines)] == ["", "http://own"]
+
+
+def test_wikiextractor(tmp_path):
+    path = write(tmp_path / "wiki_00.bz2", bz2.compress(DOC.encode("utf-8")))
+    found = read(path)
+
+    assert readers.detect_format(path) == readers.WIKIEXTRACTOR
+    assert [page.article_id for page in found] == ["12", "13"]
+    assert found[0].title == 'A & "B"'
+    assert found[0].url == "https://en.example.org/wiki?curid=12"
+    assert found[1].place == f"{path}:9"
+    plain = [
+        readers.article_text(page, format=readers.WIKIEXTRACTOR).text
+        for page in found
+    ]
+    assert plain == ["First paragraph.\nSecond one.", ""]
+
+
+def test_json_lines(tmp_path):
+    rows = [
+        {
+            "id": 5,
+            "title": " The  Lake ",
+            "text": "It is deep.\n\nVery.",
+            "x": 1,
+        },
+        {"id": "b", "title": "", "text": "No title \ud83d.", "url": "http://u"},
+    ]
+    path = write(
+        tmp_path / "rows.gz", gzip.compress(json_lines(*rows).encode("utf-8"))
+    )
+    found = read(path)
+
+    assert readers.detect_format(path) == readers.JSONL
+    assert [page.article_id for page in found] == ["5", "b"]
+    assert found[0].title == "The Lake"
+    assert found[1].text == "No title \ufffd."
+    assert found[1].url == "http://u"
+    assert readers.article_text(found[0], format=readers.JSONL).text == (
+        "It is deep.\nVery."
+    )
+
+
+def test_rows_that_lack_something_are_told_apart(tmp_path):
+    rows = json_lines(
+        {"id": "1", "title": "A", "text": "Fine."},
+        ["no", "object"],
+        {"title": "A", "text": "x"},
+        {"id": "3", "text": "x"},
+        {"id": "4", "title": "A", "body": "x"},
+        {"id": True, "title": "A", "text": "x"},
+    )
+    found = read(write(tmp_path / "rows.jsonl", "\n" + rows))
+
+    assert [page.dropped for page in found] == [
+        "",
+        "bad_record_no_object",
+        "bad_record_no_id",
+        "bad_record_no_title",
+        "bad_record_no_text",
+        "bad_record_no_id",
+    ]
+    assert found[0].place.endswith("rows.jsonl:2")
+
+
+def test_wikiextractor_json_is_told_from_other_json(tmp_path):
+    row = {
+        "id": "1",
+        "revid": "2",
+        "url": "https://en.example.org/wiki?curid=1",
+        "title": "A",
+        "text": "A\nAT&amp;T <br> it is.",
+    }
+    path = write(tmp_path / "wiki_00", json_lines(row))
+    own = write(tmp_path / "own", json_lines({**row, "source": "mine"}))
+
+    assert readers.detect_format(path) == readers.WIKIEXTRACTOR_JSON
+    assert readers.detect_format(own) == readers.JSONL
+    page = read(path)[0]
+    assert readers.article_text(
+        page, format=readers.WIKIEXTRACTOR_JSON
+    ).text == ("AT&T it is.")
+    assert readers.article_text(page, format=readers.JSONL).text == (
+        "AT&amp;T <br> it is."
+    )
+
+
+def test_dpr(tmp_path):
+    long = "word " * 40_000
+    path = write(
+        tmp_path / "psgs.tsv",
+        "id\ttext\ttitle\n"
+        '1\t"He said ""no""."\tAaron\n'
+        '2\t"An open quote\tA\n'
+        "3\tOne's own\tA\n"
+        "\tno id\tA\n"
+        f"5\t{long}\tA\n",
+    )
+    found = read(path)
+
+    assert readers.detect_format(path) == readers.DPR
+    assert [page.dropped for page in found] == [
+        "",
+        "bad_record_columns",
+        "",
+        "bad_record_no_id",
+        "",
+    ]
+    assert (found[0].article_id, found[0].text, found[0].title) == (
+        "1",
+        'He said "no".',
+        "Aaron",
+    )
+    assert found[2].place == f"{path}:4"
+    assert found[4].text == long
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "message"),
+    [
+        (
+            '{"id": "1", "title": "A", "text": "x"}\n{"id": \n',
+            None,
+            ":2: broken",
+        ),
+        ('{"id": "1", "title": "A", "text": "x"}\n\xff', None, ":2: not UTF-8"),
+        ("hello\n", None, "is of no known format"),
+        ("", None, "is empty"),
+        ("hello\n", "dpr", ":1: expected the header"),
+        ("hello\n", "wikiextractor", ":1: expected <doc"),
+        ("hello\n", "mediawiki", ":1: broken XML"),
+        ("<html></html>", "mediawiki", "root <html>"),
+        ("hello\n", "parquet", "--format parquet is unknown"),
+        (DOC[:100], None, ":1: the file ends before </doc>"),
+        (XML[: XML.index("<title>Moved")], None, "broken XML at column"),
+    ],
+)
+def test_bad_input_names_file_and_line(tmp_path, content, format, message):
+    path = tmp_path / "input"
+    write(path, content.encode("latin-1") if "\xff" in content else content)
+
+    with pytest.raises(InputError) as caught:
+        read(str(path), format=format)
+
+    assert message in str(caught.value)
+    if format != "parquet":
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, gzip.compress])
+def test_truncated_compressed_files(tmp_path, compress):
+    data = compress(XML.encode("utf-8"))
+    path = write(tmp_path / "dump.bin", data[:-20])
+
+    with pytest.raises(InputError, match="dump.bin is truncated"):
+        read(path)
+
+
+def test_damaged_compressed_file(tmp_path):
+    data = bytearray(bz2.compress(XML.encode("utf-8")))
+    data[60:70] = b"0123456789"
+    path = write(tmp_path / "dump.bz2", bytes(data))
+
+    with pytest.raises(InputError, match="dump.bz2 cannot be read"):
+        read(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        read(str(tmp_path / "none.xml"))
+
+
+def test_find_files(tmp_path):
+    for name in ("b.xml", "a.xml", "c.txt", "a[1].xml"):
+        write(tmp_path / name, "x")
+    (tmp_path / "folder.xml").mkdir()
+    expected = [str(tmp_path / name) for name in ("a.xml", "a[1].xml", "b.xml")]
+
+    assert pages.find_files([f"{tmp_path}/*.xml"]) == expected
+    # Each once, in the order of names, whatever the order of the patterns.
+    assert (
+        pages.find_files(
+            [
+                f"{tmp_path}/b.xml",
+                f"{tmp_path}/a[1].xml",
+                f"{tmp_path}/./a.*",
+                f"{tmp_path}/b*",
+            ]
+        )
+        == expected
+    )
+    with pytest.raises(InputError, match="matches no file"):
+        pages.find_files([f"{tmp_path}/a.xml", f"{tmp_path}/*.bz2"])
+    with pytest.raises(InputError, match="is a directory"):
+        pages.find_files([str(tmp_path)])
+    with pytest.raises(InputError, match="at least one"):
+        pages.find_files([])
+
+
+@pytest.mark.parametrize(
+    ("title", "reason", "kept_reason"),
+    [
+        ("List of rivers", "list_title", ""),
+        ("Index of rivers", "list_title", ""),
+        ("Outline of rivers", "list_title", ""),
+        ("Lists", "", ""),
+        ("River (disambiguation)", "disambiguation", ""),
+        ("River", "", ""),
+    ],
+)
+def test_titles(title, reason, kept_reason):
+    page = pages.Page(1, "here", article_id="1", title=title, text="x")
+
+    assert readers.drop_reason(page, format=readers.JSONL) == reason
+    assert (
+        readers.drop_reason(page, format=readers.JSONL, keep_all_titles=True)
+        == kept_reason
+    )
+
+
+def test_disambiguation_templates_count_in_markup_only():
+    page = pages.Page(1, "here", article_id="1", title="A", text="{{disambig}}")
+
+    assert readers.drop_reason(page, format=readers.MEDIAWIKI) == (
+        "disambiguation"
+    )
+    assert readers.drop_reason(page, format=readers.JSONL) == ""

@@ -1,0 +1,243 @@
+import pytest
+
+from realm_tf.articles import wiki_markup
+from realm_tf.articles.wiki_templates import template_text
+
+
+def plain(markup, **kwargs):
+    return wiki_markup.to_plain_text(markup, **kwargs).text
+
+
+def links(markup, **kwargs):
+    result = wiki_markup.to_plain_text(markup, **kwargs)
+    places = zip(result.link_starts, result.link_limits, strict=True)
+    return [result.text[start:limit] for start, limit in places]
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        (
+            "A '''bold''' and ''slanted'' '''''word'''''.",
+            "A bold and slanted word.",
+        ),
+        ("'''L''''Étoile''' fell.", "L'Étoile fell."),
+        ("''[[dog]]'''s tail.", "dog's tail."),
+        ("Rock 'n' roll 'tis.", "Rock 'n' roll 'tis."),
+        ("[[Graz]] and [[Linz|the city]].", "Graz and the city."),
+        ("[[Mercury (planet)|]] is hot.", "Mercury is hot."),
+        ("See [[:Category:Rivers]].", "See Category:Rivers."),
+        ("Old.[[Category:Rivers]] [[de:Fluss]]", "Old."),
+        ("[[File:a.jpg|thumb|A [[river]] ''x'']]Wide.", "Wide."),
+        ("[[Image:a.jpg|left|[[File:b.png|x]] c]]Wide.", "Wide."),
+        ("Deep [http://example.org/a the lake].", "Deep the lake."),
+        ("Deep http://example.org/a lake.", "Deep lake."),
+        ("A<ref>B [[c]]</ref> d<ref name=x /> e.", "A d e."),
+        ("A<!-- no\nno --> b.<!-- open", "A b."),
+        ("A <math>x^2</math> b <gallery>\nFile:a.jpg\n</gallery>c.", "A b c."),
+        ("__NOTOC__A.", "A."),
+        (
+            "AT&amp;T&nbsp;is &lt;b&gt; &#39;&#39;so&#39;&#39;.",
+            "AT&T is <b> ''so''.",
+        ),
+        ("<nowiki>''a''</nowiki> b.", "''a'' b."),
+        (
+            "10<sup>6</sup> of H<sub>2</sub>O, 1<sup>st</sup>.",
+            "10^6 of H2O, 1st.",
+        ),
+        ("One<br />two <small>three</small>.", "One two three."),
+        ('A <span style="display: none">hidden</span>b.', "A b."),
+        ("soft\xadhy\u200bphen.", "softhyphen."),
+    ],
+)
+def test_inline_markup(markup, expected):
+    assert plain(markup) == expected
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("{{lang|de|Donau}}", "Donau"),
+        ("{{lang-de|''Donau''}}", "Donau"),
+        ("{{transl|ru|BGN|Moskva}}", "Moskva"),
+        ("{{convert|2850|km|mi}}", "2850 km"),
+        ("{{Convert|5|to|10|km|mi|abbr=on}}", "5 to 10 km"),
+        ("{{convert|5|-|10|sqmi|km2}}", "5–10 square miles"),
+        ("{{convert|6|ft|2|in|m}}", "6 ft 2 in"),
+        ("{{cvt|1,300|C}}", "1,300 °C"),
+        ("a{{nbsp}}b{{ndash}}c{{snd}}d", "a b–c – d"),
+        ("{{nowrap|5 [[metre|m]]}}", "5 m"),
+        ("{{as of|2014|lc=y}}", "as of 2014"),
+        ("{{As of|2014|3}}", "As of March 2014"),
+        ("{{frac|1|2}} {{frac|2|1|2}} {{frac|3}}", "1/2 2 1/2 1/3"),
+        ("{{val|6.24|e=18|u=m}}", "6.24×10^18 m"),
+        ("{{chem|H|2|O}}", "H2O"),
+        ("{{circa|1500}}", "c. 1500"),
+        ("{{nihongo|'''Aikido'''|合気道|Aikidō}}", "Aikido (合気道, Aikidō)"),
+        ("{{HMS|Ajax|22|6}}", "HMS Ajax"),
+        ("${{formatnum:1234}}", "$1234"),
+        ("{{citation needed|date=May 2015}}", ""),
+        (
+            "{{Infobox river\n| name = [[Danube]]\n| x = {{convert|1|km}}\n}}",
+            "",
+        ),
+        ("{{convert|}} {{lang|de}} {{nowrap}}", ""),
+    ],
+)
+def test_templates(markup, expected):
+    assert plain(f"Before {markup} after.") == " ".join(
+        f"Before {expected} after.".split()
+    )
+
+
+def test_template_text_of_plain_values():
+    assert template_text("Unknown", {"1": "x"}, str) == ""
+    assert template_text("lang", {"1": "de", "2": "Donau"}, str) == "Donau"
+
+
+def test_what_dropped_templates_leave_is_tidied():
+    markup = (
+        "'''Ada''' ({{IPAc-en|eɪ}}; {{lang-fr|Adèle}}; born 1950) and "
+        "'''Bo''' ({{IPA-en|b}} or {{respell|BO}}) met ( , once , )."
+    )
+
+    assert plain(markup) == "Ada (Adèle; born 1950) and Bo met (once)."
+
+
+def test_paragraphs_and_lines():
+    markup = "One line\nof a paragraph.\n\nThe next\n[[File:a.jpg|b]]\none."
+
+    assert plain(markup) == "One line of a paragraph.\nThe next\none."
+
+
+def test_sections():
+    markup = (
+        "Top.\n== Early ''life'' ==\nBorn.\n=== School ===\nRead.\n"
+        "==See also==\n* [[A river that is long and wide and deep.]]\n"
+        "=== More ===\nNot kept.\n== Death ==\nDied.\n"
+        "== References ==\n{{reflist}}\nNot kept.\n"
+    )
+
+    assert plain(markup) == "Top.\nBorn.\nRead.\nDied."
+
+
+def test_only_list_items_that_read_like_sentences_are_kept():
+    markup = (
+        "Rivers:\n"
+        "* [[Danube]]\n"
+        "* The [[Danube]] rises in the Black Forest and flows east.\n"
+        "# It is long.\n"
+        "* A name, a date and a place without an end to it\n"
+        ': "He came, he saw, he went away again."\n'
+        "; Term: explained in a sentence that is long enough.\n"
+    )
+
+    assert plain(markup).split("\n") == [
+        "Rivers:",
+        "The Danube rises in the Black Forest and flows east.",
+        '"He came, he saw, he went away again."',
+        "Term: explained in a sentence that is long enough.",
+    ]
+
+
+def test_tables_are_dropped_malformed_ones_too():
+    table = '{| class="wikitable"\n! a\n|-\n| [[b]] || c\n|}\n'
+    nested = "{|\n| x\n{|\n| y\n|}\n|}\n"
+    unclosed = "{| class=x\n! a\n|-\n| b\n"
+
+    assert plain(f"Before.\n{table}After.") == "Before.\nAfter."
+    assert plain(f"Before.\n{nested}After.") == "Before.\nAfter."
+    assert plain(f"Before.\n\n{unclosed}\nAfter.") == "Before.\nAfter."
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "A [[river that is not closed.",
+        "A {{template | x = y that is not closed.",
+        "A ]] stray }} end |} of things.",
+        "A ''slanted '''bold'' mess''' ''here.",
+        "A </div> stray <small> tag.",
+        "A [[File:a.jpg|thumb|[[b]] that is not closed.",
+        "{| class=x\n| a table\n\nA word that follows |} it.",
+        "A {{nested {{template|[[x}} y]] z.",
+    ],
+)
+def test_no_residue_of_malformed_markup(markup):
+    text = plain(markup)
+
+    assert "A " in text
+    for residue in ("[[", "]]", "{{", "}}", "{|", "|}", "''", "</", "<small"):
+        assert residue not in text
+
+
+def test_links_are_places_in_the_final_text():
+    markup = (
+        "{{Infobox|[[x]]}}The   '''[[Danube]]''' flows through [[Vienna|''the "
+        "capital'']].[[Category:Rivers]]\n\n* short [[item]]\n"
+        "Many [[fish]]es <ref>[[y]]</ref> in [[ lake ]]."
+    )
+    result = wiki_markup.to_plain_text(markup)
+
+    assert result.text == (
+        "The Danube flows through the capital.\nMany fishes in lake."
+    )
+    assert result.link_starts == [4, 25, 43, 53]
+    assert result.link_limits == [10, 36, 49, 57]
+
+
+def test_links_in_templates_and_item_texts_are_kept():
+    markup = (
+        "* A {{lang|de|[[Donau]]}} ship sails from {{nowrap|[[Graz]] now}}."
+    )
+
+    assert links(markup) == ["Donau", "Graz"]
+
+
+def test_namespaces_of_other_languages():
+    markup = "[[Datei:a.jpg|mini|Ein Fluss]]Breit. [[Kategorie:Fluss]]"
+    german = frozenset({"datei", "kategorie"})
+
+    assert plain(markup, silent_prefixes=german) == "Breit."
+    assert links(markup, silent_prefixes=german) == []
+
+
+def test_private_use_characters_of_the_input_do_no_harm():
+    assert links("\ue000a\ue001 [[b]] \ue003\ue003 c.") == ["b"]
+    assert plain("&#xE000;a [[b]].") == "a b."
+
+
+@pytest.mark.parametrize(
+    ("title", "markup", "expected"),
+    [
+        ("Ada (disambiguation)", "", True),
+        ("Ada", "'''Ada''' may be: {{disambiguation}}", True),
+        ("Ada", "{{Disambig|geo}}", True),
+        ("Ada", "{{hndis|Ada}}", True),
+        ("Ada", "{{Place name disambiguation}}", True),
+        ("Ada", "x\n__DISAMBIG__", True),
+        ("Ada", "{{disambiguation needed|date=May 2015}}", False),
+        ("Ada", "{{other uses|Ada (disambiguation)}}", False),
+        ("Ada", "{{redirect disambiguation|x}}", False),
+        ("Ada", "A [[disambiguation]] page.", False),
+    ],
+)
+def test_disambiguation(title, markup, expected):
+    assert wiki_markup.is_disambiguation(title, markup) is expected
+
+
+def test_plain_paragraphs():
+    text = " One\ttwo\xa0 three \r\n\n\x0bfour\u2028 five "
+
+    assert wiki_markup.plain_paragraphs(text) == "One two three\nfour\nfive"
+
+
+def test_strip_residue():
+    text = (
+        "A<ref>b</ref> c<br /> d <nowiki>e</nowiki>, 1 < 2 > 0 <x>."
+        "[[Category:Rivers]] [[Graz]] [[Linz|the city]] [[open"
+    )
+
+    assert wiki_markup.strip_residue(text) == (
+        "A c d e, 1 < 2 > 0 <x>. Graz the city open"
+    )

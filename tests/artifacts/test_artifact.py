@@ -1,0 +1,266 @@
+import json
+import os
+import uuid
+
+import pytest
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import list_files
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.version import __version__
+
+
+@pytest.fixture(params=["local", "object store"])
+def output(request, tmp_path):
+    """A place for a directory; TensorFlow's ram:// has no rename either."""
+    if request.param == "local":
+        return str(tmp_path / "output")
+    return f"ram://{uuid.uuid4()}/output"
+
+
+def _write(output, *, files=None, fail=None, **arguments):
+    arguments = {"kind": "blocks", **arguments}
+    with artifact.write(output, **arguments) as stage:
+        for name, text in (files or {}).items():
+            write_text(stage.path(name), text)
+        if fail is not None:
+            raise fail
+        stage.metadata["counts"] = {"rows": 3}
+
+
+def _working_directory(output):
+    return output if is_remote(output) else f"{output}.partial"
+
+
+def test_a_finished_stage_can_be_read(output):
+    _write(
+        output,
+        files={"a.txt": "ä"},
+        parameters={"size": 2, "names": ["x"]},
+        parents={"model": "abc"},
+    )
+    assert artifact.is_complete(output)
+    metadata = artifact.read(output, kind="blocks")
+    assert metadata.pop("seconds") >= 0
+    assert metadata == {
+        "kind": "blocks",
+        "parameters": {"size": 2, "names": ["x"]},
+        "parents": {"model": "abc"},
+        "version": __version__,
+        "counts": {"rows": 3},
+    }
+    assert sorted(each.name for each in Path(output).iterdir()) == [
+        "COMPLETED",
+        "a.txt",
+        "metadata.json",
+    ]
+    assert Path(os.path.join(output, "a.txt")).read_text() == "ä"
+    assert Path(f"{output}/a.txt").read_bytes() == "ä".encode()
+
+
+def test_nothing_is_left_beside_a_finished_stage(tmp_path):
+    _write(str(tmp_path / "output"))
+    assert os.listdir(tmp_path) == ["output"]
+
+
+def test_a_trailing_slash_changes_nothing(tmp_path):
+    _write(f"{tmp_path}/output/", files={"a.txt": "a"})
+    assert artifact.read(f"{tmp_path}/output/", kind="blocks")["counts"]
+    assert os.listdir(tmp_path) == ["output"]
+
+
+def test_a_stage_that_fails_leaves_nothing(output):
+    for error in (RuntimeError("broken"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            _write(output, files={"a.txt": "a"}, fail=error)
+        assert not Path(output).exists()
+        assert not Path(_working_directory(output)).exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
+def test_a_resumable_stage_goes_on_with_the_same_job(output, error):
+    arguments = {
+        "resumable": True,
+        "parameters": {"size": 2},
+        "parents": {"model": "abc"},
+    }
+    with pytest.raises(type(error)):
+        _write(output, files={"a.txt": "first"}, fail=error, **arguments)
+    assert not artifact.is_complete(output)
+    with pytest.raises(InputError, match="is not complete"):
+        artifact.read(output, kind="blocks")
+
+    _write(output, files={"b.txt": "second"}, **arguments)
+    assert Path(os.path.join(output, "a.txt")).read_text() == "first"
+    assert Path(os.path.join(output, "b.txt")).read_text() == "second"
+    assert "job.json" not in sorted(
+        each.name for each in Path(output).iterdir()
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "index"},
+        {"parameters": {"size": 3}},
+        {"parents": {"model": "another"}},
+        {"parents": {}},
+        # Not resumable: the files of another run are of no use.
+        {"resumable": False},
+    ],
+)
+def test_another_job_starts_anew(output, other):
+    arguments = {
+        "resumable": True,
+        "parameters": {"size": 2},
+        "parents": {"model": "abc"},
+    }
+    with pytest.raises(RuntimeError):
+        _write(output, files={"a.txt": "a"}, fail=RuntimeError(), **arguments)
+    _write(output, files={"b.txt": "b"}, **{**arguments, **other})
+    assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
+
+
+def test_another_version_starts_anew(output, monkeypatch):
+    with pytest.raises(RuntimeError):
+        _write(
+            output, files={"a.txt": "a"}, fail=RuntimeError(), resumable=True
+        )
+    monkeypatch.setattr(artifact, "__version__", "99.0")
+    _write(output, resumable=True)
+    assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
+    assert artifact.read(output, kind="blocks")["version"] == "99.0"
+
+
+def test_files_without_a_job_are_not_resumed(tmp_path):
+    output = str(tmp_path / "output")
+    os.mkdir(f"{output}.partial")
+    (tmp_path / "output.partial" / "a.txt").write_text("of unknown origin")
+    _write(output, resumable=True)
+    assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
+
+
+def test_a_complete_directory_is_not_overwritten(output):
+    _write(output, files={"a.txt": "a"})
+    for resumable in (True, False):
+        with pytest.raises(InputError, match="exists already"):
+            _write(output, resumable=resumable)
+    assert Path(os.path.join(output, "a.txt")).read_text() == "a"
+
+
+def test_the_files_of_others_are_not_removed(output):
+    Path(output).mkdir(parents=True, exist_ok=True)
+    write_text(os.path.join(output, "thesis.txt"), "years of work")
+    for resumable in (True, False):
+        with pytest.raises(InputError, match="was not made by realm"):
+            _write(output, resumable=resumable)
+    assert sorted(each.name for each in Path(output).iterdir()) == [
+        "thesis.txt"
+    ]
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "file").write_text("a")
+    with pytest.raises(InputError, match="file exists and was not made"):
+        _write(str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"output\.partial cannot be written"):
+        _write(str(tmp_path / "file" / "output"))
+    assert (tmp_path / "file").read_text() == "a"
+
+
+def test_a_missing_directory_is_named(output):
+    with pytest.raises(InputError, match="does not exist") as caught:
+        artifact.read(output, kind="blocks")
+    assert output in str(caught.value)
+    assert "'blocks'" in str(caught.value)
+    assert not artifact.is_complete(output)
+
+
+def test_a_directory_without_a_marker_is_never_read(output):
+    _write(output, files={"a.txt": "a"})
+    remove(os.path.join(output, artifact.MARKER))
+    with pytest.raises(InputError, match="is not complete"):
+        artifact.read(output, kind="blocks")
+    assert not artifact.is_complete(output)
+
+
+def test_a_run_that_goes_on_is_told_from_a_missing_one(tmp_path):
+    output = str(tmp_path / "output")
+    with artifact.write(output, kind="blocks"):
+        assert not artifact.is_complete(output)
+        with pytest.raises(InputError, match="interrupted or is still going"):
+            artifact.read(output, kind="blocks")
+    assert artifact.read(output, kind="blocks")["kind"] == "blocks"
+
+
+def test_another_kind_is_refused(output):
+    _write(output, kind="index")
+    with pytest.raises(InputError, match="holds 'index', expected 'blocks'"):
+        artifact.read(output, kind="blocks")
+
+
+def test_one_of_several_kinds_may_be_asked_for(output):
+    _write(output, kind="index")
+    kinds = ("blocks", "index")
+    assert artifact.read(output, kind=kinds)["kind"] == "index"
+    with pytest.raises(InputError, match="'index', expected 'blocks' or 'x'"):
+        artifact.read(output, kind=("blocks", "x"))
+
+
+@pytest.mark.parametrize("damage", [None, "", "{", "[]", "{}"])
+def test_damaged_metadata_is_named(output, damage):
+    _write(output)
+    path = os.path.join(output, artifact.METADATA)
+    # TensorFlow's ram:// appends to what is there.
+    remove(path)
+    if damage is not None:
+        write_text(path, damage)
+    with pytest.raises(InputError, match=r"metadata\.json is missing or dam"):
+        artifact.read(output, kind="blocks")
+
+
+def test_metadata_is_readable_json(output):
+    _write(output)
+    text = Path(os.path.join(output, artifact.METADATA)).read_text()
+    assert json.loads(text)["kind"] == "blocks"
+    assert text.count("\n") > 3
+
+
+def test_all_files_below_a_directory_and_their_sizes(output):
+    with artifact.write(output, kind="things") as stage:
+        Path(stage.path("a/b")).mkdir(parents=True, exist_ok=True)
+        write_text(stage.path("a/b/c.txt"), "four")
+        write_text(stage.path("z"), "")
+    assert list_files(f"{output}/") == [
+        "COMPLETED",
+        "a/b/c.txt",
+        "metadata.json",
+        "z",
+    ]
+    assert Path(f"{output}/a/b/c.txt").stat().length == 4
+    assert Path(f"{output}/z").stat().length == 0
+
+
+def test_fingerprints_see_order_and_boundaries():
+    digest = fingerprints.fingerprint("ab", "c")
+    assert digest == fingerprints.fingerprint(b"ab", b"c")
+    assert len(digest) == 16
+    others = [("a", "bc"), ("c", "ab"), ("abc",), ("ab", "c", ""), ()]
+    assert digest not in [fingerprints.fingerprint(*parts) for parts in others]
+    # A change of the digest would make every directory foreign.
+    assert fingerprints.fingerprint("ä") == "a23060887d1e3120"
+
+
+def test_remove_takes_files_directories_and_nothing(output):
+    Path(os.path.join(output, "inner")).mkdir(parents=True, exist_ok=True)
+    write_text(os.path.join(output, "a.txt"), "a")
+    remove(os.path.join(output, "a.txt"))
+    assert sorted(each.name for each in Path(output).iterdir()) == ["inner"]
+    remove(output)
+    assert not Path(output).exists()
+    remove(output)

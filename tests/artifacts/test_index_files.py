@@ -1,0 +1,300 @@
+import os
+import shutil
+import uuid
+
+import numpy as np
+import pytest
+from realm_tf.beam_pipelines import build_index
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
+from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.brute_force import QuantizedBruteForce
+from realm_tf.retrieval.ivf import Ivf
+from realm_tf.retrieval.scann import ExportedScann
+from realm_tf.retrieval.scann import Scann
+
+PARENTS = {"block_tower": "tower", "blocks": "blocks"}
+
+
+def _embeddings(num_blocks=50, seed=0):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(num_blocks, 8)).astype("float32")
+
+
+def _write(directory, shards):
+    """An embeddings directory of these shards."""
+    with artifact.write(
+        str(directory),
+        kind="embeddings",
+        parameters={"rows_per_shard": len(shards[0])},
+        parents=PARENTS,
+    ) as stage:
+        names = [f"embeddings-{number}.npy" for number in range(len(shards))]
+        for name, rows in zip(names, shards, strict=True):
+            np.save(stage.path(name), rows)
+        stage.metadata.update(
+            shards=names,
+            num_blocks=sum(map(len, shards)),
+            fingerprint="f",
+        )
+    return str(directory)
+
+
+@pytest.fixture
+def embeddings(tmp_path):
+    return _write(
+        tmp_path / "embeddings", np.array_split(_embeddings(), [20, 40])
+    )
+
+
+def _check(index, rows):
+    queries = _embeddings(9, seed=1)
+    scores, block_ids = index.search(queries, 6)
+    expected = BruteForce(rows).search(queries, 6)
+    np.testing.assert_array_equal(block_ids, expected[1])
+    np.testing.assert_allclose(scores, expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(20, 20, 10), (50,), (49, 1)])
+def test_shards_are_joined_in_order(tmp_path, sizes):
+    rows = _embeddings()
+    shards = np.split(rows, np.cumsum(sizes)[:-1])
+    embeddings = _write(tmp_path / "embeddings", shards)
+    assert index_files.embedding_shards(embeddings) == [
+        (f"{embeddings}/embeddings-{number}.npy", number * sizes[0])
+        for number in range(len(sizes))
+    ]
+    joined = index_files.write_embeddings(embeddings, str(tmp_path))
+    assert isinstance(joined, np.memmap)
+    np.testing.assert_array_equal(joined, rows)
+    # As if they had been one array.
+    np.save(tmp_path / "expected.npy", rows)
+    expected = (tmp_path / "expected.npy").read_bytes()
+    assert (tmp_path / "embeddings.npy").read_bytes() == expected
+
+
+def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
+    path = f"{embeddings}/embeddings-1.npy"
+    np.save(path, _embeddings(19))
+    with pytest.raises(InputError) as caught:
+        index_files.write_embeddings(embeddings, str(tmp_path))
+    assert str(caught.value) == (
+        f"{path} holds 19 rows, expected 20: run `realm embed` again."
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, for_export, expected",
+    [
+        ("brute_force", False, BruteForce),
+        ("brute_force", True, BruteForce),
+        ("ivf", False, Ivf),
+        ("ivf", True, Ivf),
+        ("scann", False, Scann),
+        ("scann", True, ExportedScann),
+    ],
+)
+def test_an_index_can_be_built_and_loaded(
+    tmp_path, embeddings, kind, for_export, expected
+):
+    output = str(tmp_path / "index")
+    metadata = build_index.build(embeddings, output, kind=kind)
+    assert metadata == artifact.read(output, kind="index")
+    assert metadata["parents"] == PARENTS
+    assert metadata["num_blocks"] == 50
+    assert metadata["embedding_dim"] == 8
+    assert metadata["recall@5"] == 1.0
+    assert metadata["recall_queries"] == (0 if kind == "brute_force" else 50)
+    index = index_files.load(output, for_export=for_export)
+    assert type(index) is expected
+    assert (index.num_blocks, index.embedding_dim) == (50, 8)
+    _check(index, _embeddings())
+    np.testing.assert_array_equal(
+        index_files.load_embeddings(output), _embeddings()
+    )
+
+
+@pytest.mark.parametrize("for_export", [False, True])
+@pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
+@pytest.mark.parametrize(
+    "kind, expected", [("brute_force", QuantizedBruteForce), ("ivf", Ivf)]
+)
+def test_an_index_can_hold_smaller_rows(
+    tmp_path, embeddings, kind, expected, quantize, for_export
+):
+    output = str(tmp_path / "index")
+    build_index.build(embeddings, output, kind=kind)
+    index = index_files.load(output, for_export=for_export, quantize=quantize)
+    assert type(index) is expected
+    assert index.rows.values.dtype == quantize
+    queries = _embeddings(9, seed=1)
+    scores, block_ids = map(np.asarray, index.search(queries, 6))
+    exact = np.take_along_axis(queries @ _embeddings().T, block_ids, axis=1)
+    # Half of 1 / 127 of values below 3, times those of a query, below 20.
+    np.testing.assert_allclose(scores, exact, atol=0.2)
+    assert np.abs(scores - exact).max() > 1e-4
+
+
+def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
+    for kind in ("brute_force", "ivf", "scann"):
+        build_index.build(embeddings, str(tmp_path / kind), kind=kind)
+    with pytest.raises(
+        InputError,
+        match="scann is a ScaNN index.*'int8'.*realm index --reordering int8",
+    ):
+        index_files.load(str(tmp_path / "scann"), quantize="int8")
+    for kind in ("brute_force", "ivf"):
+        with pytest.raises(InputError, match="none, int8, bfloat16.*'int4'"):
+            index_files.load(str(tmp_path / kind), quantize="int4")
+
+
+def test_an_exported_exact_search_goes_block_by_block(tmp_path):
+    import tensorflow as tf
+
+    directory = str(tmp_path / "index")
+    rows = np.random.default_rng(0).normal(size=(70_000, 2)).astype("float32")
+    index_files.write_exact(rows, directory, parents=PARENTS)
+    queries = _embeddings(3, seed=1)[:, :2]
+    expected = np.argsort(-(queries @ rows.T), axis=1)[:, :4]
+    for for_export in (False, True):
+        index = index_files.load(directory, for_export=for_export)
+        search = tf.function(lambda queries: index.search(queries, 4))  # noqa: B023
+        np.testing.assert_array_equal(search(queries)[1], expected)
+        graph = search.get_concrete_function(queries).graph
+        loops = [op for op in graph.get_operations() if "While" in op.type]
+        assert len(loops) == for_export
+
+
+def test_the_partitions_of_the_file_are_searched(tmp_path):
+    rows = _embeddings(600)
+    source = _write(tmp_path / "embeddings", [rows])
+    metadata = build_index.build(
+        source, str(tmp_path / "index"), kind="ivf", num_probed=5
+    )
+    assert metadata["parameters"] == {
+        "kind": "ivf",
+        "num_partitions": 98,
+        "num_probed": 5,
+    }
+    loaded = index_files.load(str(tmp_path / "index"))
+    built = Ivf.build(rows, num_probed=5)
+    queries = _embeddings(20, seed=1)
+    for one, other in zip(
+        loaded.search(queries, 6), built.search(queries, 6), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_indices_of_the_tiny_world(
+    embeddings_dir, brute_force_index_dir, ivf_index_dir, scann_index_dir
+):
+    rows = np.concatenate(
+        [
+            index_files.load_shard(path)
+            for path, _ in index_files.embedding_shards(embeddings_dir)
+        ]
+    )
+    assert rows.shape == (11, 8)
+    for directory in (brute_force_index_dir, ivf_index_dir, scann_index_dir):
+        _check(index_files.load(directory), rows)
+
+
+def test_on_an_object_store(tmp_path, embeddings):
+    root = f"ram://{uuid.uuid4()}"
+    rows = _embeddings()
+    for kind in ("brute_force", "ivf", "scann"):
+        output = f"{root}/{kind}"
+        build_index.build(embeddings, output, kind=kind)
+        _check(index_files.load(output), rows)
+    remove(f"{root}/brute_force/embeddings.npy")
+    with pytest.raises(InputError, match="embeddings.npy is missing"):
+        index_files.load(f"{root}/brute_force")
+
+
+def test_a_parent_that_is_another_is_refused(tmp_path, embeddings):
+    output = str(tmp_path / "index")
+    metadata = build_index.build(embeddings, output, kind="brute_force")
+    found = index_files.check_parents(
+        output, block_tower="tower", blocks="blocks"
+    )
+    assert found == metadata
+    with pytest.raises(
+        InputError, match="not made from these blocks .it is from blocks, exp"
+    ):
+        index_files.check_parents(output, block_tower="tower", blocks="other")
+    with pytest.raises(InputError, match="not made from this model's block t"):
+        index_files.check_parents(output, block_tower="other", blocks="blocks")
+
+
+def test_the_tiny_world_belongs_together(
+    scann_index_dir, model_dir, blocks_dir
+):
+    model = artifact.read(model_dir, kind="model")
+    blocks = artifact.read(blocks_dir, kind="blocks")
+    index_files.check_parents(
+        scann_index_dir,
+        block_tower=model["block_tower"],
+        blocks=blocks["fingerprint"],
+    )
+
+
+def _damage(path, how):
+    if how == "missing":
+        os.remove(path)
+    else:
+        content = {
+            "empty": b"",
+            "cut": path.read_bytes()[:-50],
+            "other": b"<html>404 Not Found</html>" * 9,
+        }
+        path.write_bytes(content[how])
+
+
+_FILES = {
+    "scann": ["embeddings.npy", "scann-dataset.npy"],
+    "ivf": ["ivf-centroids.npy", "ivf-sizes.npy", "ivf-block_ids.npy"],
+}
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "cut", "other"])
+@pytest.mark.parametrize("kind", _FILES)
+def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
+    output = tmp_path / "index"
+    build_index.build(embeddings, str(output), kind=kind)
+    for name in _FILES[kind]:
+        copy = tmp_path / f"copy-{name}"
+        shutil.copytree(output, copy)
+        _damage(copy / name, how)
+        reason = "is missing" if how == "missing" else "is damaged"
+        with pytest.raises(InputError, match=f"{name} {reason}"):
+            index_files.load_embeddings(str(copy))
+            index_files.load(str(copy))
+    path = tmp_path / "embeddings" / "embeddings-1.npy"
+    _damage(path, how)
+    with pytest.raises(InputError, match="embeddings-1.npy is"):
+        index_files.load_shard(str(path))
+
+
+def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
+    output = tmp_path / "index"
+    build_index.build(embeddings, str(output), kind="ivf")
+    path = output / "ivf-block_ids.npy"
+    good = np.load(path)
+    for other in (good[:-1], good + 1, np.zeros_like(good)):
+        np.save(path, other)
+        with pytest.raises(
+            InputError, match="index is damaged.*each of 50 blocks once"
+        ):
+            index_files.load(str(output))
+
+
+def test_other_directories_are_refused(tmp_path, embeddings, blocks_dir):
+    with pytest.raises(InputError, match="'blocks', expected 'embeddings'"):
+        index_files.embedding_shards(blocks_dir)
+    with pytest.raises(InputError, match="'embeddings', expected 'index'"):
+        index_files.load(embeddings)
+    with pytest.raises(InputError, match="does not exist"):
+        index_files.load(str(tmp_path / "missing"))

@@ -1,0 +1,227 @@
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.packed_passages import PackedPassages
+from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.data.tokenized_passages import tokenize_passages
+from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def passages(mark_passage):
+    found = [
+        mark_passage(
+            "<東京> was in the <Café> 👍.", "The river.", title="東京"
+        ),
+        mark_passage(title="Empty"),
+        mark_passage("\u200d"),
+        mark_passage("The <abcdefghijkl> of <cities>, <rivers>.", block_id=-1),
+        mark_passage("No span.", block_id=12_345_678),
+    ]
+    # More than are tokenised at once.
+    return found + [
+        mark_passage(f"<City> {n}.", block_id=n) for n in range(600)
+    ]
+
+
+@pytest.fixture
+def annotated(tmp_path, passages, write_annotated):
+    return write_annotated(tmp_path / "annotated", passages)
+
+
+@pytest.fixture
+def packed(annotated, letters, tmp_path):
+    pack_passages(annotated, letters, str(tmp_path / "packed"))
+    return str(tmp_path / "packed")
+
+
+def _assert_same(one, two):
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, two[name], err_msg=name)
+
+
+def test_every_passage_comes_back(packed, passages, letters):
+    found = PackedPassages(packed)
+    assert len(found) == 605
+    expected = tokenize_passages(passages, letters)
+    for number, passage in enumerate(expected):
+        _assert_same(vars(found[number]), vars(passage))
+    assert found[0].title == "東京"
+    assert found[4].block_id == 12_345_678
+    assert found.wordpieces == letters.vocabulary
+    with pytest.raises(IndexError):
+        found[605]
+
+
+def test_metadata(packed, letters):
+    metadata = artifact.read(packed, kind="packed_passages")
+    assert metadata["num_passages"] == 605
+    assert metadata["parents"] == {"annotated": "abc"}
+    assert metadata["parameters"] == {"tokenizer": letters.fingerprint()}
+    assert metadata["counts"] == {
+        "passages": 605,
+        "sentences": 605,
+        "sentences_without_wordpiece": 1,
+        "spans": 605,
+        "spans_outside_sentences": 0,
+        "spans_without_wordpiece": 0,
+    }
+
+
+def test_the_same_input_gives_the_same_bytes(
+    packed, annotated, letters, tmp_path
+):
+    again = str(tmp_path / "again")
+    pack_passages(annotated, letters, again)
+    for name in os.listdir(packed):
+        if name != artifact.METADATA:
+            one = pathlib.Path(packed, name).read_bytes()
+            assert one == pathlib.Path(again, name).read_bytes(), name
+    fingerprints = [
+        artifact.read_metadata(d)["fingerprint"] for d in (packed, again)
+    ]
+    assert fingerprints[0] == fingerprints[1]
+
+
+def test_the_files_are_plain_npy(packed, letters):
+    arrays = {
+        name: np.load(os.path.join(packed, f"{name}.npy"))
+        for name in ("passages", "token_ids", "sentences", "spans", "texts")
+    }
+    assert arrays["token_ids"].dtype == "uint16"
+    assert arrays["passages"].shape == (606, 6)
+    first = letters.tokenize("東京 was in the Café 👍.").ids
+    assert arrays["token_ids"][: len(first)].tolist() == first
+    text = "東京東京 was in the Café 👍. The river.".encode()
+    assert arrays["texts"][: len(text)].tobytes() == text
+
+
+def test_large_vocabularies_take_int32(annotated, letters, tmp_path):
+    more = [f"##{number}x" for number in range(1 << 16)]
+    large = Tokenizer([*letters.vocabulary, *more])
+    pack_passages(annotated, large, str(tmp_path / "large"))
+    found = PackedPassages(str(tmp_path / "large"))
+    assert found[0].token_ids.dtype == "int32"
+    assert (
+        found[0].token_ids.tolist()
+        == letters.tokenize("東京 was in the Café 👍. The river.").ids
+    )
+
+
+def test_spans_are_counted(packed):
+    found = PackedPassages(packed)
+    counts, num_longer = found.count_spans(10)
+    assert counts.tolist() == [2, 0, 0, 2] + [0] + [1] * 600
+    assert num_longer == 1
+    counts, num_longer = found.count_spans(12)
+    assert counts.tolist() == [2, 0, 0, 3] + [0] + [1] * 600
+    assert num_longer == 0
+    counts, num_longer = found.count_spans(1)
+    assert counts.tolist() == [1, 0, 0, 0] + [0] + [1] * 600
+    assert num_longer == 4
+    assert found.count_sentences().tolist() == [2, 0, 0, 1, 1] + [1] * 600
+
+
+def test_counting_in_parts(packed, monkeypatch):
+    found = PackedPassages(packed)
+    expected, num_longer = found.count_spans(10)
+    monkeypatch.setattr("realm_tf.artifacts.packed_passages._PART", 7)
+    parts, num_longer_in_parts = found.count_spans(10)
+    assert parts.tolist() == expected.tolist()
+    assert num_longer_in_parts == num_longer
+
+
+@pytest.mark.parametrize("texts", [[], ["\u200d"], ["The river."]])
+def test_corpora_of_next_to_nothing(
+    tmp_path, letters, mark_passage, write_annotated, texts
+):
+    annotated = write_annotated(
+        tmp_path / "annotated", [mark_passage(text) for text in texts]
+    )
+    pack_passages(annotated, letters, str(tmp_path / "packed"))
+    found = PackedPassages(str(tmp_path / "packed"))
+    assert len(found) == len(texts)
+    assert found.count_spans(10)[0].tolist() == [0] * len(texts)
+
+
+def test_a_pickled_one_opens_the_directory_again(packed):
+    found = PackedPassages(packed)
+    content = pickle.dumps(found)
+    assert len(content) < 1000
+    _assert_same(vars(pickle.loads(content)[3]), vars(found[3]))
+
+
+def test_reading_takes_numpy_alone(packed):
+    code = (
+        "import sys\n"
+        "from realm_tf.artifacts.packed_passages import PackedPassages\n"
+        "from realm_tf.data.masked_queries import PretrainingExamples\n"
+        f"passages = PackedPassages({packed!r})\n"
+        "examples = PretrainingExamples(passages, batch_size=2)\n"
+        "next(examples.batches())\n"
+        "print([n for n in ('tensorflow', 'tokenizers', 'keras')"
+        " if n in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_damage_is_noticed(packed):
+    path = pathlib.Path(packed, "token_ids.npy")
+    content = path.read_bytes()
+    path.write_bytes(content[:-2])
+    with pytest.raises(InputError, match="is damaged"):
+        PackedPassages(packed)
+    np.save(path, np.zeros(5, "uint16"))
+    with pytest.raises(InputError, match="its files disagree"):
+        PackedPassages(packed)
+    np.save(path, np.zeros((5, 2), "uint16"))
+    with pytest.raises(InputError, match="has the shape"):
+        PackedPassages(packed)
+    path.unlink()
+    with pytest.raises(InputError, match="is damaged .*token_ids.npy"):
+        PackedPassages(packed)
+
+
+def test_wrong_directories_are_refused(annotated, packed, letters, tmp_path):
+    with pytest.raises(InputError, match="holds 'annotated', expected"):
+        PackedPassages(annotated)
+    with pytest.raises(InputError, match="expected 'annotated'"):
+        pack_passages(packed, letters, str(tmp_path / "other"))
+    with pytest.raises(InputError, match="exists already"):
+        pack_passages(annotated, letters, packed)
+    with pytest.raises(InputError, match="local directory"):
+        pack_passages(annotated, letters, "gs://bucket/packed")
+
+
+def test_a_bad_record_leaves_nothing_behind(
+    tmp_path, letters, mark_passage, write_annotated
+):
+    passage = mark_passage("<東京> was.", title="Tokyo")
+    passage.span_byte_start = [1]
+    annotated = write_annotated(tmp_path / "annotated", [passage])
+    with pytest.raises(InputError, match="'Tokyo'"):
+        pack_passages(annotated, letters, str(tmp_path / "packed"))
+    assert sorted(os.listdir(tmp_path)) == ["annotated"]
+
+
+def test_a_missing_record_is_noticed(annotated, letters, tmp_path):
+    path = os.path.join(annotated, artifact.METADATA)
+    metadata = json.loads(Path(path).read_text())
+    write_text(path, json.dumps({**metadata, "num_passages": 606}))
+    with pytest.raises(InputError, match="holds 605 passages, expected 606"):
+        pack_passages(annotated, letters, str(tmp_path / "packed"))

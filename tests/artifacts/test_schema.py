@@ -1,0 +1,232 @@
+import dataclasses
+import os
+import shutil
+
+import pytest
+import tensorflow as tf
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.errors import InputError
+
+BLOCK = schema.Block(
+    block_id=7,
+    article_id="Q1",
+    title="Café 東京",
+    text="👍 It is. Ja…",
+    url="https://example.org/caf%C3%A9",
+    title_ids=[5, 6],
+    token_ids=[7, 8, 9, 10],
+    token_starts=[0, 2, 5, 9],
+    token_limits=[1, 4, 8, 12],
+    sentence_starts=[0, 9],
+    link_starts=[2],
+    link_limits=[4],
+)
+
+
+def _blocks(num_blocks):
+    return [
+        dataclasses.replace(BLOCK, block_id=number, title=f"T{number}")
+        for number in range(num_blocks)
+    ]
+
+
+def _write(directory, shards, *, num_blocks=None, shard_rows=None):
+    """A blocks directory of these shards (lists of blocks)."""
+    with artifact.write(str(directory), kind=schema.BLOCKS) as stage:
+        for number, blocks in enumerate(shards):
+            path = stage.path(f"blocks-{number:05d}.tfrecord.gz")
+            with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+                for block in blocks:
+                    writer.write(schema.block_to_example(block))
+        rows = [len(blocks) for blocks in shards]
+        stage.metadata["shard_rows"] = shard_rows or rows
+        stage.metadata["num_blocks"] = num_blocks or sum(rows)
+    return str(directory)
+
+
+def _ids(directory, **arguments):
+    found = schema.read_blocks(directory, **arguments)
+    return [block.block_id for block in found]
+
+
+@pytest.mark.parametrize(
+    "block", [BLOCK, schema.Block(block_id=0, article_id="", title="", text="")]
+)
+def test_a_block_survives_its_record(block):
+    record = schema.block_to_example(block)
+    assert schema.block_from_example(record) == block
+    # The digest of a directory is over the records.
+    assert schema.block_to_example(block) == record
+
+
+def test_a_record_is_what_the_format_says():
+    example = tf.train.Example.FromString(schema.block_to_example(BLOCK))
+    features = example.features.feature
+    assert sorted(features) == sorted(
+        field.name for field in dataclasses.fields(schema.Block)
+    )
+    assert features["title"].bytes_list.value == ["Café 東京".encode()]
+    assert features["block_id"].int64_list.value == [7]
+    assert features["token_starts"].int64_list.value == [0, 2, 5, 9]
+
+
+def test_sentence_limits_leave_the_space_out():
+    sentences = [
+        BLOCK.text[start:limit]
+        for start, limit in zip(
+            BLOCK.sentence_starts, BLOCK.sentence_limits(), strict=True
+        )
+    ]
+    assert sentences == ["👍 It is.", "Ja…"]
+
+
+def test_all_blocks_are_read_in_order(tmp_path):
+    blocks = _blocks(9)
+    directory = _write(
+        tmp_path / "blocks", [blocks[:4], blocks[4:5], [], blocks[5:]]
+    )
+    assert list(schema.read_blocks(directory)) == blocks
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize("limit", [None, 0, 2, 4, 5, 8, 9, 20])
+def test_a_range_of_blocks(tmp_path, start, limit):
+    blocks = _blocks(9)
+    directory = _write(
+        tmp_path / "blocks", [blocks[:4], blocks[4:5], blocks[5:]]
+    )
+    assert (
+        _ids(directory, start=start, limit=limit) == list(range(9))[start:limit]
+    )
+
+
+def test_the_blocks_of_the_tiny_world(blocks_dir):
+    blocks = list(schema.read_blocks(blocks_dir))
+    assert len(schema.shard_paths(blocks_dir)) == 2
+    assert [block.block_id for block in blocks] == list(range(11))
+    assert blocks[9].title == "Rome"
+    assert blocks[9].text == "Rome is a city in Italy. The Tiber is the " + (
+        "river of Rome."
+    )
+    assert blocks[9].url == "https://example.org/rome"
+    assert blocks[9].sentence_starts == [0, 25]
+    # "flows" is two wordpieces.
+    nile = blocks[7]
+    words = [
+        nile.text[start:limit]
+        for start, limit in zip(
+            nile.token_starts, nile.token_limits, strict=True
+        )
+    ]
+    assert " ".join(words) == "The Nile is a river . It flow s to Egypt ."
+
+
+def test_ids_that_are_not_dense_are_refused(tmp_path):
+    blocks = _blocks(4)
+    del blocks[2]
+    directory = _write(tmp_path / "blocks", [blocks])
+    with pytest.raises(InputError, match=r"00000.tfrecord.gz holds block 3 w"):
+        _ids(directory)
+    assert _ids(directory, limit=2) == [0, 1]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_a_shard_that_lacks_blocks_is_refused(tmp_path, start):
+    blocks = _blocks(6)
+    directory = _write(
+        tmp_path / "blocks",
+        [blocks[:4], blocks[4:5]],
+        shard_rows=[4, 2],
+        num_blocks=6,
+    )
+    with pytest.raises(InputError, match="00001.*ends before block 5"):
+        _ids(directory, start=start)
+
+
+def test_a_missing_shard_is_refused(tmp_path):
+    blocks = _blocks(4)
+    directory = _write(tmp_path / "blocks", [blocks[:2], blocks[2:]])
+    os.remove(schema.shard_paths(directory)[1])
+    with pytest.raises(InputError, match="holds 1 block shards, expected 2"):
+        _ids(directory)
+    os.remove(schema.shard_paths(directory)[0])
+    with pytest.raises(InputError, match="holds no shards"):
+        _ids(directory)
+
+
+@pytest.mark.parametrize("damage", ["cut", "bytes", "no gzip"])
+def test_a_damaged_shard_is_named(tmp_path, blocks_dir, damage):
+    directory = str(tmp_path / "blocks")
+    shutil.copytree(blocks_dir, directory)
+    path = schema.shard_paths(directory)[0]
+    with open(path, "rb") as file:
+        content = bytearray(file.read())
+    if damage == "cut":
+        del content[len(content) // 2 :]
+    elif damage == "bytes":
+        content[len(content) // 2] ^= 0xFF
+    else:
+        content = b"<html>404 Not Found</html>" * 10
+    with open(path, "wb") as file:
+        file.write(content)
+    with pytest.raises(InputError) as caught:
+        _ids(directory)
+    assert path in str(caught.value)
+
+
+def test_another_directory_is_refused(tmp_path, model_dir):
+    with pytest.raises(InputError, match="does not exist"):
+        _ids(str(tmp_path / "missing"))
+    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
+        _ids(model_dir)
+
+
+PASSAGE = schema.AnnotatedPassage(
+    block_id=-1,
+    title="Reykjavík",
+    text="Ísland means “ice”. It is so.",
+    sentence_byte_start=[0, 25],
+    sentence_byte_limit=[24, 34],
+    span_byte_start=[0],
+    span_byte_limit=[7],
+    span_label=["LOC"],
+)
+
+
+def test_an_annotated_passage_survives_and_counts_bytes():
+    record = schema.annotated_to_example(PASSAGE)
+    assert schema.annotated_from_example(record) == PASSAGE
+    assert PASSAGE.spans() == ["Ísland"]
+    assert PASSAGE.sentences() == ["Ísland means “ice”.", "It is so."]
+    example = tf.train.Example.FromString(record)
+    assert set(example.features.feature) == set(schema.ANNOTATED_FEATURES)
+
+
+def test_annotated_passages_are_read_in_order(tmp_path):
+    directory = str(tmp_path / "annotated")
+    passages = [
+        dataclasses.replace(PASSAGE, block_id=number) for number in range(5)
+    ]
+    with artifact.write(
+        directory, kind=schema.ANNOTATED, parameters={}
+    ) as stage:
+        for name, part in (("a-1", passages[:3]), ("a-2", passages[3:])):
+            path = stage.path(f"{name}.tfrecord.gz")
+            with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+                for passage in part:
+                    writer.write(schema.annotated_to_example(passage))
+        stage.metadata["num_passages"] = 5
+    assert list(schema.read_annotated(directory)) == passages
+
+    path = schema.shard_paths(directory)[1]
+    with open(path, "rb+") as file:
+        file.truncate(os.path.getsize(path) - 12)
+    with pytest.raises(
+        InputError, match="a-2.* damaged: make its directory again"
+    ):
+        list(schema.read_annotated(directory))
+    os.remove(path)
+    with pytest.raises(InputError, match="holds 3 passages, expected 5"):
+        list(schema.read_annotated(directory))

@@ -1,0 +1,362 @@
+import itertools
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.question_files import Question
+from realm_tf.data.hard_negatives import NO_BLOCK
+from realm_tf.data.hard_negatives import DprExamples
+from realm_tf.data.hard_negatives import RetrievedQuestion
+from realm_tf.data.hard_negatives import choose_blocks
+from realm_tf.errors import InputError
+from realm_tf.text.answers import AnswerFinder
+from realm_tf.text.tokenizer import Tokenizer
+
+EVIDENCE = {"evidence": {"title": "T", "sentence": "S."}}
+
+
+def _has_answer(text, question):
+    """For answers of one word, or patterns."""
+    if question.answer_type == "regex":
+        return any(re.search(a, text, re.I) for a in question.answers)
+    words = re.findall(r"\w+", text.lower())
+    return any(answer.lower() in words for answer in question.answers)
+
+
+# === choose_blocks ===
+
+TEXTS = [
+    "The Nile is long.",  # 0
+    "Egypt has a river.",  # 1
+    "Rivers are wet.",  # 2
+    "In 1969 Egypt was hot.",  # 3
+    "Nobody lives here.",  # 4
+    "Egypt, again.",  # 5
+]
+
+
+def _choose(question, found, named=None, num_negatives=2):
+    return choose_blocks(
+        [question],
+        np.array([found]),
+        [named],
+        AnswerFinder(TEXTS),
+        num_negatives=num_negatives,
+    )
+
+
+def test_the_best_block_with_an_answer_and_the_best_without():
+    question = Question("where", ("Egypt",))
+    (chosen,), counts = _choose(question, [2, 0, 3, 4, 1, 5])
+    assert chosen == RetrievedQuestion(question, 3, (2, 0))
+    assert counts == {
+        "questions": 1,
+        "dropped_evidence_in_no_block": 0,
+        "dropped_no_answer_retrieved": 0,
+        "positives_of_evidence": 0,
+        "without_hard_negative": 0,
+    }
+
+
+def test_negatives_are_looked_for_behind_the_positive_too():
+    (chosen,), _ = _choose(Question("w", ("Egypt",)), [1, 5, 4, 3, 2, 0])
+    assert (chosen.positive, chosen.negatives) == (1, (4, 2))
+
+
+def test_a_pattern_is_searched_for():
+    question = Question("when", (r"19\d\d",), "regex")
+    (chosen,), _ = _choose(question, [0, 3, 1])
+    assert (chosen.positive, chosen.negatives) == (3, (0, 1))
+
+
+def test_the_evidence_is_the_positive_whatever_it_holds():
+    question = Question("where", ("Egypt",), line=EVIDENCE)
+    # Not retrieved; retrieved, without the answer's words: no negative then.
+    for named, negatives in ((5, (4, 2)), (4, (2, 0))):
+        (chosen,), counts = _choose(question, [4, 1, 2, 0], named)
+        assert (chosen.positive, chosen.negatives) == (named, negatives)
+        assert counts["positives_of_evidence"] == 1
+
+
+@pytest.mark.parametrize(
+    "question, found, reason",
+    [
+        (Question("w", ("Etna",)), [1, 2, 3], "no_answer_retrieved"),
+        (Question("w", ("Nile",)), [NO_BLOCK] * 3, "no_answer_retrieved"),
+        (Question("w", ("Nile",), line=EVIDENCE), [0], "evidence_in_no_block"),
+    ],
+)
+def test_a_question_without_positive_is_dropped_and_counted(
+    question, found, reason
+):
+    chosen, counts = _choose(question, found)
+    assert chosen == []
+    dropped = {k: v for k, v in counts.items() if k.startswith("dropped") and v}
+    assert dropped == {f"dropped_{reason}": 1}
+
+
+def test_what_is_missing_in_a_ranking_is_no_block():
+    (chosen,), counts = _choose(
+        Question("w", ("Nile",)), [0, NO_BLOCK, NO_BLOCK]
+    )
+    assert (chosen.positive, chosen.negatives) == (0, ())
+    assert counts["without_hard_negative"] == 1
+
+
+def test_many_questions_against_a_loop():
+    random = np.random.default_rng(0)
+    words = ["Nile", "Egypt", "wet", "hot", "here", "Etna"]
+    questions = [
+        Question(f"q{n}", tuple(random.choice(words, size=1 + n % 2)))
+        for n in range(40)
+    ]
+    found = np.stack([random.permutation(6)[:5] for _ in questions])
+    chosen, counts = choose_blocks(
+        questions, found, [None] * 40, AnswerFinder(TEXTS), num_negatives=3
+    )
+    expected = []
+    for question, row in zip(questions, found, strict=True):
+        right = [b for b in row if _has_answer(TEXTS[b], question)]
+        wrong = [b for b in row if not _has_answer(TEXTS[b], question)]
+        if right:
+            expected.append(
+                RetrievedQuestion(question, right[0], tuple(wrong[:3]))
+            )
+    assert chosen == expected
+    assert 0 < counts["dropped_no_answer_retrieved"] == 40 - len(expected)
+
+
+# === DprExamples ===
+
+
+@pytest.fixture(scope="module")
+def world(blocks_dir, vocabulary_path, tmp_path_factory):
+    packed = str(tmp_path_factory.mktemp("dpr") / "packed")
+    pack_blocks(blocks_dir, packed)
+    return {
+        "records": BlockRecords(blocks_dir),
+        "blocks": PackedBlocks(packed),
+        "tokenizer": Tokenizer.from_file(vocabulary_path),
+    }
+
+
+@pytest.fixture(scope="module")
+def questions(world):
+    """23 questions, of one-word answers; some share blocks."""
+    texts = world["records"].texts
+    random = np.random.default_rng(1)
+    found = []
+    for number in range(23):
+        # Some positives come often.
+        positive = int(random.integers(0, 6 if number % 2 else len(texts)))
+        words = re.findall(r"\w+", texts[positive])
+        # An article alone would be no answer.
+        words = [w for w in words if w.lower() not in ("a", "the")]
+        question = Question(
+            f"who {' '.join(random.choice(words, size=3))}?",
+            (str(random.choice(words)),),
+            "regex" if number % 5 == 0 else "string",
+        )
+        wrong = [
+            b for b, text in enumerate(texts) if not _has_answer(text, question)
+        ]
+        negatives = random.permutation(wrong)[: number % 5].tolist()
+        found.append(RetrievedQuestion(question, positive, tuple(negatives)))
+    return found
+
+
+def _make(world, questions, **arguments):
+    arguments = {"batch_size": 6, "num_hard_negatives": 2, **arguments}
+    return DprExamples(
+        questions,
+        world["blocks"],
+        AnswerFinder(world["records"].texts),
+        world["tokenizer"],
+        max_query_length=9,
+        max_block_length=14,
+        **arguments,
+    )
+
+
+def _epoch(examples, epoch):
+    return [
+        example
+        for step in range(examples.steps_per_epoch)
+        for example in examples.examples(epoch, step)
+    ]
+
+
+def test_an_epoch_has_each_question_once_with_its_blocks(world, questions):
+    examples = _make(world, questions, drop_remainder=False)
+    found = _epoch(examples, 0)
+    assert sorted(e.number for e in found) == list(range(23))
+    for example in found:
+        question = questions[example.number]
+        positive, *negatives = example.block_ids
+        assert positive == question.positive
+        drawn = [b for b in negatives if b != NO_BLOCK]
+        assert len(set(drawn)) == len(drawn) == min(2, len(question.negatives))
+        assert set(drawn) <= set(question.negatives)
+        # What is missing comes last.
+        assert negatives[: len(drawn)] == drawn
+
+
+def test_all_negatives_are_drawn_in_the_course_of_epochs(world, questions):
+    examples = _make(world, questions, num_hard_negatives=1)
+    number = next(n for n, q in enumerate(questions) if len(q.negatives) == 4)
+    drawn = [examples.example(e, number).block_ids[1] for e in range(200)]
+    counts = [drawn.count(b) for b in questions[number].negatives]
+    # 50 each; a standard deviation is 6.1.
+    assert sum(counts) == 200 and min(counts) > 25
+
+
+def test_a_batch_is_its_examples_joined(world, questions):
+    examples = _make(world, questions, block_segment_ids=(0, 1))
+    tokenizer, records = world["tokenizer"], world["records"]
+    batch = examples.batch(1, 2)
+    assert {name: array.shape for name, array in batch.items()} == {
+        "query_token_ids": (6, 9),
+        "query_padding_mask": (6, 9),
+        "block_token_ids": (6, 3, 14),
+        "block_segment_ids": (6, 3, 14),
+        "block_padding_mask": (6, 3, 14),
+        "candidate_mask": (6, 18),
+    }
+    assert {array.dtype.name for array in batch.values()} == {"int32"}
+    cls, sep, pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+
+    def pieces(text):
+        return tokenizer.tokenize(text).ids
+
+    def check(name, place, ids, segments=None):
+        ids = [*ids, *[pad] * 14][: batch[f"{name}_token_ids"].shape[-1]]
+        assert batch[f"{name}_token_ids"][place].tolist() == ids
+        mask = [int(i != pad) for i in ids]
+        assert batch[f"{name}_padding_mask"][place].tolist() == mask
+        if segments is not None:
+            found = batch[f"{name}_segment_ids"][place].tolist()
+            assert found == [*segments, *[0] * 14][:14]
+
+    for row, example in enumerate(examples.examples(1, 2)):
+        text = questions[example.number].question.question
+        check("query", row, [cls, *pieces(text)[:7], sep])
+        for slot, block_id in enumerate(example.block_ids):
+            title = body = []
+            if block_id != NO_BLOCK:
+                title = pieces(records.titles[block_id])
+                body = pieces(records.texts[block_id])[: 11 - len(title)]
+            check(
+                "block",
+                (row, slot),
+                [cls, *title, sep, *body, sep],
+                [0] * (len(title) + 2) + [1] * (len(body) + 1),
+            )
+
+
+@pytest.mark.parametrize("num_hard_negatives", [0, 2])
+def test_the_candidates_against_a_loop(world, questions, num_hard_negatives):
+    examples = _make(world, questions, num_hard_negatives=num_hard_negatives)
+    texts = world["records"].texts
+    num_masked = {"answer": 0, "repeated": 0, "empty": 0}
+    for epoch, step in itertools.product(range(3), range(3)):
+        batch = examples.examples(epoch, step)
+        mask = examples.batch(epoch, step)["candidate_mask"]
+        slots = [
+            (row, slot, block_id)
+            for row, example in enumerate(batch)
+            for slot, block_id in enumerate(example.block_ids)
+        ]
+        for row, example in enumerate(batch):
+            question = questions[example.number].question
+            seen = set()
+            for column, (owner, slot, block_id) in enumerate(slots):
+                if block_id == NO_BLOCK:
+                    allowed, reason = False, "empty"
+                elif (owner, slot) == (row, 0):
+                    allowed = True
+                elif block_id in seen:
+                    allowed, reason = False, "repeated"
+                else:
+                    # The own positive holds an answer here.
+                    allowed = not _has_answer(texts[block_id], question)
+                    reason = "answer"
+                seen.add(block_id)
+                assert mask[row, column] == allowed, (row, column)
+                if not allowed:
+                    num_masked[reason] += 1
+    # No case of them is empty, but for negatives where there are none.
+    assert num_masked["answer"] and num_masked["repeated"]
+    assert bool(num_masked["empty"]) == bool(num_hard_negatives)
+
+
+def test_evidence_without_the_answer_is_not_its_own_negative(world):
+    texts = world["records"].texts
+    river = next(b for b, text in enumerate(texts) if "flows" in text)
+    named = RetrievedQuestion(Question("q", ("zebra",)), river, ())
+    other = RetrievedQuestion(Question("r", ("Nile",)), river, ())
+    examples = _make(world, [named, other], batch_size=2, num_hard_negatives=0)
+    # Each knows the block as its own: the other's copy is no candidate.
+    assert examples.batch(0, 0)["candidate_mask"].tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_batch_depends_on_seed_epoch_and_step_alone(world, questions):
+    examples = _make(world, questions, seed=5)
+    straight = list(itertools.islice(examples.batches(), 8))
+    again = pickle.loads(pickle.dumps(examples))
+    for done in (0, 2, 3, 7):
+        place = divmod(done, again.steps_per_epoch)
+        resumed = itertools.islice(again.batches(*place), 8 - done)
+        for one, two in zip(straight[done:], resumed, strict=True):
+            for name in one:
+                np.testing.assert_array_equal(one[name], two[name])
+    other = _make(world, questions, seed=6).batch(0, 0)
+    assert (other["query_token_ids"] != straight[0]["query_token_ids"]).any()
+
+
+@pytest.mark.parametrize("drop_remainder", [True, False])
+def test_readers_share_a_batch(world, questions, drop_remainder):
+    examples = _make(world, questions, drop_remainder=drop_remainder)
+    last = examples.steps_per_epoch - 1
+    assert last == (2 if drop_remainder else 3)
+    whole = examples.batch(0, last)
+    parts = [examples.batch(0, last, reader=n, num_readers=3) for n in range(3)]
+    for name, array in whole.items():
+        joined = np.concatenate([part[name] for part in parts])
+        np.testing.assert_array_equal(array, joined)
+
+
+def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
+    examples = _make(world, questions[:8], drop_remainder=False)
+    batch = examples.batch(0, 1)
+    mask = batch["candidate_mask"]
+    assert mask.shape == (6, 18)
+    assert mask[0, 0] and mask[1, 3]
+    assert not mask[2:].any() and not mask[:, 6:].any()
+    tokenizer = world["tokenizer"]
+    empty = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]
+    assert batch["query_token_ids"][5, :3].tolist() == empty
+
+
+def test_bad_arguments_are_refused(world, questions):
+    with pytest.raises(
+        InputError, match="23 questions are left .* batch of 24"
+    ):
+        _make(world, questions, batch_size=24)
+    with pytest.raises(ValueError, match="`num_hard_negatives` must not be"):
+        _make(world, questions, num_hard_negatives=-1)
+    with pytest.raises(ValueError, match="`max_query_length` must be at least"):
+        DprExamples(
+            questions,
+            world["blocks"],
+            AnswerFinder([]),
+            world["tokenizer"],
+            batch_size=2,
+            max_query_length=2,
+        )
+    with pytest.raises(ValueError, match="must be below 3"):
+        _make(world, questions).batch(0, 3)

@@ -1,0 +1,253 @@
+import concurrent.futures
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from realm_tf.artifacts.packed_passages import PackedPassages
+from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.data import masking
+from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.errors import InputError
+
+SUBJECTS = ("Café", "東京", "São", "Ünïbara", "👍", "Öb", "river")
+SUBJECTS += ("City", "Capybara", "abcdefghijk")
+
+
+@pytest.fixture
+def passages(tmp_path, letters, mark_passage, write_annotated):
+    rows = [
+        mark_passage(
+            f"<{SUBJECTS[n % 10]}> was in the <city> of <{n}>.",
+            f"The river of {n} was, in <{chr(97 + n % 26)}bara>, the river.",
+            block_id=100 + n,
+        )
+        for n in range(40)
+    ]
+    rows += [
+        mark_passage("The river."),
+        mark_passage("<abcdefghijk> was."),
+        mark_passage("\u200d"),
+    ]
+    write_annotated(tmp_path / "annotated", rows)
+    pack_passages(
+        str(tmp_path / "annotated"), letters, str(tmp_path / "packed")
+    )
+    return PackedPassages(str(tmp_path / "packed"))
+
+
+def _assert_same(one, two):
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+
+
+@pytest.mark.parametrize("mode", masking.MODES)
+def test_a_batch_is_its_examples_padded(passages, letters, mode):
+    examples = PretrainingExamples(
+        passages, batch_size=8, mode=mode, max_query_length=24, max_masked=5
+    )
+    for step in range(examples.steps_per_epoch):
+        batch = examples.batch(1, step)
+        assert {name: array.shape for name, array in batch.items()} == {
+            "token_ids": (8, 24),
+            "padding_mask": (8, 24),
+            "mask_positions": (8, 5),
+            "mask_ids": (8, 5),
+            "mask_weights": (8, 5),
+            "sentence_ids": (8, 22),
+            "block_id": (8,),
+        }
+        assert {array.dtype.name for array in batch.values()} == {"int32"}
+        rows = examples.examples(1, step)
+        for row, example in enumerate(rows):
+            ids = letters.tokenize(example.sentence).ids
+            size = int(batch["padding_mask"][row].sum())
+            num_masked = int(batch["mask_weights"][row].sum())
+            tokens = batch["token_ids"][row].copy()
+            assert (tokens[size:] == letters.pad_id).all()
+            assert (batch["padding_mask"][row, :size] == 1).all()
+            assert (batch["mask_weights"][row, :num_masked] == 1).all()
+            positions = batch["mask_positions"][row]
+            assert (positions[num_masked:] == 0).all()
+            assert (batch["mask_ids"][row, num_masked:] == 0).all()
+            where = np.flatnonzero(tokens == letters.mask_id)
+            assert where.tolist() == positions[:num_masked].tolist()
+            tokens[where] = batch["mask_ids"][row, :num_masked]
+            expected = [letters.cls_id, *ids, letters.sep_id]
+            assert tokens[:size].tolist() == expected
+            assert batch["sentence_ids"][row].tolist() == ids + [-1] * (
+                22 - len(ids)
+            )
+            assert batch["block_id"][row] == example.block_id
+
+
+def test_counts_and_sizes(passages):
+    examples = PretrainingExamples(passages, batch_size=8)
+    assert examples.num_examples == 40
+    assert examples.steps_per_epoch == 5
+    assert examples.counts == {
+        "passages": 43,
+        "sentences": 83,
+        "sentences_without_wordpiece": 1,
+        "spans": 161,
+        "spans_outside_sentences": 0,
+        "spans_without_wordpiece": 0,
+        "spans_too_long": 5,
+        "passages_without_span": 3,
+    }
+    examples = PretrainingExamples(passages, batch_size=8, mode="uniform")
+    assert examples.num_examples == 42
+    assert examples.counts["passages_without_wordpiece"] == 1
+    # 42 = 5 * 8 + 2
+    assert examples.steps_per_epoch == 5
+    whole = PretrainingExamples(
+        passages, batch_size=8, mode="uniform", drop_remainder=False
+    )
+    assert whole.steps_per_epoch == 6
+    assert whole.batch(0, 5)["token_ids"].shape == (2, 96)
+
+
+def test_an_epoch_visits_every_passage_once_and_masks_anew(passages):
+    examples = PretrainingExamples(passages, batch_size=8)
+    orders, answers = [], []
+    for epoch in range(2):
+        rows = [e for s in range(5) for e in examples.examples(epoch, s)]
+        orders.append([example.block_id for example in rows])
+        answers.append({e.block_id: e.answer for e in rows})
+        assert sorted(orders[-1]) == list(range(100, 140))
+    assert orders[0] != orders[1]
+    assert orders[0] != sorted(orders[0])
+    # Of four spans another is drawn three times of four.
+    changed = sum(answers[0][n] != answers[1][n] for n in answers[0])
+    assert 20 <= changed <= 38
+
+
+def test_spans_are_drawn_evenly_over_the_epochs(passages):
+    examples = PretrainingExamples(passages, batch_size=8)
+    counts = np.zeros(4)
+    for epoch, number in itertools.product(range(75), range(0, 9)):
+        example = examples.example(epoch, number)
+        spans = passages[number].spans
+        content = passages[number].text
+        texts = [content[a:b].decode() for _, _, a, b in spans]
+        counts[texts.index(example.answer)] += 1
+    assert counts.sum() == 675
+    # Chi-square at 0.001, 3 degrees of freedom.
+    assert np.sum((counts - 675 / 4) ** 2 / (675 / 4)) < 16.27
+
+
+def test_an_example_depends_on_seed_epoch_and_passage_alone(passages):
+    one = PretrainingExamples(passages, batch_size=8)
+    two = PretrainingExamples(passages, batch_size=20)
+    assert two.steps_per_epoch == 2
+    rows = [
+        {
+            e.block_id: e
+            for step in range(examples.steps_per_epoch)
+            for e in examples.examples(3, step)
+        }
+        for examples in (one, two)
+    ]
+    assert rows[0].keys() == rows[1].keys()
+    for block_id, example in rows[0].items():
+        _assert_same(vars(example), vars(rows[1][block_id]))
+    other = PretrainingExamples(passages, batch_size=8, seed=1)
+    assert (
+        other.batch(3, 0)["block_id"].tolist()
+        != one.batch(3, 0)["block_id"].tolist()
+    )
+
+
+def test_resumed_anywhere_the_batches_go_on(passages):
+    examples = PretrainingExamples(passages, batch_size=8, seed=5)
+    straight = list(itertools.islice(examples.batches(), 17))
+    for done in (0, 1, 4, 5, 13):
+        fresh = PretrainingExamples(passages, batch_size=8, seed=5)
+        state = divmod(done, fresh.steps_per_epoch)
+        resumed = itertools.islice(fresh.batches(*state), 17 - done)
+        for one, two in zip(straight[done:], resumed, strict=True):
+            _assert_same(one, two)
+
+
+@pytest.mark.parametrize("num_readers", [1, 2, 4, 8])
+def test_readers_share_a_batch(passages, num_readers):
+    examples = PretrainingExamples(passages, batch_size=8)
+    whole = examples.batch(2, 3)
+    readers = [
+        PretrainingExamples(passages, batch_size=8).batches(
+            2, 3, reader=reader, num_readers=num_readers
+        )
+        for reader in range(num_readers)
+    ]
+    parts = [next(reader) for reader in readers]
+    joined = {
+        name: np.concatenate([part[name] for part in parts]) for name in whole
+    }
+    _assert_same(whole, joined)
+
+
+def test_threads_and_processes_get_the_same(passages):
+    examples = PretrainingExamples(passages, batch_size=8)
+    places = [(epoch, step) for epoch in range(3) for step in range(5)]
+    expected = [examples.batch(*place) for place in places]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda place: examples.batch(*place), places * 4))
+    for one, two in zip(expected * 4, found, strict=True):
+        _assert_same(one, two)
+    again = pickle.loads(pickle.dumps(examples))
+    _assert_same(expected[7], again.batch(1, 2))
+
+
+def test_model_fit_takes_the_batches(passages):
+    import keras
+
+    seen = []
+
+    class Seen(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table = keras.layers.Embedding(200, 1)
+
+        def call(self, inputs):
+            seen.append({k: tuple(v.shape) for k, v in inputs.items()})
+            return self.table(inputs["token_ids"])
+
+        def compute_loss(self, x, y, y_pred, sample_weight, training=True):
+            # A value that tells which batch came.
+            total = keras.ops.sum(x["block_id"] * x["mask_ids"][:, 0])
+            return keras.ops.cast(total, "float32") + 0 * keras.ops.sum(y_pred)
+
+    examples = PretrainingExamples(passages, batch_size=8)
+    model = Seen()
+    model.compile(optimizer=keras.optimizers.SGD(0.0), jit_compile=False)
+    history = model.fit(
+        ((batch,) for batch in examples.batches(1, 2)),
+        steps_per_epoch=1,
+        epochs=5,
+        initial_epoch=1,
+        shuffle=False,
+        verbose=0,
+    ).history["loss"]
+    expected = [
+        float(np.sum(batch["block_id"] * batch["mask_ids"][:, 0]))
+        for batch in itertools.islice(examples.batches(1, 2), 4)
+    ]
+    assert history == expected
+    assert all(shapes["token_ids"][1] == 96 for shapes in seen)
+
+
+def test_bad_arguments_are_refused(passages):
+    with pytest.raises(InputError, match="holds 40 passages that mode"):
+        PretrainingExamples(passages, batch_size=41)
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1"):
+        PretrainingExamples(passages, batch_size=0)
+    with pytest.raises(ValueError, match="`seed` not negative"):
+        PretrainingExamples(passages, batch_size=8, seed=-1)
+    examples = PretrainingExamples(passages, batch_size=8)
+    with pytest.raises(ValueError, match="must be below 5"):
+        examples.batch(0, 5)
+    with pytest.raises(ValueError, match="must divide `batch_size`"):
+        examples.batch(0, 0, num_readers=3)
+    assert examples.example(0, 40) is None

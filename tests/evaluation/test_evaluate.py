@@ -1,0 +1,438 @@
+"""Evaluation: what it writes, recomputed from the files alone."""
+
+import collections
+import json
+import os
+import re
+import string
+
+import numpy as np
+import pytest
+
+from realm_tf import cli
+from realm_tf.answering.closed_book import ClosedBook
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
+from realm_tf.evaluation.evaluate import evaluate
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.retrieval import retrievers
+from realm_tf.retrieval.bm25 import Bm25
+
+ASKED = [
+    "Where was Ada?",
+    "What is the river of Rome?",
+    "Who wrote music?",
+    "What is grey?",
+    "When was it cold?",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
+    """Directories, and questions of which some are answered rightly.
+
+    The model is random: what it says is made an accepted answer of the first
+    question (in other words), half of the second's, a pattern of the third.
+    """
+    root = tmp_path_factory.mktemp("evaluation")
+    corpus = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
+    said = [p.answer for p in Predictor(corpus).predict(ASKED)]
+    answers = [
+        ["nobody", f"The {said[0].upper()}!"],
+        [f"{said[1]} egypt"],
+        [re.escape(said[2][:2]), "("],
+        ["zebra"],
+        ["1969", "1750"],
+        ["London"],
+    ]
+    lines = [
+        {"question": question, "answer": accepted, "id": number}
+        for number, (question, accepted) in enumerate(
+            zip(ASKED, answers, strict=True)
+        )
+    ]
+    lines[2]["answer_type"] = "regex"
+    for number, title, sentence in (
+        (0, "Ada", "Ada was\u00a0in  London."),
+        (1, "Rome", "The Tiber is the river of Rome."),
+        # Of another article; of none.
+        (3, "Ada", "The Moon is grey."),
+        (4, "Etna", ""),
+    ):
+        lines[number]["evidence"] = {"title": title, "sentence": sentence}
+    questions = root / "questions.jsonl"
+    questions.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return {
+        "model": model_dir,
+        "blocks": blocks_dir,
+        "index": brute_force_index_dir,
+        "questions": str(questions),
+        "root": root,
+        "corpus": corpus,
+    }
+
+
+def _evaluate(world, name, **arguments):
+    output = str(world["root"] / name)
+    metrics = evaluate(
+        *(world[k] for k in ("model", "blocks", "index", "questions")),
+        output,
+        **arguments,
+    )
+    return output, metrics
+
+
+@pytest.fixture(scope="module")
+def evaluated(world):
+    return _evaluate(world, "evaluation")
+
+
+def _predictions(output):
+    lines = Path(f"{output}/predictions.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _words(text):
+    text = "".join(c for c in text.lower() if c not in string.punctuation)
+    return [word for word in text.split() if word not in ("a", "an", "the")]
+
+
+def _f1(prediction, answer):
+    found, wanted = _words(prediction), _words(answer)
+    shared = sum(
+        (collections.Counter(found) & collections.Counter(wanted)).values()
+    )
+    if not found or not wanted:
+        return float(found == wanted)
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(found), shared / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _matches(line):
+    if line.get("answer_type") == "regex":
+        # The second pattern is none.
+        return re.match(line["answer"][0], line["prediction"], re.IGNORECASE)
+    return any(
+        _words(line["prediction"]) == _words(answer)
+        for answer in line["answer"]
+    )
+
+
+def _contains(text, line):
+    if line.get("answer_type") == "regex":
+        pattern = line["answer"][0]
+        return re.search(pattern, text, re.IGNORECASE) is not None
+    padded = f" {' '.join(_words(text))} "
+    return any(f" {' '.join(_words(a))} " in padded for a in line["answer"])
+
+
+def test_metrics_recomputed_from_the_predictions(world, evaluated):
+    output, metrics = evaluated
+    lines = _predictions(output)
+    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    assert [line["question"] for line in lines] == ASKED
+    wanted = {
+        "exact_match": [float(bool(_matches(line))) for line in lines],
+        "f1": [
+            float(bool(_matches(line)))
+            if line.get("answer_type") == "regex"
+            else max(_f1(line["prediction"], a) for a in line["answer"])
+            for line in lines
+        ],
+    }
+    for k in (1, 5, 20):
+        wanted[f"answer_recall@{k}"] = [
+            float(any(_contains(texts[b], line) for b in line["retrieved"][:k]))
+            for line in lines
+        ]
+    for name, values in wanted.items():
+        assert [line[name] for line in lines] == pytest.approx(values), name
+        assert metrics[name] == pytest.approx(np.mean(values), abs=5e-5), name
+    read = [
+        any(_contains(texts[b], line) for b in line["retrieved"][:5])
+        for line in lines
+    ]
+    assert any(read) and not all(read)
+    assert ["reading_accuracy" in line for line in lines] == read
+    right = [
+        line["exact_match"] for line, r in zip(lines, read, strict=True) if r
+    ]
+    assert metrics["reading_accuracy"] == pytest.approx(
+        np.mean(right), abs=5e-5
+    )
+    # The random model is right where the answers say so, and only there.
+    assert wanted["exact_match"] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert wanted["f1"][0] == 1.0 and 0 < wanted["f1"][1] < 1
+    # All 11 blocks are retrieved, except for the empty question.
+    assert wanted["answer_recall@20"][4:] == [1.0, 0.0]
+
+
+def test_the_block_that_a_question_names(world, evaluated):
+    output, metrics = evaluated
+    lines = _predictions(output)
+    blocks = list(schema.read_blocks(world["blocks"]))
+    gold = [
+        next(
+            block.block_id
+            for block in blocks
+            if block.title == title and sentence in block.text
+        )
+        for title, sentence in (
+            ("Ada", "Ada was in London."),
+            ("Rome", "The Tiber is the river of Rome."),
+        )
+    ]
+    for k in (1, 5, 20):
+        found = [gold[i] in lines[i]["retrieved"][:k] for i in range(2)]
+        assert [lines[i][f"gold_recall@{k}"] for i in range(2)] == found
+        assert metrics[f"gold_recall@{k}"] == np.mean(found)
+    assert metrics["gold_recall@20"] == 1.0
+    # Nobody knows where the other questions are answered.
+    assert not any("gold_recall@1" in line for line in lines[2:])
+
+
+def test_what_a_prediction_line_holds(world, evaluated):
+    output, _ = evaluated
+    records = world["corpus"].records
+    with open(world["questions"], encoding="utf-8") as file:
+        asked = [json.loads(line) for line in file]
+    predictions = Predictor(world["corpus"]).predict(ASKED)
+    for line, question, prediction in zip(
+        _predictions(output), asked, predictions, strict=True
+    ):
+        assert {name: line[name] for name in question} == question
+        assert line["prediction"] == prediction.answer
+        assert line["score"] == pytest.approx(prediction.score, abs=1e-4)
+        assert line["block_id"] == prediction.block_id
+        assert line["retrieved"] == prediction.retrieved
+        if not question["question"]:
+            assert line["title"] == line["text"] == line["url"] == ""
+            assert line["candidates"] == []
+            continue
+        block = line["block_id"]
+        assert line["title"] == records.titles[block]
+        assert line["url"] == records.urls[block] != ""
+        assert line["text"] == records.texts[block]
+        start, limit = line["start"], line["limit"]
+        assert line["text"][start:limit] == line["prediction"]
+        assert len(line["candidates"]) == 5
+        for found, candidate in zip(
+            line["candidates"], prediction.candidates, strict=True
+        ):
+            assert found["block_id"] == candidate.block_id
+            assert found["answer"] == candidate.answer
+
+
+def test_the_files_and_their_metadata(world, evaluated):
+    output, metrics = evaluated
+    stored = json.loads(Path(f"{output}/metrics.json").read_text())
+    assert stored == metrics
+    names = {name for name in metrics if not name.endswith("_interval")}
+    assert names == {
+        "exact_match",
+        "f1",
+        "answer_recall@1",
+        "answer_recall@5",
+        "answer_recall@20",
+        "gold_recall@1",
+        "gold_recall@5",
+        "gold_recall@20",
+        "reading_accuracy",
+        "questions",
+    }
+    assert metrics["questions"] == 6
+    metadata = artifact.read(output, kind="evaluation")
+    assert metadata["metrics"] == metrics
+    assert metadata["parameters"] == {
+        "retriever": "realm",
+        "compare": [],
+        "num_reader_blocks": 5,
+        "aggregate_answers": False,
+        "temperature": 1.0,
+    }
+    assert sorted(os.listdir(output)) == [
+        "COMPLETED",
+        "metadata.json",
+        "metrics.json",
+        "predictions.jsonl",
+        "report.html",
+    ]
+    for name in ("model", "index"):
+        parent = artifact.read(world[name], kind=name)
+        assert metadata["parents"][name] == parent["fingerprint"]
+
+
+def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
+    done = []
+    output, metrics = _evaluate(
+        world,
+        "bm25",
+        retriever="bm25",
+        num_reader_blocks=2,
+        progress=done.append,
+    )
+    records = world["corpus"].records
+    search = Bm25(records.titles, records.texts).search
+    lines = _predictions(output)
+    for line in lines[:-1]:
+        _, block_ids = search([line["question"]], 11)
+        assert line["retrieved"] == block_ids[0].tolist()
+        assert [c["block_id"] for c in line["candidates"]] == (
+            line["retrieved"][:2]
+        )
+    # The word Ada is in her blocks only.
+    assert records.titles[lines[0]["retrieved"][0]] == "Ada"
+    own = _predictions(evaluated[0])
+    assert [line["retrieved"] for line in lines] != [
+        line["retrieved"] for line in own
+    ]
+    assert sum(done) == 5
+    assert metrics["questions"] == 6
+
+
+def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
+    output, metrics = _evaluate(world, "oracle", retriever="oracle")
+    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    moved = 0
+    for line, own in zip(
+        _predictions(output), _predictions(evaluated[0]), strict=True
+    ):
+        # All 11 blocks; the model's order stays in both groups.
+        expected = sorted(
+            own["retrieved"], key=lambda b: not _contains(texts[b], line)
+        )
+        assert line["retrieved"] == expected
+        moved += expected != own["retrieved"]
+        assert [c["block_id"] for c in line["candidates"]] == expected[:5]
+        # f(x, z) is that of the model's own block at this rank.
+        for found, before in zip(
+            line["candidates"], own["candidates"], strict=True
+        ):
+            assert found["log_prob"] == pytest.approx(
+                before["log_prob"], abs=1e-4
+            )
+    assert moved
+    assert metrics["answer_recall@1"] == metrics["answer_recall@20"]
+
+
+def test_ranks_of_all_retrievers(world):
+    """Each rank by searching the texts of what each retriever finds."""
+    output, metrics = _evaluate(
+        world, "compared", compare=["bm25", "hybrid", "realm"]
+    )
+    corpus = world["corpus"]
+    found = {}
+    for name in ("realm", "bm25", "hybrid"):
+        retriever = retrievers.make(name, corpus)
+        _, block_ids = retriever.search(ASKED, 100)
+        found[name] = block_ids.tolist()
+    lines = _predictions(output)
+    for number, line in enumerate(lines):
+        if not line["question"]:
+            continue
+        assert line["num_ranked"] == len(corpus.records)
+        for name, block_ids in found.items():
+            ranks = [
+                rank
+                for rank, block_id in enumerate(block_ids[number], 1)
+                if _contains(corpus.records.texts[block_id], line)
+            ]
+            assert line["answer_ranks"][name] == (ranks[0] if ranks else None)
+    for name in ("bm25", "hybrid"):
+        for k in (1, 5, 20):
+            ranks = [line["answer_ranks"][name] for line in lines]
+            assert metrics[f"{name}_answer_recall@{k}"] == pytest.approx(
+                np.mean([rank is not None and rank <= k for rank in ranks]),
+                abs=1e-4,
+            )
+    assert "realm_answer_recall@1" not in metrics
+
+
+def test_another_evaluations_calibration_is_used(world, evaluated):
+    _, metrics = _evaluate(world, "calibrated", calibration=evaluated[0])
+    fitted = artifact.read(evaluated[0], kind="evaluation")["calibration"]
+    lines = _predictions(str(world["root"] / "calibrated"))
+    before = _predictions(evaluated[0])
+    assert metrics["temperature"] == fitted["temperature"] != 1.0
+    assert [line["prediction"] for line in lines] == [
+        line["prediction"] for line in before
+    ]
+    assert [line["confidence"] for line in lines] != [
+        line["confidence"] for line in before
+    ]
+    # The same questions: the thresholds do what they were fitted for.
+    for risk, at in fitted["thresholds"].items():
+        assert metrics[f"coverage@risk_{risk}"] == pytest.approx(
+            at["coverage"], abs=1e-4
+        )
+        assert metrics[f"wrong@risk_{risk}"] <= float(risk)
+    assert fitted["thresholds"]
+    with pytest.raises(InputError, match="aggregate_answers=False"):
+        _evaluate(
+            world,
+            "other",
+            calibration=evaluated[0],
+            aggregate_answers=True,
+        )
+
+
+def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
+    loaded = model_directory.load(world["model"])
+    loaded.model.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
+        loaded.model.reader.encoder
+    )
+    model = str(tmp_path / "model")
+    model_directory.save(loaded, model)
+    arguments = (model, None, None, world["questions"])
+    metrics = evaluate(*arguments, str(tmp_path / "a"), retriever="none")
+    assert set(metrics) == {
+        *("exact_match", "exact_match_interval"),
+        *("f1", "f1_interval", "questions"),
+    }
+    lines = _predictions(str(tmp_path / "a"))
+    said = ClosedBook(loaded).predict(ASKED)
+    assert [line["prediction"] for line in lines] == [p.answer for p in said]
+    assert lines[0]["block_id"] == -1 and lines[0]["text"] == ""
+    with pytest.raises(InputError, match="nothing to search"):
+        _evaluate(world, "other", retriever="none")
+    with pytest.raises(InputError, match="--blocks and --index are needed"):
+        evaluate(*arguments, str(tmp_path / "b"))
+
+
+def test_the_command_prints_the_metrics(world, evaluated, capsys):
+    output = str(world["root"] / "command")
+    arguments = ["evaluate", "--output", output, "--compare", "bm25"]
+    for name in ("model", "blocks", "index", "questions"):
+        arguments += [f"--{name}", world[name]]
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    low, high = evaluated[1]["exact_match_interval"]
+    rows = dict(line.split(maxsplit=1) for line in lines[:-1])
+    assert rows["exact_match"] == f"0.333   95 % {low:.3f} to {high:.3f}"
+    assert rows["questions"] == "6" and "bm25_answer_recall@20" in rows
+    assert len({line.rindex(rows[line.split()[0]]) for line in lines[:-1]}) == 1
+    assert cli.main(arguments) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_wrong_arguments_are_refused(world, tmp_path):
+    with pytest.raises(InputError, match="one of .*Received: 'tfidf'"):
+        _evaluate(world, "other", retriever="tfidf")
+    with pytest.raises(InputError, match="at least 0, .* Received: -1"):
+        _evaluate(world, "other", num_reader_blocks=-1)
+    bad = tmp_path / "questions.jsonl"
+    bad.write_text('{"question": "Where?"}\n')
+    with pytest.raises(InputError, match='line 1 lacks "answer"'):
+        _evaluate({**world, "questions": str(bad)}, "other")
+    assert not (world["root"] / "other").exists()
+    assert not (world["root"] / "other.partial").exists()

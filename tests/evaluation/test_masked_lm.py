@@ -1,0 +1,91 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from realm_tf.beam_pipelines import annotate_spans
+
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.packed_passages import PackedPassages
+from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.configs.pretrain import get_recipe
+from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.evaluation import masked_lm
+from realm_tf.models.masked_lm import MaskedLmModel
+from realm_tf.training import trainers
+
+RECIPE = dataclasses.replace(get_recipe("tiny"), batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory, model_dir):
+    """A model whose masked-LM head is kept."""
+    loaded = model_directory.load(model_dir)
+    trainers.prepare(loaded.model, RECIPE)
+    path = str(tmp_path_factory.mktemp("model") / "model")
+    model_directory.save(loaded, path)
+    return path, loaded
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, blocks_dir, loaded):
+    root = tmp_path_factory.mktemp("packed")
+    annotated = str(root / "annotated")
+    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    pack_blocks(blocks_dir, str(root / "blocks"))
+    pack_passages(annotated, loaded[1].tokenizer, str(root / "passages"))
+    return PackedBlocks(root / "blocks"), PackedPassages(root / "passages")
+
+
+def _evaluate(loaded, corpus, *, num_batches=1, **arguments):
+    return masked_lm.evaluate(
+        loaded[0], *corpus, recipe=RECIPE, num_batches=num_batches, **arguments
+    )
+
+
+@pytest.mark.slow
+def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
+    """-log p(y|x) + log p(y|x) - log p(y|null,x) is the encoder's own loss."""
+    found = _evaluate(loaded, corpus)
+    examples = PretrainingExamples(
+        corpus[1],
+        batch_size=4,
+        max_query_length=RECIPE.max_query_length,
+        max_masked=RECIPE.max_masked,
+    )
+    alone = MaskedLmModel(
+        loaded[1].model.knowledge_augmented_encoder,
+        sep_id=loaded[1].tokenizer.sep_id,
+    )
+    alone.compile()
+    expected = alone.evaluate(
+        examples.batch(masked_lm._EPOCH, 0),
+        batch_size=4,
+        verbose=0,
+        return_dict=True,
+    )
+    assert found["loss"] + found["retrieval_utility"] == pytest.approx(
+        expected["loss"], abs=1e-4
+    )
+    assert 0 <= found["null_probability"] <= 1
+    other = _evaluate(loaded, corpus, mode="uniform")
+    assert np.isfinite(other["loss"]) and other["loss"] != found["loss"]
+
+
+@pytest.mark.slow
+def test_recalls_of_each_batch(loaded, corpus):
+    """Models are compared batch by batch; the mean is that of them all."""
+    found = _evaluate(loaded, corpus, num_batches=3)
+    first = _evaluate(loaded, corpus)
+    for name in masked_lm.RECALLS:
+        batches = found["batches"][name]
+        assert len(batches) == 3
+        # Of four sentences.
+        np.testing.assert_allclose(
+            np.multiply(batches, 4),
+            np.round(np.multiply(batches, 4)),
+            atol=1e-4,
+        )
+        assert np.mean(batches) == pytest.approx(found[name], abs=1e-6)
+        assert batches[0] == pytest.approx(first[name], abs=1e-6)

@@ -1,0 +1,140 @@
+import doctest
+import pathlib
+
+import pytest
+
+import realm_tf.quickstart
+from realm_tf.quickstart import labelled
+from realm_tf.tagging.rules import names
+from realm_tf.tagging.rules.names import find_names
+
+LABELLED = pathlib.Path(realm_tf.quickstart.__file__).with_name(
+    "names_and_dates.txt"
+)
+
+
+def _found(text, taken=()):
+    return [text[start:limit] for start, limit in find_names(text, taken)]
+
+
+def test_examples():
+    assert doctest.testmod(names).failed == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Rome",
+        "New York City",
+        "Isle of Man",
+        "Bank of England",
+        "Museum of Arts and Crafts",
+        "Trinidad and Tobago",
+        "Johnson & Johnson",
+        "AT&T",
+        "Hadrian's Wall",
+        "Vincent van Gogh",
+        "Charles de Gaulle",
+        "Leonardo da Vinci",
+        "Ludwig van der Rohe",
+        "van Gogh",
+        "Muḥammad ibn Mūsā al-Khwārizmī",
+        "Alexander the Great",
+        "Charles I of Spain",
+        "Martin Luther King Jr.",
+        "J. R. R. Tolkien",
+        "O'Brien",
+        "O’Brien",
+        "Jean-Jacques Rousseau",
+        "Kim Jong-un",
+        "Franco-Prussian War",
+        "St. Petersburg",
+        "U.S. Supreme Court",
+        "Vostok 5",
+        "Édouard Manet",
+        "Ωmega",
+        "Лев Толстой",
+        "Antonín Dvořák",
+        "7th Cavalry",
+    ],
+)
+def test_a_name_is_found_whole(name):
+    assert _found(f"they wrote about {name} when it rained.") == [name]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Ranks and possessives stay outside.
+        ("then King James and Dr. Ott met.", ["James", "Ott"]),
+        ("then General de Gaulle spoke.", ["de Gaulle"]),
+        ("it was Newton's apple.", ["Newton"]),
+        ("a London-based firm was sold.", ["London"]),
+        # What joins and what does not.
+        ("from Rome to Paris and Berlin.", ["Rome", "Paris", "Berlin"]),
+        ("the wars of France, Spain.", ["France", "Spain"]),
+        ("in “War and Peace” he did.", ["War and Peace"]),
+        # Where a sentence begins.
+        ("The Nile is long.", ["Nile"]),
+        ("The Hague is by the sea.", ["The Hague"]),
+        ("In Rome it rained.", ["Rome"]),
+        ("Newton wrote it.", ["Newton"]),
+        ("Newton's apple fell.", ["Newton"]),
+        ("Newton, who wrote it, died.", ["Newton"]),
+        ("Newton, a physicist, died.", ["Newton"]),
+        ("NASA sent it up.", ["NASA"]),
+        ("Suez Canal is long.", ["Suez Canal"]),
+        ("French soldiers came.", ["French"]),
+        ("He left. Newton died.", ["Newton"]),
+        # Places are code points.
+        ("👍 they saw Rome.", ["Rome"]),
+    ],
+)
+def test_names_of_a_sentence(text, expected):
+    assert _found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "nothing is here.",
+        "Nothing is here.",
+        "However, it rained.",
+        "Water is wet.",
+        "Água is wet.",
+        "Iron, a metal, rusts.",
+        "Elephants were hunted.",
+        "Legislation was passed.",
+        "the élite and the école.",
+        "so I went, and A too.",
+        "the tiger (Panthera tigris) sleeps.",
+        "東京 العربية ١٢٣",
+    ],
+)
+def test_no_name(text):
+    assert _found(text) == []
+
+
+def test_nothing_where_a_date_is():
+    text = "on 4 May Napoleon left for Easter Island in 1815."
+    taken = [(3, 8), (44, 48)]
+    assert _found(text, taken) == ["Napoleon", "Easter Island"]
+    assert find_names("in May", [(3, 6)]) == []
+
+
+def test_the_labelled_sentences():
+    right = found = marked = 0
+    for sentence, spans in labelled.read_marked(LABELLED):
+        dates = [(a, b) for a, b, label in spans if label == "DATE"]
+        expected = {(a, b) for a, b, label in spans if label != "DATE"}
+        names_found = set(find_names(sentence, dates))
+        right += len(expected & names_found)
+        found += len(names_found)
+        marked += len(expected)
+    assert marked > 400
+    # Measured 0.944 and 0.942, by whole spans without their labels. The rules
+    # were written with these sentences in view: other text gives less.
+    assert right / found >= 0.93
+    assert right / marked >= 0.93
