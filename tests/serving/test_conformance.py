@@ -18,6 +18,8 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from realm_tf import serving
+
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 QUESTIONS = ["Who wrote Frankenstein?", "", "where is the Eiffel Tower?"]
 ANSWERS = ["Mary Shelley", "", "Paris"]
