@@ -21,6 +21,12 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 import tensorflow as tf
+
+from realm_tf.articles import readers
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import remove
 from realm_tf.beam_pipelines import annotation
 from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import parts
@@ -28,12 +34,6 @@ from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import transforms
 from realm_tf.beam_pipelines.execution import pipeline_options
 from realm_tf.beam_pipelines.execution import run_pipeline
-
-from realm_tf.articles import readers
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import schema
-from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.tagging.page import sample_sentences

@@ -20,8 +20,6 @@ from collections.abc import Sequence
 import apache_beam as beam
 import tensorflow as tf
 from apache_beam.metrics import Metrics
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import transforms
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
@@ -29,6 +27,8 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.text.blocks import is_overlong

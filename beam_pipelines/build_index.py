@@ -25,11 +25,6 @@ from collections.abc import Sequence
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList
-from realm_tf.beam_pipelines.execution import pipeline_options
-from realm_tf.beam_pipelines.execution import run_pipeline
-from realm_tf.beam_pipelines.transforms import has_error
-from realm_tf.beam_pipelines.transforms import raise_error
-from realm_tf.beam_pipelines.transforms import report_error
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
@@ -38,6 +33,11 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines.transforms import has_error
+from realm_tf.beam_pipelines.transforms import raise_error
+from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
 from realm_tf.retrieval import partitions
 from realm_tf.retrieval.index import KINDS

@@ -27,13 +27,6 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.pvalue import AsDict
 from apache_beam.pvalue import AsList
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import shards
-from realm_tf.beam_pipelines import sources
-from realm_tf.beam_pipelines import transforms
-from realm_tf.beam_pipelines.execution import num_local_workers
-from realm_tf.beam_pipelines.execution import pipeline_options
-from realm_tf.beam_pipelines.execution import run_pipeline
 
 from realm_tf.articles import pages
 from realm_tf.articles import readers
@@ -43,6 +36,13 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import shards
+from realm_tf.beam_pipelines import sources
+from realm_tf.beam_pipelines import transforms
+from realm_tf.beam_pipelines.execution import num_local_workers
+from realm_tf.beam_pipelines.execution import pipeline_options
+from realm_tf.beam_pipelines.execution import run_pipeline
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer

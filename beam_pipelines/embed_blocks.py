@@ -32,6 +32,13 @@ from apache_beam.ml.inference.base import RunInference
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines.execution import LOCAL_RUNNER
 from realm_tf.beam_pipelines.execution import num_local_workers
@@ -44,13 +51,6 @@ from realm_tf.beam_pipelines.transforms import clear_error
 from realm_tf.beam_pipelines.transforms import has_error
 from realm_tf.beam_pipelines.transforms import raise_error
 from realm_tf.beam_pipelines.transforms import report_error
-
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
 ACCEPTS_EXTRA = True

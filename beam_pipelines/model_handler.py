@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler
-from realm_tf.beam_pipelines.transforms import report_error
 
+from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
 
 SECONDS_BETWEEN_REPORTS = 10

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines.transforms import COUNTERS
-from realm_tf.beam_pipelines.transforms import count
-from realm_tf.beam_pipelines.transforms import has_error
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines.transforms import COUNTERS
+from realm_tf.beam_pipelines.transforms import count
+from realm_tf.beam_pipelines.transforms import has_error
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 

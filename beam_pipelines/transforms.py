@@ -23,14 +23,14 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines.sources import PAGES_PER_PART
-from realm_tf.beam_pipelines.sources import Source
 
 from realm_tf.articles import readers
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines.sources import PAGES_PER_PART
+from realm_tf.beam_pipelines.sources import Source
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer

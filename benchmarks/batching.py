@@ -20,6 +20,7 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import load
+
 from realm_tf.serving.locate import find_version
 
 SIGNATURES = ("embed_query", "retrieve", "serving_default")

@@ -24,14 +24,14 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import mwparserfromhell
 import tokenizers
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import transforms
 from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import transforms
 from realm_tf.text import blocks
 from realm_tf.text import tokenizer as tokenizer_lib
 

@@ -22,12 +22,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-from realm_tf.beam_pipelines import embed_blocks
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.text import packing
 
 

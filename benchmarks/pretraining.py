@@ -32,9 +32,6 @@ import statistics
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from realm_tf.beam_pipelines import annotate_spans
-from realm_tf.beam_pipelines import chunk_wikipedia
-
 from realm_tf import quickstart
 from realm_tf.answering import bootstrap
 from realm_tf.artifacts import artifact
@@ -43,6 +40,8 @@ from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts import packed_passages
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import annotate_spans
+from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.checkpoints import minilm
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ict as ict_configs

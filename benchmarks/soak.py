@@ -30,8 +30,9 @@ import grpc
 import load
 import numpy as np
 import tensorflow as tf
-from realm_tf.serving.locate import find_version
 from tensorflow_serving.apis import predict_pb2
+
+from realm_tf.serving.locate import find_version
 
 _SHARE = 0.8
 _NUM_CLIENTS = 16

@@ -14,6 +14,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import load
 import numpy as np
+
 from realm_tf.serving import memory
 from realm_tf.serving.locate import find_version
 from realm_tf.serving.servable import SavedModelServable

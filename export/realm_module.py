@@ -4,11 +4,11 @@ import types
 
 import numpy as np
 import tensorflow as tf
-from realm_tf.export.compressed_texts import CompressedTexts
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
+from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.models.retrieve_and_read import best_spans
 from realm_tf.text import packing
 from realm_tf.text.graph_tokenizer import GraphTokenizer

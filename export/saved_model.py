@@ -237,11 +237,10 @@ def _export(
     quantize,
     temperature,
 ):
+    from realm_tf.answering.corpus import Corpus
     from realm_tf.export import card
     from realm_tf.export import warmup
     from realm_tf.export.expected import FILE as EXPECTED
-
-    from realm_tf.answering.corpus import Corpus
 
     corpus = Corpus.load(
         model, blocks, index, for_export=True, quantize=quantize
@@ -305,6 +304,7 @@ def _export(
 def _save(corpus, directory, kind, **arguments):
     """Writes the graph and its variables; returns what takes how many bytes."""
     import tensorflow as tf
+
     from realm_tf.export.realm_module import RealmModule
 
     module = RealmModule(corpus, **arguments)

@@ -17,13 +17,12 @@ import pathlib
 import subprocess
 import sys
 
-from realm_tf.export import card
-
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
+from realm_tf.export import card
 
 FILES = "every file is as it was exported"
 _WORKER = pathlib.Path(__file__).with_name("verify_worker.py")

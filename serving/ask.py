@@ -13,14 +13,6 @@ import pathlib
 import sys
 from dataclasses import asdict
 
-from realm_tf.serving.answers import Answer
-from realm_tf.serving.answers import RealmServerError
-from realm_tf.serving.client import BATCH_SIZE
-from realm_tf.serving.client import MODEL_NAME
-from realm_tf.serving.client import TIMEOUT_SECONDS
-from realm_tf.serving.client import RealmClient
-from realm_tf.serving.local_model import LocalModel
-from realm_tf.serving.rendering import render
 from rich.console import Console
 from rich.progress import track
 
@@ -29,6 +21,14 @@ from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.client import BATCH_SIZE
+from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.client import TIMEOUT_SECONDS
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.local_model import LocalModel
+from realm_tf.serving.rendering import render
 
 DEFAULT_SERVER = "127.0.0.1:8500"
 

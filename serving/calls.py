@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import grpc
 from google.protobuf.message import DecodeError
+
 from realm_tf.serving import answers
 from realm_tf.serving import messages
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import grpc
 import grpc.aio
+
 from realm_tf.serving import connection
 from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import ModelVersionStatus

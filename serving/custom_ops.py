@@ -5,10 +5,10 @@ import os
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from realm_tf.serving.locate import SAVED_MODEL_FILE
 from tensorflow.core.protobuf import saved_model_pb2
 
 from realm_tf.errors import InputError
+from realm_tf.serving.locate import SAVED_MODEL_FILE
 
 _SCANN_PREFIX = "Scann>"
 

@@ -6,16 +6,16 @@ import grpc
 from grpc_health.v1 import health
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from tensorflow_serving.apis import model_service_pb2_grpc
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+from realm_tf.errors import InputError
 from realm_tf.serving import locate
 from realm_tf.serving import security
 from realm_tf.serving import service
 from realm_tf.serving import service_descriptors
 from realm_tf.serving.health import HealthService
 from realm_tf.serving.request_handler import RequestHandler
-from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import prediction_service_pb2_grpc
-
-from realm_tf.errors import InputError
 
 # Threads beyond the requests that may be pending, so that one too many is
 # refused, not kept waiting, and health checks are answered. Our choice.

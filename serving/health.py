@@ -4,6 +4,7 @@ import threading
 
 from grpc_health.v1 import health
 from grpc_health.v1 import health_pb2
+
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions.table import State
 

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import grpc
 import numpy as np
-from realm_tf.serving.request_error import RequestError
 
 from realm_tf.errors import InputError
+from realm_tf.serving.request_error import RequestError
 
 # Beyond any use, and waits of so many seconds still fit Python's clocks.
 _MOST = 10**9

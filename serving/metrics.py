@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily
+
 from realm_tf.serving import memory
 
 # Of models that are not served: a client could make up any number of names.

@@ -4,6 +4,8 @@ import argparse
 import os
 from dataclasses import dataclass
 
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.errors import InputError
 from realm_tf.serving import locate
 from realm_tf.serving import security
 from realm_tf.serving.batching import parameters as batching_parameters
@@ -11,9 +13,6 @@ from realm_tf.serving.batching.parameters import BatchingParameters
 from realm_tf.serving.limits import Limits
 from realm_tf.serving.versions import config as model_config
 from realm_tf.serving.versions.config import ModelSettings
-
-from realm_tf.artifacts.paths import is_remote
-from realm_tf.errors import InputError
 
 # As TF Serving's --port and --rest_api_port.
 DEFAULT_GRPC_PORT = 8500

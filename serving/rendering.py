@@ -3,13 +3,14 @@
 import dataclasses
 import re
 
-from realm_tf.serving.answers import NO_BLOCK_ID
-from realm_tf.serving.answers import Answer
 from rich.console import Console
 from rich.console import ConsoleOptions
 from rich.console import RenderResult
 from rich.padding import Padding
 from rich.text import Text
+
+from realm_tf.serving.answers import NO_BLOCK_ID
+from realm_tf.serving.answers import Answer
 
 # A display, not the corpus' sentence splitter: a full stop, closing quotes
 # or brackets, then a space; CJK full stops need no space.

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import grpc
 import numpy as np
+
+from realm_tf.errors import InputError
 from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import ServingMetrics
@@ -25,8 +27,6 @@ from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.request_log import locations
 from realm_tf.serving.versions import config as model_config
-
-from realm_tf.errors import InputError
 
 # Method: (TF Serving's word, method_name its signatures have), from
 # classifier.cc and regressor.cc of tensorflow/serving.

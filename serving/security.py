@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import grpc
-from realm_tf.serving import locate
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.serving import locate
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
 # Our choice.

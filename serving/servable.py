@@ -20,14 +20,14 @@ import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of its graphs
+
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
 from realm_tf.serving import custom_ops
 from realm_tf.serving import memory
 from realm_tf.serving.locate import find_version
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
-
-from realm_tf.artifacts.paths import Path
-from realm_tf.errors import InputError
 
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"

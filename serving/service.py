@@ -1,6 +1,13 @@
 """TF Serving's gRPC services over a request handler."""
 
 import grpc
+from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import model_management_pb2
+from tensorflow_serving.apis import model_service_pb2_grpc
+from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import EXAMPLE_METHODS
@@ -9,12 +16,6 @@ from realm_tf.serving.request_handler import examples_refusal
 from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.tensors import decode_tensor
 from realm_tf.serving.tensors import encode_tensor
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
-from tensorflow_serving.apis import model_management_pb2
-from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 REQUEST_ID = "x-request-id"
 _ENTRYPOINT = "GRPC"

@@ -5,6 +5,7 @@ import math
 import grpc
 import numpy as np
 import tensorflow as tf
+
 from realm_tf.serving import messages
 from realm_tf.serving.request_error import RequestError
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.tensors import decode_tensor
 from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.tensors import decode_tensor
 
 REQUESTS_FILE = "assets.extra/tf_serving_warmup_requests"
 # WarmupConsts::kMaxNumRecords of TF Serving's saved_model_warmup_util.cc.

@@ -2,10 +2,10 @@ import argparse
 import json
 
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf import inspection
 from realm_tf.artifacts import artifact
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.errors import InputError
 from realm_tf.training import plots
 

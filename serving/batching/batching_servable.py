@@ -21,6 +21,7 @@ from dataclasses import field
 
 import grpc
 import numpy as np
+
 from realm_tf.serving.batching import tensors as batch_tensors
 from realm_tf.serving.batching.parameters import BatchingParameters
 from realm_tf.serving.batching.parameters import read

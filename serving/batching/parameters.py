@@ -17,10 +17,10 @@ from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
 from google.protobuf import message_factory
 from google.protobuf import text_format
-from realm_tf.serving import locate
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.serving import locate
 
 _PACKAGE = "realm.batching"
 # Field: type. A wrapper is a message with the one field `value`. Their

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import grpc
 import numpy as np
+
 from realm_tf.serving.request_error import RequestError
 
 

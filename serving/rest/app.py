@@ -17,13 +17,6 @@ from collections.abc import Mapping
 import anyio
 import grpc
 from google.protobuf import json_format
-from realm_tf.serving import security
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
-from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.rest import json_text as rest_json
-from realm_tf.serving.rest import requests as rest_requests
-from realm_tf.serving.rest import tensors as rest_tensors
-from realm_tf.serving.rest.headers import HeadersMiddleware
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -37,6 +30,14 @@ from starlette.staticfiles import StaticFiles
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import model_pb2
+
+from realm_tf.serving import security
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.rest import json_text as rest_json
+from realm_tf.serving.rest import requests as rest_requests
+from realm_tf.serving.rest import tensors as rest_tensors
+from realm_tf.serving.rest.headers import HeadersMiddleware
 
 _PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
 # TF Serving's default (prometheus_exporter.cc).

@@ -1,8 +1,9 @@
 """Headers that every answer over HTTP carries: request id and protection."""
 
-from realm_tf.serving.request_log import choose_request_id
 from starlette.datastructures import Headers
 from starlette.datastructures import MutableHeaders
+
+from realm_tf.serving.request_log import choose_request_id
 
 REQUEST_ID = "X-Request-Id"
 _PROTECTION = {

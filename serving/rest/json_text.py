@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 
 import grpc
+
 from realm_tf.serving.request_error import RequestError
 
 # TF Serving repeats whole values in its errors; our choice.

@@ -10,9 +10,10 @@ import re
 import zlib
 from urllib.parse import unquote
 
-from realm_tf.serving.rest import json_text as rest_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+
+from realm_tf.serving.rest import json_text as rest_json
 
 _TARGET = r"/v1/models/([^/:]+)(?:/versions/([0-9]+)|/labels/([^/:]+))?"
 _POST_PATH = re.compile(_TARGET + ":(classify|regress|predict)")

@@ -4,9 +4,9 @@ import socket
 import threading
 
 import uvicorn
-from realm_tf.serving import security
 
 from realm_tf.errors import InputError
+from realm_tf.serving import security
 
 # uvicorn's own log, beside ours: only what is a defect.
 _LOG_LEVEL = "error"

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 import grpc
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.rest.json_text import invalid
 from realm_tf.serving.rest.json_text import show
 from realm_tf.serving.rest.json_text import signature_name
 from realm_tf.serving.rest.json_text import type_name
-from tensorflow.core.framework import types_pb2
 
 BASE64_KEY = "b64"
 # Outputs whose names end so are bytes, whatever is in them.

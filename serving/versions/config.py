@@ -23,12 +23,12 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from google.protobuf import text_format
-from realm_tf.serving import locate
 from tensorflow_serving.config import model_server_config_pb2
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
+from realm_tf.serving import locate
 
 # TF Serving's name for SavedModels (model_platform_tensorflow.h).
 PLATFORM = "tensorflow"

@@ -5,14 +5,13 @@ import threading
 from collections.abc import Callable
 from collections.abc import Iterable
 
+from realm_tf.errors import InputError
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions import config as model_config
 from realm_tf.serving.versions.config import ModelSettings
 from realm_tf.serving.versions.events import Event
 from realm_tf.serving.versions.events import Events
 from realm_tf.serving.versions.manager import ModelManager
-
-from realm_tf.errors import InputError
 
 
 class ModelConfigFile:

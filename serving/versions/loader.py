@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 
 import grpc
+
+from realm_tf.errors import InputError
 from realm_tf.serving import locate
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions.events import Event
@@ -12,8 +14,6 @@ from realm_tf.serving.versions.events import Events
 from realm_tf.serving.versions.table import State
 from realm_tf.serving.versions.table import Version
 from realm_tf.serving.versions.table import VersionTable
-
-from realm_tf.errors import InputError
 
 
 @dataclasses.dataclass

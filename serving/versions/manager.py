@@ -16,6 +16,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 import grpc
+
+from realm_tf.errors import InputError
 from realm_tf.serving import locate
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions import aspired as aspired_versions
@@ -28,8 +30,6 @@ from realm_tf.serving.versions.table import State
 from realm_tf.serving.versions.table import Version
 from realm_tf.serving.versions.table import VersionStatus
 from realm_tf.serving.versions.table import VersionTable
-
-from realm_tf.errors import InputError
 
 # As TF Serving's --file_system_poll_wait_seconds, --max_num_load_retries and
 # --load_retry_interval_micros.

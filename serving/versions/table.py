@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 import grpc
+
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions.config import ModelSettings
 

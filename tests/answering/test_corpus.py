@@ -1,10 +1,10 @@
 import shutil
 
 import pytest
-from realm_tf.beam_pipelines import chunk_wikipedia
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import model_directory
+from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 

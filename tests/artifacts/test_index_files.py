@@ -4,11 +4,11 @@ import uuid
 
 import numpy as np
 import pytest
-from realm_tf.beam_pipelines import build_index
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import remove
+from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.brute_force import QuantizedBruteForce

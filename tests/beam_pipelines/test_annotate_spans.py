@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
-from realm_tf.beam_pipelines import annotation
-from realm_tf.beam_pipelines import chunk_wikipedia
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import remove
+from realm_tf.beam_pipelines import annotate_spans
+from realm_tf.beam_pipelines import annotation
+from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
 from realm_tf.tagging.rules.salient_spans import find_spans

@@ -14,11 +14,11 @@ import re
 
 import pytest
 import tokenizers
-from realm_tf.beam_pipelines import chunk_wikipedia
-from realm_tf.beam_pipelines import transforms
 
 from realm_tf.articles import readers
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import transforms
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
 

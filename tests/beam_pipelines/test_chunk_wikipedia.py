@@ -6,13 +6,13 @@ import pathlib
 import string
 
 import pytest
-from realm_tf.beam_pipelines import chunk_wikipedia
-from realm_tf.beam_pipelines import shards
-from realm_tf.beam_pipelines import transforms
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import shards
+from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer

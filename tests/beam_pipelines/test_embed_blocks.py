@@ -10,14 +10,14 @@ import uuid
 import numpy as np
 import pytest
 import tensorflow as tf
-from realm_tf.beam_pipelines import embed_blocks
-from realm_tf.beam_pipelines import parts
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
+from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines import parts
 from realm_tf.errors import InputError
 
 _load = model_directory.load

@@ -2,6 +2,7 @@ import logging
 
 import apache_beam as beam
 import pytest
+
 from realm_tf.beam_pipelines import execution
 
 TWO_THREADS = [

@@ -5,10 +5,10 @@ import pathlib
 import re
 
 import pytest
-from realm_tf.beam_pipelines import flex_template
-from realm_tf.beam_pipelines.flex_template import launcher
 
 from realm_tf import cli
+from realm_tf.beam_pipelines import flex_template
+from realm_tf.beam_pipelines.flex_template import launcher
 
 FOLDER = pathlib.Path(flex_template.__file__).parent
 

@@ -5,6 +5,10 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.ml.inference.base import RunInference
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts import schema
 from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.beam_pipelines import model_handler
 from realm_tf.beam_pipelines.execution import pipeline_options
@@ -13,10 +17,6 @@ from realm_tf.beam_pipelines.model_handler import BlockModelHandler
 from realm_tf.beam_pipelines.model_handler import Progress
 from realm_tf.beam_pipelines.model_handler import Shard
 from realm_tf.beam_pipelines.model_handler import length_buckets
-
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
-from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 
 

@@ -1,10 +1,10 @@
 import os
 
 import pytest
-from realm_tf.beam_pipelines import parts
 
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import parts
 from realm_tf.text import blocks
 
 PAGE = Page(

@@ -17,14 +17,14 @@ from apache_beam.pipeline import PipelineVisitor
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.portable_runner import PortableRunner
+
+from realm_tf import cli
+from realm_tf.artifacts import artifact
 from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.beam_pipelines import build_index
 from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.beam_pipelines.flex_template import launcher
-
-from realm_tf import cli
-from realm_tf.artifacts import artifact
 
 IMAGE = "example.org/realm:1"
 FLINK = [

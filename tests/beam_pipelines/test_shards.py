@@ -3,11 +3,11 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import shards
 
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import shards
 from realm_tf.text import blocks
 
 BLOCK = blocks.BlockText("A b.", [9], [1, 2], [0, 2], [1, 4], [0], [0], [1])

@@ -1,9 +1,9 @@
 import bz2
 
 import pytest
-from realm_tf.beam_pipelines import sources
 
 from realm_tf.articles import readers
+from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
 
 MEDIAWIKI, JSONL = readers.MEDIAWIKI, readers.JSONL

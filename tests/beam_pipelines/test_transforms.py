@@ -7,10 +7,10 @@ import pytest
 from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
+
 from realm_tf.beam_pipelines import execution
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import transforms
-
 from realm_tf.errors import InputError
 
 

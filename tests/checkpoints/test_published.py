@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
-from realm_tf.beam_pipelines import build_index
 
 from realm_tf import cli
 from realm_tf.answering.corpus import Corpus
@@ -20,6 +19,7 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.beam_pipelines import build_index
 from realm_tf.checkpoints import published
 from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile

@@ -2,12 +2,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.data import masked_lm_warm_up
 
 

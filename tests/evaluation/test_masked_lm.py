@@ -2,13 +2,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.evaluation import masked_lm

@@ -3,6 +3,7 @@
 import random
 
 import tensorflow as tf
+
 from realm_tf.export.compressed_texts import STRINGS_PER_GROUP
 from realm_tf.export.compressed_texts import CompressedTexts
 

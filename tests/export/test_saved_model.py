@@ -9,8 +9,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from realm_tf.export import realm_module
-from realm_tf.export import saved_model
 
 from realm_tf.answering import calibration
 from realm_tf.answering.corpus import Corpus
@@ -19,6 +17,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.export import realm_module
+from realm_tf.export import saved_model
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",

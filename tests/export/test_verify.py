@@ -6,14 +6,14 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from realm_tf.export import verify as verify_module
-from realm_tf.export import verify_worker
-from realm_tf.export.verify import verify
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.export import verify as verify_module
+from realm_tf.export import verify_worker
+from realm_tf.export.verify import verify
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",

@@ -1,8 +1,9 @@
 """Warm-up requests as TF Serving reads them."""
 
 import tensorflow as tf
-from realm_tf.export import warmup
 from tensorflow_serving.apis import prediction_log_pb2
+
+from realm_tf.export import warmup
 
 
 def _requests(path):

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tensorflow.core.protobuf import meta_graph_pb2
+
 from realm_tf.serving import server
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
@@ -19,7 +21,6 @@ from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.rest import server as rest_server
 from realm_tf.serving.versions.config import ModelSettings
 from realm_tf.serving.versions.manager import ModelManager
-from tensorflow.core.protobuf import meta_graph_pb2
 
 # The third row is for every other question: no block, padded candidates.
 QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]

@@ -1,4 +1,5 @@
 import pytest
+
 from realm_tf.serving.answers import OUTPUTS
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import to_answers

@@ -2,6 +2,8 @@ import json
 import shutil
 
 import pytest
+
+from realm_tf import cli
 from realm_tf.serving import ask as ask_command
 from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import Candidate
@@ -9,8 +11,6 @@ from realm_tf.serving.ask import ask
 from realm_tf.serving.ask import to_json
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.local_model import LocalModel
-
-from realm_tf import cli
 
 QUESTION = "Who wrote Frankenstein?"
 

@@ -4,6 +4,7 @@ from concurrent import futures
 
 import grpc
 import pytest
+
 from realm_tf.serving.client import AsyncRealmClient
 from realm_tf.serving.client import RealmClient
 

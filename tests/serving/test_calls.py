@@ -6,15 +6,16 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import predict_pb2
+
 from realm_tf.serving.answers import OUTPUTS
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.answers import RetrievedBlock
 from realm_tf.serving.client import AsyncRealmClient
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
-from tensorflow_serving.apis import predict_pb2
 
 KEY = "0123456789abcdef-secret"
 

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from realm_tf.serving import server
 from realm_tf.serving.answers import OUTPUTS
 from realm_tf.serving.answers import Alternative

@@ -7,14 +7,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from realm_tf import cli
 from realm_tf.serving import messages
 from realm_tf.serving import security
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.options import ServerOptions
-
-from realm_tf import cli
 
 KEY = "0123456789abcdef-secret"
 

@@ -18,9 +18,10 @@ from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from tensorflow_serving.apis import predict_pb2
+
 from realm_tf.serving import server
 from realm_tf.serving.options import ServerOptions
-from tensorflow_serving.apis import predict_pb2
 
 _CODE = grpc.StatusCode
 # Longer than any of these requests takes; a hang would pass it.

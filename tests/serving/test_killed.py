@@ -8,9 +8,9 @@ import sys
 import time
 
 import pytest
-from realm_tf.serving.client import RealmClient
 
 from realm_tf.artifacts import artifact
+from realm_tf.serving.client import RealmClient
 
 pytestmark = pytest.mark.slow
 

@@ -1,9 +1,9 @@
 import socket
 
 import pytest
-from realm_tf.serving import locate
 
 from realm_tf.errors import InputError
+from realm_tf.serving import locate
 
 
 def make_version(directory):

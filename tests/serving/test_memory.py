@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 import pytest
+
 from realm_tf.serving import memory
 
 

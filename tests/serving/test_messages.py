@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from realm_tf.serving import messages
 from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
+
+from realm_tf.serving import messages
 
 VALUES = [
     (tf.string, [[b"a", b"", b"\xff"], [b"caf\xc3\xa9", b"x" * 300, b"\0"]]),

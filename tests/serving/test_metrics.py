@@ -2,6 +2,7 @@ import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
 from realm_tf.serving import memory
 from realm_tf.serving.batching.batching_servable import BatchRun
 from realm_tf.serving.metrics import ServingMetrics

@@ -1,11 +1,12 @@
 import io
 
+from rich.console import Console
+
 from realm_tf.serving.answers import Alternative
 from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import Candidate
 from realm_tf.serving.rendering import render
 from realm_tf.serving.rendering import sentence_around
-from rich.console import Console
 
 FRANKENSTEIN = (
     "Frankenstein is a novel. It was written by Mary Shelley “in” 1818. "

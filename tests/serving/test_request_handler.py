@@ -8,14 +8,14 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tensorflow_serving.config import model_server_config_pb2
+
+from realm_tf.errors import InputError
 from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.request_log import RequestLog
-from tensorflow_serving.config import model_server_config_pb2
-
-from realm_tf.errors import InputError
 
 
 def questions(*texts):

@@ -4,12 +4,12 @@ import os
 import threading
 
 import pytest
+
+from realm_tf.errors import InputError
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.versions.events import Event
-
-from realm_tf.errors import InputError
 
 
 @pytest.mark.parametrize("sent", ["abc", "6f1c:7/x-Z_~", "x" * 128])

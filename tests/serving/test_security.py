@@ -10,13 +10,13 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha import reflection_pb2_grpc
-from realm_tf.serving import security
-from realm_tf.serving.security import ApiKeys
-from realm_tf.serving.security import TlsFiles
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
+from realm_tf.serving import security
+from realm_tf.serving.security import ApiKeys
+from realm_tf.serving.security import TlsFiles
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
 

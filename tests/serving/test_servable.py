@@ -8,11 +8,11 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.servable import SavedModelServable
 from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.errors import InputError
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.servable import SavedModelServable
 
 # Far more than any test waits for.
 ENDLESS = np.int32(2**31 - 1)

@@ -20,12 +20,6 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from realm_tf.serving import locate
-from realm_tf.serving import options
-from realm_tf.serving import server
-from realm_tf.serving.client import RealmClient
-from realm_tf.serving.limits import Limits
-from realm_tf.serving.options import ServerOptions
 from stock_requests import assert_refused
 from stock_requests import predict_request
 from stock_requests import slow_request
@@ -36,6 +30,12 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf import cli
 from realm_tf.errors import InputError
+from realm_tf.serving import locate
+from realm_tf.serving import options
+from realm_tf.serving import server
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.limits import Limits
+from realm_tf.serving.options import ServerOptions
 
 
 def test_work_nobody_waits_for_is_skipped(serve_fake, fake_servable):

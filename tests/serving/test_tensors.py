@@ -3,11 +3,12 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import types_pb2
+
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.tensors import decode_tensor
 from realm_tf.serving.tensors import encode_tensor
-from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.framework import types_pb2
 
 ARRAYS = [
     np.array([[b"a", b""], [b"\xff", b"long" * 100]], dtype=object),

@@ -10,14 +10,14 @@ from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
 from google.protobuf import message_factory
 from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from realm_tf import serving
 from realm_tf.serving import client
 from realm_tf.serving import options
 from realm_tf.serving.batching import parameters as batching_parameters
 from realm_tf.serving.rest import app as rest
 from realm_tf.serving.versions import config as model_config
-from tensorflow_serving.config import model_server_config_pb2
-
-from realm_tf import serving
 
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -7,8 +7,6 @@ import keras
 import numpy as np
 import pytest
 import training_runs
-from realm_tf.beam_pipelines import build_index
-from realm_tf.beam_pipelines import embed_blocks
 
 from realm_tf import cli
 from realm_tf.answering.corpus import Corpus
@@ -16,6 +14,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
+from realm_tf.beam_pipelines import build_index
+from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError

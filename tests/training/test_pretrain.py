@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import training_runs
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
@@ -18,6 +17,7 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.artifacts.paths import Path
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import _MASKED_LM_FIELDS
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.configs.pretrain import masked_lm_alone

@@ -12,9 +12,9 @@ import time
 import keras
 import numpy as np
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf.artifacts import artifact
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log

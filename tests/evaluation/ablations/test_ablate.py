@@ -6,11 +6,11 @@ import os
 import shutil
 
 import pytest
-from realm_tf.beam_pipelines import annotate_spans
 
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError

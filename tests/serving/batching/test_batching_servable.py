@@ -9,13 +9,13 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from realm_tf.errors import InputError
 from realm_tf.serving.batching import batching_servable as batching
 from realm_tf.serving.batching.batching_servable import BatchingParameters
 from realm_tf.serving.batching.batching_servable import BatchingServable
 from realm_tf.serving.request_error import RequestError
-from tensorflow.core.protobuf import meta_graph_pb2
-
-from realm_tf.errors import InputError
 
 FILE = """
 # As tensorflow.org/tfx/serving/serving_config has it.

@@ -13,6 +13,9 @@ from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from tensorflow_serving.apis import get_model_metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2
+
 from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.request_error import RequestError
@@ -26,8 +29,6 @@ from realm_tf.serving.security import ApiKeys
 from realm_tf.serving.servable import SavedModelServable
 from realm_tf.serving.versions.table import State
 from realm_tf.serving.versions.table import VersionStatus
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
 
 MAX_BODY_BYTES = 100_000
 PREDICT = "/v1/models/realm:predict"

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.rest import json_text as rest_json
 from realm_tf.serving.rest import tensors as rest_tensors
-from tensorflow.core.framework import types_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
 
 
 def infos(**dtypes):

@@ -18,6 +18,9 @@ import urllib.request
 import grpc
 import numpy as np
 import pytest
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
 from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.request_error import RequestError
@@ -27,8 +30,6 @@ from realm_tf.serving.rest import app as rest
 from realm_tf.serving.rest import server as rest_server
 from realm_tf.serving.rest.server import RestServer
 from realm_tf.serving.security import ApiKeys
-from tensorflow.core.framework import types_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
 
 websockets = pytest.importorskip(
     "websockets.sync.client", reason="the browser is driven by a websocket"

@@ -3,12 +3,12 @@ import sys
 
 import pytest
 from google.protobuf import any_pb2
-from realm_tf.serving.versions import config as model_config
-from realm_tf.serving.versions.config import ModelSettings
-from realm_tf.serving.versions.config import VersionPolicy
 from tensorflow_serving.config import model_server_config_pb2
 
 from realm_tf.errors import InputError
+from realm_tf.serving.versions import config as model_config
+from realm_tf.serving.versions.config import ModelSettings
+from realm_tf.serving.versions.config import VersionPolicy
 
 CONFIG = """
 # model_config_list { config {

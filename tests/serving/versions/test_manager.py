@@ -8,6 +8,10 @@ import time
 import grpc
 import numpy as np
 import pytest
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
 from realm_tf.serving import locate
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.servable import SavedModelServable
@@ -16,10 +20,6 @@ from realm_tf.serving.versions.config import VersionPolicy
 from realm_tf.serving.versions.config_file import ModelConfigFile
 from realm_tf.serving.versions.manager import ModelManager
 from realm_tf.serving.versions.manager import State
-
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts.paths import write_text
-from realm_tf.errors import InputError
 
 
 class FakeServable:
