@@ -25,7 +25,8 @@ def write(directory: str, facts: dict) -> None:
         directory: str. The version directory, with everything else in it.
         facts: dict. `num_blocks`, `index` (kind of search), `quantize`,
             `num_reader_blocks`, `temperature`, `evidence_license` (str or
-            `None`), `example_questions` (list of str), `parents`
+            `None`), `example_questions` (list of str that the model answers
+            rightly), `example_titles` (list of str), `parents`
             (fingerprints), `parts` (name to bytes) and `model_card` (as in
             the model's metadata.json, or `None`).
     """

@@ -198,6 +198,7 @@ class RealmModule(tf.Module):
             "score": tf.where(asked[:, None], scores, 0.0),
             "title": self.titles.lookup(block_ids),
             "text": self.texts.lookup(block_ids),
+            "url": self.urls.lookup(block_ids),
         }
 
     def embed_query(self, question):
@@ -259,6 +260,7 @@ class RealmModule(tf.Module):
             "candidate_block_id": tf.cast(block_ids, tf.int64),
             "candidate_title": self.titles.lookup(block_ids),
             "candidate_text": if_read(texts, ""),
+            "candidate_url": self.urls.lookup(block_ids),
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }

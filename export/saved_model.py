@@ -29,6 +29,7 @@ from realm_tf.errors import InputError
 QUANTIZATIONS = ("none", "bfloat16", "int8")
 # Those that `realm verify` asks, of a file or titles of blocks.
 NUM_EXPECTED = 16
+# Questions and titles that the web page shows, each.
 NUM_EXAMPLES = 5
 
 
@@ -160,10 +161,6 @@ def export(
             index,
             output,
             asked=asked,
-            # Titles of blocks would be no questions.
-            examples=[q for q in asked if q][:NUM_EXAMPLES]
-            if questions
-            else [],
             license=evidence_license,
             expected=expected,
             **arguments,
@@ -187,7 +184,12 @@ def export(
         if kind != "scann":
             given["expected"] = os.path.join(folder, "expected.json")
             _write_expected(
-                given["expected"], model, blocks, index, asked, arguments
+                given["expected"],
+                model,
+                blocks,
+                index,
+                [q.question for q in asked],
+                arguments,
             )
         return other_backends.export(given)
 
@@ -207,20 +209,38 @@ def _temperature(evaluation: str | None) -> float:
     return fitted.temperature
 
 
-def _questions(path: str | None, blocks: str) -> list[str]:
-    """What `realm verify` will ask."""
+def _questions(path: str | None, blocks: str) -> list:
+    """What `realm verify` will ask, as `Question`s."""
     from realm_tf.artifacts import question_files as data
 
     if path:
-        asked = data.read_questions(path, need_answers=False)
-        return [q.question for q in asked][:NUM_EXPECTED]
+        return data.read_questions(path, need_answers=False)[:NUM_EXPECTED]
     artifact.read(blocks, kind=schema.BLOCKS)
     titles = {}
     for block in schema.read_blocks(blocks):
         titles[block.title] = None
         if len(titles) == NUM_EXPECTED:
             break
-    return list(titles)
+    return [data.Question(title, answers=()) for title in titles]
+
+
+def _answered_rightly(asked, expected: str) -> list[str]:
+    """The first questions whose answers in expected.json are right."""
+    from realm_tf.text.answers import is_correct
+
+    rows = json.loads(Path(expected).read_text())["questions"]
+    return [
+        q.question
+        for q, row in zip(asked, rows, strict=True)
+        if row["answer"] and is_correct(row["answer"], q.answers, q.answer_type)
+    ][:NUM_EXAMPLES]
+
+
+def _spread(titles) -> list[str]:
+    """A few distinct titles from the whole corpus."""
+    step = max(1, len(titles) // NUM_EXAMPLES)
+    chosen = (titles[i] for i in range(0, len(titles), step))
+    return list(dict.fromkeys(filter(None, chosen)))[:NUM_EXAMPLES]
 
 
 def _export(
@@ -230,7 +250,6 @@ def _export(
     output,
     *,
     asked,
-    examples,
     license,
     expected,
     num_reader_blocks,
@@ -263,7 +282,7 @@ def _export(
         "index": index_metadata["parameters"]["kind"],
         **parameters,
         "evidence_license": license,
-        "example_questions": examples,
+        "example_titles": _spread(corpus.records.titles),
         "parents": parents,
         "model_card": corpus.loaded.card.to_json(),
     }
@@ -287,15 +306,27 @@ def _export(
             stage.path(warmup.FILE),
             dict.fromkeys(
                 ("serving_default", "retrieve", "embed_query"),
-                {"question": next(filter(None, asked), "")},
+                {
+                    "question": next(
+                        (q.question for q in asked if q.question), ""
+                    )
+                },
             ),
         )
         if expected:
             write_text(stage.path(EXPECTED), Path(expected).read_text())
         else:
             _write_expected(
-                stage.path(EXPECTED), model, blocks, index, asked, parameters
+                stage.path(EXPECTED),
+                model,
+                blocks,
+                index,
+                [q.question for q in asked],
+                parameters,
             )
+        described["example_questions"] = _answered_rightly(
+            asked, stage.path(EXPECTED)
+        )
         stage.metadata["num_blocks"] = described["num_blocks"]
         card.write(stage.directory, described)
     return path

@@ -18,6 +18,8 @@ ASKED = [
     "",
     "Café fire 🚀 in the city",
 ]
+# Patterns that every answer matches, and answers that none is.
+GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
 # One of `calibration.TEMPERATURES`.
 TEMPERATURE = 4.0
 
@@ -52,7 +54,11 @@ def exported(
     root = tmp_path_factory.mktemp("export")
     questions = root / "questions.jsonl"
     questions.write_text(
-        "".join(f"{json.dumps({'question': q})}\n" for q in ASKED)
+        "".join(
+            json.dumps({"question": q, "answer": a, "answer_type": "regex"})
+            + "\n"
+            for q, a in zip(ASKED, GOLD, strict=True)
+        )
     )
     base = str(root / "realm")
     for version, (index, arguments) in enumerate(

@@ -45,6 +45,7 @@ OUTPUTS = {
         "candidate_block_id": (tf.int64, 2),
         "candidate_title": (tf.string, 2),
         "candidate_text": (tf.string, 2),
+        "candidate_url": (tf.string, 2),
         "candidate_answer": (tf.string, 2),
         "candidate_log_prob": (tf.float32, 2),
     },
@@ -53,6 +54,7 @@ OUTPUTS = {
         "score": (tf.float32, 2),
         "title": (tf.string, 2),
         "text": (tf.string, 2),
+        "url": (tf.string, 2),
     },
     "embed_query": {"embedding": (tf.float32, 2)},
     "embed_block": {"embedding": (tf.float32, 2)},
@@ -144,6 +146,9 @@ def test_answers_are_those_of_the_python_code(ask, corpus, asked, version):
         ] + [-1] * (NUM_READ[version] - num_read)
         assert _decode(found["candidate_answer"])[:num_read] == [
             c.answer for c in wanted.candidates
+        ]
+        assert _decode(found["candidate_url"])[:num_read] == [
+            corpus.records.urls[c.block_id] for c in wanted.candidates
         ]
         np.testing.assert_allclose(
             found["candidate_log_prob"][:num_read],
@@ -258,6 +263,9 @@ def test_retrieve_is_the_index(ask, corpus):
     ]
     assert _decode(found["text"][0]) == [
         corpus.records.texts[b] for b in wanted.retrieved
+    ]
+    assert _decode(found["url"][0]) == [
+        corpus.records.urls[b] for b in wanted.retrieved
     ]
     query = ask([question], "embed_query")["embedding"][0]
     table = np.asarray(corpus.index.embeddings)
@@ -384,7 +392,9 @@ def test_the_card_says_what_the_model_holds(exported, asked):
     assert card["num_blocks"] == NUM_BLOCKS
     assert (card["index"], card["quantize"]) == ("ivf", "bfloat16")
     assert card["evidence_license"] == "Our own, CC0 1.0"
-    assert card["example_questions"] == [q for q in asked if q]
+    # Those that it answers rightly.
+    assert card["example_questions"] == [asked[i] for i in (0, 2, 4)]
+    assert card["example_titles"] == ["Ada", "Bach", "Etna", "Moon", "Nile"]
     exact = json.loads(Path(f"{exported}/1/assets.extra/card.json").read_text())
     assert exact["example_questions"] == []
     for name, digest in card["files"].items():
