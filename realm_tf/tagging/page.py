@@ -1,14 +1,12 @@
 """Salient spans shown to people: a page of passages, sentences as text."""
 
 import collections
-import html
 import random
-import string
 from collections.abc import Iterator
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import html_page
 from realm_tf.artifacts import schema
-from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 # Neighbouring labels get hues far apart: the golden angle, in degrees.
@@ -16,83 +14,6 @@ _HUE_STEP = 137.508
 _FIRST_HUE = 210
 # Passages to find a few sentences with spans in.
 _NUM_LOOKED_AT = 32
-# No page can hold these, escaped or not.
-_CONTROLS = {
-    code: "\ufffd" for code in (*range(0x20), 0x7F) if chr(code) not in "\t\n\r"
-}
-
-_PAGE = string.Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Salient spans</title>
-<style>
-:root { --back: #fff; --text: #1c1c1e; --soft: #62626a; --line: #d8d8dd;
-  --mark: 85% 84%; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #17181b; --text: #ececee; --soft: #a5a5ae; --line: #3a3b40;
-    --mark: 45% 27%; }
-}
-body { margin: 0 auto; max-width: 46rem; padding: 0 1rem 3rem;
-  background: var(--back); color: var(--text);
-  font: 1rem/1.65 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; margin: 1.2rem 0 .2rem; }
-h2 { font-size: 1rem; margin: 0; }
-header p, small { color: var(--soft); font-size: .85rem; }
-header p { margin: 0; }
-small { font-weight: normal; }
-nav { position: sticky; top: 0; max-height: 35vh; overflow: auto;
-  display: flex; flex-wrap: wrap; gap: .4rem; padding: .6rem 0;
-  margin-bottom: .6rem; background: var(--back);
-  border-bottom: 1px solid var(--line); font-size: .85rem; }
-nav label { padding: .15rem .55rem; border-radius: 1rem; cursor: pointer;
-  border: 1px solid var(--line); }
-nav input { margin: 0 .3rem 0 0; vertical-align: middle; }
-nav label[style], mark { background: hsl(var(--hue) var(--mark)); }
-article { padding: .9rem 0; border-bottom: 1px solid var(--line); }
-article p { margin: .3rem 0 0; }
-mark { color: inherit; border-radius: .25rem; padding: .08rem .2rem; }
-mark::after { content: attr(data-label); margin-left: .3rem;
-  font-size: .65rem; color: var(--soft); }
-.names-off mark::after { content: none; }
-mark.off { background: none; padding: 0; }
-mark.off::after { content: none; }
-</style>
-</head>
-<body>
-<header>
-<h1>Salient spans</h1>
-<p>$summary</p>
-</header>
-<nav aria-label="Labels">
-$legend
-<label><input type="checkbox" id="names" checked>show labels</label>
-</nav>
-<main>
-$passages
-</main>
-<script>
-for (const box of document.querySelectorAll("nav input[data-label]")) {
-  const update = () => {
-    for (const mark of document.querySelectorAll("mark"))
-      if (mark.dataset.label === box.dataset.label)
-        mark.classList.toggle("off", !box.checked);
-  };
-  box.addEventListener("change", update);
-  update();
-}
-const names = document.getElementById("names");
-const updateNames = () =>
-  document.body.classList.toggle("names-off", !names.checked);
-names.addEventListener("change", updateNames);
-updateNames();
-</script>
-</body>
-</html>
-""")
 
 
 def write_page(
@@ -132,27 +53,25 @@ def write_page(
         label: round(_FIRST_HUE + number * _HUE_STEP) % 360
         for number, label in enumerate(sorted({*total, *shown}))
     }
-    summary = (
-        f"{len(found):,} of {metadata['num_passages']:,} passages; tagger: "
-        f"{metadata['parameters']['tagger']}. Numbers: spans on this page, "
-        "and in the whole corpus."
-    )
-    content = _PAGE.substitute(
-        summary=_escape(summary),
-        legend="\n".join(
-            _legend(label, hue, shown[label], total[label])
+    html_page.write(
+        path,
+        "spans.html",
+        title="Salient spans",
+        subtitle=f"{len(found):,} of {metadata['num_passages']:,} passages; "
+        f"tagger: {metadata['parameters']['tagger']}. Numbers: spans on this "
+        "page, and in the whole corpus.",
+        hues=hues,
+        labels=[
+            {
+                "name": label,
+                "hue": hue,
+                "shown": shown[label],
+                "total": total[label],
+            }
             for label, hue in hues.items()
-        ),
-        passages="\n".join(
-            _article(number, passage, hues) for number, passage in found
-        ),
+        ],
+        passages=[_article(number, passage) for number, passage in found],
     )
-    try:
-        write_text(path, content)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror or error}."
-        ) from error
 
 
 def sample_passages(
@@ -272,35 +191,16 @@ def _pieces(passage, start, limit):
     yield content[place:limit].decode("utf-8"), None
 
 
-def _escape(text):
-    return html.escape(text.translate(_CONTROLS))
-
-
-def _legend(label, hue, shown, total):
-    name = _escape(label)
-    return (
-        f'<label style="--hue:{hue}"><input type="checkbox" checked '
-        f'data-label="{name}">{name} <b>{shown:,}</b> / {total:,}</label>'
-    )
-
-
-def _article(number, passage, hues):
+def _article(number, passage):
     length = len(passage.text.encode("utf-8"))
-    body = "".join(
-        _escape(text)
-        if label is None
-        else f'<mark style="--hue:{hues[label]}" data-label="{_escape(label)}">'
-        f"{_escape(text)}</mark>"
-        for text, label in _pieces(passage, 0, length)
-    )
     # A passage of another corpus is no block.
     place = (
         f"passage {number:,}"
         if passage.block_id < 0
         else f"block {passage.block_id:,}"
     )
-    title = _escape(passage.title) or "(no title)"
-    return (
-        f'<article><h2 dir="auto">{title} <small>{place}</small></h2>\n'
-        f'<p dir="auto">{body}</p></article>'
-    )
+    return {
+        "title": passage.title,
+        "place": place,
+        "pieces": _pieces(passage, 0, length),
+    }

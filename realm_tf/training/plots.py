@@ -1,16 +1,14 @@
 """Curves of training runs, drawn from their logs."""
 
 import dataclasses
-import io
 import math
 
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts import figures
 from realm_tf.errors import InputError
 
 _COLUMNS = 2
 # Inches.
 _WIDTH, _ROW_HEIGHT, _LEGEND_ROW = 10.0, 2.5, 0.28
-_DOTS_PER_INCH = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,17 +142,9 @@ def plot_training(
             are, pre-training, its warm-up or fine-tuning.
 
     Raises:
-        InputError: if matplotlib is not installed, no run has a value to
-            draw, runs of different kinds are mixed, or the file cannot be
-            written.
+        InputError: if no run has a value to draw, runs of different kinds
+            are mixed, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError(
-            "Plots are drawn by matplotlib, which is not installed: run `pip "
-            "install matplotlib`."
-        ) from error
     panels = panels or _panels_of(logs)
     panels = [panel for panel in panels if _has_values(logs, panel.name)]
     if not panels:
@@ -166,10 +156,8 @@ def plot_training(
     for run in logs:
         members.setdefault((groups or {}).get(run, run), []).append(run)
     num_rows = math.ceil(len(panels) / _COLUMNS)
-    figure = Figure(
-        figsize=(_WIDTH, _ROW_HEIGHT * num_rows + _LEGEND_ROW * len(members)),
-        dpi=_DOTS_PER_INCH,
-        layout="constrained",
+    figure = figures.new_figure(
+        _WIDTH, _ROW_HEIGHT * num_rows + _LEGEND_ROW * len(members)
     )
     grid = figure.subplots(num_rows, _COLUMNS, squeeze=False).ravel()
     for axes, panel in zip(grid, panels, strict=False):
@@ -180,7 +168,7 @@ def plot_training(
     figure.legend(
         handles, labels, loc="outside lower center", ncols=1, frameon=False
     )
-    _write(figure, path)
+    figures.write_png(figure, path)
 
 
 def _panels_of(logs):
@@ -229,12 +217,9 @@ def _draw(axes, panel, logs, members):
             linewidth=2.4,
             label=f"{group} (mean of {len(runs)})",
         )
-    axes.set_title(panel.title, fontsize=10)
-    axes.set_ylabel(panel.unit, fontsize=8)
-    axes.set_xlabel("step", fontsize=8)
-    axes.tick_params(labelsize=8)
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    figures.finish_axes(
+        axes, title=panel.title, x_label="step", y_label=panel.unit
+    )
     if panel.from_zero:
         axes.set_ylim(bottom=0)
 
@@ -258,15 +243,3 @@ def _plot(axes, curve, **style):
     axes.plot(
         list(curve), list(curve.values()), marker=marker, markersize=3, **style
     )
-
-
-def _write(figure, path):
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    try:
-        with Path(str(path)).open("wb") as file:
-            file.write(image.getvalue())
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror or error}."
-        ) from error

@@ -7,6 +7,7 @@ import statistics
 
 from realm_tf.answering import bootstrap
 from realm_tf.answering import recall
+from realm_tf.artifacts import figures
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import ablations as configs
@@ -30,7 +31,6 @@ _OF_QUESTIONS = (
 )
 # Inches.
 _WIDTH, _ROW_HEIGHT, _MARGIN = 4.2, 0.34, 1.1
-_DOTS_PER_INCH = 120
 # Okabe and Ito's blue and vermilion, which no colour blindness confuses.
 _DOT, _MEAN = "#0072B2", "#D55E00"
 
@@ -310,9 +310,9 @@ def write(results: dict, suite: configs.Suite, output: str) -> None:
         os.path.join(output, "results.json"), json.dumps(results, indent=1)
     )
     write_text(os.path.join(output, "results.md"), markdown(results, suite))
-    path = os.path.join(output, "results.png")
-    figure(results, suite).savefig(f"{path}.tmp", format="png")
-    os.replace(f"{path}.tmp", path)
+    figures.write_png(
+        figure(results, suite), os.path.join(output, "results.png")
+    )
 
 
 def figure(results: dict, suite: configs.Suite):
@@ -325,14 +325,10 @@ def figure(results: dict, suite: configs.Suite):
     Returns:
         `matplotlib.figure.Figure`.
     """
-    from matplotlib.figure import Figure
-
     tests, metrics = results["tests"], list(suite.metrics)
     height = _ROW_HEIGHT * len(suite.systems) + _MARGIN
-    drawn = Figure(
-        figsize=(_WIDTH * len(metrics) + 1.5, height * len(tests) + 0.4),
-        dpi=_DOTS_PER_INCH,
-        layout="constrained",
+    drawn = figures.new_figure(
+        _WIDTH * len(metrics) + 1.5, height * len(tests) + 0.4
     )
     grid = drawn.subplots(
         len(tests), len(metrics), squeeze=False, sharey=True, sharex="col"
@@ -380,9 +376,9 @@ def _draw(axes, results, suite, test, metric):
     )
     axes.set_yticks(places, [system.title for system in suite.systems])
     axes.set_ylim(len(suite.systems) - 0.5, -0.5)
-    axes.set_title(f"{suite.metrics[metric]}, {test}", fontsize=10)
-    axes.set_xlabel("percent", fontsize=8)
-    axes.tick_params(labelsize=8)
-    axes.grid(axis="x", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    figures.finish_axes(
+        axes,
+        title=f"{suite.metrics[metric]}, {test}",
+        x_label="percent",
+        grid="x",
+    )

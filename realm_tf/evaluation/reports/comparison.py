@@ -14,6 +14,7 @@ import re
 from realm_tf.answering import bootstrap
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import html_page
 from realm_tf.artifacts import question_files as data
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
@@ -21,7 +22,6 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
-from realm_tf.evaluation.reports import page
 from realm_tf.evaluation.reports import report
 
 _DIFFERENCE_COLUMNS = ("difference", "95 %", "sign flips")
@@ -281,39 +281,33 @@ def _markdown_cell(text):
 
 def _write_page(path, compared):
     names = list(compared["systems"])
-    sections = [
-        ("Metrics", page.table(*_metrics_table(compared))),
-        ("Recall", report.recall(compared["recall_curves"])),
+    parameters = [
+        [name, json.dumps(each["parameters"], ensure_ascii=False)]
+        for name, each in compared["systems"].items()
     ]
-    for name, differences in compared["differences"].items():
-        sections.append(
-            (f"{name} less {names[0]}", _difference_section(differences))
-        )
-    sections.append(
-        (
-            "Made with",
-            page.table(
-                ["", "parameters"],
-                [
-                    [name, json.dumps(each["parameters"], ensure_ascii=False)]
-                    for name, each in compared["systems"].items()
-                ],
-                text_columns=(1,),
-            ),
-        )
-    )
-    page.write(
+    html_page.write(
         path,
+        "report.html",
         title=" / ".join(names),
         subtitle=f"{compared['questions']:,} questions, with 95 % bootstrap "
         "intervals.",
-        sections=sections,
+        sections=[
+            report.Section("Metrics", table=_metrics_table(compared)),
+            *report.recall(compared["recall_curves"]),
+            *(
+                _difference_section(f"{name} less {names[0]}", differences)
+                for name, differences in compared["differences"].items()
+            ),
+            report.Section(
+                "Made with", table=(["", "parameters"], parameters, (1,))
+            ),
+        ],
     )
 
 
-def _difference_section(differences):
+def _difference_section(heading, differences):
     if not differences:
-        return page.paragraph("No question has a metric of both.", soft=True)
+        return report.Section(heading, note="No question has a metric of both.")
     chart = charts.interval_chart(
         [
             (report.metric_label(name), found["difference"], *found["interval"])
@@ -322,10 +316,11 @@ def _difference_section(differences):
         description="Differences with their intervals; the table below has "
         "the numbers.",
     )
-    note = page.paragraph(
-        "Both systems' answers to a question are drawn together. Sign flips: "
-        "the share of samples in which nothing is left of the difference, or "
-        "its opposite.",
-        soft=True,
+    return report.Section(
+        heading,
+        note="Both systems' answers to a question are drawn together. Sign "
+        "flips: the share of samples in which nothing is left of the "
+        "difference, or its opposite.",
+        chart=chart,
+        table=_difference_table(differences),
     )
-    return page.join([note, chart, page.table(*_difference_table(differences))])

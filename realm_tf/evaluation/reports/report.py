@@ -1,13 +1,14 @@
 """An evaluation as one page: metrics, curves, groups, examples."""
 
+import dataclasses
 import json
 import math
 import re
 
+from realm_tf.artifacts import html_page
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
-from realm_tf.evaluation.reports import page
 from realm_tf.text import answers as answer_rules
 
 REPORT = "report.html"
@@ -17,6 +18,29 @@ RECALL_TABLE_AT = (1, 2, 5, 10, 20, 50, 100)
 
 _INTERVAL = "_interval"
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section of a report or a comparison, as report.html shows it.
+
+    Args:
+        heading: str.
+        note: str. Below the heading. Defaults to none.
+        confidence: dict. What `_confidence` gives. Defaults to none.
+        chart: `charts.Chart`. Defaults to `None`.
+        table: tuple of header (list of str), rows (lists of cells: str, or
+            a bar as (share, interval)) and, if any, the columns of running
+            text (tuple of int). Defaults to none.
+        examples: list of dict. What `_example` gives. Defaults to none.
+    """
+
+    heading: str
+    note: str = ""
+    confidence: dict | None = None
+    chart: charts.Chart | None = None
+    table: tuple = ()
+    examples: list[dict] = dataclasses.field(default_factory=list)
 
 
 def write(
@@ -47,34 +71,65 @@ def write(
             "predictions or more."
         )
     answered = "exact_match" in lines[0]
-    page.write(
+    html_page.write(
         path,
+        "report.html",
         title=title,
         subtitle=f"{len(lines):,} questions. Intervals hold 95 %: of metrics by "
         "bootstrap, of groups by Wilson's score.",
         sections=[
-            ("Metrics", _metrics(metrics)),
+            Section("Metrics", table=_metrics(metrics)),
             *(
-                (metric_label(name).capitalize(), _values(value))
+                _values(metric_label(name).capitalize(), value)
                 for name, value in metrics.items()
-                if isinstance(value, dict)
+                if isinstance(value, dict) and value
             ),
-            ("Recall", recall(breakdowns.recall_curves(lines))),
+            *recall(breakdowns.recall_curves(lines)),
             *(_of_answers(lines) if answered else ()),
-            ("Made with", _values(parameters)),
+            *([_values("Made with", parameters)] if parameters else ()),
         ],
     )
 
 
 def _of_answers(lines):
     """The sections that need answers; without a reader there are none."""
+    words = breakdowns.by_group(
+        lines,
+        lambda line: breakdowns.question_word(line["question"]),
+        breakdowns.QUESTION_WORDS,
+    )
+    lengths = breakdowns.by_group(
+        lines, breakdowns.answer_length, breakdowns.answer_lengths()
+    )
+    bins = breakdowns.reliability(lines)
     right, wrong = choose_examples(lines)
     return [
-        ("By question word", _by_question_word(lines)),
-        ("By length of the answer", _by_answer_length(lines)),
-        ("Confidence", _confidence(lines)),
-        (f"Right: {len(right)} examples", _examples(right)),
-        (f"Wrong: {len(wrong)} examples", _examples(wrong)),
+        Section("By question word", table=_groups("word", words)),
+        Section(
+            "By length of the answer",
+            note="Words of the shortest accepted answer, normalised.",
+            table=_groups("words", lengths),
+        ),
+        Section(
+            "Confidence",
+            confidence=_confidence(lines, bins),
+            table=_groups(
+                "confidence",
+                {
+                    f"{b['low']:.1f} to {b['high']:.1f}, "
+                    f"mean {b['confidence']:.3f}": b
+                    for b in bins
+                },
+            ),
+        ),
+        *(
+            Section(
+                f"{verdict}: {len(chosen)} examples",
+                examples=list(map(_example, chosen)),
+            )
+            for verdict, chosen in (("Right", right), ("Wrong", wrong))
+            if chosen
+        ),
     ]
 
 
@@ -122,17 +177,17 @@ def choose_examples(
     return tuple(chosen)
 
 
-def recall(curves: dict[str, list[float]]) -> page.Markup:
-    """Recall curves and a table of them.
+def recall(curves: dict[str, list[float]]) -> list[Section]:
+    """The section of recall curves, with a table of them.
 
     Args:
         curves: dict of label to the recall at k = 1, 2, ...
 
     Returns:
-        `page.Markup`, empty without curves.
+        list of one `Section`, or none without curves.
     """
     if not any(curves.values()):
-        return page.Markup()
+        return []
     longest = max(map(len, curves.values()))
     shown = [k for k in RECALL_TABLE_AT if k <= longest]
     chart = charts.line_chart(
@@ -146,30 +201,22 @@ def recall(curves: dict[str, list[float]]) -> page.Markup:
         y_label="answer recall@k",
         log_x=True,
     )
-    table = page.table(
-        ["retriever", *(f"@{k}" for k in shown)],
+    rows = [
         [
-            [
-                name,
-                *(
-                    f"{curve[k - 1]:.3f}" if k <= len(curve) else ""
-                    for k in shown
-                ),
-            ]
-            for name, curve in curves.items()
-        ],
-    )
-    return page.join(
-        [
-            page.paragraph(
-                "Share of questions with an accepted answer among the first k "
-                "blocks.",
-                soft=True,
-            ),
-            chart,
-            table,
+            name,
+            *(f"{curve[k - 1]:.3f}" if k <= len(curve) else "" for k in shown),
         ]
-    )
+        for name, curve in curves.items()
+    ]
+    return [
+        Section(
+            "Recall",
+            note="Share of questions with an accepted answer among the first "
+            "k blocks.",
+            chart=chart,
+            table=(["retriever", *(f"@{k}" for k in shown)], rows),
+        )
+    ]
 
 
 def _metrics(metrics):
@@ -178,7 +225,7 @@ def _metrics(metrics):
             metric_label(name),
             f"{metrics[name]:.3f}",
             format_interval(metrics[f"{name}{_INTERVAL}"]),
-            charts.bar(metrics[name], metrics[f"{name}{_INTERVAL}"]),
+            (metrics[name], metrics[f"{name}{_INTERVAL}"]),
         ]
         for name in metric_names(metrics)
     ]
@@ -189,7 +236,7 @@ def _metrics(metrics):
         and not name.endswith(_INTERVAL)
         and not isinstance(value, dict)
     ]
-    return page.table(["metric", "mean", "95 %", ""], rows)
+    return ["metric", "mean", "95 %", ""], rows
 
 
 def _format(value):
@@ -203,199 +250,87 @@ def _format(value):
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _values(values):
+def _values(heading, values):
     rows = [
         [metric_label(name), _format(each)] for name, each in values.items()
     ]
-    if not rows:
-        return page.Markup()
-    return page.table(["", "value"], rows, text_columns=(1,))
+    return Section(heading, table=(["", "value"], rows, (1,)))
 
 
-def _groups(groups, heading):
-    return page.table(
-        [heading, "questions", "exact match", "95 %", ""],
+def _groups(heading, groups):
+    rows = [
         [
-            [
-                name,
-                f"{group['questions']:,}",
-                f"{group['exact_match']:.3f}",
-                format_interval(group["interval"]),
-                charts.bar(group["exact_match"], group["interval"]),
-            ]
-            for name, group in groups.items()
-        ],
-    )
-
-
-def _by_question_word(lines):
-    groups = breakdowns.by_group(
-        lines,
-        lambda line: breakdowns.question_word(line["question"]),
-        breakdowns.QUESTION_WORDS,
-    )
-    return _groups(groups, "word")
-
-
-def _by_answer_length(lines):
-    groups = breakdowns.by_group(
-        lines, breakdowns.answer_length, breakdowns.answer_lengths()
-    )
-    note = page.paragraph(
-        "Words of the shortest accepted answer, normalised.", soft=True
-    )
-    return page.join([note, _groups(groups, "words")])
-
-
-def _confidence(lines):
-    curve = breakdowns.risk_coverage(lines)
-    reached = "; ".join(
-        f"{coverage:.1%} of the questions at a risk of {risk:.0%}"
-        for risk, coverage in curve["coverage_at"].items()
-    )
-    wrong = 1 - sum(line["exact_match"] for line in lines) / len(lines)
-    bins = breakdowns.reliability(lines)
-    return page.join(
-        [
-            page.paragraph(
-                "Answering only the questions of highest confidence "
-                "(coverage) leaves this share of wrong answers (risk). "
-                f"Answered are {reached}. Area under the curve: "
-                f"{curve['area']:.3f}; {wrong:.3f} if confidence said nothing."
-            ),
-            charts.line_chart(
-                [
-                    charts.Series(
-                        "risk",
-                        [
-                            (coverage, risk)
-                            for _, coverage, risk in curve["points"]
-                        ],
-                    )
-                ],
-                description="Share of wrong answers among the questions of "
-                "highest confidence, over the share that is answered.",
-                x_label="coverage, share of questions answered",
-                y_label="risk, share of them wrong",
-            ),
-            page.paragraph(
-                "How often answers of some confidence are right; on the dashed "
-                "line confidence is what it says."
-            ),
-            charts.line_chart(
-                [
-                    charts.Series(
-                        "exact match",
-                        [(b["confidence"], b["exact_match"]) for b in bins],
-                        [b["interval"] for b in bins],
-                    )
-                ],
-                description="Exact match over confidence, in bins; the table "
-                "below has its numbers.",
-                x_label="mean confidence",
-                y_label="exact match",
-                diagonal=True,
-            ),
-            _groups(
-                {
-                    f"{b['low']:.1f} to {b['high']:.1f}, "
-                    f"mean {b['confidence']:.3f}": b
-                    for b in bins
-                },
-                "confidence",
-            ),
+            name,
+            f"{group['questions']:,}",
+            f"{group['exact_match']:.3f}",
+            format_interval(group["interval"]),
+            (group["exact_match"], group["interval"]),
         ]
-    )
+        for name, group in groups.items()
+    ]
+    return [heading, "questions", "exact match", "95 %", ""], rows
 
 
-def _examples(lines):
-    return page.join(_example(line) for line in lines)
+def _confidence(lines, bins):
+    curve = breakdowns.risk_coverage(lines)
+    points = [(coverage, risk) for _, coverage, risk in curve["points"]]
+    return {
+        "coverage_at": curve["coverage_at"],
+        "area": curve["area"],
+        "wrong": 1 - sum(line["exact_match"] for line in lines) / len(lines),
+        "chart": charts.line_chart(
+            [charts.Series("risk", points)],
+            description="Share of wrong answers among the questions of "
+            "highest confidence, over the share that is answered.",
+            x_label="coverage, share of questions answered",
+            y_label="risk, share of them wrong",
+        ),
+        "reliability": charts.line_chart(
+            [
+                charts.Series(
+                    "exact match",
+                    [(b["confidence"], b["exact_match"]) for b in bins],
+                    [b["interval"] for b in bins],
+                )
+            ],
+            description="Exact match over confidence, in bins; the table "
+            "below has its numbers.",
+            x_label="mean confidence",
+            y_label="exact match",
+            diagonal=True,
+        ),
+    }
 
 
 def _example(line):
-    is_right = bool(line["exact_match"])
-    verdict = page.Markup(
-        f'<b class="{"right" if is_right else "wrong"}">'
-        f"{'Right' if is_right else 'Wrong'}:</b> "
-    )
-    said = page.Markup(
-        f"<bdi>{page.escape(line['prediction'] or '(no answer)')}</bdi>"
-        f' <span class="soft">confidence {line["confidence"]:.3f}, '
-        f"score {line['score']:.2f}</span>"
-    )
-    kind = " (patterns)" if line.get("answer_type") == "regex" else ""
-    accepted = "; ".join(breakdowns.accepted_answers(line))
-    return page.join(
-        [
-            page.Markup(
-                f'<article><h3 dir="auto">{page.escape(line["question"])}</h3>\n'
-            ),
-            page.paragraph(page.join([verdict, said])),
-            page.paragraph(f"Accepted{kind}: {accepted}", soft=True),
-            _evidence(line),
-            _ranks(line),
-            _candidates(line),
-            page.Markup("</article>\n"),
-        ]
-    )
-
-
-def _evidence(line):
-    if line["block_id"] < 0:
-        return page.paragraph("Answered without a block.", soft=True)
-    text, start, limit = line["text"], line["start"], line["limit"]
-    title = page.escape(line["title"] or "(no title)")
-    # A link may come from a corpus as well: nothing but a page is opened.
-    if _WEB.match(line.get("url") or ""):
-        title = page.Markup(
-            f'<a href="{page.escape(line["url"])}" '
-            f'rel="noopener noreferrer nofollow">{title}</a>'
-        )
-    return page.Markup(
-        f'<blockquote><p dir="auto">{page.escape(text[:start])}'
-        f"<mark>{page.escape(text[start:limit])}</mark>"
-        f'{page.escape(text[limit:])}</p>\n<p class="soft"><bdi>{title}</bdi> '
-        f"(block {page.escape(line['block_id'])})</p></blockquote>\n"
-    )
+    accepted = breakdowns.accepted_answers(line)
+    answer_type = line.get("answer_type", "string")
+    url = line.get("url") or ""
+    return {
+        **line,
+        "answer_type": answer_type,
+        "accepted": accepted,
+        # A link may come from a corpus as well: nothing but a page is opened.
+        "link": url if _WEB.match(url) else None,
+        "ranks": _ranks(line),
+        "candidates": [
+            {
+                **candidate,
+                "probability": math.exp(candidate["log_prob"]),
+                "is_right": answer_rules.is_correct(
+                    candidate["answer"], accepted, answer_type
+                ),
+            }
+            for candidate in line["candidates"]
+        ],
+    }
 
 
 def _ranks(line):
     # Nothing was looked for where nothing was asked.
     if not line.get("num_ranked"):
-        return page.Markup()
-    found = ", ".join(
+        return ""
+    return ", ".join(
         f"{retriever} {'none' if rank is None else f'no. {rank}'}"
         for retriever, rank in line["answer_ranks"].items()
-    )
-    return page.paragraph(
-        f"First block with an accepted answer, of {line['num_ranked']}: "
-        f"{found}.",
-        soft=True,
-    )
-
-
-def _candidates(line):
-    if not line["candidates"]:
-        return page.Markup()
-    accepted = breakdowns.accepted_answers(line)
-    answer_type = line.get("answer_type", "string")
-    rows = []
-    for candidate in line["candidates"]:
-        is_right = answer_rules.is_correct(
-            candidate["answer"], accepted, answer_type
-        )
-        chosen = candidate["block_id"] == line["block_id"]
-        rows.append(
-            [
-                f"{math.exp(candidate['log_prob']):.4f}",
-                f"{candidate['block_id']}{' (above)' if chosen else ''}",
-                candidate["answer"],
-                page.Markup('<b class="right">right</b>') if is_right else "",
-                f"{candidate['score']:.2f}",
-            ]
-        )
-    return page.table(
-        ["p(z|x)", "block read", "its own answer", "", "score"],
-        rows,
-        text_columns=(2,),
     )
