@@ -1,12 +1,4 @@
-"""Builds a search index over block embeddings.
-
-  realm index --embeddings DIR --output DIR --kind scann [Beam options]
-
-`brute_force` is exact; `ivf` scores the best partitions alone; both run
-everywhere. `scann` is ScaNN's op, for CPU. Of an index that may miss blocks,
-recall@5 against exact search is measured, with blocks as queries. Unknown
-options go to Beam (e.g. --runner).
-"""
+"""The pipeline of `realm index`: embeddings -> a search index, its recall."""
 
 # What of this is parallel. ScaNN learns its tree and codebooks, and ivf its
 # partitions, from all embeddings on one machine: one step on one worker, so
@@ -14,7 +6,6 @@ options go to Beam (e.g. --runner).
 # exact search that recall is measured against is shared out: each shard gives
 # its best blocks for every query, and the best of these are the best of all.
 
-import argparse
 import json
 import math
 import os
@@ -26,10 +17,8 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
@@ -39,10 +28,7 @@ from realm_tf.beam_pipelines.transforms import has_error
 from realm_tf.beam_pipelines.transforms import raise_error
 from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
-from realm_tf.retrieval import partitions
-from realm_tf.retrieval.index import KINDS
 
-ACCEPTS_EXTRA = True
 # Queries, and neighbours of each, that recall is measured with (our choice).
 NUM_QUERIES = 200
 NUM_NEIGHBORS = 5
@@ -50,141 +36,53 @@ NUM_NEIGHBORS = 5
 _RECALL = "recall.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `realm index`."""
-    parser.add_argument(
-        "--embeddings",
-        required=True,
-        metavar="DIR",
-        help="what `realm embed` wrote",
-    )
-    parser.add_argument(
-        "--output", required=True, metavar="DIR", help="the directory to make"
-    )
-    parser.add_argument(
-        "--kind",
-        choices=KINDS,
-        default="scann",
-        help="kind of search (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--reordering",
-        choices=("float32", "int8"),
-        default="float32",
-        help="scann: what the best candidates are scored with; int8 takes a "
-        "third of the memory and costs some recall (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--num-reordered",
-        type=int,
-        default=200,
-        metavar="N",
-        help="scann, from 20,000 blocks on: candidates that are scored again "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--num-partitions",
-        type=int,
-        metavar="N",
-        help="ivf: parts of the blocks (default: 4 sqrt(number of blocks))",
-    )
-    parser.add_argument(
-        "--num-probed",
-        type=int,
-        metavar="N",
-        help="ivf: partitions searched; more find more (default: 48)",
-    )
-
-
-def run(args: argparse.Namespace, extra: list[str]) -> None:
-    """Runs `realm index` and prints the recall."""
-    metadata = build(**vars(args), beam_options=extra)
-    text = f"{args.output}: {args.kind} over {metadata['num_blocks']:,} blocks"
-    if metadata["recall_queries"]:
-        text += (
-            f", recall@5 against exact search {metadata['recall@5']:.3f} "
-            f"({metadata['recall_queries']} queries)"
-        )
-    print(text)
-
-
 def build(
-    embeddings: str,
-    output: str,
+    embeddings: Embeddings,
+    directory: str,
+    parameters: dict,
     *,
-    kind: str = "scann",
-    reordering: str = "float32",
-    num_reordered: int = 200,
-    num_partitions: int | None = None,
-    num_probed: int | None = None,
     beam_options: Sequence[str] = (),
-) -> dict:
-    """Builds an index directory.
+) -> tuple[float, int]:
+    """Writes an index's files and measures its recall.
 
     Args:
-        embeddings: str. Directory that `realm embed` wrote.
-        output: str. Directory to make.
-        kind: str. One of `KINDS`. Defaults to `"scann"`.
-        reordering: str. Of ScaNN; see `Scann.build`.
-        num_reordered: int. Of ScaNN, from 20,000 on. Defaults to `200`.
-        num_partitions, num_probed: int. Of ivf; see `Ivf.build`.
+        embeddings: `Embeddings`.
+        directory: str. Index directory that is being written.
+        parameters: dict. `kind`, and the arguments of `build` of that kind.
         beam_options: sequence of str. Options of Beam.
 
     Returns:
-        dict, the metadata, with the measured `recall@5` and the number of
-        `recall_queries` (none, and 1.0, where the kind is exact).
+        `(recall, num_queries)`: recall@5 against exact search, and how many
+        blocks it was measured with; 1.0 and 0 where the kind is exact.
 
     Raises:
-        InputError: if the embeddings are damaged, `output` exists, or an
-            argument is wrong.
+        InputError: if a worker found that the embeddings are damaged.
     """
-    metadata = artifact.read(embeddings, kind=schema.EMBEDDINGS)
-    shards = index_files.embedding_shards(embeddings)
-    num_blocks = metadata["num_blocks"]
+    num_blocks = embeddings.num_blocks
     options = pipeline_options(beam_options)
-    parameters = {"kind": kind}
-    if kind == "scann":
-        parameters.update(reordering=reordering, num_reordered=num_reordered)
-    elif kind == "ivf":
-        parameters.update(
-            partitions.resolve(num_blocks, num_partitions, num_probed)
-        )
-    query_ids = [] if kind == "brute_force" else _draw(num_blocks)
-    with artifact.write(
-        output,
-        kind=schema.INDEX,
-        parameters=parameters,
-        parents=metadata["parents"],
-    ) as stage:
+    exact = parameters["kind"] == "brute_force"
+    query_ids = [] if exact else _draw(num_blocks)
 
-        def apply(pipeline):
-            return build_pipeline(
-                pipeline,
-                embeddings=embeddings,
-                shards=shards,
-                directory=stage.directory,
-                parameters=parameters,
-                query_ids=query_ids,
-                num_neighbors=min(NUM_NEIGHBORS, num_blocks),
-            )
-
-        try:
-            run_pipeline(apply, options)
-        finally:
-            # Clearer than what a runner makes of a worker's exception.
-            raise_error(stage.directory)
-        recall = json.loads(Path(stage.path(_RECALL)).read_text())
-        remove(stage.path(_RECALL))
-        stage.metadata.update(
-            num_blocks=num_blocks,
-            embedding_dim=index_files.load_shard(shards[0][0]).shape[1],
-            fingerprint=fingerprints.fingerprint(
-                metadata["fingerprint"], str(sorted(parameters.items()))
-            ),
-            recall_queries=len(query_ids),
-            **{"recall@5": round(recall, 4)},
+    def apply(pipeline):
+        return build_pipeline(
+            pipeline,
+            embeddings=embeddings.path,
+            shards=embeddings.shards,
+            directory=directory,
+            parameters=parameters,
+            query_ids=query_ids,
+            num_neighbors=min(NUM_NEIGHBORS, num_blocks),
         )
-    return artifact.read(output, kind=schema.INDEX)
+
+    try:
+        run_pipeline(apply, options)
+    finally:
+        # Clearer than what a runner makes of a worker's exception.
+        raise_error(directory)
+    path = os.path.join(directory, _RECALL)
+    recall = json.loads(Path(path).read_text())
+    remove(path)
+    return recall, len(query_ids)
 
 
 def _draw(num_blocks):
@@ -396,9 +294,3 @@ def write_recall(recall: float, directory: str) -> float:
     recall = 1.0 if math.isnan(recall) else recall
     write_text(os.path.join(directory, _RECALL), json.dumps(recall))
     return recall
-
-
-if __name__ == "__main__":
-    from realm_tf import cli
-
-    sys.exit(cli.main(["index", *sys.argv[1:]]))

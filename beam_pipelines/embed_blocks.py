@@ -1,11 +1,4 @@
-"""Computes the embedding of every block: blocks -> .npy shards.
-
-  realm embed --model DIR --blocks DIR --output DIR [Beam options]
-
-A Beam pipeline over ranges of block ids. Each shard is complete by itself: a
-run that was killed, started again, computes only the shards that are missing.
-Unknown options go to Beam (e.g. --runner, --direct_num_workers).
-"""
+"""The pipeline of `realm embed`: ranges of block ids -> .npy shards."""
 
 # Why a shard, and not a batch, is the element of RunInference:
 #
@@ -21,9 +14,7 @@ Unknown options go to Beam (e.g. --runner, --direct_num_workers).
 # a runner bundles or fuses, and a worker holds the wordpieces and embeddings
 # of one shard for each of its threads.
 
-import argparse
 import os
-import sys
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -33,16 +24,15 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines.execution import LOCAL_RUNNER
 from realm_tf.beam_pipelines.execution import num_local_workers
-from realm_tf.beam_pipelines.execution import pipeline_options
 from realm_tf.beam_pipelines.execution import run_pipeline
 from realm_tf.beam_pipelines.model_handler import BlockModelHandler
 from realm_tf.beam_pipelines.model_handler import Shard
@@ -53,168 +43,70 @@ from realm_tf.beam_pipelines.transforms import raise_error
 from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
 
-ACCEPTS_EXTRA = True
 COUNTERS = ("blocks", "wordpieces", "padding")
-# What a killed run loses for each of its threads, and what workers share out:
-# 15 MB of 384-wide float32 rows (our choice).
-ROWS_PER_SHARD = 10_000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `realm embed`."""
-    parser.add_argument(
-        "--model", required=True, metavar="DIR", help="model directory"
-    )
-    parser.add_argument(
-        "--blocks", required=True, metavar="DIR", help="blocks directory"
-    )
-    parser.add_argument(
-        "--output", required=True, metavar="DIR", help="the directory to make"
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=32,
-        metavar="N",
-        help="blocks computed at once (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--rows-per-shard",
-        type=int,
-        default=ROWS_PER_SHARD,
-        metavar="N",
-        help="blocks of one .npy file (default: %(default)s)",
-    )
+def write_shards(
+    model: Model,
+    blocks: Blocks,
+    directory: str,
+    *,
+    batch_size: int,
+    rows_per_shard: int,
+    options: PipelineOptions,
+) -> tuple[list[str], dict[str, int]]:
+    """Computes the shards that a directory does not hold yet.
 
+    Args:
+        model: `Model`.
+        blocks: `Blocks`.
+        directory: str. Embeddings directory that is being written.
+        batch_size: int. Blocks computed at once.
+        rows_per_shard: int. Blocks of one file.
+        options: `PipelineOptions`.
 
-def run(args: argparse.Namespace, extra: list[str]) -> None:
-    """Runs `realm embed` and prints its counters."""
-    counts = embed(
-        args.model,
-        args.blocks,
-        args.output,
-        batch_size=args.batch_size,
-        rows_per_shard=args.rows_per_shard,
-        beam_options=extra,
-    )
-    for name, value in sorted(counts.items()):
-        print(f"{name:<24}{value:>12,}")
+    Returns:
+        `(names, counts)`: names of all shards, and counters as
+        `operations.embed.Embed.run` describes them.
+
+    Raises:
+        InputError: if a worker found that a directory is damaged.
+    """
+    # What an interrupted run left there.
+    clear_error(directory)
+    parts.remove_temporary(directory)
+    ranges = shard_ranges(directory, blocks.num_blocks, rows_per_shard)
+    missing = [shard for shard in ranges if not _is_complete(*shard)]
+
+    def build(pipeline):
+        return build_pipeline(
+            pipeline,
+            missing,
+            model=model.path,
+            blocks=blocks.path,
+            max_length=blocks.metadata["max_block_length"],
+            batch_size=batch_size,
+            error_directory=directory,
+            num_processes=_num_processes(options),
+        )
+
+    counters = {}
+    try:
+        if missing:
+            counters = run_pipeline(build, options)
+    finally:
+        # Clearer than what a runner makes of a worker's exception.
+        raise_error(directory)
+    return [os.path.basename(path) for path, _, _ in ranges], {
+        "shards": len(ranges),
+        "shards_skipped": len(ranges) - len(missing),
+        **{name: counters.get(name, 0) for name in COUNTERS},
+    }
 
 
 def shard_name(number: int, total: int) -> str:
     """Name of a shard; names sort in the order of block ids."""
     return f"embeddings-{number:05d}-of-{total:05d}.npy"
-
-
-def embed(
-    model: str,
-    blocks: str,
-    output: str,
-    *,
-    batch_size: int = 32,
-    rows_per_shard: int = ROWS_PER_SHARD,
-    beam_options: Sequence[str] = (),
-) -> dict:
-    """Embeds all blocks with the block tower of a model.
-
-    Args:
-        model: str. Model directory.
-        blocks: str. Blocks directory, cut with the model's vocabulary.
-        output: str. Directory to make: `.npy` shards `(rows,
-            embedding_dim)`, float32, in order of block id. What an
-            interrupted run of the same job left there is not computed again.
-        batch_size: int. Blocks computed at once. Defaults to `32`.
-        rows_per_shard: int. Blocks of one file. Defaults to `10,000`. The
-            values depend on it and on `batch_size` only by rounding (less
-            than 1e-6 in rows of length 1), on the number of workers not at
-            all.
-        beam_options: sequence of str. Options of Beam.
-
-    Returns:
-        dict of counters: `shards`, `shards_skipped` and, over the blocks
-        computed in this run, `blocks`, `wordpieces` (special ones included)
-        and `padding`.
-
-    Raises:
-        InputError: if model and blocks do not belong together, one of them
-            is damaged, or a number is not positive.
-    """
-    _check(batch_size, rows_per_shard)
-    model_metadata, block_metadata = _read_metadata(model, blocks)
-    num_blocks = block_metadata["num_blocks"]
-    options = pipeline_options(beam_options)
-    parents = {
-        "block_tower": model_metadata["block_tower"],
-        "blocks": block_metadata["fingerprint"],
-    }
-    with artifact.write(
-        output,
-        kind=schema.EMBEDDINGS,
-        parameters={"rows_per_shard": rows_per_shard},
-        parents=parents,
-        resumable=True,
-    ) as stage:
-        # What an interrupted run left there.
-        clear_error(stage.directory)
-        parts.remove_temporary(stage.directory)
-        ranges = shard_ranges(stage.directory, num_blocks, rows_per_shard)
-        missing = [shard for shard in ranges if not _is_complete(*shard)]
-
-        def build(pipeline):
-            return build_pipeline(
-                pipeline,
-                missing,
-                model=model,
-                blocks=blocks,
-                max_length=block_metadata["max_block_length"],
-                batch_size=batch_size,
-                error_directory=stage.directory,
-                num_processes=_num_processes(options),
-            )
-
-        counters = {}
-        try:
-            if missing:
-                counters = run_pipeline(build, options)
-        finally:
-            # Clearer than what a runner makes of a worker's exception.
-            raise_error(stage.directory)
-        counts = {
-            "shards": len(ranges),
-            "shards_skipped": len(ranges) - len(missing),
-            **{name: counters.get(name, 0) for name in COUNTERS},
-        }
-        stage.metadata.update(
-            counts=counts,
-            num_blocks=num_blocks,
-            dtype="float32",
-            shards=[os.path.basename(path) for path, _, _ in ranges],
-            fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
-        )
-    return counts
-
-
-def _check(batch_size, rows_per_shard):
-    for name, value in (
-        ("--batch-size", batch_size),
-        ("--rows-per-shard", rows_per_shard),
-    ):
-        if value < 1:
-            raise InputError(f"{name} {value}: expected 1 or more.")
-
-
-def _read_metadata(model, blocks):
-    """The metadata of model and blocks, if they belong together."""
-    model_metadata = artifact.read(model, kind=schema.MODEL)
-    block_metadata = artifact.read(blocks, kind=schema.BLOCKS)
-    if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
-        raise InputError(
-            f"{blocks} was cut with another vocabulary than that of {model}: "
-            f"run `realm chunk --vocab {os.path.join(model, 'vocab.txt')}`."
-        )
-    if not block_metadata["num_blocks"]:
-        raise InputError(f"{blocks} holds no block.")
-    return model_metadata, block_metadata
 
 
 def _num_processes(options: PipelineOptions) -> int | None:
@@ -342,13 +234,13 @@ def write_shard(prediction: tuple[str, np.ndarray]) -> str:
     return path
 
 
-def write_rows(directory: str, rows, rows_per_shard=ROWS_PER_SHARD) -> list:
+def write_rows(directory: str, rows, rows_per_shard: int) -> list:
     """Writes embeddings that are there already as shards; returns their names.
 
     Args:
         directory: str. A shard that is whole in it is not written again.
         rows: what has `num_rows` and `read(start, limit)`.
-        rows_per_shard: int. Defaults to `ROWS_PER_SHARD`.
+        rows_per_shard: int.
     """
     parts.remove_temporary(directory)
     ranges = shard_ranges(directory, rows.num_rows, rows_per_shard)
@@ -356,9 +248,3 @@ def write_rows(directory: str, rows, rows_per_shard=ROWS_PER_SHARD) -> list:
         if not _is_complete(path, start, limit):
             write_shard((path, rows.read(start, limit)))
     return [os.path.basename(path) for path, _, _ in ranges]
-
-
-if __name__ == "__main__":
-    from realm_tf import cli
-
-    sys.exit(cli.main(["embed", *sys.argv[1:]]))

@@ -27,7 +27,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
 
 
@@ -73,9 +73,12 @@ def _sample(source, num_blocks, directory):
 def _measure(args, sample, blocks, directory):
     output = os.path.join(directory, "embeddings")
     started = time.perf_counter()
-    counts = embed_blocks.embed(
-        args.model, sample, output, batch_size=args.batch_size
-    )
+    counts = Embed(
+        model=args.model,
+        blocks=sample,
+        output=output,
+        batch_size=args.batch_size,
+    ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
         [

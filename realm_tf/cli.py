@@ -1,6 +1,7 @@
 """The command `realm`: one table of subcommands, the chosen one imported."""
 
 import argparse
+import dataclasses
 import importlib
 import os
 import shlex
@@ -41,11 +42,11 @@ COMMANDS = {
         "train the tagger of names on CoNLL files",
     ),
     "embed": (
-        "realm_tf.beam_pipelines.embed_blocks",
+        "realm_tf.operations.embed:Embed",
         "compute the embeddings of all blocks",
     ),
     "index": (
-        "realm_tf.beam_pipelines.build_index",
+        "realm_tf.operations.build_index:BuildIndex",
         "build a search index over the embeddings",
     ),
     "ict": (
@@ -192,6 +193,20 @@ def command_line(name: str, **options) -> str:
 
 
 def _run(name, arguments):
+    target = COMMANDS[name][0]
+    if ":" not in target:
+        return _run_module(name, arguments)
+    module_name, _, class_name = target.partition(":")
+    module = importlib.import_module(module_name)
+    operation = parse(getattr(module, class_name), arguments)
+    result = operation.run()
+    text = operation.report(result)
+    if text:
+        print(text)
+    return operation.status(result)
+
+
+def _run_module(name, arguments):
     module_name, summary = COMMANDS[name]
     module = importlib.import_module(module_name)
     parser = argparse.ArgumentParser(
@@ -205,6 +220,65 @@ def _run(name, arguments):
     if extra and not getattr(module, "ACCEPTS_EXTRA", False):
         parser.error(f"unrecognized arguments: {' '.join(extra)}")
     return module.run(args, extra)
+
+
+def parse(kind: type, arguments: list[str]):
+    """The operation that a command line says.
+
+    Args:
+        kind: class. A subclass of `operations.operation.Operation`.
+        arguments: list of str. What follows the name of the command.
+
+    Returns:
+        An instance of `kind`.
+
+    Raises:
+        SystemExit: if an argument is wrong (status 2, after a message), or
+            help was asked for (status 0).
+    """
+    import tyro
+
+    takes_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))
+    parsed = tyro.cli(
+        kind,
+        prog=f"realm {kind.command}",
+        args=arguments,
+        return_unknown_args=takes_more,
+        config=(tyro.conf.FlagCreatePairsOff,),
+        registry=_registry(),
+    )
+    if not takes_more:
+        return parsed
+    operation, rest = parsed
+    return dataclasses.replace(operation, beam_options=tuple(rest))
+
+
+def _registry():
+    """How a word of the command line becomes an object of ours."""
+    from tyro.constructors import ConstructorRegistry
+    from tyro.constructors import PrimitiveConstructorSpec
+
+    from realm_tf.artifacts.artifact import Artifact
+    from realm_tf.artifacts.objects import Questions
+
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def _(info):
+        kind = info.type
+        if not (
+            isinstance(kind, type) and issubclass(kind, Artifact | Questions)
+        ):
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=kind.metavar,
+            instance_from_str=lambda words: kind(words[0]),
+            is_instance=lambda value: isinstance(value, kind),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ session: tests read them and write only under `tmp_path`.
 import json
 
 import pytest
+from ram_paths import add_ram_paths
+
+add_ram_paths()
 
 _WORDPIECES = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] . ? the a of in is was it ##s to "
@@ -127,18 +130,20 @@ def model_dir(tmp_path_factory, vocabulary_path):
 @pytest.fixture(scope="session")
 def embeddings_dir(tmp_path_factory, model_dir, blocks_dir):
     """What `realm embed` makes of blocks and model."""
-    from realm_tf.beam_pipelines import embed_blocks
+    from realm_tf.operations.embed import Embed
 
     output = str(tmp_path_factory.mktemp("world") / "embeddings")
-    embed_blocks.embed(model_dir, blocks_dir, output, rows_per_shard=5)
+    Embed(
+        model=model_dir, blocks=blocks_dir, output=output, rows_per_shard=5
+    ).run()
     return output
 
 
 def _build_index(tmp_path_factory, embeddings, kind):
-    from realm_tf.beam_pipelines import build_index
+    from realm_tf.operations.build_index import BuildIndex
 
     output = str(tmp_path_factory.mktemp("world") / kind)
-    build_index.build(embeddings, output, kind=kind)
+    BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
     return output
 
 

@@ -1,17 +1,22 @@
-"""Directories that stages write whole or not at all, and read by a marker.
+"""Directories that commands write whole or not at all, and read by a marker.
 
-A stage writes into `OUTPUT.partial`, adds `metadata.json`, then the marker
+A command writes into `OUTPUT.partial`, adds `metadata.json`, then the marker
 `COMPLETED`, and renames the directory to `OUTPUT`. Readers trust only the
-marker, so a torn or interrupted stage is never taken for a whole one. Object
-stores (`gs://`) have no rename: there the files are written in place and the
-marker comes last.
+marker, so a torn or interrupted directory is never taken for a whole one.
+Object stores (`gs://`) have no rename: there the files are written in place
+and the marker comes last.
 """
 
 import contextlib
 import dataclasses
+import errno
+import fcntl
+import functools
 import json
 import os
+import socket
 import time
+from typing import ClassVar
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
@@ -23,17 +28,116 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
+LOCK = ".lock"
+
+
+class Artifact:
+    """A directory that a command wrote, opened and checked once.
+
+    Nothing is read before it is needed: the output of a command that has not
+    run yet is named by the same object that is later opened. Functions hand
+    these objects on; a path becomes one where it enters, on the command line
+    or in a Python call.
+
+    Args:
+        path: str or path. The directory, local or remote.
+
+    Attributes:
+        path: str. The directory, without a slash at its end.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+    metavar: ClassVar[str] = "DIR"
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path).rstrip("/")
+
+    @classmethod
+    def of(cls, value):
+        """`value` as an object of this class, opened already or a path."""
+        if isinstance(value, cls) or value is None:
+            return value
+        return cls(value)
+
+    @functools.cached_property
+    def metadata(self) -> dict:
+        """The content of metadata.json.
+
+        Raises:
+            InputError: if the directory is missing, incomplete or of another
+                kind.
+        """
+        return read(self.path, kind=self.kinds)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the directory was written to its end."""
+        return is_complete(self.path)
+
+    @property
+    def kind(self) -> str:
+        """What the directory holds: one of `kinds`."""
+        return self.metadata["kind"]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what decides the content, 16 hexadecimal digits."""
+        return self.metadata["fingerprint"]
+
+    @property
+    def parents(self) -> dict:
+        """Name to fingerprint of what the directory was made from."""
+        return self.metadata["parents"]
+
+    @property
+    def parameters(self) -> dict:
+        """What determined the content besides the parents."""
+        return self.metadata["parameters"]
+
+    @property
+    def counts(self) -> dict:
+        """What was counted while the directory was made."""
+        return self.metadata.get("counts", {})
+
+    def file(self, name: str) -> str:
+        """The path of a file in the directory."""
+        return os.path.join(self.path, name)
+
+    def summary(self) -> str:
+        """What the directory holds, in some words."""
+        return self.kind
+
+    def __fspath__(self):
+        return self.path
+
+    def __str__(self):
+        return self.path
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.path == other.path
+
+    def __hash__(self):
+        return hash((type(self), self.path))
+
+    def __repr__(self):
+        name = type(self).__name__
+        if not self.is_complete:
+            return f"{name}({self.path!r}, not made yet)"
+        found = [self.summary()]
+        if "fingerprint" in self.metadata:
+            found.append(f"fingerprint {self.fingerprint}")
+        return f"{name}({self.path!r}: {', '.join(found)})"
 
 
 @dataclasses.dataclass
 class Stage:
-    """A stage's output while it is being written.
+    """A directory while it is being written.
 
     Args:
-        directory: str. Where to write now; renamed when the stage ends.
-        metadata: dict. What the stage adds to `metadata.json`, such as
-            `counts` and `fingerprint`.
-        parameters: dict. What the stage was given.
+        directory: str. Where to write now; renamed at the end.
+        metadata: dict. What is added to `metadata.json`, such as `counts` and
+            `fingerprint`.
+        parameters: dict. What the command was given.
     """
 
     directory: str
@@ -41,7 +145,7 @@ class Stage:
     parameters: dict = dataclasses.field(default_factory=dict)
 
     def path(self, name: str) -> str:
-        """The path of a file of this stage."""
+        """The path of a file of this directory."""
         return os.path.join(self.directory, name)
 
 
@@ -54,24 +158,25 @@ def write(
     parents: dict | None = None,
     resumable: bool = False,
 ):
-    """Opens a stage directory and completes it when the block ends well.
+    """Opens a directory to write and completes it when the block ends well.
 
     Args:
         output: str. The directory to make. It must not exist, or only as
             the rest of a run that did not finish.
         kind: str. What the directory holds, such as `"blocks"`.
         parameters: dict. JSON values that determine the content.
-        parents: dict. Name to fingerprint of what the stage read.
+        parents: dict. Name to fingerprint of what the command read.
         resumable: bool. Keep the files of an interrupted run of the same
-            job (same kind, parameters and parents), so that the stage can
-            skip what is already there. Defaults to `False`: an interrupted
-            run leaves nothing.
+            job (same kind, parameters and parents), so that what is already
+            there can be skipped. Defaults to `False`: an interrupted run
+            leaves nothing.
 
     Yields:
         A `Stage`.
 
     Raises:
-        InputError: if `output` exists already or cannot be made.
+        InputError: if `output` exists already or cannot be made, another
+            process writes it, or the disk is full.
     """
     output = str(output).rstrip("/")
     job = {
@@ -80,55 +185,165 @@ def write(
         "parents": parents or {},
         "version": __version__,
     }
-    job_text = json.dumps(job, sort_keys=True, indent=2)
     in_place = is_remote(output)
-    if Path(os.path.join(output, MARKER)).exists():
+    directory = output if in_place else f"{output}.partial"
+    with contextlib.nullcontext() if in_place else _lock(output):
+        before = _prepare(output, directory, job, resumable)
+        started = time.time()
+        stage = Stage(directory, {}, job["parameters"])
+        try:
+            yield stage
+            metadata = {
+                **job,
+                **stage.metadata,
+                "seconds": round(before + time.time() - started, 1),
+            }
+            write_text(
+                stage.path(METADATA),
+                json.dumps(metadata, sort_keys=True, indent=2),
+            )
+            remove(stage.path(JOB))
+            write_text(stage.path(MARKER), "")
+        except BaseException as error:
+            if not resumable:
+                remove(directory)
+            if _is_disk_full(error):
+                raise InputError(
+                    f"{directory}: no space is left on the disk. Free some and "
+                    "give the same command again, or choose another --output."
+                ) from error
+            raise
+        if not in_place:
+            os.rename(directory, output)
+
+
+def _prepare(output, directory, job, resumable):
+    """Makes the directory; the seconds that a run before spent in it."""
+    if is_complete(output):
         raise InputError(
             f"{output} exists already and is complete. Remove it or choose "
             "another --output."
         )
-    if Path(output).exists() and not (in_place and _is_rest(output)):
+    if Path(output).exists() and not (
+        directory == output and _is_rest(directory)
+    ):
         raise InputError(
             f"{output} exists and was not made by realm (no {MARKER} in it). "
             "Choose another --output."
         )
-    directory = output if in_place else f"{output}.partial"
-    job_path = os.path.join(directory, JOB)
-    if Path(directory).exists() and not (
-        resumable
-        and Path(job_path).exists()
-        and Path(job_path).read_text() == job_text
-    ):
+    rest = interrupted_job(directory) if resumable else None
+    before = rest.pop("seconds_before", 0.0) if rest else 0.0
+    if rest is None or not _is_same(rest, job):
         remove(directory)
+        before = 0.0
+    elif not is_remote(directory):
+        before += _seconds_spent(directory)
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
-        write_text(job_path, job_text)
+        write_text(
+            os.path.join(directory, JOB),
+            json.dumps(
+                {**job, "seconds_before": round(before, 1)},
+                sort_keys=True,
+                indent=2,
+            ),
+        )
     except OSError as error:
         raise InputError(
             f"{directory} cannot be written: {error.strerror or error}. "
             "Choose another --output."
         ) from error
-    started = time.time()
-    stage = Stage(directory, {}, job["parameters"])
+    return before
+
+
+def _is_same(rest, job):
+    return rest == json.loads(json.dumps(job))
+
+
+def interrupted_job(directory: str) -> dict | None:
+    """What a directory was begun with, by a run that did not finish.
+
+    Args:
+        directory: str. `OUTPUT.partial`, or a remote OUTPUT.
+
+    Returns:
+        dict of `kind`, `parameters`, `parents`, `version` and
+        `seconds_before`; `None` if there is none or it is damaged.
+    """
+    path = Path(os.path.join(directory, JOB))
+    if not path.exists():
+        return None
     try:
-        yield stage
-    except BaseException:
-        if not resumable:
-            remove(directory)
-        raise
-    metadata = {
-        **job,
-        **stage.metadata,
-        "seconds": round(time.time() - started, 1),
-    }
-    write_text(
-        os.path.join(directory, METADATA),
-        json.dumps(metadata, sort_keys=True, indent=2),
+        return json.loads(path.read_text())
+    except ValueError:
+        return None
+
+
+def _seconds_spent(directory):
+    """How long an interrupted run worked in a directory.
+
+    It counts up to the last file that the run left: what it did after is lost
+    and done again.
+    """
+    begun = os.stat(os.path.join(directory, JOB)).st_mtime
+    newest = max(
+        os.stat(os.path.join(folder, file)).st_mtime
+        for folder, _, files in os.walk(directory)
+        for file in (".", *files)
     )
-    remove(job_path)
-    write_text(os.path.join(directory, MARKER), "")
-    if not in_place:
-        os.rename(directory, output)
+    return max(0.0, newest - begun)
+
+
+@contextlib.contextmanager
+def _lock(output):
+    """Keeps other processes of this machine from writing one directory.
+
+    The lock goes with the process, however that ends.
+    """
+    path = f"{output}{LOCK}"
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(
+            f"{output} cannot be written: {error.strerror or error}. "
+            "Choose another --output."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Removed meanwhile by the run that had it, which has just ended.
+            os.stat(path)
+        except (BlockingIOError, FileNotFoundError) as error:
+            file.seek(0)
+            raise InputError(
+                f"{output} is being written by {file.read() or 'another run'}"
+                ": wait for it or choose another --output."
+            ) from error
+        file.truncate(0)
+        file.write(
+            f"process {os.getpid()} on {socket.gethostname()} since "
+            f"{time.strftime('%Y-%m-%d %H:%M:%S')}"
+        )
+        file.flush()
+        try:
+            yield
+        finally:
+            remove(path)
+
+
+def _is_disk_full(error):
+    """Whether an exception, or one that led to it, says so."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+        ):
+            return True
+        if "No space left on device" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _is_rest(directory):

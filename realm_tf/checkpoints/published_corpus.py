@@ -9,6 +9,7 @@ import numpy as np
 from realm_tf.articles import readers
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
@@ -183,11 +184,13 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     with artifact.write(
         embeddings,
         kind=schema.EMBEDDINGS,
-        parameters={"rows_per_shard": embed_blocks.ROWS_PER_SHARD},
+        parameters={"rows_per_shard": index_files.ROWS_PER_SHARD},
         parents=parents,
         resumable=True,
     ) as stage:
-        names = embed_blocks.write_rows(stage.directory, rows)
+        names = embed_blocks.write_rows(
+            stage.directory, rows, index_files.ROWS_PER_SHARD
+        )
         stage.metadata.update(
             num_blocks=rows.num_rows,
             dtype="float32",

@@ -23,6 +23,8 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.cli import command_line
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.embed import Embed
 
 DEFAULT_OUTPUT = "quickstart-output"
 # Short blocks keep the reader's steps short.
@@ -152,9 +154,7 @@ def _make_deterministic():
 
 def _stages(chain, wheel):
     from realm_tf.artifacts import model_directory
-    from realm_tf.beam_pipelines import build_index
     from realm_tf.beam_pipelines import chunk_wikipedia
-    from realm_tf.beam_pipelines import embed_blocks
     from realm_tf.checkpoints import minilm
     from realm_tf.configs import finetune as configs
     from realm_tf.evaluation import evaluate as evaluation
@@ -226,7 +226,9 @@ def _stages(chain, wheel):
         _Stage(
             "blocks to embeddings",
             "embeddings",
-            lambda target: embed_blocks.embed(start, blocks, target),
+            lambda target: Embed(
+                model=start, blocks=blocks, output=target
+            ).run(),
             command_line(
                 "embed", model=start, blocks=blocks, output=embeddings
             ),
@@ -234,7 +236,9 @@ def _stages(chain, wheel):
         _Stage(
             "embeddings to a ScaNN index",
             "index",
-            lambda target: build_index.build(embeddings, target, kind="scann"),
+            lambda target: BuildIndex(
+                embeddings=embeddings, output=target, kind="scann"
+            ).run(),
             command_line(
                 "index", embeddings=embeddings, kind="scann", output=index
             ),

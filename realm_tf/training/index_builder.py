@@ -24,6 +24,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
 from realm_tf.training.index_exchange import IndexExchange
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -121,7 +122,6 @@ class PipelineBuild:
     def __call__(self, step: int) -> None:
         """Publishes the index of a snapshot, unless it is gone."""
         from realm_tf.artifacts import model_directory
-        from realm_tf.beam_pipelines import build_index
         from realm_tf.beam_pipelines import embed_blocks as pipeline
 
         snapshot = self._exchange.read_snapshot(step)
@@ -139,12 +139,12 @@ class PipelineBuild:
                 embeddings,
                 beam_options=self._beam_options,
             )
-        build_index.build(
-            embeddings,
-            self._exchange.index_path(step),
+        BuildIndex(
+            embeddings=embeddings,
+            output=self._exchange.index_path(step),
             kind="brute_force",
             beam_options=self._beam_options,
-        )
+        ).run()
         for directory in (model, embeddings):
             remove(directory)
 

@@ -8,8 +8,8 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import remove
-from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.ivf import Ivf
@@ -101,7 +101,7 @@ def test_an_index_can_be_built_and_loaded(
     tmp_path, embeddings, kind, for_export, expected
 ):
     output = str(tmp_path / "index")
-    metadata = build_index.build(embeddings, output, kind=kind)
+    metadata = BuildIndex(embeddings=embeddings, output=output, kind=kind).run().metadata
     assert metadata == artifact.read(output, kind="index")
     assert metadata["parents"] == PARENTS
     assert metadata["num_blocks"] == 50
@@ -126,7 +126,7 @@ def test_an_index_can_hold_smaller_rows(
     tmp_path, embeddings, kind, expected, quantize, for_export
 ):
     output = str(tmp_path / "index")
-    build_index.build(embeddings, output, kind=kind)
+    BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
     index = index_files.load(output, for_export=for_export, quantize=quantize)
     assert type(index) is expected
     assert index.rows.values.dtype == quantize
@@ -140,7 +140,9 @@ def test_an_index_can_hold_smaller_rows(
 
 def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
     for kind in ("brute_force", "ivf", "scann"):
-        build_index.build(embeddings, str(tmp_path / kind), kind=kind)
+        BuildIndex(
+            embeddings=embeddings, output=str(tmp_path / kind), kind=kind
+        ).run()
     with pytest.raises(
         InputError,
         match="scann is a ScaNN index.*'int8'.*realm index --reordering int8",
@@ -171,9 +173,12 @@ def test_an_exported_exact_search_goes_block_by_block(tmp_path):
 def test_the_partitions_of_the_file_are_searched(tmp_path):
     rows = _embeddings(600)
     source = _write(tmp_path / "embeddings", [rows])
-    metadata = build_index.build(
-        source, str(tmp_path / "index"), kind="ivf", num_probed=5
-    )
+    metadata = BuildIndex(
+        embeddings=source,
+        output=str(tmp_path / "index"),
+        kind="ivf",
+        num_probed=5,
+    ).run().metadata
     assert metadata["parameters"] == {
         "kind": "ivf",
         "num_partitions": 98,
@@ -207,7 +212,7 @@ def test_on_an_object_store(tmp_path, embeddings):
     rows = _embeddings()
     for kind in ("brute_force", "ivf", "scann"):
         output = f"{root}/{kind}"
-        build_index.build(embeddings, output, kind=kind)
+        BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
         _check(index_files.load(output), rows)
     remove(f"{root}/brute_force/embeddings.npy")
     with pytest.raises(InputError, match="embeddings.npy is missing"):
@@ -216,7 +221,9 @@ def test_on_an_object_store(tmp_path, embeddings):
 
 def test_a_parent_that_is_another_is_refused(tmp_path, embeddings):
     output = str(tmp_path / "index")
-    metadata = build_index.build(embeddings, output, kind="brute_force")
+    metadata = BuildIndex(
+        embeddings=embeddings, output=output, kind="brute_force"
+    ).run().metadata
     found = index_files.check_parents(
         output, block_tower="tower", blocks="blocks"
     )
@@ -263,7 +270,7 @@ _FILES = {
 @pytest.mark.parametrize("kind", _FILES)
 def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
     output = tmp_path / "index"
-    build_index.build(embeddings, str(output), kind=kind)
+    BuildIndex(embeddings=embeddings, output=str(output), kind=kind).run()
     for name in _FILES[kind]:
         copy = tmp_path / f"copy-{name}"
         shutil.copytree(output, copy)
@@ -280,7 +287,7 @@ def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
 
 def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
     output = tmp_path / "index"
-    build_index.build(embeddings, str(output), kind="ivf")
+    BuildIndex(embeddings=embeddings, output=str(output), kind="ivf").run()
     path = output / "ivf-block_ids.npy"
     good = np.load(path)
     for other in (good[:-1], good + 1, np.zeros_like(good)):

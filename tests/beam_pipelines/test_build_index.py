@@ -1,15 +1,16 @@
-import argparse
 import os
 import uuid
 
 import numpy as np
 import pytest
 
+from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.scann import Scann
 
 NUM_BLOCKS = 21_000
@@ -81,7 +82,11 @@ def test_recall_against_a_direct_computation(
     tmp_path, random_embeddings, rows, arguments
 ):
     output = str(tmp_path / "index")
-    metadata = build_index.build(random_embeddings, output, **arguments)
+    metadata = (
+        BuildIndex(embeddings=random_embeddings, output=output, **arguments)
+        .run()
+        .metadata
+    )
     assert metadata == artifact.read(output, kind="index")
     chosen = np.sort(np.random.default_rng(0).permutation(NUM_BLOCKS)[:200])
     found = _found(output, rows[chosen], 5)
@@ -97,7 +102,13 @@ def test_recall_against_a_direct_computation(
     assert metadata["recall_queries"] == 200
     # Shards of other sizes: the same index, the same recall.
     other = _write(tmp_path / "other", rows, 20_999)
-    again = build_index.build(other, str(tmp_path / "again"), **arguments)
+    again = (
+        BuildIndex(
+            embeddings=other, output=str(tmp_path / "again"), **arguments
+        )
+        .run()
+        .metadata
+    )
     assert {**again, "seconds": 0} == {**metadata, "seconds": 0}
     for name in sorted(os.listdir(output)):
         if name.endswith(".npy"):
@@ -113,7 +124,11 @@ def test_what_the_directory_says(tmp_path, embeddings_dir):
         ("brute_force", 0, 3),
     ):
         output = str(tmp_path / kind)
-        metadata = build_index.build(embeddings_dir, output, kind=kind)
+        metadata = (
+            BuildIndex(embeddings=embeddings_dir, output=output, kind=kind)
+            .run()
+            .metadata
+        )
         assert metadata["parents"] == embeddings["parents"]
         assert metadata["num_blocks"] == 11
         assert metadata["embedding_dim"] == 8
@@ -129,8 +144,15 @@ def test_what_the_directory_says(tmp_path, embeddings_dir):
 def test_an_int8_index(tmp_path):
     embeddings = _write(tmp_path / "embeddings", _random(500), 500)
     output = str(tmp_path / "index")
-    metadata = build_index.build(
-        embeddings, output, reordering="int8", num_reordered=7
+    metadata = (
+        BuildIndex(
+            embeddings=embeddings,
+            output=output,
+            reordering="int8",
+            num_reordered=7,
+        )
+        .run()
+        .metadata
     )
     assert metadata["parameters"] == {
         "kind": "scann",
@@ -161,18 +183,24 @@ def test_fingerprints_tell_indices_apart(tmp_path):
         (embeddings, {}),
     ]
     *different, again = [
-        build_index.build(source, str(tmp_path / str(number)), **arguments)
+        BuildIndex(
+            embeddings=source, output=str(tmp_path / str(number)), **arguments
+        ).run()
         for number, (source, arguments) in enumerate(builds)
     ]
-    fingerprints = [metadata["fingerprint"] for metadata in different]
+    fingerprints = [index.fingerprint for index in different]
     assert len(set(fingerprints)) == len(fingerprints)
-    assert again["fingerprint"] == fingerprints[0]
+    assert again.fingerprint == fingerprints[0]
 
 
 def test_ivf_says_what_it_chose_and_how_far_it_is(tmp_path, capsys):
     embeddings = _write(tmp_path / "embeddings", _random(900), 400)
-    metadata = build_index.build(
-        embeddings, str(tmp_path / "index"), kind="ivf"
+    metadata = (
+        BuildIndex(
+            embeddings=embeddings, output=str(tmp_path / "index"), kind="ivf"
+        )
+        .run()
+        .metadata
     )
     assert metadata["parameters"] == {
         "kind": "ivf",
@@ -187,7 +215,9 @@ def test_embeddings_that_are_not_finite_are_refused(tmp_path):
     rows[33, 2] = np.nan
     embeddings = _write(tmp_path / "embeddings", rows, 20)
     with pytest.raises(InputError, match="not finite"):
-        build_index.build(embeddings, str(tmp_path / "index"), kind="ivf")
+        BuildIndex(
+            embeddings=embeddings, output=str(tmp_path / "index"), kind="ivf"
+        ).run()
     assert os.listdir(tmp_path) == ["embeddings"]
 
 
@@ -195,7 +225,9 @@ def test_on_an_object_store():
     root = f"ram://{uuid.uuid4()}"
     rows = _random(50)
     embeddings = _write(f"{root}/embeddings", rows, 20)
-    metadata = build_index.build(embeddings, f"{root}/index")
+    metadata = (
+        BuildIndex(embeddings=embeddings, output=f"{root}/index").run().metadata
+    )
     assert metadata["recall@5"] == 1.0
     found = _found(f"{root}/index", rows, 5)
     truth = np.argsort(-(rows @ rows.T), axis=1, kind="stable")[:, :5]
@@ -224,7 +256,9 @@ def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY")
     with pytest.raises(InputError) as caught:
-        build_index.build(embeddings, str(tmp_path / "index"), kind=kind)
+        BuildIndex(
+            embeddings=embeddings, output=str(tmp_path / "index"), kind=kind
+        ).run()
     assert str(caught.value).startswith(f"{path} is damaged")
     assert os.listdir(tmp_path) == ["embeddings"]
 
@@ -241,26 +275,26 @@ def test_a_damaged_shard_is_named(tmp_path, rows, kind):
 )
 def test_wrong_arguments_are_named(tmp_path, embeddings_dir, arguments, reason):
     with pytest.raises(InputError, match=reason):
-        build_index.build(embeddings_dir, str(tmp_path / "index"), **arguments)
+        BuildIndex(
+            embeddings=embeddings_dir,
+            output=str(tmp_path / "index"),
+            **arguments,
+        ).run()
     assert os.listdir(tmp_path) == []
 
 
 def test_other_directories_are_refused(tmp_path, embeddings_dir, blocks_dir):
     with pytest.raises(InputError, match="'blocks', expected 'embeddings'"):
-        build_index.build(blocks_dir, str(tmp_path / "index"))
+        BuildIndex(embeddings=blocks_dir, output=str(tmp_path / "index")).run()
     with pytest.raises(InputError, match="hoose another --output"):
-        build_index.build(embeddings_dir, str(tmp_path))
+        BuildIndex(embeddings=embeddings_dir, output=str(tmp_path)).run()
     assert os.listdir(tmp_path) == []
 
 
 def test_the_command_says_what_it_built(tmp_path, embeddings_dir, capsys):
-    parser = argparse.ArgumentParser()
-    build_index.add_arguments(parser)
     output = str(tmp_path / "index")
-    args = parser.parse_args(
-        ["--embeddings", embeddings_dir, "--output", output]
-    )
-    build_index.run(args, [])
+    words = ["index", "--embeddings", embeddings_dir, "--output", output]
+    assert cli.main(words) == 0
     assert capsys.readouterr().out == (
         f"{output}: scann over 11 blocks, recall@5 against exact search "
         "1.000 (11 queries)\n"

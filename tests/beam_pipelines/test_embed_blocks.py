@@ -1,4 +1,3 @@
-import argparse
 import functools
 import os
 import shutil
@@ -11,14 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.beam_pipelines import parts
 from realm_tf.errors import InputError
+from realm_tf.operations.embed import Embed
 
 _load = model_directory.load
 
@@ -49,8 +49,10 @@ def _rows(directory):
 
 
 def _embed(model, blocks, output, **arguments):
-    counts = embed_blocks.embed(model, blocks, str(output), **arguments)
-    return counts, _rows(output)
+    made = Embed(
+        model=model, blocks=blocks, output=str(output), **arguments
+    ).run()
+    return made.counts, _rows(output)
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +238,7 @@ import sys
 
 import numpy as np
 
-from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.operations.embed import Embed
 
 save = np.save
 num_saved = 0
@@ -253,7 +255,8 @@ def save_or_die(file, rows):
 
 
 np.save = save_or_die
-embed_blocks.embed(*sys.argv[1:], rows_per_shard=2)
+model, blocks, output = sys.argv[1:]
+Embed(model=model, blocks=blocks, output=output, rows_per_shard=2).run()
 """
 
 
@@ -319,9 +322,13 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     with monkeypatch.context() as patch:
         _fail_after(patch, 2, RuntimeError("network"))
         with pytest.raises(RuntimeError, match="network"):
-            embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
+            Embed(
+                model=model_dir, blocks=blocks, output=output, rows_per_shard=3
+            ).run()
     assert not artifact.is_complete(output)
-    counts = embed_blocks.embed(model_dir, blocks, output, rows_per_shard=3)
+    counts = Embed(
+        model=model_dir, blocks=blocks, output=output, rows_per_shard=3
+    ).run().counts
     # There are no temporary names: the third was there as well.
     assert counts["shards_skipped"] == 3
     _, expected = _embed(
@@ -339,16 +346,16 @@ def test_the_number_of_workers_changes_nothing(tmp_path, model_dir, blocks_dir):
     files = []
     for workers in (1, 2):
         output = tmp_path / str(workers)
-        embed_blocks.embed(
-            model_dir,
-            blocks_dir,
-            str(output),
+        Embed(
+            model=model_dir,
+            blocks=blocks_dir,
+            output=str(output),
             rows_per_shard=2,
             beam_options=[
                 f"--direct_num_workers={workers}",
                 "--direct_running_mode=multi_processing",
             ],
-        )
+        ).run()
         files.append({p.name: p.read_bytes() for p in output.glob("*.npy")})
     assert len(files[0]) == 6
     assert files[0] == files[1]
@@ -415,16 +422,15 @@ def test_wrong_arguments_are_named(
 def test_the_command_prints_its_counters(
     tmp_path, model_dir, blocks_dir, capsys
 ):
-    parser = argparse.ArgumentParser()
-    embed_blocks.add_arguments(parser)
-    args = parser.parse_args(
+    status = cli.main(
         [
+            "embed",
             *("--model", model_dir, "--blocks", blocks_dir),
             *("--output", str(tmp_path / "embeddings")),
             *("--rows-per-shard", "4", "--batch-size", "2"),
         ]
     )
-    embed_blocks.run(args, [])
+    assert status == 0
     printed = dict(
         line.split() for line in capsys.readouterr().out.split("\n")[:-1]
     )

@@ -9,7 +9,6 @@ from apache_beam.ml.inference.base import RunInference
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.beam_pipelines import model_handler
 from realm_tf.beam_pipelines.execution import pipeline_options
 from realm_tf.beam_pipelines.execution import run_pipeline
@@ -18,6 +17,7 @@ from realm_tf.beam_pipelines.model_handler import Progress
 from realm_tf.beam_pipelines.model_handler import Shard
 from realm_tf.beam_pipelines.model_handler import length_buckets
 from realm_tf.errors import InputError
+from realm_tf.operations.embed import Embed
 
 
 def _ids(*lengths):
@@ -157,7 +157,9 @@ def test_a_damaged_model_is_named(tmp_path, model_dir, blocks_dir):
     model_directory.save(loaded, str(model))
     (model / "model.weights.h5").write_bytes(b"not HDF5")
     with pytest.raises(InputError, match=r"model\.weights\.h5 is damaged"):
-        embed_blocks.embed(str(model), blocks_dir, str(tmp_path / "output"))
+        Embed(
+            model=str(model), blocks=blocks_dir, output=str(tmp_path / "output")
+        ).run()
     assert not (tmp_path / "output").exists()
 
 

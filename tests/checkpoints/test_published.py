@@ -19,12 +19,12 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import build_index
 from realm_tf.checkpoints import published
 from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile
 from realm_tf.checkpoints.torch_files import TorchFile
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-4}
@@ -66,7 +66,11 @@ def open_qa(tmp_path_factory):
         ]
     )
     assert status == 0
-    build_index.build(paths["embeddings"], paths["index"], kind="brute_force")
+    BuildIndex(
+        embeddings=paths["embeddings"],
+        output=paths["index"],
+        kind="brute_force",
+    ).run()
     return paths
 
 

@@ -8,14 +8,14 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import build_index
-from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.models.combined import combine
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
+from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.embed import Embed
 
 SHAPE = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
 
@@ -109,8 +109,10 @@ def test_the_masked_lm_is_the_reader_s(models):
 
 def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
     embeddings, index = str(tmp_path / "embeddings"), str(tmp_path / "index")
-    embed_blocks.embed(directories["towers"], blocks_dir, embeddings)
-    build_index.build(embeddings, index, kind="brute_force")
+    Embed(
+        model=directories["towers"], blocks=blocks_dir, output=embeddings
+    ).run()
+    BuildIndex(embeddings=embeddings, output=index, kind="brute_force").run()
     corpus = Corpus.load(directories["combined"], blocks_dir, index)
     assert corpus.index.embedding_dim == 4
     with pytest.raises(InputError, match="this model's block tower"):

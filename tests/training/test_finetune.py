@@ -14,11 +14,11 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import build_index
-from realm_tf.beam_pipelines import embed_blocks
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
+from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.embed import Embed
 from realm_tf.training.finetune import finetune
 from realm_tf.training.finetune import make_trainer
 from realm_tf.training.training_log import read_log
@@ -52,14 +52,18 @@ def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
             variable.assign(25.0 * variable)
     paths = {name: str(root / name) for name in ("model", "exact", "scann")}
     model_directory.save(loaded, paths["model"])
-    embed_blocks.embed(paths["model"], blocks_dir, str(root / "embeddings"))
+    Embed(
+        model=paths["model"], blocks=blocks_dir, output=str(root / "embeddings")
+    ).run()
     # ScaNN's op needs the TensorFlow backend.
     is_tensorflow = keras.backend.backend() == "tensorflow"
     for name, kind in (
         ("exact", "brute_force"),
         ("scann", "scann" if is_tensorflow else "brute_force"),
     ):
-        build_index.build(str(root / "embeddings"), paths[name], kind=kind)
+        BuildIndex(
+            embeddings=str(root / "embeddings"), output=paths[name], kind=kind
+        ).run()
     return {
         **paths,
         "blocks": blocks_dir,

@@ -14,6 +14,8 @@ from realm_tf.evaluation.ablations.given import Inputs
 from realm_tf.evaluation.ablations.given import Recipes
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
+from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.embed import Embed
 
 WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
 DPR, FINETUNE = "dpr", "finetune"
@@ -251,14 +253,14 @@ class AblationStages:
         )
 
     def _index(self, towers):
-        from realm_tf.beam_pipelines import build_index
-        from realm_tf.beam_pipelines import embed_blocks
 
         blocks, label = self._inputs.blocks, self._label(towers)
         embeddings = self._add(
             f"embeddings-{label}",
             "embed",
-            lambda output: embed_blocks.embed(towers, blocks, output),
+            lambda output: Embed(
+                model=towers, blocks=blocks, output=output
+            ).run(),
             {"model": towers, "blocks": blocks},
             {},
             command_line("embed", model=towers, blocks=blocks),
@@ -266,9 +268,9 @@ class AblationStages:
         return self._add(
             f"index-{label}",
             "index",
-            lambda output: build_index.build(
-                embeddings, output, kind="brute_force"
-            ),
+            lambda output: BuildIndex(
+                embeddings=embeddings, output=output, kind="brute_force"
+            ).run(),
             {"embeddings": embeddings},
             {"kind": "brute_force"},
             command_line("index", embeddings=embeddings, kind="brute_force"),

@@ -1,0 +1,68 @@
+"""Whether directories go together: every refusal is stated here.
+
+Vocabulary decides what a block's wordpieces mean, the block tower what its
+embedding means, the blocks which row is which. Their fingerprints are in the
+metadata of what was made from them.
+"""
+
+from realm_tf.errors import InputError
+
+
+def check_vocabulary(blocks, model) -> None:
+    """Refuses blocks that were cut with another vocabulary than a model's.
+
+    Args:
+        blocks: `Blocks`.
+        model: `Model`.
+
+    Raises:
+        InputError: if the tokenizers differ.
+    """
+    if blocks.tokenizer != model.tokenizer:
+        raise InputError(
+            f"{blocks} was cut with another vocabulary than that of {model}: "
+            f"run `realm chunk --vocab {model.vocabulary}`."
+        )
+
+
+def check_index(index, *, blocks=None, model=None) -> None:
+    """Refuses an index that other blocks or another block tower made.
+
+    Args:
+        index: `Index` or `Embeddings`.
+        blocks: `Blocks`. Defaults to `None`: not compared.
+        model: `Model`. Its block tower. Defaults to `None`: not compared.
+
+    Raises:
+        InputError: if one of them differs.
+    """
+    for name, other, expected in (
+        ("blocks", blocks, blocks and blocks.fingerprint),
+        ("block_tower", model, model and model.block_tower),
+    ):
+        if other is not None and index.parents[name] != expected:
+            what = "" if name == "blocks" else "the block tower of "
+            raise InputError(
+                f"The index {index} was not made from {what}{other} (it is "
+                f"from {index.parents[name]}, expected {expected}). Run `realm "
+                "embed` and `realm index` again."
+            )
+
+
+def check_length(length: int, limit: int, *, what: str, mend: str) -> None:
+    """Refuses what is longer than an encoder takes.
+
+    Args:
+        length: int. Wordpieces that there can be.
+        limit: int. Wordpieces that the encoder takes.
+        what: str. Subject of the sentence, such as "Question and block of X".
+        mend: str. What to do.
+
+    Raises:
+        InputError: if `length` is more than `limit`.
+    """
+    if length > limit:
+        raise InputError(
+            f"{what} can be {length} wordpieces long, the encoder takes "
+            f"{limit}: {mend}."
+        )

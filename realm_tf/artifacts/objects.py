@@ -1,0 +1,335 @@
+"""The directories and files that realm's commands hand to each other."""
+
+import functools
+import json
+import os
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
+
+
+class Blocks(Artifact):
+    """Blocks of a corpus, as `realm chunk` wrote or `realm pack` packed them.
+
+    Example:
+    >>> from realm_tf.artifacts.objects import Blocks
+    >>> Blocks("not-there")
+    Blocks('not-there', not made yet)
+    """
+
+    kinds = (schema.BLOCKS, "packed_blocks")
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are."""
+        return self.metadata["num_blocks"]
+
+    @property
+    def tokenizer(self) -> str:
+        """Fingerprint of the tokenizer that made the wordpieces."""
+        return self.metadata["tokenizer"]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether they are arrays for training, without texts."""
+        return self.kind != schema.BLOCKS
+
+    @functools.cached_property
+    def records(self):
+        """`BlockRecords` of all blocks, in memory; read once."""
+        from realm_tf.artifacts.block_records import BlockRecords
+
+        return BlockRecords(self)
+
+    def read(self, start: int = 0, limit: int | None = None):
+        """Yields `schema.Block`, in order of id; see `schema.read_blocks`."""
+        return schema.read_blocks(self, start=start, limit=limit)
+
+    def __len__(self):
+        return self.num_blocks
+
+    def summary(self) -> str:
+        packed = "packed " if self.is_packed else ""
+        return f"{self.num_blocks:,} {packed}blocks"
+
+
+class Passages(Artifact):
+    """Passages with their salient spans, annotated or packed for training."""
+
+    kinds = (schema.ANNOTATED, "packed_passages")
+
+    @property
+    def num_passages(self) -> int:
+        """How many passages there are."""
+        return self.metadata["num_passages"]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether they are arrays of wordpieces, without TFRecords."""
+        return self.kind != schema.ANNOTATED
+
+    def read(self):
+        """Yields `schema.AnnotatedPassage`, in order."""
+        return schema.read_annotated(self)
+
+    def __len__(self):
+        return self.num_passages
+
+    def summary(self) -> str:
+        packed = "packed " if self.is_packed else ""
+        return f"{self.num_passages:,} {packed}passages"
+
+
+class Embeddings(Artifact):
+    """Embeddings of all blocks, in shards by block id."""
+
+    kinds = (schema.EMBEDDINGS,)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many rows there are."""
+        return self.metadata["num_blocks"]
+
+    @functools.cached_property
+    def shards(self) -> list[tuple[str, int]]:
+        """(path, first block id) of each file, in order of block id."""
+        rows = self.parameters["rows_per_shard"]
+        return [
+            (self.file(name), number * rows)
+            for number, name in enumerate(self.metadata["shards"])
+        ]
+
+    def summary(self) -> str:
+        return f"{self.num_blocks:,} embeddings"
+
+
+class Index(Artifact):
+    """A search index over block embeddings."""
+
+    kinds = (schema.INDEX,)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks can be found."""
+        return self.metadata["num_blocks"]
+
+    @property
+    def search(self) -> str:
+        """The kind of search: one of `retrieval.index.KINDS`."""
+        return self.parameters["kind"]
+
+    @functools.cached_property
+    def embeddings(self):
+        """float32 array `(num_blocks, embedding_dim)`; memory-mapped."""
+        from realm_tf.artifacts import index_files
+
+        return index_files.load_embeddings(self)
+
+    def load(self, *, for_export: bool = False, quantize: str = "none"):
+        """`retrieval.index.Index`; see `index_files.load`."""
+        from realm_tf.artifacts import index_files
+
+        return index_files.load(self, for_export=for_export, quantize=quantize)
+
+    def summary(self) -> str:
+        return f"{self.search} index over {self.num_blocks:,} blocks"
+
+
+class Model(Artifact):
+    """A model directory: weights, config.json, vocab.txt, card."""
+
+    kinds = (schema.MODEL,)
+
+    @property
+    def tokenizer(self) -> str:
+        """Fingerprint of its tokenizer."""
+        return self.metadata["tokenizer"]
+
+    @property
+    def block_tower(self) -> str:
+        """Fingerprint of all that decides a block's embedding."""
+        return self.metadata["block_tower"]
+
+    @property
+    def vocabulary(self) -> str:
+        """The path of its vocab.txt."""
+        return self.file("vocab.txt")
+
+    @functools.cached_property
+    def config(self) -> dict:
+        """The content of config.json."""
+        # First: a directory that is not complete is said to be so.
+        self.metadata  # noqa: B018
+        return json.loads(Path(self.file("config.json")).read_text())
+
+    def load(self):
+        """`LoadedModel` of its own, with the weights as they are saved."""
+        from realm_tf.artifacts import model_directory
+
+        return model_directory.load(self)
+
+    def summary(self) -> str:
+        encoder = self.config["query_embedder"]["encoder"]
+        return (
+            f"towers of {encoder['num_layers']} layers, "
+            f"{encoder['hidden_dim']} wide"
+        )
+
+
+class Tagger(Artifact):
+    """The BERT tagger of salient spans."""
+
+    kinds = ("tagger",)
+
+
+class QuestionSet(Artifact):
+    """Questions files that `realm questions` or the cloze questions made."""
+
+    kinds = ("questions",)
+
+
+class Evaluation(Artifact):
+    """What `realm evaluate` measured: metrics, predictions, a report."""
+
+    kinds = (schema.EVALUATION,)
+
+    @property
+    def metrics(self) -> dict:
+        """Name to value; `NAME_interval` is the 95 % interval of NAME."""
+        return self.metadata["metrics"]
+
+    @functools.cached_property
+    def predictions(self) -> list[dict]:
+        """The lines of predictions.jsonl."""
+        text = Path(self.file("predictions.jsonl")).read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def summary(self) -> str:
+        found = [f"{self.metrics['questions']} questions"]
+        for name in ("exact_match", "answer_recall@5"):
+            if name in self.metrics:
+                found.append(f"{name} {self.metrics[name]:.3f}")
+        return ", ".join(found)
+
+
+class Comparison(Artifact):
+    """Evaluations of the same questions, side by side."""
+
+    kinds = (schema.COMPARISON,)
+
+
+class HuggingFaceModel(Artifact):
+    """A model in the files of Hugging Face's transformers."""
+
+    kinds = (schema.HUGGING_FACE,)
+
+
+class SavedModel(Artifact):
+    """One version of an export: raw question in, answer with evidence out."""
+
+    kinds = (schema.SAVED_MODEL,)
+
+
+class Questions:
+    """A JSONL file of questions, read once.
+
+    Args:
+        path: str or path. The file; `.gz` and `.bz2` are read as they are.
+    """
+
+    metavar = "FILE"
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+
+    of = classmethod(Artifact.of.__func__)
+
+    @functools.cached_property
+    def questions(self) -> list:
+        """`Question` of each line; see `question_files.read_questions`."""
+        from realm_tf.artifacts import question_files
+
+        return question_files.read_questions(self.path)
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        if not Path(self.path).exists():
+            raise InputError(f"Questions file {self.path} does not exist.")
+        return Path(self.path).read_bytes()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file is there."""
+        return Path(self.path).exists()
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the file, 16 hexadecimal digits."""
+        return fingerprints.fingerprint(self.data)
+
+    def __len__(self):
+        return len(self.questions)
+
+    def __iter__(self):
+        return iter(self.questions)
+
+    def __fspath__(self):
+        return self.path
+
+    def __str__(self):
+        return self.path
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.path == other.path
+
+    def __hash__(self):
+        return hash((type(self), self.path))
+
+    def __repr__(self):
+        if not self.is_complete:
+            return f"Questions({self.path!r}, not made yet)"
+        return f"Questions({self.path!r}: {len(self)} questions)"
+
+
+OBJECTS = (
+    Blocks,
+    Passages,
+    Embeddings,
+    Index,
+    Model,
+    Tagger,
+    QuestionSet,
+    Evaluation,
+    Comparison,
+    HuggingFaceModel,
+    SavedModel,
+)
+
+
+def open_any(path: str) -> Artifact:
+    """The directory as an object of the class that its metadata names.
+
+    Args:
+        path: str. A directory that a command of realm wrote.
+
+    Raises:
+        InputError: if no command finished writing it, or the kind is unknown.
+    """
+    from realm_tf.artifacts import artifact
+
+    if not artifact.is_complete(path):
+        raise InputError(
+            f"{path} is not a complete directory of realm's: it has no "
+            f"{artifact.MARKER}."
+        )
+    kind = artifact.read_metadata(str(path).rstrip("/"))["kind"]
+    for each in OBJECTS:
+        if kind in each.kinds:
+            return each(path)
+    raise InputError(
+        f"{path} holds {kind!r}, which this version does not know."
+    )

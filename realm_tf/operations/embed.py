@@ -1,0 +1,95 @@
+"""`realm embed`."""
+
+import dataclasses
+from typing import ClassVar
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import matching
+from realm_tf.artifacts.index_files import ROWS_PER_SHARD
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Model
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import BeamOptions
+from realm_tf.operations.operation import Operation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embed(Operation):
+    """Computes the embedding of every block: blocks -> .npy shards.
+
+    A Beam pipeline over ranges of block ids. Each shard is complete by itself:
+    a run that was killed, started again, computes only the shards that are
+    missing. Unknown options go to Beam (such as --direct_num_workers).
+    """
+
+    command: ClassVar[str] = "embed"
+    makes = Embeddings
+    manner = ("batch_size",)
+
+    model: Model
+    """model directory"""
+    blocks: Blocks
+    """blocks directory, cut with the model's vocabulary"""
+    output: str
+    """the directory to make"""
+    batch_size: int = 32
+    """blocks computed at once; values depend on it only by rounding"""
+    rows_per_shard: int = ROWS_PER_SHARD
+    """blocks of one .npy file"""
+    beam_options: BeamOptions = ()
+
+    def parents(self) -> dict:
+        return {
+            "block_tower": self.model.block_tower,
+            "blocks": self.blocks.fingerprint,
+        }
+
+    def run(self) -> Embeddings:
+        """Embeds all blocks that an earlier run did not embed.
+
+        Returns:
+            `Embeddings`: float32 rows in order of block id. `counts` are
+            `shards`, `shards_skipped` and, over the blocks computed in this
+            run, `blocks`, `wordpieces` (special ones included) and `padding`.
+
+        Raises:
+            InputError: if model and blocks do not match, one of them is
+                damaged, or a number is not positive.
+        """
+        from realm_tf.beam_pipelines import embed_blocks
+        from realm_tf.beam_pipelines import execution
+
+        for name in ("batch_size", "rows_per_shard"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
+                    "expected 1 or more."
+                )
+        matching.check_vocabulary(self.blocks, self.model)
+        if not self.blocks.num_blocks:
+            raise InputError(f"{self.blocks} holds no block.")
+        options = execution.pipeline_options(self.beam_options)
+        with self.write(resumable=True) as stage:
+            names, counts = embed_blocks.write_shards(
+                self.model,
+                self.blocks,
+                stage.directory,
+                batch_size=self.batch_size,
+                rows_per_shard=self.rows_per_shard,
+                options=options,
+            )
+            stage.metadata.update(
+                counts=counts,
+                num_blocks=self.blocks.num_blocks,
+                dtype="float32",
+                shards=names,
+                fingerprint=fingerprints.fingerprint(*self.parents().values()),
+            )
+        return self.result
+
+    def report(self, result: Embeddings) -> str:
+        return "\n".join(
+            f"{name:<24}{value:>12,}"
+            for name, value in sorted(result.counts.items())
+        )

@@ -1,0 +1,204 @@
+"""What realm can do, as values: one frozen dataclass an operation.
+
+The fields and the docstring of an operation are the flags and the help of its
+command, the arguments of its Python call, the key under which its output is
+resumed, and the command line that is shown.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import shlex
+import types
+import typing
+from typing import Annotated
+from typing import ClassVar
+
+import tyro
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.objects import Questions
+
+# A flag that may be given several times, such as `--set`.
+Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
+# Options of a pipeline's runner: what the command line has beyond the flags.
+BeamOptions = Annotated[tuple[str, ...], tyro.conf.Suppress]
+
+
+def named(flag: str):
+    """The flag of a field whose name Python or a class has taken."""
+    return tyro.conf.arg(name=flag)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One thing to do, with all that decides what comes out.
+
+    A subclass states `command`, `makes` and its fields, each with a docstring
+    below it, and implements `run`. A field of an `Artifact` class takes a path
+    as well. The output directory is the field `output`.
+
+    Attributes:
+        command: str. The subcommand of `realm`.
+        makes: class. The `Artifact` that `output` is, or `None`.
+    """
+
+    command: ClassVar[str]
+    makes: ClassVar[type[Artifact] | None] = None
+    # Fields that change how the work is done, and nothing that comes out.
+    manner: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self):
+        for name, kind in self._artifact_fields().items():
+            value = getattr(self, name)
+            if isinstance(value, list | tuple):
+                value = tuple(kind.of(each) for each in value)
+            else:
+                value = kind.of(value)
+            object.__setattr__(self, name, value)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+            elif isinstance(value, os.PathLike) and not isinstance(
+                value, Artifact | Questions
+            ):
+                object.__setattr__(self, field.name, os.fspath(value))
+
+    def run(self):
+        """Does it; returns the object that was made, or what was found."""
+        raise NotImplementedError
+
+    def report(self, result) -> str:
+        """What the command prints when `run` has returned `result`."""
+        return repr(result)
+
+    def status(self, result) -> int:
+        """The command's exit status: 0, or 1 if a check failed."""
+        return 0
+
+    @property
+    def result(self):
+        """The object at `output`, whether it has been made or not."""
+        return self.makes(self.output)
+
+    def inputs(self) -> dict[str, Artifact | Questions]:
+        """Name to each directory and file of questions that is read."""
+        found = {}
+        for name in self._artifact_fields():
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                found.update(
+                    {f"{name} {i}": each for i, each in enumerate(value)}
+                )
+            elif value is not None:
+                found[name] = value
+        return found
+
+    def parameters(self) -> dict:
+        """JSON values that decide the content of `output`."""
+        left_out = {"output", "beam_options", *self.manner}
+        left_out |= set(self._artifact_fields())
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in left_out
+        }
+
+    def parents(self) -> dict:
+        """Name to fingerprint of what `output` is made from."""
+        return {name: each.fingerprint for name, each in self.inputs().items()}
+
+    def key(self) -> str:
+        """Digest of all that decides the content of `output`."""
+        job = [type(self).__name__, self.parameters(), self.parents()]
+        return fingerprints.fingerprint(json.dumps(job, sort_keys=True))
+
+    def write(self, *, resumable: bool = False):
+        """Opens `output` to be written; see `artifact.write`."""
+        return artifact.write(
+            self.output,
+            kind=self.makes.kinds[0],
+            parameters=self.parameters(),
+            parents=self.parents(),
+            resumable=resumable,
+        )
+
+    def command_line(self) -> str:
+        """The command of `realm` that does the same, as a shell takes it."""
+        words = ["realm", self.command]
+        hints = _hints(type(self))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value == field.default or field.name == "beam_options":
+                continue
+            hint = hints[field.name]
+            name = _flag(field.name, hint)
+            if value is True:
+                words.append(name)
+            elif _is_positional(hint):
+                words += _words(value)
+            elif hint == Repeated:
+                for each in value:
+                    words += [name, str(each)]
+            else:
+                words += [name, *_words(value)]
+        words += getattr(self, "beam_options", ())
+        return shlex.join(words)
+
+    @classmethod
+    @functools.cache
+    def _artifact_fields(cls):
+        """Name to class of the fields that hold objects."""
+        found = {}
+        for field in dataclasses.fields(cls):
+            kind = _artifact_class(_hints(cls)[field.name])
+            if kind is not None:
+                found[field.name] = kind
+        return found
+
+
+@functools.cache
+def _hints(cls):
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def _artifact_class(hint):
+    """`X` of the hints `X`, `X | None`, `tuple[X, ...]`, annotated or not."""
+    if isinstance(hint, type) and issubclass(hint, Artifact | Questions):
+        return hint
+    origin = typing.get_origin(hint)
+    if origin in (Annotated, tuple, typing.Union, types.UnionType):
+        for each in typing.get_args(hint):
+            found = _artifact_class(each)
+            if found is not None:
+                return found
+    return None
+
+
+def _extras(hint):
+    return hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
+
+
+def _flag(name, hint):
+    for extra in _extras(hint):
+        name = getattr(extra, "name", None) or name
+    return f"--{name.strip('_').replace('_', '-')}"
+
+
+def _is_positional(hint):
+    return any(extra is _POSITIONAL for extra in _extras(hint))
+
+
+_POSITIONAL = _extras(tyro.conf.Positional[str])[0]
+
+
+def _words(value):
+    return (
+        [str(each) for each in value]
+        if isinstance(value, tuple)
+        else [str(value)]
+    )
