@@ -6,9 +6,15 @@ session: tests read them and write only under `tmp_path`.
 """
 
 import json
+import re
 
+import numpy as np
 import pytest
 from ram_paths import add_ram_paths
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import schema
+from realm_tf.text.tokenizer import Tokenizer
 
 add_ram_paths()
 
@@ -167,3 +173,122 @@ def scann_index_dir(tmp_path_factory, embeddings_dir):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("ScaNN's op needs the TensorFlow backend")
     return _build_index(tmp_path_factory, embeddings_dir, "scann")
+
+
+def mark_passage(*sentences, block_id=0, title="Title"):
+    """A passage of sentences in which `<...>` marks the salient spans."""
+    passage = schema.AnnotatedPassage(block_id=block_id, title=title, text="")
+    for sentence in sentences:
+        if passage.sentence_byte_start:
+            passage.text += " "
+        passage.sentence_byte_start.append(len(passage.text.encode()))
+        for piece in re.split("([<>])", sentence):
+            place = len(passage.text.encode())
+            if piece == "<":
+                passage.span_byte_start.append(place)
+                passage.span_label.append("name")
+            elif piece == ">":
+                passage.span_byte_limit.append(place)
+            else:
+                passage.text += piece
+        passage.sentence_byte_limit.append(len(passage.text.encode()))
+    return passage
+
+
+def write_annotated(directory, passages):
+    """A directory as `realm annotate` leaves it, of two shards."""
+    import tensorflow as tf
+
+    with artifact.write(str(directory), kind=schema.ANNOTATED) as stage:
+        half = len(passages) // 2
+        for number, part in enumerate([passages[:half], passages[half:]]):
+            path = stage.path(f"annotated-{number:05d}.tfrecord.gz")
+            with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+                for passage in part:
+                    writer.write(schema.annotated_to_example(passage))
+        stage.metadata["num_passages"] = len(passages)
+        stage.metadata["fingerprint"] = "abc"
+    return str(directory)
+
+
+@pytest.fixture(name="mark_passage")
+def _mark_passage():
+    return mark_passage
+
+
+@pytest.fixture(name="write_annotated")
+def _write_annotated():
+    return write_annotated
+
+
+@pytest.fixture(scope="session")
+def letters():
+    """A tokenizer of some words and of all letters as pieces of words."""
+    from realm_tf.text.tokenizer import Tokenizer
+
+    alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] . , ' - the of in was river city"
+    words += " cafe 東 京 ##bara"
+    return Tokenizer(
+        words.split() + list(alphabet) + [f"##{letter}" for letter in alphabet]
+    )
+
+
+@pytest.fixture(scope="session")
+def tokenizer(vocabulary_path):
+    """The tiny world's."""
+    return Tokenizer.from_file(vocabulary_path)
+
+
+VOCABULARY_SIZE = 60
+
+
+def randomize_weights(model, *, seed=0, scale=0.4):
+    """Normal weights, biases and gains too, so that nothing is neutral."""
+    random = np.random.default_rng(seed)
+    for variable in model.variables:
+        if "seed_generator" in variable.path:
+            continue
+        value = random.normal(scale=scale, size=variable.shape)
+        if variable.path.endswith("gamma"):
+            value = value + 1.0
+        variable.assign(value.astype("float32"))
+
+
+@pytest.fixture(scope="session")
+def randomize():
+    return randomize_weights
+
+
+@pytest.fixture(scope="session")
+def make_encoder():
+    """Makes a `BertEncoder` with random weights; arguments override."""
+    from realm_tf.models.bert_encoder import BertEncoder
+
+    def make(*, seed=0, **arguments):
+        arguments = {
+            "vocabulary_size": VOCABULARY_SIZE,
+            "num_layers": 2,
+            "num_heads": 2,
+            "hidden_dim": 8,
+            "intermediate_dim": 12,
+            "max_sequence_length": 32,
+            **arguments,
+        }
+        encoder = BertEncoder(**arguments)
+        randomize_weights(encoder, seed=seed)
+        return encoder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def token_batch():
+    """Two rows of `token_ids`, `segment_ids`, `padding_mask`."""
+    return {
+        "token_ids": np.array(
+            [[2, 11, 12, 3, 21, 22, 3], [2, 13, 3, 0, 0, 0, 0]]
+        ),
+        "segment_ids": np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7]),
+        "padding_mask": np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]]),
+    }

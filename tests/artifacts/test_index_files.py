@@ -101,7 +101,11 @@ def test_an_index_can_be_built_and_loaded(
     tmp_path, embeddings, kind, for_export, expected
 ):
     output = str(tmp_path / "index")
-    metadata = BuildIndex(embeddings=embeddings, output=output, kind=kind).run().metadata
+    metadata = (
+        BuildIndex(embeddings=embeddings, output=output, kind=kind)
+        .run()
+        .metadata
+    )
     assert metadata == artifact.read(output, kind="index")
     assert metadata["parents"] == PARENTS
     assert metadata["num_blocks"] == 50
@@ -173,12 +177,16 @@ def test_an_exported_exact_search_goes_block_by_block(tmp_path):
 def test_the_partitions_of_the_file_are_searched(tmp_path):
     rows = _embeddings(600)
     source = _write(tmp_path / "embeddings", [rows])
-    metadata = BuildIndex(
-        embeddings=source,
-        output=str(tmp_path / "index"),
-        kind="ivf",
-        num_probed=5,
-    ).run().metadata
+    metadata = (
+        BuildIndex(
+            embeddings=source,
+            output=str(tmp_path / "index"),
+            kind="ivf",
+            num_probed=5,
+        )
+        .run()
+        .metadata
+    )
     assert metadata["parameters"] == {
         "kind": "ivf",
         "num_partitions": 98,
@@ -221,9 +229,11 @@ def test_on_an_object_store(tmp_path, embeddings):
 
 def test_a_parent_that_is_another_is_refused(tmp_path, embeddings):
     output = str(tmp_path / "index")
-    metadata = BuildIndex(
-        embeddings=embeddings, output=output, kind="brute_force"
-    ).run().metadata
+    metadata = (
+        BuildIndex(embeddings=embeddings, output=output, kind="brute_force")
+        .run()
+        .metadata
+    )
     found = index_files.check_parents(
         output, block_tower="tower", blocks="blocks"
     )

@@ -326,9 +326,11 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
                 model=model_dir, blocks=blocks, output=output, rows_per_shard=3
             ).run()
     assert not artifact.is_complete(output)
-    counts = Embed(
-        model=model_dir, blocks=blocks, output=output, rows_per_shard=3
-    ).run().counts
+    counts = (
+        Embed(model=model_dir, blocks=blocks, output=output, rows_per_shard=3)
+        .run()
+        .counts
+    )
     # There are no temporary names: the third was there as well.
     assert counts["shards_skipped"] == 3
     _, expected = _embed(
