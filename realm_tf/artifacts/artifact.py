@@ -233,7 +233,7 @@ def _prepare(output, directory, job, resumable):
         )
     rest = interrupted_job(directory) if resumable else None
     before = rest.pop("seconds_before", 0.0) if rest else 0.0
-    if rest is None or not _is_same(rest, job):
+    if rest is None or rest != as_json(job):
         remove(directory)
         before = 0.0
     elif not is_remote(directory):
@@ -256,8 +256,9 @@ def _prepare(output, directory, job, resumable):
     return before
 
 
-def _is_same(rest, job):
-    return rest == json.loads(json.dumps(job))
+def as_json(value):
+    """`value` as it is when it was written and read again."""
+    return json.loads(json.dumps(value))
 
 
 def interrupted_job(directory: str) -> dict | None:

@@ -1,0 +1,221 @@
+"""Lists of operations: each done once, in order, resumed and timed.
+
+The outputs tell what is done: a directory that is complete and was made from
+what it would be made from now is kept; anything else is refused, neither used
+nor removed.
+"""
+
+import dataclasses
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.artifact import Artifact
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """An operation of a list.
+
+    Args:
+        operation: `Operation` with an output.
+        title: str. What is shown; by default, the name of the output.
+        kind: str. Steps of one kind take about the same time. Defaults to the
+            name of the operation's class.
+    """
+
+    operation: Operation
+    title: str = ""
+    kind: str = ""
+
+    def __post_init__(self):
+        name = os.path.basename(self.operation.result.path)
+        object.__setattr__(self, "title", self.title or name)
+        kind = self.kind or type(self.operation).__name__
+        object.__setattr__(self, "kind", kind)
+
+    @property
+    def seconds(self) -> float:
+        """How long the output took, over all runs that worked on it."""
+        return self.operation.result.metadata["seconds"]
+
+    def is_done(self) -> bool:
+        """Whether the output is complete.
+
+        Raises:
+            InputError: if it was made, or begun, from something else.
+        """
+        operation = self.operation
+        result = operation.result
+        if result.is_complete:
+            made = result.metadata
+        else:
+            made = artifact.interrupted_job(f"{result}.partial")
+        inputs = operation.inputs().values()
+        if made and all(each.is_complete for each in inputs):
+            differences = list(_differences(made, operation))
+            if differences:
+                verb = "made" if result.is_complete else "begun"
+                raise InputError(
+                    f"{result} was {verb} with {', '.join(differences)}. "
+                    "Choose another --output, or remove it and what was made "
+                    "from it."
+                )
+        return result.is_complete
+
+
+class Graph:
+    """Operations that read each other's outputs.
+
+    Example:
+    >>> from realm_tf.operations.build_index import BuildIndex
+    >>> from realm_tf.operations.embed import Embed
+    >>> from realm_tf.operations.graph import Graph
+    >>> graph = Graph()
+    >>> rows = graph.add(Embed(model="m", blocks="b", output="e"))
+    >>> index = graph.add(BuildIndex(embeddings=rows, output="i"))
+    >>> [(step.title, step.is_done()) for step in graph.steps]
+    [('e', False), ('i', False)]
+    """
+
+    def __init__(self):
+        self._steps: dict[str, Step] = {}
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, in order."""
+        return list(self._steps.values())
+
+    def add(
+        self, operation: Operation, *, title: str = "", kind: str = ""
+    ) -> Artifact:
+        """Adds an operation, after those whose outputs it reads.
+
+        The same operation may be added again, which changes nothing.
+
+        Returns:
+            The object at its output, made or not.
+
+        Raises:
+            ValueError: if another operation has this output.
+        """
+        step = Step(operation, title, kind)
+        there = self._steps.setdefault(operation.result.path, step)
+        if there.operation != operation:
+            raise ValueError(
+                "Operations with one output must be the same. Received: "
+                f"{there.operation} and {operation}"
+            )
+        return there.operation.result
+
+    def plan(self) -> list[tuple[Step, bool]]:
+        """Each step, and whether it is done.
+
+        Raises:
+            InputError: if an output was made from something else.
+        """
+        return [(step, step.is_done()) for step in self.steps]
+
+    def print_plan(self) -> None:
+        """Prints the steps with their commands, and which are done."""
+        plan = self.plan()
+        for number, (step, is_done) in enumerate(plan, start=1):
+            state = "done" if is_done else "to do"
+            print(f"[{number}/{len(plan)}] {step.title}: {state}")
+            print(f"      $ {step.operation.command_line()}")
+        print(f"{sum(done for _, done in plan)} of {len(plan)} steps are done.")
+
+    def run(self, on_done: Callable[[Step], None] | None = None) -> None:
+        """Does what is not done yet, and prints how far it is.
+
+        Args:
+            on_done: function of a step, called when it is done, also if it
+                was before. Defaults to `None`.
+
+        Raises:
+            InputError: if an output was made from something else: before
+                anything is done, where that shows at once.
+        """
+        # What was changed must not show after hours.
+        self.plan()
+        total = len(self._steps)
+        for number, step in enumerate(self.steps, start=1):
+            label = f"[{number}/{total}] {step.title}"
+            if step.is_done():
+                print(f"{label}: done before", flush=True)
+            else:
+                command = step.operation.command_line()
+                print(f"{label}\n      $ {command}", flush=True)
+                step.operation.run()
+                _forget_models()
+                left = self._estimate(self.steps[number:])
+                print(f"      {step.seconds:.0f} s{left}", flush=True)
+            if on_done:
+                on_done(step)
+
+    def ancestors(self, operation: Operation) -> list[Step]:
+        """The step of an operation and all that it is made from, each once."""
+        found, left = {}, [operation.result.path]
+        while left:
+            path = left.pop()
+            step = self._steps.get(path)
+            if step and path not in found:
+                found[path] = step
+                inputs = step.operation.inputs().values()
+                left += [each.path for each in inputs]
+        return list(found.values())
+
+    def _estimate(self, rest: Iterable[Step]) -> str:
+        """The time that is left, from steps of the same kind that are done."""
+        rest = [step for step in rest if not step.is_done()]
+        if not rest:
+            return ""
+        timed = {}
+        for step in self.steps:
+            if step.operation.result.is_complete:
+                timed.setdefault(step.kind, []).append(step.seconds)
+        known = [step for step in rest if step.kind in timed]
+        text = f"; {len(rest)} step{'s' * (len(rest) > 1)} left"
+        if known:
+            seconds = sum(statistics.mean(timed[step.kind]) for step in known)
+            text += f": about {_duration(seconds)}"
+        if known and len(known) < len(rest):
+            text += f" for {len(known)} of them, the others not timed yet"
+        return text
+
+
+def _differences(made, operation):
+    """`name=value (now value)` of each parameter, and the other inputs."""
+    parameters = artifact.as_json(operation.parameters())
+    yield from _different_values(made["parameters"], parameters)
+    for name, fingerprint in artifact.as_json(operation.parents()).items():
+        if made["parents"].get(name) != fingerprint:
+            yield f"another {name}"
+
+
+def _different_values(made, now):
+    for name in sorted({*made, *now}):
+        before, after = made.get(name), now.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _different_values(before, after)
+        elif before != after:
+            yield f"{name}={before} (now {after})"
+
+
+def _forget_models():
+    """Lets go of an operation's models: many follow in one process."""
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.clear_session()
+
+
+def _duration(seconds):
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

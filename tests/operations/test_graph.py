@@ -1,0 +1,207 @@
+"""Lists of operations: what is kept, refused, resumed and timed."""
+
+import dataclasses
+import json
+import os
+from typing import ClassVar
+
+import pytest
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.operations.graph import Graph
+from realm_tf.operations.operation import Operation
+
+# Names of what was made, and the one before which Ctrl-C is pressed.
+made = []
+stop_before = []
+
+
+class Thing(Artifact):
+    kinds = ("thing",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Make(Operation):
+    """Makes a thing of things."""
+
+    command: ClassVar[str] = "make"
+    makes = Thing
+
+    output: str
+    a: Thing | None = None
+    b: Thing | None = None
+    steps: int = 1
+
+    def run(self):
+        name = os.path.basename(self.output)
+        with self.write(resumable=True) as stage:
+            if name in stop_before:
+                raise KeyboardInterrupt
+            stage.metadata["fingerprint"] = fingerprints.fingerprint(self.key())
+        made.append(name)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made():
+    made.clear()
+    stop_before.clear()
+
+
+@pytest.fixture
+def output(tmp_path):
+    return f"{tmp_path}/output"
+
+
+def _graph(output, *, steps=1, first=1):
+    graph = Graph()
+    a = graph.add(Make(output=f"{output}/a", steps=first), kind="train")
+    b = graph.add(Make(output=f"{output}/b", a=a, steps=steps), kind="train")
+    graph.add(Make(output=f"{output}/c", a=a, b=b))
+    return graph
+
+
+def _plan(graph):
+    return {step.title: is_done for step, is_done in graph.plan()}
+
+
+def _stopped(output, name):
+    stop_before.append(name)
+    with pytest.raises(KeyboardInterrupt):
+        _graph(output).run()
+    stop_before.clear()
+
+
+def test_a_stopped_run_goes_on(output, capsys):
+    assert _plan(_graph(output)) == {"a": False, "b": False, "c": False}
+    # A plan makes nothing.
+    assert not os.path.exists(output)
+    _stopped(output, "b")
+    assert made == ["a"]
+    time_made = os.stat(f"{output}/a/COMPLETED").st_mtime_ns
+    assert _plan(_graph(output)) == {"a": True, "b": False, "c": False}
+    capsys.readouterr()
+    _graph(output).run()
+    assert made == ["a", "b", "c"]
+    assert os.stat(f"{output}/a/COMPLETED").st_mtime_ns == time_made
+    assert capsys.readouterr().out.splitlines() == [
+        "[1/3] a: done before",
+        "[2/3] b",
+        f"      $ realm make --output {output}/b --a {output}/a",
+        "      0 s; 1 step left",
+        "[3/3] c",
+        f"      $ realm make --output {output}/c --a {output}/a --b {output}/b",
+        "      0 s",
+    ]
+    _graph(output).run()
+    assert made == ["a", "b", "c"]
+
+
+def test_a_plan_is_printed(output, capsys):
+    _stopped(output, "b")
+    capsys.readouterr()
+    _graph(output).print_plan()
+    assert capsys.readouterr().out.splitlines()[::2] == [
+        "[1/3] a: done",
+        "[2/3] b: to do",
+        "[3/3] c: to do",
+        "1 of 3 steps are done.",
+    ]
+
+
+def _edit_metadata(directory, **changes):
+    path = f"{directory}/metadata.json"
+    metadata = json.loads(Path(path).read_text())
+    write_text(path, json.dumps({**metadata, **changes}))
+
+
+def test_what_is_left_is_estimated_from_the_same_kind(output, capsys):
+    _stopped(output, "b")
+    _edit_metadata(f"{output}/a", seconds=600.0)
+    graph = _graph(output)
+    assert graph.steps[0].seconds == 600.0
+    assert graph._estimate(graph.steps) == (
+        "; 2 steps left: about 10 min for 1 of them, the others not timed yet"
+    )
+    assert graph._estimate(graph.steps[1:2]) == "; 1 step left: about 10 min"
+
+
+def test_what_was_made_otherwise_is_refused(output):
+    _graph(output).run()
+    kept = os.stat(f"{output}/b/COMPLETED").st_mtime_ns
+    with pytest.raises(
+        InputError, match=r"output/b was made with steps=1 \(now 2\)\. Choose"
+    ):
+        _graph(output, steps=2).run()
+    with pytest.raises(
+        InputError, match=r"output/a was made with steps=1 \(now 3\)"
+    ):
+        _graph(output, first=3).plan()
+    assert os.stat(f"{output}/b/COMPLETED").st_mtime_ns == kept
+    assert made == ["a", "b", "c"]
+
+
+def test_what_was_made_of_another_input_is_refused(output):
+    _graph(output).run()
+    _edit_metadata(f"{output}/a", fingerprint="other")
+    with pytest.raises(InputError, match="output/b was made with another a"):
+        _graph(output).run()
+
+
+def test_an_input_that_was_removed_is_made_again(output):
+    _graph(output).run()
+    remove(f"{output}/a")
+    assert _plan(_graph(output)) == {"a": False, "b": True, "c": True}
+    _graph(output).run()
+    assert made == ["a", "b", "c", "a"]
+
+
+def test_a_run_that_was_begun_otherwise_is_refused(output):
+    _stopped(output, "b")
+    assert os.path.isdir(f"{output}/b.partial")
+    with pytest.raises(InputError, match="output/b was begun with steps=1"):
+        _graph(output, steps=2).run()
+    _graph(output).run()
+    assert made == ["a", "b", "c"]
+
+
+def test_seconds_count_up_to_the_last_file_of_a_run_that_was_killed(output):
+    _stopped(output, "b")
+    job = f"{output}/b.partial/job.json"
+    begun = os.stat(job).st_mtime - 1000
+    found = json.loads(Path(job).read_text())
+    assert found["seconds_before"] == 0.0
+    # It worked for 500 seconds, after 40 of a run before it.
+    write_text(job, json.dumps({**found, "seconds_before": 40.0}))
+    os.makedirs(f"{output}/b.partial/state")
+    for name, after in (("state/weights", 500), ("log", 200)):
+        write_text(f"{output}/b.partial/{name}", "")
+        os.utime(f"{output}/b.partial/{name}", (begun + after,) * 2)
+    for name in ("state", "job.json", "."):
+        os.utime(f"{output}/b.partial/{name}", (begun,) * 2)
+    graph = _graph(output)
+    graph.run()
+    assert graph.steps[1].seconds == pytest.approx(540, abs=1)
+    assert graph.steps[0].seconds < 1
+
+
+def test_ancestors_are_counted_once(output):
+    graph = _graph(output)
+    *_, last = graph.steps
+    found = graph.ancestors(last.operation)
+    assert sorted(step.title for step in found) == ["a", "b", "c"]
+    first = graph.steps[0].operation
+    assert [step.title for step in graph.ancestors(first)] == ["a"]
+
+
+def test_an_operation_is_added_once(output):
+    graph = _graph(output)
+    step = graph.steps[1]
+    assert graph.add(step.operation) == Thing(f"{output}/b")
+    assert len(graph.steps) == 3
+    with pytest.raises(ValueError, match="one output must be the same"):
+        graph.add(Make(output=f"{output}/b", steps=2))
