@@ -1,4 +1,3 @@
-import doctest
 import os
 import subprocess
 import sys
@@ -8,12 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from realm_tf.retrieval import brute_force
 from realm_tf.retrieval.brute_force import BruteForce
-
-
-def test_examples():
-    assert doctest.testmod(brute_force).failed == 0
 
 
 def _embeddings(seed=0):

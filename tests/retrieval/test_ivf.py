@@ -1,5 +1,3 @@
-import doctest
-
 import keras
 import numpy as np
 import pytest
@@ -12,10 +10,6 @@ from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.partitions import Partitions
 
 is_tensorflow = keras.backend.backend() == "tensorflow"
-
-
-def test_docstrings():
-    assert doctest.testmod(ivf).failed == 0
 
 
 def _random(num_rows, seed=0, width=8):

@@ -1,15 +1,8 @@
-import doctest
-
 import numpy as np
 import pytest
 
 from realm_tf.errors import InputError
-from realm_tf.retrieval import numpy_index
 from realm_tf.retrieval.numpy_index import NumpyIndex
-
-
-def test_examples():
-    assert doctest.testmod(numpy_index).failed == 0
 
 
 def _rows(num, seed):

@@ -1,5 +1,3 @@
-import doctest
-
 import numpy as np
 import pytest
 
@@ -8,10 +6,6 @@ from realm_tf.retrieval import partitions
 from realm_tf.retrieval.partitions import Partitions
 from realm_tf.retrieval.partitions import partition
 from realm_tf.retrieval.partitions import resolve
-
-
-def test_docstrings():
-    assert doctest.testmod(partitions).failed == 0
 
 
 def _random(num_rows, seed=0, width=8):

@@ -1,5 +1,3 @@
-import doctest
-
 import keras
 import numpy as np
 import pytest
@@ -10,10 +8,6 @@ from realm_tf.retrieval import row_table
 from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.row_table import RowTable
 from realm_tf.retrieval.row_table import to_int8
-
-
-def test_docstrings():
-    assert doctest.testmod(row_table).failed == 0
 
 
 def _random(num_rows, seed=0, width=16):

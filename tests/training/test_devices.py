@@ -1,5 +1,3 @@
-import doctest
-
 import eight_devices
 import keras
 import numpy as np
@@ -7,10 +5,6 @@ import pytest
 
 from realm_tf.configs import ict
 from realm_tf.training import devices
-
-
-def test_examples():
-    assert doctest.testmod(devices).failed == 0
 
 
 def test_a_batch_is_filled_up():

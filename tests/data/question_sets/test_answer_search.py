@@ -1,4 +1,3 @@
-import doctest
 import re
 import sys
 
@@ -6,7 +5,6 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data.question_sets import answer_search
 from realm_tf.data.question_sets.answer_search import find_answered
 from realm_tf.data.question_sets.answer_search import fold
 from realm_tf.data.question_sets.answer_search import required_literals
@@ -70,10 +68,6 @@ PATTERNS = [
 def _texts(generator, count, longest):
     lengths = generator.integers(0, longest, count)
     return [" ".join(generator.choice(WORDS, length)) for length in lengths]
-
-
-def test_examples():
-    assert doctest.testmod(answer_search).failed == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

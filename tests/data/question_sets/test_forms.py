@@ -1,9 +1,7 @@
-import doctest
 import json
 
 import pytest
 
-from realm_tf.data.question_sets import forms as question_forms
 from realm_tf.data.question_sets.forms import parse_descriptions
 from realm_tf.data.question_sets.forms import read_curatedtrec
 from realm_tf.data.question_sets.forms import read_jsonl
@@ -34,10 +32,6 @@ def _content(entries):
         (e.question, e.answers, e.answer_type, e.extra, e.dropped)
         for e in entries
     ]
-
-
-def test_examples():
-    assert doctest.testmod(question_forms).failed == 0
 
 
 def test_jsonl(write):

@@ -1,10 +1,8 @@
-import doctest
 import gzip
 import json
 
 import pytest
 
-from realm_tf.data.question_sets import natural_questions
 from realm_tf.data.question_sets.natural_questions import join_tokens
 from realm_tf.data.question_sets.natural_questions import read_natural_questions
 from realm_tf.data.question_sets.natural_questions import strip_tags
@@ -89,10 +87,6 @@ def _read(tmp_path, *examples, **options):
     lines = "".join(f"{json.dumps(each)}\n" for each in examples)
     path.write_bytes(gzip.compress(lines.encode()))
     return list(read_natural_questions(str(path), **options))
-
-
-def test_examples():
-    assert doctest.testmod(natural_questions).failed == 0
 
 
 def test_answers_are_what_the_page_says(tmp_path):

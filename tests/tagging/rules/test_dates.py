@@ -1,4 +1,3 @@
-import doctest
 import pathlib
 import time
 
@@ -6,7 +5,6 @@ import pytest
 
 import realm_tf.quickstart
 from realm_tf.quickstart import labelled
-from realm_tf.tagging.rules import dates
 from realm_tf.tagging.rules.dates import find_dates
 
 LABELLED = pathlib.Path(realm_tf.quickstart.__file__).with_name(
@@ -16,10 +14,6 @@ LABELLED = pathlib.Path(realm_tf.quickstart.__file__).with_name(
 
 def _found(text):
     return [text[start:limit] for start, limit in find_dates(text)]
-
-
-def test_examples():
-    assert doctest.testmod(dates).failed == 0
 
 
 @pytest.mark.parametrize(

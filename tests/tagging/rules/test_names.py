@@ -1,11 +1,9 @@
-import doctest
 import pathlib
 
 import pytest
 
 import realm_tf.quickstart
 from realm_tf.quickstart import labelled
-from realm_tf.tagging.rules import names
 from realm_tf.tagging.rules.names import find_names
 
 LABELLED = pathlib.Path(realm_tf.quickstart.__file__).with_name(
@@ -15,10 +13,6 @@ LABELLED = pathlib.Path(realm_tf.quickstart.__file__).with_name(
 
 def _found(text, taken=()):
     return [text[start:limit] for start, limit in find_names(text, taken)]
-
-
-def test_examples():
-    assert doctest.testmod(names).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
-import doctest
 import time
 
 import pytest
 
-from realm_tf.tagging.rules import salient_spans
 from realm_tf.tagging.rules.salient_spans import find_spans
 
 
@@ -12,10 +10,6 @@ def _found(sentence):
         (sentence[start:limit], kind)
         for start, limit, kind in find_spans(sentence)
     ]
-
-
-def test_examples():
-    assert doctest.testmod(salient_spans).failed == 0
 
 
 @pytest.mark.parametrize(
