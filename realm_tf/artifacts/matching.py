@@ -25,6 +25,23 @@ def check_vocabulary(blocks, model) -> None:
         )
 
 
+def check_one_vocabulary(first, second) -> None:
+    """Refuses two models whose wordpieces differ.
+
+    Args:
+        first: `Model`.
+        second: `Model`.
+
+    Raises:
+        InputError: if the tokenizers differ.
+    """
+    if first.tokenizer != second.tokenizer:
+        raise InputError(
+            f"{first} and {second} have different vocabularies: a model can "
+            "take its parts from two of one vocabulary only."
+        )
+
+
 def check_index(index, *, blocks=None, model=None) -> None:
     """Refuses an index that other blocks or another block tower made.
 

@@ -42,11 +42,12 @@ class Operation:
     as well. The output directory is the field `output`.
 
     Attributes:
-        command: str. The subcommand of `realm`.
+        command: str. The subcommand of `realm`; `None` for what only Python
+            and other operations do.
         makes: class. The `Artifact` that `output` is, or `None`.
     """
 
-    command: ClassVar[str]
+    command: ClassVar[str | None] = None
     makes: ClassVar[type[Artifact] | None] = None
     # Fields that change how the work is done, and nothing that comes out.
     manner: ClassVar[tuple[str, ...]] = ()
@@ -128,7 +129,12 @@ class Operation:
         )
 
     def command_line(self) -> str:
-        """The command of `realm` that does the same, as a shell takes it."""
+        """What does the same: a command of `realm`, as a shell takes it.
+
+        Without a command it is the Python call.
+        """
+        if self.command is None:
+            return self._python_call()
         words = ["realm", self.command]
         hints = _hints(type(self))
         for field in dataclasses.fields(self):
@@ -148,6 +154,15 @@ class Operation:
                 words += [name, *_words(value)]
         words += getattr(self, "beam_options", ())
         return shlex.join(words)
+
+    def _python_call(self):
+        arguments = [
+            f"{field.name}={_python(value)}"
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        ]
+        name = type(self).__name__
+        return f"realm_tf.{name}({', '.join(arguments)}).run()"
 
     @classmethod
     @functools.cache
@@ -194,6 +209,15 @@ def _is_positional(hint):
 
 
 _POSITIONAL = _extras(tyro.conf.Positional[str])[0]
+
+
+def _python(value):
+    """A field's value as Python source; objects are given by their paths."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_python, value))}]"
+    if isinstance(value, Artifact | Questions):
+        value = value.path
+    return repr(value)
 
 
 def _words(value):

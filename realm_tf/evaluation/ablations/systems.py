@@ -15,6 +15,7 @@ from realm_tf.evaluation.ablations.given import Recipes
 from realm_tf.evaluation.ablations.stage_graph import Stage
 from realm_tf.evaluation.ablations.stage_graph import StageGraph
 from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.combine_models import CombineModels
 from realm_tf.operations.embed import Embed
 
 WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
@@ -284,8 +285,6 @@ class AblationStages:
 
     def _model(self, towers, encoder, seed):
         """A model before fine-tuning, of its two sources."""
-        from realm_tf.models import combined
-
         reader = self._source(encoder, seed)
         towers_from = self._source(towers, seed)
         # These leave one part of the start as it is.
@@ -299,11 +298,12 @@ class AblationStages:
         return self._add(
             f"combined-{name}",
             "combine",
-            lambda output: combined.combine(towers_from, reader, output),
+            lambda output: CombineModels(
+                towers=towers_from, reader=reader, output=output
+            ).run(),
             {"towers": towers_from, "reader": reader},
             {},
-            f"(realm_tf.models.combined, towers of {towers_from}, reader of "
-            f"{reader})",
+            f"(CombineModels, towers of {towers_from}, reader of {reader})",
         )
 
     def _finetuned(self, name, seed, index):

@@ -15,7 +15,7 @@ from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations import ablate as ablations
-from realm_tf.models import combined
+from realm_tf.operations.combine_models import CombineModels
 
 TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
 # A masked-LM warm-up and pre-training of two steps each.
@@ -388,17 +388,17 @@ class _Made:
 def made(world, tmp_path_factory):
     output = str(tmp_path_factory.mktemp("made") / "output")
     made = _Made(world, output)
-    combine, calls = combined.combine, []
+    combine, calls = CombineModels.run, []
     with pytest.MonkeyPatch.context() as patch:
 
-        def stop(*args):
+        def stop(operation):
             """At the second, after REALM's pre-training."""
-            calls.append(args)
+            calls.append(operation)
             if len(calls) == 2:
                 raise KeyboardInterrupt
-            combine(*args)
+            return combine(operation)
 
-        patch.setattr("realm_tf.models.combined.combine", stop)
+        patch.setattr(CombineModels, "run", stop)
         with pytest.raises(KeyboardInterrupt):
             _ablate(world, output, cells=CELLS)
     made.before = made.times()

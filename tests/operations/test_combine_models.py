@@ -10,14 +10,19 @@ from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
-from realm_tf.models.combined import combine
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.combine_models import CombineModels
 from realm_tf.operations.embed import Embed
 
 SHAPE = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
+
+
+def _combine(towers, reader, output):
+    made = CombineModels(towers=towers, reader=reader, output=output).run()
+    return made.path
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,9 @@ def directories(tmp_path_factory, vocabulary_path):
         loaded.card = Card(f"From {name}.", "mit", notes=("Small.", name))
         paths[name] = str(root / name)
         model_directory.save(loaded, paths[name])
-    paths["combined"] = str(root / "combined")
-    combine(paths["towers"], paths["reader"], paths["combined"])
+    paths["combined"] = _combine(
+        paths["towers"], paths["reader"], root / "combined"
+    )
     return paths
 
 
@@ -144,14 +150,12 @@ def test_a_licence_that_is_not_shared_is_not_claimed(
     other = model_directory.load(directories["reader"])
     other.card = Card("Elsewhere.", "apache-2.0")
     model_directory.save(other, str(tmp_path / "other"))
-    combine(directories["towers"], str(tmp_path / "other"), tmp_path / "both")
-    assert model_directory.load(tmp_path / "both").card.license == "unknown"
+    both = _combine(directories["towers"], tmp_path / "other", tmp_path / "b")
+    assert model_directory.load(both).card.license == "unknown"
     # The same card is handed on as it is.
-    combine(
-        directories["towers"], directories["towers"], str(tmp_path / "same")
-    )
-    same = model_directory.load(str(tmp_path / "same"))
-    assert same.card == models["towers"].card
+    towers = directories["towers"]
+    same = _combine(towers, towers, tmp_path / "same")
+    assert model_directory.load(same).card == models["towers"].card
 
 
 def test_another_vocabulary_is_refused(directories, vocabulary_path, tmp_path):
@@ -164,5 +168,5 @@ def test_another_vocabulary_is_refused(directories, vocabulary_path, tmp_path):
     other, output = str(tmp_path / "other"), str(tmp_path / "output")
     model_directory.save(loaded, other)
     with pytest.raises(InputError, match="different vocabularies"):
-        combine(directories["towers"], other, output)
+        _combine(directories["towers"], other, output)
     assert not Path(output).exists() and not Path(f"{output}.partial").exists()
