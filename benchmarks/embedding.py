@@ -117,17 +117,13 @@ def _predict(args, blocks, length):
     """Embeddings by Keras' predict at one length, and its seconds."""
     loaded = model_directory.load(args.model)
     inputs = packing.join_bert(
-        [
-            tf.ragged.constant([b.title_ids for b in blocks], dtype="int32"),
-            tf.ragged.constant([b.token_ids for b in blocks], dtype="int32"),
-        ],
+        [(b.title_ids, b.token_ids) for b in blocks],
         cls_id=loaded.tokenizer.cls_id,
         sep_id=loaded.tokenizer.sep_id,
+        pad_id=loaded.tokenizer.pad_id,
         max_length=length,
         segment_ids=loaded.block_segment_ids,
-        pad_to=length,
     )
-    inputs = {name: value.numpy() for name, value in inputs.items()}
     tower = loaded.model.block_embedder
     options = {"batch_size": args.batch_size, "verbose": 0}
     warm = {name: rows[: args.batch_size] for name, rows in inputs.items()}

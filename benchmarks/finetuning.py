@@ -34,7 +34,8 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import question_files as data
 from realm_tf.configs.finetune import get_recipe
 from realm_tf.data.question_batches import QuestionBatches
-from realm_tf.models import joint
+from realm_tf.models import answer_matching
+from realm_tf.models import packing
 from realm_tf.training import finetune
 from realm_tf.training import trainers
 
@@ -84,13 +85,13 @@ def _steps(args, corpus, asked):
     ]
     embeddings = index_files.load_embeddings(args.index)
     ours = _rate(args, corpus, embeddings, recipe, chosen)
-    trim = joint.trim
-    joint.trim = lambda joined: joined
+    trim = packing.trim
+    packing.trim = lambda joined: joined
     try:
         single = dataclasses.replace(recipe, batch_size=1)
         peer = _rate(args, corpus, embeddings, single, singles)
     finally:
-        joint.trim = trim
+        packing.trim = trim
     return {
         "questions_per_second": ours,
         "one_padded_question_per_second": peer,
@@ -150,7 +151,7 @@ def _matching(args, corpus, asked):
         input_signature=[tf.TensorSpec([1, None, None], tf.int32)],
     )
     def contains(answer_ids):
-        return joint.contains_answer(
+        return answer_matching.contains_answer(
             token_ids,
             tf.ensure_shape(answer_ids, [1, None, 24]),
             is_continuation,

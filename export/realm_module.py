@@ -9,8 +9,8 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
 from realm_tf.export.compressed_texts import CompressedTexts
-from realm_tf.models.retrieve_and_read import best_spans
-from realm_tf.text import packing
+from realm_tf.models import packing
+from realm_tf.models.best_spans import best_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
 from realm_tf.text.integer_types import smallest_dtype
 
@@ -209,8 +209,9 @@ class RealmModule(tf.Module):
     def embed_block(self, title, text):
         """title and text `(batch_size,)` -> embedding as in the index."""
         tokenizer = self._keras.loaded.tokenizer
-        inputs = packing.join_bert(
-            [self.tokenizer(title), self.tokenizer(text)],
+        inputs = packing.join_block(
+            *self._wordpieces(title, self._max_block_length),
+            *self._wordpieces(text, self._max_block_length),
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             max_length=self._max_block_length,
@@ -221,14 +222,21 @@ class RealmModule(tf.Module):
     def _pack(self, question):
         """Packed questions, and which of them ask anything at all."""
         tokenizer = self._keras.loaded.tokenizer
-        ids = self.tokenizer(question)
-        inputs = packing.join_bert(
-            [ids],
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            max_length=data.MAX_QUERY_LENGTH,
+        token_ids, lengths = self._wordpieces(
+            question, data.MAX_QUERY_LENGTH - 2
         )
-        return inputs, ids.row_lengths() > 0
+        inputs = packing.pack_text(
+            token_ids, lengths, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
+        )
+        return packing.trim(inputs), lengths > 0
+
+    def _wordpieces(self, strings, max_length):
+        """Ids `(batch_size, max_length)`, cut and padded, and their number."""
+        ids = self.tokenizer(strings)[:, :max_length]
+        return (
+            ids.to_tensor(shape=(None, max_length)),
+            tf.cast(ids.row_lengths(), tf.int32),
+        )
 
     def _embed(self, inputs):
         return self._keras.loaded.model.embed_queries(inputs)

@@ -13,7 +13,7 @@ from realm_tf.answering import calibration
 from realm_tf.answering.calibration import TEMPERATURES
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
-from realm_tf.models.retrieve_and_read import best_spans
+from realm_tf.models.best_spans import best_spans
 
 NUM_READER_BLOCKS = 5
 # Blocks of like length that are read together; measured, see docs/serving.md.

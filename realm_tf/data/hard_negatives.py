@@ -7,9 +7,9 @@ import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data import joining
 from realm_tf.data.example_batches import ExampleBatches
 from realm_tf.errors import InputError
+from realm_tf.text import packing
 from realm_tf.text.answers import AnswerFinder
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -286,7 +286,7 @@ class DprExamples(ExampleBatches):
 
     def _stack(self, examples, size):
         examples = self._fill(examples, size)
-        queries = joining.join_bert(
+        queries = packing.join_bert(
             [
                 (self._query_ids[e.number] if e.number >= 0 else [],)
                 for e in examples
@@ -294,7 +294,7 @@ class DprExamples(ExampleBatches):
             max_length=self._max_query_length,
             **self._special,
         )
-        blocks = joining.join_bert(
+        blocks = packing.join_bert(
             [self._segments(block) for e in examples for block in e.block_ids],
             max_length=self._max_block_length,
             segment_ids=self._block_segment_ids,

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.data import joining
 from realm_tf.data.example_batches import ExampleBatches
 from realm_tf.errors import InputError
+from realm_tf.text import packing
 
 # Lee et al., 2019, section 9.2 (query and block), and section 4 (rate).
 MAX_QUERY_LENGTH = 64
@@ -180,12 +180,12 @@ class IctExamples(ExampleBatches):
 
     def _stack(self, examples, size):
         examples = examples + [_FILLER] * (size - len(examples))
-        queries = joining.join_bert(
+        queries = packing.join_bert(
             [(e.query_ids,) for e in examples],
             max_length=self.max_query_length,
             **self._special,
         )
-        blocks = joining.join_bert(
+        blocks = packing.join_bert(
             [(e.title_ids, e.body_ids) for e in examples],
             max_length=self.max_block_length,
             segment_ids=self.block_segment_ids,

@@ -12,6 +12,7 @@ from realm_tf.data.masked_queries import PretrainingExamples
 # Which block a query is given: none, the one it is from, another that holds
 # what is masked, any other.
 NULL, OWN, ANSWER, OTHER = range(4)
+KINDS = ("null_block", "own_block", "answer_block", "other_block")
 # Of a query that sees its own block: what is predicted, and what of that is
 # visible. Ours: with 15 % and none, as BERT, copying is learnt far later.
 OWN_MASK_RATE = 0.5

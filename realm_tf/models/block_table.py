@@ -64,6 +64,14 @@ class BlockTable(keras.layers.Layer):
         """Number of rows."""
         return self.token_ids.shape[0]
 
+    def check_index(self, index):
+        """Raises `ValueError` if an index has another number of blocks."""
+        if index.num_blocks != self.num_blocks:
+            raise ValueError(
+                "`index` and `block_table` must hold the same blocks. "
+                f"Received: {index.num_blocks} and {self.num_blocks} rows"
+            )
+
     def call(self, block_ids):
         """`(token_ids, lengths)` of the blocks asked for."""
         return _rows(self.token_ids, block_ids), _rows(self.lengths, block_ids)
@@ -75,25 +83,37 @@ class BlockTable(keras.layers.Layer):
             _rows(self.title_lengths, block_ids),
         )
 
-    def contents(self, block_ids):
+    def contents(self, block_ids, *, own_ids=None):
         """What is embedded and read of blocks.
 
         Args:
-            block_ids: int tensor of any shape. -1, no block, gives any.
+            block_ids: int tensor `(batch_size, num_blocks)`. -1, no block,
+                gives any.
+            own_ids: int tensor `(batch_size,)`. A block of each row, or a
+                negative number. Defaults to `None`.
 
         Returns:
             dict of int tensors: `title_ids`, `title_lengths`, `token_ids`,
-            `lengths`.
+            `lengths`; where the articles are known and
+            `own_ids` is given, `of_article` `(batch_size, num_blocks)`: 1
+            for blocks of the article of the row's own block.
         """
         rows = ops.maximum(block_ids, 0)
         token_ids, lengths = self(rows)
         title_ids, title_lengths = self.titles(rows)
-        return {
+        found = {
             "title_ids": title_ids,
             "title_lengths": title_lengths,
             "token_ids": token_ids,
             "lengths": lengths,
         }
+        if own_ids is not None and self.article_numbers is not None:
+            own = _rows(self.article_numbers, ops.maximum(own_ids, 0))
+            found["of_article"] = ops.cast(
+                ops.equal(_rows(self.article_numbers, rows), own[:, None]),
+                "int32",
+            )
+        return found
 
 
 def _rows(table, rows):

@@ -9,6 +9,34 @@ NGRAM_LENGTH = 8
 MIN_SHARE = 0.5
 
 
+def may_be_read(found, block_id, sentence_ids):
+    """Which blocks are no trivial candidates of their sentences.
+
+    Ruled out are the block that the sentence is from, one that holds the
+    sentence or most of it, and one that says the same as one before it.
+
+    Args:
+        found: dict of int tensors `block_ids` and `lengths` `(batch_size,
+            num_candidates)` and `token_ids` `(batch_size, num_candidates,
+            block_length)`. Best first; a block id of -1 is no block.
+        block_id: int tensor `(batch_size,)`. Where each sentence is from.
+        sentence_ids: int tensor. As of `shares_text`.
+
+    Returns:
+        bool tensor `(batch_size, num_candidates)`.
+    """
+    block_ids, token_ids = found["block_ids"], found["token_ids"]
+    allowed = ops.logical_and(
+        block_ids >= 0, ops.not_equal(block_ids, block_id[:, None])
+    )
+    for excluded in (
+        shares_text(sentence_ids, token_ids),
+        repeats(token_ids, found["lengths"]),
+    ):
+        allowed = ops.logical_and(allowed, ops.logical_not(excluded))
+    return allowed
+
+
 def shares_text(sentence_ids, token_ids):
     """Which blocks hold a sentence, or most of it: trivial retrieval.
 
@@ -105,3 +133,23 @@ def choose(allowed, num_candidates, *, scores=None):
     keys = ops.where(allowed, place, place + num_retrieved)
     places = ops.cast(ops.argsort(keys, axis=1)[:, :num_candidates], "int32")
     return places, ops.take_along_axis(allowed, places, axis=1)
+
+
+def take(found, places):
+    """Some of each question's blocks.
+
+    Args:
+        found: dict of tensors `(batch_size, num_retrieved, ...)`.
+        places: int tensor `(batch_size, num_candidates)`, as of `choose`.
+
+    Returns:
+        dict of tensors `(batch_size, num_candidates, ...)`.
+    """
+    return {
+        name: ops.take_along_axis(
+            values,
+            places[..., None] if len(values.shape) == 3 else places,
+            axis=1,
+        )
+        for name, values in found.items()
+    }

@@ -5,17 +5,9 @@ import keras_hub
 from keras import ops
 
 from realm_tf import losses
-from realm_tf.data import masked_lm_warm_up
-from realm_tf.models import joint
+from realm_tf.models import packing
 from realm_tf.models.bert_encoder import approximate_gelu
 from realm_tf.models.bert_encoder import exact_gelu
-
-_KINDS = {
-    "accuracy_null_block": masked_lm_warm_up.NULL,
-    "accuracy_own_block": masked_lm_warm_up.OWN,
-    "accuracy_answer_block": masked_lm_warm_up.ANSWER,
-    "accuracy_other_block": masked_lm_warm_up.OTHER,
-}
 
 
 def masked_lm_head(encoder, *, name="masked_lm_head"):
@@ -73,38 +65,46 @@ class MaskedLmModel(keras.Model):
     `(batch_size,)`. Without these all read the null block. The output is a
     float32 tensor `(batch_size, max_masked, vocabulary_size)`.
 
-    Metrics: `accuracy_null_block`, `accuracy_own_block`,
-    `accuracy_answer_block` and `accuracy_other_block`, by the kind, over
-    wordpieces that are not visible in the query; 0 where there are none.
+    Metrics: `accuracy_KIND` for each kind of block, over wordpieces that are
+    not visible in the query; 0 where there are none.
 
     Args:
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
         sep_id: int. Id of [SEP].
+        block_kinds: tuple of str. Names of the values of `block_kind`, from
+            0, such as `data.masked_lm_warm_up.KINDS`. Defaults to the null
+            block alone.
     """
 
-    def __init__(self, knowledge_augmented_encoder, *, sep_id, **kwargs):
+    def __init__(
+        self,
+        knowledge_augmented_encoder,
+        *,
+        sep_id,
+        block_kinds=("null_block",),
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.knowledge_augmented_encoder = knowledge_augmented_encoder
         self.sep_id = sep_id
-        self._trackers = {
-            name: keras.metrics.Mean(name=name) for name in _KINDS
-        }
+        self._trackers = [
+            keras.metrics.Mean(name=f"accuracy_{name}") for name in block_kinds
+        ]
 
     def call(self, inputs, training=False):
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         token_ids = inputs["token_ids"]
         no_body = ops.zeros_like(token_ids[:, :1])
-        joined = joint.join_bert(
+        joined = packing.join_bert(
             token_ids,
             inputs["padding_mask"],
             inputs.get("block_token_ids", no_body),
             inputs.get("block_lengths", no_body[:, 0]),
             sep_id=self.sep_id,
         )
-        joined.pop("block_positions")
         return self.knowledge_augmented_encoder(
             {
-                **joint.trim(joined),
+                **packing.trim(joined),
                 "mask_positions": inputs["mask_positions"],
             },
             training=training,
@@ -133,9 +133,7 @@ class MaskedLmModel(keras.Model):
             ops.cast(ops.argmax(logits, axis=-1), "int32"), mask_ids
         )
         kinds = x.get("block_kind", ops.zeros_like(mask_ids[:, 0]))
-        for name, kind in _KINDS.items():
+        for kind, tracker in enumerate(self._trackers):
             # (b, 1)
             of_kind = ops.cast(ops.equal(kinds, kind), "float32")[:, None]
-            self._trackers[name].update_state(
-                correct, sample_weight=weights * of_kind
-            )
+            tracker.update_state(correct, sample_weight=weights * of_kind)

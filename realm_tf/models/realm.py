@@ -1,15 +1,15 @@
 """REALM's pre-training model: retrieve, then predict what is masked."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from realm_tf import losses
 from realm_tf import metrics
 from realm_tf.models import candidates
-from realm_tf.models import joint
+from realm_tf.models import packing
+from realm_tf.models.marginal_likelihood import MarginalLikelihood
 
-# What is embedded and read of a block, as `joint.join_block` takes it.
+# What is embedded and read of a block, as `packing.join_block` takes it.
 _CONTENT = ("title_ids", "title_lengths", "token_ids", "lengths")
 
 
@@ -102,13 +102,8 @@ class RealmModel(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        losses.check_marginalization(marginalization)
-        if index is not None and index.num_blocks != block_table.num_blocks:
-            raise ValueError(
-                "`index` and `block_table` must hold the same blocks. "
-                f"Received: {index.num_blocks} and {block_table.num_blocks} "
-                "rows"
-            )
+        if index is not None:
+            block_table.check_index(index)
         self.query_embedder = query_embedder
         self.block_embedder = block_embedder
         self.knowledge_augmented_encoder = knowledge_augmented_encoder
@@ -126,8 +121,8 @@ class RealmModel(keras.Model):
         self.num_searched = num_searched
         self.rerank = rerank
         self.max_block_length = max_block_length
-        self.max_joint_length = max_joint_length
-        self.marginalization = marginalization
+        self.join_bert = packing.JoinBert(sep_id, max_joint_length)
+        self.marginal_likelihood = MarginalLikelihood(marginalization)
         self.train_block_tower = train_block_tower
         if not train_block_tower and block_embedder is not query_embedder:
             # Weight decay would move it even so.
@@ -152,11 +147,7 @@ class RealmModel(keras.Model):
     def call(self, inputs, training=False):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
-        query = {
-            "token_ids": inputs["token_ids"],
-            "segment_ids": ops.zeros_like(inputs["token_ids"]),
-            "padding_mask": inputs["padding_mask"],
-        }
+        query = packing.query_inputs(inputs)
         # (b, d)
         queries = self.score_scale * self.query_embedder(
             query, training=training
@@ -167,7 +158,6 @@ class RealmModel(keras.Model):
         candidate_mask = ops.concatenate(
             [ops.ones_like(allowed[:, :1]), allowed], axis=1
         )
-        log_priors = losses.retrieval_log_probs(queries, blocks, candidate_mask)
         # (b, 1 + k, m, v)
         logits = self.read(
             query, inputs["mask_positions"], found, training=training
@@ -175,17 +165,26 @@ class RealmModel(keras.Model):
         mask_ids = ops.repeat(
             inputs["mask_ids"][:, None], logits.shape[1], axis=1
         )
+        # The layer adds the loss.
+        log_probs = losses.masked_lm_log_probs(logits, mask_ids)
+        marginal = self.marginal_likelihood(
+            log_probs,
+            queries,
+            blocks,
+            inputs["mask_weights"],
+            candidate_mask,
+        )
         outputs = {
+            **marginal,
+            "log_probs": log_probs,
             "candidate_ids": found["block_ids"],
             "candidate_mask": candidate_mask,
             "holds_answer": candidates.shares_text(
                 ops.where(inputs["mask_weights"] > 0, inputs["mask_ids"], -1),
                 found["token_ids"],
             ),
-            "retrieval_log_probs": log_priors,
-            "log_probs": losses.masked_lm_log_probs(logits, mask_ids),
             "predicted_ids": metrics.marginal_predictions(
-                logits, log_priors, candidate_mask
+                logits, marginal["retrieval_log_probs"], candidate_mask
             ),
         }
         if "of_article" in found:
@@ -208,15 +207,9 @@ class RealmModel(keras.Model):
         """
         queries = ops.stop_gradient(ops.cast(queries, "float32"))
         found = self._retrieve(inputs, queries)
-        allowed = ops.logical_and(
-            found["block_ids"] >= 0,
-            ops.not_equal(found["block_ids"], inputs["block_id"][:, None]),
+        allowed = candidates.may_be_read(
+            found, inputs["block_id"], inputs["sentence_ids"]
         )
-        for excluded in (
-            candidates.shares_text(inputs["sentence_ids"], found["token_ids"]),
-            candidates.repeats(found["token_ids"], found["lengths"]),
-        ):
-            allowed = ops.logical_and(allowed, ops.logical_not(excluded))
         scores = None
         if self.rerank:
             blocks = self._embed_blocks(found, training=False)
@@ -226,8 +219,7 @@ class RealmModel(keras.Model):
             min(self.num_retrieved, found["block_ids"].shape[1]),
             scores=scores,
         )
-        chosen = {name: _take_rows(v, places) for name, v in found.items()}
-        return chosen, allowed
+        return candidates.take(found, places), allowed
 
     def _retrieve(self, inputs, queries):
         """Blocks best first, as `find_candidates` gives them."""
@@ -240,21 +232,10 @@ class RealmModel(keras.Model):
             block_ids = inputs["candidate_block_ids"]
         else:
             _, block_ids = self.index.search(queries, self.num_searched)
-        found = {
+        return {
             "block_ids": block_ids,
-            **self.block_table.contents(block_ids),
+            **self.block_table.contents(block_ids, own_ids=inputs["block_id"]),
         }
-        numbers = self.block_table.article_numbers
-        if numbers is not None:
-            own = ops.take(numbers, ops.maximum(inputs["block_id"], 0), axis=0)
-            found["of_article"] = ops.cast(
-                ops.equal(
-                    ops.take(numbers, ops.maximum(block_ids, 0), axis=0),
-                    own[:, None],
-                ),
-                "int32",
-            )
-        return found
 
     def embed_candidates(self, found, *, training):
         """Embeddings of the null block and of candidates, with the weights
@@ -269,10 +250,9 @@ class RealmModel(keras.Model):
         """
         blocks = self._embed_blocks(found, training=training)
         null = self.block_embedder(
-            {
-                name: ops.convert_to_tensor(value)
-                for name, value in self._null_inputs().items()
-            },
+            packing.null_block(
+                self.cls_id, self.sep_id, self.block_segment_ids
+            ),
             training=training,
         )
         # One row: the null block is the same for every query.
@@ -283,17 +263,9 @@ class RealmModel(keras.Model):
         blocks = ops.concatenate([null, blocks], axis=1)
         return blocks if self.train_block_tower else ops.stop_gradient(blocks)
 
-    def _null_inputs(self):
-        first, second = self.block_segment_ids
-        return {
-            "token_ids": np.array([[self.cls_id, self.sep_id, self.sep_id]]),
-            "segment_ids": np.array([[first, first, second]]),
-            "padding_mask": np.array([[1, 1, 1]]),
-        }
-
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
-        joined = joint.join_block(
+        joined = packing.join_block(
             *(_flatten(found[name]) for name in _CONTENT),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
@@ -322,20 +294,15 @@ class RealmModel(keras.Model):
         """
         num_candidates = 1 + found["lengths"].shape[1]
         # The null block has no body.
-        token_ids = ops.pad(found["token_ids"], [[0, 0], [1, 0], [0, 0]])
-        lengths = ops.pad(found["lengths"], [[0, 0], [1, 0]])
-        joined = joint.join_bert(
-            ops.repeat(query["token_ids"], num_candidates, axis=0),
-            ops.repeat(query["padding_mask"], num_candidates, axis=0),
-            _flatten(token_ids),
-            _flatten(lengths),
-            sep_id=self.sep_id,
-            max_length=self.max_joint_length,
+        joined = self.join_bert(
+            query["token_ids"],
+            query["padding_mask"],
+            ops.pad(found["token_ids"], [[0, 0], [1, 0], [0, 0]]),
+            ops.pad(found["lengths"], [[0, 0], [1, 0]]),
         )
-        joined.pop("block_positions")
         logits = self.knowledge_augmented_encoder(
             {
-                **joint.trim(joined),
+                **packing.trim(joined),
                 "mask_positions": ops.repeat(
                     mask_positions, num_candidates, axis=0
                 ),
@@ -347,48 +314,39 @@ class RealmModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        likelihood = (
-            y_pred["log_probs"],
-            y_pred["retrieval_log_probs"],
-            ops.cast(x["mask_weights"], "float32"),
-            y_pred["candidate_mask"],
-        )
-        self._update_trackers(x, y_pred, likelihood)
-        return losses.marginal_likelihood_loss(
-            *likelihood, marginalization=self.marginalization
-        )
+        """The loss that `MarginalLikelihood` added."""
+        self._update_trackers(x, y_pred)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
-    def _update_trackers(self, x, outputs, likelihood):
-        trackers = self._trackers
-        _, priors, weights, mask = likelihood
-        trackers["mlm_accuracy"].update_state(
-            ops.equal(
-                outputs["predicted_ids"], ops.cast(x["mask_ids"], "int32")
-            ),
-            sample_weight=weights,
-        )
-        trackers["retrieval_utility"].update_state(
-            metrics.retrieval_utility(*likelihood), sample_weight=weights
-        )
+    def _update_trackers(self, x, outputs):
+        priors = outputs["retrieval_log_probs"]
+        weights = ops.cast(x["mask_weights"], "float32")
         # Rows that only fill a batch up mask nothing.
         is_query = ops.any(weights > 0, axis=1)
-        trackers["null_probability"].update_state(
-            ops.exp(priors[:, 0]), sample_weight=is_query
-        )
-        trackers["entropy"].update_state(
-            metrics.retrieval_entropy(priors, mask), sample_weight=is_query
-        )
         is_candidate = outputs["candidate_mask"][:, 1:]
-        trackers["answer_recall"].update_state(
-            ops.any(
-                ops.logical_and(outputs["holds_answer"], is_candidate), axis=1
+
+        def any_candidate(hits):
+            return ops.any(ops.logical_and(hits, is_candidate), axis=1)
+
+        of_tokens = {
+            "mlm_accuracy": ops.equal(
+                outputs["predicted_ids"], ops.cast(x["mask_ids"], "int32")
             ),
-            sample_weight=is_query,
-        )
+            "retrieval_utility": outputs["retrieval_utility"],
+        }
+        of_queries = {
+            "null_probability": ops.exp(priors[:, 0]),
+            "entropy": metrics.retrieval_entropy(
+                priors, outputs["candidate_mask"]
+            ),
+            "answer_recall": any_candidate(outputs["holds_answer"]),
+        }
+        for values, weight in ((of_tokens, weights), (of_queries, is_query)):
+            for name, value in values.items():
+                self._trackers[name].update_state(value, sample_weight=weight)
         if "of_article" in outputs:
-            hits = ops.logical_and(outputs["of_article"] > 0, is_candidate)
-            trackers["article_recall"].update_state(
-                ops.any(hits, axis=1),
+            self._trackers["article_recall"].update_state(
+                any_candidate(outputs["of_article"] > 0),
                 sample_weight=ops.convert_to_tensor(x["block_id"]) >= 0,
             )
 
@@ -396,10 +354,3 @@ class RealmModel(keras.Model):
 def _flatten(tensor):
     """`(batch_size, num, ...)` to `(batch_size * num, ...)`."""
     return ops.reshape(tensor, (-1, *tensor.shape[2:]))
-
-
-def _take_rows(tensor, places):
-    """Of each row of a batch, the entries at places `(batch_size, num)`."""
-    if len(tensor.shape) == 3:
-        places = places[..., None]
-    return ops.take_along_axis(tensor, places, axis=1)

@@ -8,7 +8,9 @@ from keras import ops
 
 from realm_tf import losses
 from realm_tf.errors import InputError
-from realm_tf.models import joint
+from realm_tf.models import answer_matching
+from realm_tf.models import length_groups
+from realm_tf.models import packing
 
 
 class RetrieveAndRead(keras.Model):
@@ -49,11 +51,11 @@ class RetrieveAndRead(keras.Model):
             to `False`.
         match_whole_words: bool. Whether a block contains an answer only
             where the answer's last word ends; without, as the original's
-            test for a raw substring: see `joint.contains_answer`. The
+            test for a raw substring: see `answer_matching.contains_answer`. The
             reader's spans are whole words in any case. Defaults to `True`.
-        num_length_groups: int. See `joint.in_length_groups`, for the blocks
+        num_length_groups: int. See `length_groups.in_length_groups`, for the blocks
             read in training. Defaults to `1`.
-        rows_per_group: int. See `joint.in_groups_of`, for the blocks read
+        rows_per_group: int. See `length_groups.in_groups_of`, for the blocks read
             otherwise. Defaults to `None`: all at once.
 
     Raises:
@@ -84,12 +86,7 @@ class RetrieveAndRead(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if index.num_blocks != block_table.num_blocks:
-            raise ValueError(
-                "`index` and `block_table` must hold the same blocks. "
-                f"Received: {index.num_blocks} and {block_table.num_blocks} "
-                "rows"
-            )
+        block_table.check_index(index)
         if num_reader_blocks < 1:
             raise InputError(
                 "At least one block must be read. Received: "
@@ -143,11 +140,7 @@ class RetrieveAndRead(keras.Model):
     def call(self, inputs, training=False):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
-        query = {
-            "token_ids": inputs["token_ids"],
-            "segment_ids": ops.zeros_like(inputs["token_ids"]),
-            "padding_mask": inputs["padding_mask"],
-        }
+        query = packing.query_inputs(inputs)
         outputs = {}
         if "candidate_ids" in inputs:
             candidate_ids = inputs["candidate_ids"]
@@ -199,7 +192,7 @@ class RetrieveAndRead(keras.Model):
     def _has_answer(self, candidate_ids, answer_ids):
         # (b, k, l), (b, k)
         token_ids, lengths = self.block_table(candidate_ids)
-        return joint.contains_answer(
+        return answer_matching.contains_answer(
             _hide_padding(token_ids, lengths),
             answer_ids,
             self._is_continuation if self.match_whole_words else None,
@@ -213,8 +206,8 @@ class RetrieveAndRead(keras.Model):
         batch_size, num_read = ops.shape(read_ids)
         token_ids, lengths = self._flat_blocks(read_ids)
         # (b * r, l)
-        joined = joint.trim(
-            joint.join_bert(
+        joined = packing.trim(
+            packing.join_bert(
                 _repeat(query["token_ids"], num_read),
                 _repeat(query["padding_mask"], num_read),
                 token_ids,
@@ -222,10 +215,10 @@ class RetrieveAndRead(keras.Model):
                 sep_id=self.sep_id,
             )
         )
-        positions = joined.pop("block_positions")
+        positions = packing.block_positions(joined)
         # (b * r, l, w)
         logits = self._span_logits(joined, training)
-        allowed = joint.allowed_spans(positions, logits.shape[-1])
+        allowed = answer_matching.allowed_spans(positions, logits.shape[-1])
         shape = (batch_size, num_read, ops.shape(logits)[1])
         width = logits.shape[-1]
         return {
@@ -243,8 +236,10 @@ class RetrieveAndRead(keras.Model):
         reader = self.open_qa.reader
         read = functools.partial(reader, training=training)
         if training or self.rows_per_group is None:
-            return joint.in_length_groups(read, joined, self.num_length_groups)
-        return joint.in_groups_of(
+            return length_groups.in_length_groups(
+                read, joined, self.num_length_groups
+            )
+        return length_groups.in_groups_of(
             read,
             joined,
             self.rows_per_group,
@@ -257,7 +252,7 @@ class RetrieveAndRead(keras.Model):
         positions = outputs["block_positions"]
         flat = (shape[0] * shape[1], shape[2])
         token_ids = ops.where(positions >= 0, outputs["joint_ids"], self.sep_id)
-        matches = joint.match_answers(
+        matches = answer_matching.match_answers(
             ops.reshape(token_ids, flat),
             _repeat(answer_ids, shape[1]),
             self._is_continuation,
@@ -295,86 +290,6 @@ class RetrieveAndRead(keras.Model):
             best, sample_weight=answerable
         )
         return ops.mean(retriever_loss + reader_loss)
-
-
-def best_spans(outputs, *, num_best, temperatures=(1.0,)):
-    """What the scores say: the best span of each block, and of all.
-
-    Args:
-        outputs: dict. What `RetrieveAndRead` returns, arrays or tensors.
-        num_best: int. Length of the n-best list, at most the number of spans.
-        temperatures: tuple of float. What scores are divided by in
-            `log_totals`. Defaults to `(1.0,)`.
-
-    Returns:
-        A dict of tensors. `candidate_starts`, `candidate_limits` and
-        `candidate_scores`, `(batch_size, num_reader_blocks)`: the best span
-        of each block, in wordpieces of its body (`[start, limit)`; start is
-        -1 if the block has none). `candidate_log_probs`, the same shape: the
-        log-softmax of the relevance over the blocks read. `nbest_positions`
-        (place of the block among those read), `nbest_starts`,
-        `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
-        first. `log_totals`, `(batch_size, num_temperatures)`: log sum exp
-        over all spans read, at each temperature. `confidence`,
-        `(batch_size,)`: the share of the best span in the softmax over them,
-        at the first temperature.
-    """
-    scores = ops.where(
-        outputs["allowed"],
-        ops.cast(outputs["span_scores"], "float32"),
-        -1e30,
-    )
-    batch_size, num_read, length, width = ops.shape(scores)
-    positions = outputs["block_positions"]
-    # (b, r, l * w)
-    of_block = ops.reshape(scores, (batch_size, num_read, length * width))
-    best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
-    starts = ops.squeeze(
-        ops.take_along_axis(positions, (best // width)[..., None], axis=-1), -1
-    )
-    # (b, r * l * w)
-    of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
-    nbest_scores, nbest = ops.top_k(of_all, num_best)
-    # (b, r * l * w, t)
-    divided = ops.cast(
-        ops.reshape(outputs["span_scores"], (batch_size, -1, 1)), "float32"
-    ) / ops.convert_to_tensor(temperatures, "float32")
-    log_totals = losses.masked_logsumexp(
-        divided,
-        ops.broadcast_to(
-            ops.reshape(outputs["allowed"], (batch_size, -1, 1)),
-            ops.shape(divided),
-        ),
-        axis=1,
-    )
-    nbest = ops.cast(nbest, "int32")
-    nbest_starts = ops.take_along_axis(
-        ops.reshape(positions, (batch_size, num_read * length)),
-        nbest // width,
-        axis=-1,
-    )
-    return {
-        "candidate_starts": starts,
-        "candidate_limits": ops.where(
-            starts < 0, -1, starts + best % width + 1
-        ),
-        "candidate_scores": ops.max(of_block, axis=-1),
-        "candidate_log_probs": ops.log_softmax(
-            ops.cast(outputs["read_scores"], "float32"), axis=-1
-        ),
-        "nbest_positions": nbest // (length * width),
-        "nbest_starts": nbest_starts,
-        "nbest_limits": ops.where(
-            nbest_starts < 0, -1, nbest_starts + nbest % width + 1
-        ),
-        "nbest_scores": nbest_scores,
-        "log_totals": log_totals,
-        "confidence": ops.exp(
-            ops.minimum(
-                nbest_scores[:, 0] / temperatures[0] - log_totals[:, 0], 0.0
-            )
-        ),
-    }
 
 
 def _largest(scores, mask, *, axis):

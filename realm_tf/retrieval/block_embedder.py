@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from realm_tf.data import joining
+from realm_tf.text import packing
 
 # Rows are padded to a multiple of this, so that a backend that compiles for
 # each shape compiles few.
@@ -45,7 +45,7 @@ class BlockEmbedder:
         rows = list(zip(title_ids, token_ids, strict=True))
         longest = max(len(title) + len(body) for title, body in rows) + 3
         rounded = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-        inputs = joining.join_bert(
+        inputs = packing.join_bert(
             rows,
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,

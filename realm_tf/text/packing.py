@@ -1,63 +1,60 @@
-"""join_BERT: segments of wordpieces to one dense batch, in TensorFlow."""
+"""join_BERT in NumPy; `models.packing` does the same on tensors."""
 
-import tensorflow as tf
-import tensorflow_text as tf_text
+import numpy as np
 
 
 def join_bert(
-    segments,
+    rows: list,
     *,
     cls_id: int,
     sep_id: int,
+    pad_id: int,
     max_length: int,
     segment_ids: tuple[int, ...] = (0, 1),
-    pad_to: int | None = None,
-):
+) -> dict:
     """Packs `[CLS] x [SEP]` or `[CLS] x1 [SEP] x2 [SEP]`.
 
     When the budget is short, earlier segments keep theirs and later ones are
     cut (the original's left-to-right budget).
 
     Args:
-        segments: list of `tf.RaggedTensor`, int32, `(batch_size, None)`. One
-            or two.
+        rows: list of tuples of int arrays. The segments of each row; one or
+            two, as many in each.
         cls_id: int. Id of [CLS].
         sep_id: int. Id of [SEP].
-        max_length: int. Most wordpieces of a row, special ones included.
+        pad_id: int. Id of [PAD].
+        max_length: int. Wordpieces of a row, special ones included: longer
+            rows are cut, shorter ones padded.
         segment_ids: tuple of int. Segment id of each segment and its [SEP].
             Defaults to `(0, 1)`; encoders trained on single texts take
             `(0, 0)`.
-        pad_to: int. Length of the rows. Defaults to the longest row's.
 
     Returns:
-        A dict of int32 tensors `(batch_size, length)`: `token_ids`,
+        A dict of int32 arrays `(num_rows, max_length)`: `token_ids`,
         `segment_ids`, `padding_mask`.
 
     References:
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.2.
     """
-    budget = max_length - 1 - len(segments)
-    trimmed = tf_text.WaterfallTrimmer(max_seq_length=budget).trim(segments)
-    packed, numbers = tf_text.combine_segments(
-        trimmed, start_of_sequence_id=cls_id, end_of_segment_id=sep_id
-    )
-    mask = tf.ones_like(packed, dtype=tf.int32)
-    if segment_ids[: len(segments)] == tuple(range(len(segments))):
-        numbers = tf.cast(numbers, tf.int32)
-    else:
-        numbers = tf.ragged.map_flat_values(
-            lambda n: tf.gather(tf.constant(segment_ids, tf.int32), n), numbers
-        )
-    if pad_to is None:
-        # Not even a batch of no rows is of no columns: encoders look at the
-        # first.
-        pad_to = tf.maximum(packed.bounding_shape(axis=1), 1)
-    shape = tf.stack([-1, tf.cast(pad_to, tf.int64)])
+    shape = (len(rows), max_length)
+    token_ids = np.full(shape, pad_id, "int32")
+    numbers = np.zeros(shape, "int32")
+    padding_mask = np.zeros(shape, "int32")
+    for row, segments in enumerate(rows):
+        budget = max_length - 1 - len(segments)
+        token_ids[row, 0] = cls_id
+        numbers[row, 0] = segment_ids[0]
+        end = 1
+        for segment, number in zip(segments, segment_ids, strict=False):
+            size = min(len(segment), budget)
+            budget -= size
+            token_ids[row, end : end + size] = segment[:size]
+            token_ids[row, end + size] = sep_id
+            numbers[row, end : end + size + 1] = number
+            end += size + 1
+        padding_mask[row, :end] = 1
     return {
-        name: values.to_tensor(shape=shape)
-        for name, values in (
-            ("token_ids", tf.cast(packed, tf.int32)),
-            ("segment_ids", numbers),
-            ("padding_mask", mask),
-        )
+        "token_ids": token_ids,
+        "segment_ids": numbers,
+        "padding_mask": padding_mask,
     }

@@ -162,7 +162,7 @@ def run_samples(model, batch: dict, *, retriever=None) -> list[Sample]:
         outputs,
         batch,
         **{name: np.asarray(value) for name, value in found.items()},
-        marginalization=model.marginalization,
+        marginalization=model.marginal_likelihood.marginalization,
     )
 
 

@@ -92,11 +92,13 @@ def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
     Returns:
         `MaskedLmModel`; training it trains the encoder and its head.
     """
+    from realm_tf.data.masked_lm_warm_up import KINDS
     from realm_tf.models.masked_lm import MaskedLmModel
 
     trainer = MaskedLmModel(
         loaded.model.knowledge_augmented_encoder,
         sep_id=loaded.tokenizer.sep_id,
+        block_kinds=KINDS,
     )
     compile_trainer(
         trainer,

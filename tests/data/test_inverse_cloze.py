@@ -252,44 +252,6 @@ def test_a_last_batch_is_filled_with_empty_rows(blocks):
     assert not batch["removed"][2:].any()
 
 
-def test_the_joining_is_that_of_the_graph(blocks):
-    import tensorflow as tf
-
-    from realm_tf.data import joining
-    from realm_tf.text import packing
-
-    random = np.random.default_rng(3)
-    rows = [
-        tuple(
-            random.integers(4, 99, size=size).tolist()
-            for size in random.integers(0, 12, size=2)
-        )
-        for _ in range(30)
-    ]
-    for count, segment_ids in ((2, (0, 1)), (2, (0, 0)), (1, (0, 1))):
-        ours = joining.join_bert(
-            [row[:count] for row in rows],
-            cls_id=CLS,
-            sep_id=SEP,
-            pad_id=PAD,
-            max_length=14,
-            segment_ids=segment_ids,
-        )
-        theirs = packing.join_bert(
-            [
-                tf.ragged.constant([row[n] for row in rows], dtype=tf.int32)
-                for n in range(count)
-            ],
-            cls_id=CLS,
-            sep_id=SEP,
-            max_length=14,
-            segment_ids=segment_ids,
-            pad_to=14,
-        )
-        for name, array in ours.items():
-            np.testing.assert_array_equal(array, theirs[name].numpy(), name)
-
-
 def test_bad_arguments_are_refused(blocks):
     with pytest.raises(InputError, match="gives 42 examples an epoch: fewer"):
         IctExamples(blocks, batch_size=43)

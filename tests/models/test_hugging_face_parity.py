@@ -15,12 +15,12 @@ from realm_tf import losses
 from realm_tf.checkpoints import assignment
 from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.best_spans import best_spans
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.models.retrieve_and_read import RetrieveAndRead
-from realm_tf.models.retrieve_and_read import best_spans
 from realm_tf.retrieval.brute_force import BruteForce
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"

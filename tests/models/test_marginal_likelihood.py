@@ -7,11 +7,11 @@ from keras import ops
 
 from realm_tf import losses
 from realm_tf import metrics
-from realm_tf.models.joint import JoinBert
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.models.marginal_likelihood import MarginalLikelihood
+from realm_tf.models.packing import JoinBert
 
 
 @pytest.fixture
@@ -111,7 +111,6 @@ def test_the_chain_goes_downhill_with_fit(make_encoder):
         symbolic["block_ids"],
         symbolic["block_lengths"],
     )
-    joined.pop("block_positions")
     # (b * k, m)
     mask_ids = ops.repeat(symbolic["mask_ids"], num_candidates, axis=0)
     logits = encoder({**joined, "mask_positions": ops.ones_like(mask_ids)})

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from realm_tf.models import joint
 from realm_tf.models import realm
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
@@ -12,7 +11,6 @@ from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.text import packing
 
 CLS, SEP, MASK = 2, 3, 4
 BODIES = [
@@ -168,7 +166,7 @@ def _slow(model, example):
     scores, log_probs = [], []
     for title, body in [([], []), *((TITLES[b], BODIES[b]) for b in kept)]:
         scores.append(_embed_block(model, title, body) @ embedding)
-        body = body[: model.max_joint_length - 1 - len(query)]
+        body = body[: model.join_bert.max_length - 1 - len(query)]
         logits = model.knowledge_augmented_encoder(
             _inputs(
                 [*query, *body, SEP],
@@ -206,7 +204,7 @@ def _expected(model):
         of_gold = each["log_probs"][:, places, gold]
         num_masked += len(gold)
         token_form = np.log(np.exp(of_gold + priors[:, None]).sum(0))
-        if model.marginalization == "token":
+        if model.marginal_likelihood.marginalization == "token":
             total += token_form.sum()
         else:
             total += np.log(np.exp(of_gold.sum(1) + priors).sum())
@@ -354,31 +352,6 @@ def test_a_refresh_is_searched_without_retracing(make_model):
     assert not np.array_equal(before, after)
     for row, example in enumerate(SENTENCES):
         assert after[row].tolist() == _slow(model, example)["kept"]
-
-
-@pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0)])
-def test_blocks_are_packed_as_the_index_builder_packs_them(segment_ids):
-    import tensorflow as tf
-
-    expected = packing.join_bert(
-        [tf.ragged.constant(TITLES, "int32"), tf.ragged.constant(BODIES)],
-        cls_id=CLS,
-        sep_id=SEP,
-        max_length=9,
-        segment_ids=segment_ids,
-    )
-    found = joint.join_block(
-        _pad(TITLES, 2),
-        np.array(list(map(len, TITLES))),
-        _pad(BODIES, 6),
-        np.array(list(map(len, BODIES))),
-        cls_id=CLS,
-        sep_id=SEP,
-        max_length=9,
-        segment_ids=segment_ids,
-    )
-    for name, value in expected.items():
-        np.testing.assert_array_equal(np.asarray(found[name]), value.numpy())
 
 
 def test_wrong_arguments(make_model):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from realm_tf.errors import InputError
+from realm_tf.models.best_spans import best_spans
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.models.retrieve_and_read import RetrieveAndRead
-from realm_tf.models.retrieve_and_read import best_spans
 from realm_tf.retrieval.brute_force import BruteForce
 
 CLS, SEP = 2, 3

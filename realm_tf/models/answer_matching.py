@@ -1,0 +1,164 @@
+"""Answers and spans in packed wordpieces, on tensors."""
+
+from keras import ops
+
+
+def allowed_spans(block_positions, max_span_width):
+    """Which spans lie inside the block.
+
+    Args:
+        block_positions: int tensor `(batch_size, sequence_length)` of
+            `join_bert`.
+        max_span_width: int. Longest span, in wordpieces.
+
+    Returns:
+        bool tensor `(batch_size, sequence_length, max_span_width)`; entry
+        `[i, w]` is the span of `w + 1` wordpieces from `i`.
+    """
+    inside = block_positions >= 0
+    length = ops.shape(inside)[1]
+    padded = ops.pad(inside, [[0, 0], [0, max_span_width - 1]])
+    # A block is contiguous: a span is inside if both of its ends are.
+    return ops.stack(
+        [
+            ops.logical_and(inside, padded[:, width : width + length])
+            for width in range(max_span_width)
+        ],
+        axis=-1,
+    )
+
+
+def match_answers(token_ids, answer_ids, is_continuation, *, max_span_width):
+    """Where an answer's wordpieces stand, as whole words.
+
+    A match must not be followed by a continuation (`##...`): "us" is not
+    found in "us ##a". Wordpieces of uncased vocabularies make it insensitive
+    to case and accents. The original's raw substring test finds "US" in
+    "USA"; ours is the default of the method's description here.
+
+    Args:
+        token_ids: int tensor `(batch_size, sequence_length)`.
+        answer_ids: int tensor `(batch_size, num_answers, answer_length)`.
+            Wordpieces of each accepted answer, padded with -1; a row of
+            padding is no answer.
+        is_continuation: bool tensor `(vocabulary_size,)`. Whether a
+            wordpiece continues a word.
+        max_span_width: int. Longer answers are never found; at least the
+            width of the shorter ones.
+
+    Returns:
+        bool tensor `(batch_size, sequence_length, max_span_width)`: entry
+        `[i, w]` says that an answer of `w + 1` wordpieces begins at `i`.
+    """
+    length = ops.shape(token_ids)[1]
+    answer_length = min(answer_ids.shape[2], max_span_width)
+    tail = ops.pad(token_ids, [[0, 0], [0, max_span_width]], constant_values=-2)
+    # (b, a): wordpieces of each answer; over-long ones match nothing.
+    num_pieces = ops.sum(ops.cast(answer_ids >= 0, "int32"), axis=2)
+    # (b, a, l)
+    matched = ops.broadcast_to(
+        ops.logical_and(num_pieces > 0, num_pieces <= answer_length)[
+            :, :, None
+        ],
+        (*ops.shape(num_pieces), length),
+    )
+    for offset in range(answer_length):
+        piece = answer_ids[:, :, offset, None]
+        here = tail[:, None, offset : offset + length]
+        matched = ops.logical_and(
+            matched, ops.logical_or(piece < 0, ops.equal(piece, here))
+        )
+    continues = ops.logical_and(
+        tail >= 0, ops.take(is_continuation, ops.maximum(tail, 0))
+    )
+    spans = []
+    for width in range(1, max_span_width + 1):
+        of_width = ops.any(
+            ops.logical_and(matched, ops.equal(num_pieces, width)[:, :, None]),
+            axis=1,
+        )
+        word_ends = ops.logical_not(continues[:, width : width + length])
+        spans.append(ops.logical_and(of_width, word_ends))
+    return ops.stack(spans, axis=-1)
+
+
+def contains_answer(token_ids, answer_ids, is_continuation=None):
+    """Which blocks hold an answer anywhere: `match_answers` without places.
+
+    One pass over the wordpieces for each wordpiece of an answer, however many
+    answers there are: for thousands of candidates of a question.
+
+    Args:
+        token_ids: int tensor `(batch_size, num_blocks, block_length)`,
+            padded with negative numbers.
+        answer_ids: int tensor `(batch_size, num_answers, answer_length)`,
+            padded with -1; a row of padding is no answer.
+        is_continuation: bool tensor `(vocabulary_size,)`. Whether a
+            wordpiece continues a word. Defaults to `None`: an answer may end
+            inside a word ("us" is in "us ##a"), which is as near as
+            wordpieces come to the original's test for a raw substring.
+
+    Returns:
+        bool tensor `(batch_size, num_blocks)`.
+    """
+    batch_size, num_blocks, length = ops.shape(token_ids)
+    token_ids = ops.cast(token_ids, "int32")
+    answer_ids = ops.cast(answer_ids, "int32")
+    # Wordpieces that also say whether the next one continues their word are
+    # equal only where the word ends with the answer.
+    pieces = _with_what_follows(token_ids, is_continuation)
+    answers = _with_what_follows(answer_ids, is_continuation)
+    # (b, a)
+    num_pieces = ops.sum(ops.cast(answers >= 0, "int32"), axis=2)
+    tail = ops.pad(
+        pieces,
+        [[0, 0], [0, 0], [0, answer_ids.shape[2]]],
+        constant_values=-2,
+    )
+
+    def match_answer(number, found):
+        answer = ops.take(answers, number, axis=1)
+        lengths = ops.take(num_pieces, number, axis=1)
+
+        def match_piece(offset, matched):
+            # (b, 1, 1)
+            piece = ops.take(answer, offset, axis=1)[:, None, None]
+            # (b, n, l)
+            here = ops.slice(
+                tail, (0, 0, offset), (batch_size, num_blocks, length)
+            )
+            return ops.logical_and(
+                matched, ops.logical_or(ops.equal(here, piece), piece < 0)
+            )
+
+        matched = ops.fori_loop(
+            0,
+            ops.max(lengths),
+            match_piece,
+            ops.broadcast_to(
+                (lengths > 0)[:, None, None], (batch_size, num_blocks, length)
+            ),
+        )
+        return ops.logical_or(found, ops.any(matched, axis=2))
+
+    return ops.fori_loop(
+        0,
+        ops.shape(answer_ids)[1],
+        match_answer,
+        ops.zeros((batch_size, num_blocks), "bool"),
+    )
+
+
+def _with_what_follows(token_ids, is_continuation):
+    """Twice each id, plus 1 if the next one continues its word."""
+    if is_continuation is None:
+        return token_ids
+    continues = ops.logical_and(
+        token_ids >= 0, ops.take(is_continuation, ops.maximum(token_ids, 0))
+    )
+    follows = ops.concatenate(
+        [continues[..., 1:], ops.zeros_like(continues[..., :1])], axis=-1
+    )
+    return ops.where(
+        token_ids < 0, token_ids, 2 * token_ids + ops.cast(follows, "int32")
+    )

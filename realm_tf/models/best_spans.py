@@ -1,0 +1,85 @@
+"""The best spans of all scores of a reader."""
+
+from keras import ops
+
+from realm_tf import losses
+
+
+def best_spans(outputs, *, num_best, temperatures=(1.0,)):
+    """What the scores say: the best span of each block, and of all.
+
+    Args:
+        outputs: dict. What `RetrieveAndRead` returns, arrays or tensors.
+        num_best: int. Length of the n-best list, at most the number of spans.
+        temperatures: tuple of float. What scores are divided by in
+            `log_totals`. Defaults to `(1.0,)`.
+
+    Returns:
+        A dict of tensors. `candidate_starts`, `candidate_limits` and
+        `candidate_scores`, `(batch_size, num_reader_blocks)`: the best span
+        of each block, in wordpieces of its body (`[start, limit)`; start is
+        -1 if the block has none). `candidate_log_probs`, the same shape: the
+        log-softmax of the relevance over the blocks read. `nbest_positions`
+        (place of the block among those read), `nbest_starts`,
+        `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
+        first. `log_totals`, `(batch_size, num_temperatures)`: log sum exp
+        over all spans read, at each temperature. `confidence`,
+        `(batch_size,)`: the share of the best span in the softmax over them,
+        at the first temperature.
+    """
+    scores = ops.where(
+        outputs["allowed"],
+        ops.cast(outputs["span_scores"], "float32"),
+        -1e30,
+    )
+    batch_size, num_read, length, width = ops.shape(scores)
+    positions = outputs["block_positions"]
+    # (b, r, l * w)
+    of_block = ops.reshape(scores, (batch_size, num_read, length * width))
+    best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
+    starts = ops.squeeze(
+        ops.take_along_axis(positions, (best // width)[..., None], axis=-1), -1
+    )
+    # (b, r * l * w)
+    of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
+    nbest_scores, nbest = ops.top_k(of_all, num_best)
+    # (b, r * l * w, t)
+    divided = ops.cast(
+        ops.reshape(outputs["span_scores"], (batch_size, -1, 1)), "float32"
+    ) / ops.convert_to_tensor(temperatures, "float32")
+    log_totals = losses.masked_logsumexp(
+        divided,
+        ops.broadcast_to(
+            ops.reshape(outputs["allowed"], (batch_size, -1, 1)),
+            ops.shape(divided),
+        ),
+        axis=1,
+    )
+    nbest = ops.cast(nbest, "int32")
+    nbest_starts = ops.take_along_axis(
+        ops.reshape(positions, (batch_size, num_read * length)),
+        nbest // width,
+        axis=-1,
+    )
+    return {
+        "candidate_starts": starts,
+        "candidate_limits": ops.where(
+            starts < 0, -1, starts + best % width + 1
+        ),
+        "candidate_scores": ops.max(of_block, axis=-1),
+        "candidate_log_probs": ops.log_softmax(
+            ops.cast(outputs["read_scores"], "float32"), axis=-1
+        ),
+        "nbest_positions": nbest // (length * width),
+        "nbest_starts": nbest_starts,
+        "nbest_limits": ops.where(
+            nbest_starts < 0, -1, nbest_starts + nbest % width + 1
+        ),
+        "nbest_scores": nbest_scores,
+        "log_totals": log_totals,
+        "confidence": ops.exp(
+            ops.minimum(
+                nbest_scores[:, 0] / temperatures[0] - log_totals[:, 0], 0.0
+            )
+        ),
+    }
