@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from realm_tf.data.masked_lm_warm_up import KINDS
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
@@ -32,7 +33,7 @@ JOINED = [
 def model(make_encoder, randomize):
     encoder = KnowledgeAugmentedEncoder(make_encoder())
     randomize(encoder, seed=1)
-    model = MaskedLmModel(encoder, sep_id=SEP)
+    model = MaskedLmModel(encoder, sep_id=SEP, block_kinds=KINDS)
     model.compile()
     return model
 
