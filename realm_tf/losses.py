@@ -1,6 +1,6 @@
 """REALM's losses: pure functions on tensors, not reduced over the batch.
 
-Only `mean_over_masked` and `marginal_likelihood_loss` reduce. Masks are boolean and separate from scores. A
+Only `mean_over_masked` reduces. Masks are boolean and separate from scores. A
 row in which nothing is allowed, or nothing is correct, gives 0 with a
 gradient of 0, never NaN. From `relevance_scores` on, all is computed in
 float32, whatever comes in.
@@ -261,7 +261,7 @@ def mean_over_masked(values, mask_weights):
 
     Of a likelihood it makes nats per masked wordpiece of the whole batch, in
     both forms: the form does not change the unit, and rows of padding do not
-    count. (The original code divides its token form so. The paper's span
+    count. REALM's loss is minus that of `marginal_log_likelihood`. (The original code divides its token form so. The paper's span
     form has no denominator; this one is the same for all examples.)
 
     Args:
@@ -275,39 +275,6 @@ def mean_over_masked(values, mask_weights):
     """
     num_masked = ops.sum(ops.cast(ops.greater(mask_weights, 0), "float32"))
     return ops.sum(ops.cast(values, "float32")) / ops.maximum(num_masked, 1.0)
-
-
-def marginal_likelihood_loss(
-    log_probs,
-    retrieval_log_probs,
-    mask_weights,
-    mask,
-    *,
-    marginalization="token",
-):
-    """REALM's pre-training loss.
-
-        loss = - sum L / number of masked wordpieces of the batch
-
-    Args:
-        log_probs, retrieval_log_probs, mask_weights, mask, marginalization:
-            as `marginal_log_likelihood`, which gives L.
-
-    Returns:
-        float32 scalar, in nats per masked wordpiece; 0 with a gradient of 0
-        if nothing is masked.
-
-    Raises:
-        ValueError: if `marginalization` is neither of the two.
-    """
-    marginal = marginal_log_likelihood(
-        log_probs,
-        retrieval_log_probs,
-        mask_weights,
-        mask,
-        marginalization=marginalization,
-    )
-    return -mean_over_masked(marginal, mask_weights)
 
 
 def in_batch_softmax(query_embeddings, block_embeddings, targets, mask):

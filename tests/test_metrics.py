@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from gradients import gradient
 
 from realm_tf import losses
 from realm_tf import metrics
@@ -65,21 +66,6 @@ def test_retrieval_utility_is_the_gain_over_the_null_block(world):
     assert np.abs(utility[0, :2]).min() > 0.1
 
 
-def _gradient(function, value):
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return np.asarray(
-            jax.grad(function)(keras.ops.convert_to_tensor(value))
-        )
-    import tensorflow as tf
-
-    variable = tf.Variable(value)
-    with tf.GradientTape() as tape:
-        loss = function(variable)
-    return tape.gradient(loss, variable).numpy()
-
-
 @pytest.mark.parametrize("marginalization", losses.MARGINALIZATIONS)
 def test_retrieval_gradient_is_the_derivative(world, marginalization):
     pulls = np.asarray(
@@ -99,7 +85,7 @@ def test_retrieval_gradient_is_the_derivative(world, marginalization):
             )
         )
 
-    expected = _gradient(likelihood, scores)
+    expected = gradient(likelihood, scores)
     if marginalization == "token":
         expected = expected / np.array([[2], [1], [3]])
     np.testing.assert_allclose(pulls, expected, atol=1e-6)
@@ -125,3 +111,24 @@ def test_predictions_are_those_of_the_mixture():
         logits.astype("float32"), priors, mask
     )
     assert np.asarray(predictions).tolist() == [[0]]
+
+
+def test_in_batch_ranks_against_a_loop():
+    random = np.random.default_rng(3)
+    # Integers, so that scores are equal often.
+    queries = random.integers(-1, 2, size=(40, 3)).astype("float32")
+    blocks = random.integers(-1, 2, size=(12, 3)).astype("float32")
+    targets = random.integers(0, 12, size=40).astype("int32")
+    mask = random.random((40, 12)) < 0.8
+    mask[np.arange(40), targets] = True
+    arguments = queries, blocks, targets, mask
+    found = np.asarray(metrics.in_batch_ranks(*arguments))
+    for row in range(40):
+        scores = blocks @ queries[row]
+        order = sorted(np.flatnonzero(mask[row]), key=lambda j: (-scores[j], j))
+        assert found[row] == 1 + order.index(targets[row])
+    assert found.max() > 6
+    # A rank of 1 is what the loss calls correct.
+    correct = np.asarray(losses.in_batch_softmax(*arguments)[1])
+    np.testing.assert_array_equal(found == 1, correct)
+    assert 0 < correct.sum() < 40

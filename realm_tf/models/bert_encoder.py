@@ -3,6 +3,7 @@
 import keras
 import keras_hub
 
+from realm_tf.models.encoder_model import make_inputs
 from realm_tf.models.transformer_encoder import TransformerEncoder
 
 # The two forms of GELU in published weights: Hugging Face's "gelu" is exact,
@@ -110,10 +111,7 @@ class BertEncoder(keras.Model):
         )
 
         # === Functional Model ===
-        inputs = {
-            name: keras.Input((None,), dtype="int32", name=name)
-            for name in ("token_ids", "segment_ids", "padding_mask")
-        }
+        inputs = make_inputs()
         tokens = token_embedding(inputs["token_ids"])
         x = keras.layers.Add(name="embeddings_add")(
             (

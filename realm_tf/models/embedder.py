@@ -3,11 +3,14 @@
 import keras
 from keras import ops
 
+from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_inputs
+
 POOLINGS = ("cls", "mean")
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
-class Embedder(keras.Model):
+class Embedder(EncoderModel):
     """A BERT tower with pooling and an optional projection.
 
         Embed(x) = LayerNorm(W pool(BERT(join_BERT(x))))
@@ -36,6 +39,14 @@ class Embedder(keras.Model):
         Original code: google-research/language, language/realm.
     """
 
+    config_names = (
+        "pooling",
+        "projection_dim",
+        "normalize",
+        "layer_norm_epsilon",
+        "dropout",
+    )
+
     def __init__(
         self,
         encoder,
@@ -51,10 +62,7 @@ class Embedder(keras.Model):
                 f"`pooling` must be one of {POOLINGS}. "
                 f"Received: pooling={pooling!r}"
             )
-        inputs = {
-            name: keras.Input((None,), dtype="int32", name=name)
-            for name in ("token_ids", "segment_ids", "padding_mask")
-        }
+        inputs = make_inputs()
         encoded = encoder(inputs)
         if pooling == "cls":
             x = encoded["pooled_output"]
@@ -101,23 +109,6 @@ class Embedder(keras.Model):
         copied.set_weights(self.get_weights())
         return copied
 
-    def get_config(self):
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "pooling": self.pooling,
-            "projection_dim": self.projection_dim,
-            "normalize": self.normalize,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "dropout": self.dropout,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        return cls(encoder, **config)
-
 
 @keras.saving.register_keras_serializable(package="realm_tf")
 class MeanPooling(keras.layers.Layer):
@@ -128,3 +119,13 @@ class MeanPooling(keras.layers.Layer):
         # A row of padding only gives zeros, not a division by zero.
         count = ops.maximum(ops.sum(mask, axis=1), 1.0)
         return ops.sum(sequence * mask, axis=1) / count
+
+
+def check_widths(query_embedder, block_embedder):
+    """Raises `ValueError` if the towers' embeddings differ in width."""
+    if query_embedder.embedding_dim != block_embedder.embedding_dim:
+        raise ValueError(
+            "Both towers must have one embedding_dim. Received: "
+            f"query_embedder.embedding_dim={query_embedder.embedding_dim}, "
+            f"block_embedder.embedding_dim={block_embedder.embedding_dim}"
+        )

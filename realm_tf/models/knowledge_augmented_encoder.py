@@ -2,12 +2,13 @@
 
 import keras
 
-from realm_tf import losses
+from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_inputs
 from realm_tf.models.masked_lm import masked_lm_head
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
-class KnowledgeAugmentedEncoder(keras.Model):
+class KnowledgeAugmentedEncoder(EncoderModel):
     """BERT over join_BERT(x, z_body) with the masked-LM head.
 
         p(y_m | z, x) = softmax(MLM(BERT(join_BERT(x, z_body))[m]))
@@ -30,15 +31,7 @@ class KnowledgeAugmentedEncoder(keras.Model):
     """
 
     def __init__(self, encoder, **kwargs):
-        inputs = {
-            name: keras.Input((None,), dtype="int32", name=name)
-            for name in (
-                "token_ids",
-                "segment_ids",
-                "padding_mask",
-                "mask_positions",
-            )
-        }
+        inputs = make_inputs("mask_positions")
         # Nothing here reads the pooled [CLS].
         encoder.get_layer("pooled_dense").trainable = False
         sequence = encoder(
@@ -48,34 +41,3 @@ class KnowledgeAugmentedEncoder(keras.Model):
         logits = head(sequence, inputs["mask_positions"])
         super().__init__(inputs=inputs, outputs=logits, **kwargs)
         self.encoder = encoder
-
-    def log_probs(self, inputs, mask_ids, training=False):
-        """log p(y_m | z, x) of the wordpieces that were masked.
-
-        Beside the logits, nothing of the vocabulary's width is kept.
-
-        Args:
-            inputs: dict of int tensors, as the model's.
-            mask_ids: int tensor `(num_rows, num_masks)`. The wordpieces,
-                padded with any id.
-            training: bool. Defaults to `False`.
-
-        Returns:
-            float32 tensor `(num_rows, num_masks)`, in nats. What stands at
-            padding has no meaning.
-        """
-        return losses.masked_lm_log_probs(
-            self(inputs, training=training), mask_ids
-        )
-
-    def get_config(self):
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        return cls(encoder, **config)

@@ -35,6 +35,64 @@ class MarginalLikelihood(keras.layers.Layer):
     Raises:
         ValueError: if `marginalization` is neither of the two.
 
+    Example: a model of one's own, trained end to end.
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from realm_tf.models.bert_encoder import BertEncoder
+    >>> from realm_tf.models.embedder import Embedder
+    >>> from realm_tf.models.knowledge_augmented_encoder import (
+    ...     KnowledgeAugmentedEncoder,
+    ... )
+    >>> from realm_tf.models.packing import JoinBert, pack_text, query_inputs
+    >>> class Realm(keras.Model):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.embedder = Embedder(BertEncoder(50, 1, 2, 8, 16))
+    ...         self.encoder = KnowledgeAugmentedEncoder(self.embedder.encoder)
+    ...         self.join_bert = JoinBert(sep_id=3)
+    ...         self.likelihood = MarginalLikelihood()
+    ...
+    ...     def call(self, x):
+    ...         query, shape = query_inputs(x), ops.shape(x["block_ids"])
+    ...         bodies = ops.reshape(x["block_ids"], (-1, shape[2]))
+    ...         lengths = ops.reshape(x["block_lengths"], (-1,))
+    ...         blocks = pack_text(bodies, lengths, cls_id=2, sep_id=3)
+    ...         logits = self.encoder(
+    ...             self.join_bert(
+    ...                 query["token_ids"],
+    ...                 query["padding_mask"],
+    ...                 x["block_ids"],
+    ...                 x["block_lengths"],
+    ...                 x["mask_positions"],
+    ...             )
+    ...         )
+    ...         mask_ids = ops.repeat(x["mask_ids"], shape[1], axis=0)
+    ...         log_probs = losses.masked_lm_log_probs(logits, mask_ids)
+    ...         return self.likelihood(
+    ...             ops.reshape(log_probs, (*shape[:2], -1)),
+    ...             self.embedder(query),
+    ...             ops.reshape(self.embedder(blocks), (*shape[:2], -1)),
+    ...             ops.ones_like(x["mask_ids"]),
+    ...             ops.ones_like(x["block_lengths"], "bool"),
+    ...         )
+    >>> model = Realm()
+    >>> model.compile("adam")
+    >>> history = model.fit(
+    ...     {
+    ...         "token_ids": np.array([[2, 4, 11, 3]]),
+    ...         "padding_mask": np.array([[1, 1, 1, 1]]),
+    ...         "mask_positions": np.array([[1]]),
+    ...         "mask_ids": np.array([[21]]),
+    ...         # The null block, and one that holds the word.
+    ...         "block_ids": np.array([[[0, 0], [21, 11]]]),
+    ...         "block_lengths": np.array([[0, 2]]),
+    ...     },
+    ...     verbose=0,
+    ... )
+    >>> history.history["loss"][0] > 0
+    True
+
     References:
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.1.
     """

@@ -51,11 +51,12 @@ def query_inputs(inputs, prefix=""):
     Returns:
         dict of `token_ids`, `segment_ids` (all 0) and `padding_mask`.
     """
-    token_ids = inputs[f"{prefix}token_ids"]
+    # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
+    token_ids = ops.convert_to_tensor(inputs[f"{prefix}token_ids"])
     return {
         "token_ids": token_ids,
         "segment_ids": ops.zeros_like(token_ids),
-        "padding_mask": inputs[f"{prefix}padding_mask"],
+        "padding_mask": ops.convert_to_tensor(inputs[f"{prefix}padding_mask"]),
     }
 
 
@@ -229,7 +230,10 @@ class JoinBert(keras.layers.Layer):
     `block_ids`, `(batch_size, num_candidates, block_length)`, and
     `block_lengths`, `(batch_size, num_candidates)`. The rows of the result
     are `batch_size * num_candidates`: all candidates of the first query,
-    then of the second. A body of length 0 is the null block's.
+    then of the second. A body of length 0 is the null block's. With
+    `mask_positions`, `(batch_size, num_masks)`, the result holds these, too,
+    a row for each candidate: it is what a `KnowledgeAugmentedEncoder` reads.
+    `MarginalLikelihood` shows both in a model.
 
     Args:
         sep_id: int. Id of [SEP].
@@ -243,16 +247,30 @@ class JoinBert(keras.layers.Layer):
         self.max_length = max_length
         self.built = True
 
-    def call(self, query_ids, query_mask, block_ids, block_lengths):
+    def call(
+        self,
+        query_ids,
+        query_mask,
+        block_ids,
+        block_lengths,
+        mask_positions=None,
+    ):
         num_candidates = ops.shape(block_ids)[1]
-        return join_bert(
-            ops.repeat(query_ids, num_candidates, axis=0),
-            ops.repeat(query_mask, num_candidates, axis=0),
+
+        def of_each(rows):
+            return ops.repeat(rows, num_candidates, axis=0)
+
+        joined = join_bert(
+            of_each(query_ids),
+            of_each(query_mask),
             ops.reshape(block_ids, (-1, ops.shape(block_ids)[2])),
             ops.reshape(block_lengths, (-1,)),
             sep_id=self.sep_id,
             max_length=self.max_length,
         )
+        if mask_positions is not None:
+            joined["mask_positions"] = of_each(mask_positions)
+        return joined
 
     def get_config(self):
         return {
@@ -272,4 +290,7 @@ def trim(joined):
         return joined
     # Not even a batch of no rows is of no columns: encoders look at the first.
     longest = ops.max(ops.sum(joined["padding_mask"], axis=1), initial=1)
-    return {name: value[:, :longest] for name, value in joined.items()}
+    return {
+        name: value if name == "mask_positions" else value[:, :longest]
+        for name, value in joined.items()
+    }

@@ -1,11 +1,15 @@
 """The reader: a score for every short span of a block."""
 
 import keras
+import numpy as np
 from keras import ops
+
+from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_inputs
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
-class Reader(keras.Model):
+class Reader(EncoderModel):
     """BERT over join_BERT(question, block) with ORQA's span scorer.
 
         h_start, h_end = split(W h)
@@ -29,6 +33,12 @@ class Reader(keras.Model):
         language/orqa/models/orqa_model.py (sizes and epsilon).
     """
 
+    config_names = (
+        "span_hidden_dim",
+        "max_span_width",
+        "layer_norm_epsilon",
+    )
+
     def __init__(
         self,
         encoder,
@@ -37,10 +47,7 @@ class Reader(keras.Model):
         layer_norm_epsilon=1e-3,
         **kwargs,
     ):
-        inputs = {
-            name: keras.Input((None,), dtype="int32", name=name)
-            for name in ("token_ids", "segment_ids", "padding_mask")
-        }
+        inputs = make_inputs()
         # Nothing here reads the pooled [CLS].
         encoder.get_layer("pooled_dense").trainable = False
         sequence = encoder(inputs)["sequence_output"]
@@ -56,20 +63,16 @@ class Reader(keras.Model):
         self.max_span_width = max_span_width
         self.layer_norm_epsilon = layer_norm_epsilon
 
-    def get_config(self):
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "span_hidden_dim": self.span_hidden_dim,
-            "max_span_width": self.max_span_width,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "name": self.name,
-        }
+    @property
+    def is_trained(self) -> bool:
+        """Whether training has moved the span scorer at all.
 
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        return cls(encoder, **config)
+        Its LayerNorm begins as the identity, and each step of training moves
+        that.
+        """
+        layer_norm = self.get_layer("span_scorer").layer_norm
+        gamma, beta = map(np.asarray, (layer_norm.gamma, layer_norm.beta))
+        return bool((gamma != 1).any() or (beta != 0).any())
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")

@@ -299,15 +299,10 @@ class RealmModel(keras.Model):
             query["padding_mask"],
             ops.pad(found["token_ids"], [[0, 0], [1, 0], [0, 0]]),
             ops.pad(found["lengths"], [[0, 0], [1, 0]]),
+            mask_positions,
         )
         logits = self.knowledge_augmented_encoder(
-            {
-                **packing.trim(joined),
-                "mask_positions": ops.repeat(
-                    mask_positions, num_candidates, axis=0
-                ),
-            },
-            training=training,
+            packing.trim(joined), training=training
         )
         return ops.reshape(logits, (-1, num_candidates, *logits.shape[1:]))
 

@@ -40,7 +40,7 @@ def make_dpr_trainer(open_qa, recipe: dpr_configs.DprRecipe, num_steps: int):
     Returns:
         `DprModel`; training it trains the towers of `open_qa`.
     """
-    from realm_tf.models.dpr import DprModel
+    from realm_tf.models.dense_passage_retrieval import DprModel
 
     towers = open_qa.query_embedder, open_qa.block_embedder
     _set_up(towers, recipe)

@@ -30,15 +30,14 @@ def _expected(inputs, marginalization):
     log_probs, queries, blocks, weights, mask = inputs.values()
     priors = losses.retrieval_log_probs(queries, blocks, mask)
     arguments = (log_probs, priors, weights, mask)
-    return {
-        "retrieval_log_probs": priors,
-        "marginal_log_likelihood": losses.marginal_log_likelihood(
-            *arguments, marginalization=marginalization
-        ),
-        "retrieval_utility": metrics.retrieval_utility(*arguments),
-    }, losses.marginal_likelihood_loss(
+    marginal = losses.marginal_log_likelihood(
         *arguments, marginalization=marginalization
     )
+    return {
+        "retrieval_log_probs": priors,
+        "marginal_log_likelihood": marginal,
+        "retrieval_utility": metrics.retrieval_utility(*arguments),
+    }, -losses.mean_over_masked(marginal, weights)
 
 
 @pytest.mark.parametrize("marginalization", losses.MARGINALIZATIONS)

@@ -112,3 +112,11 @@ def test_defaults_are_those_of_orqa(make_encoder):
     assert config["span_hidden_dim"] == 256
     assert config["max_span_width"] == 10
     assert config["layer_norm_epsilon"] == 1e-3
+
+
+def test_a_reader_knows_whether_it_was_trained(make_encoder, token_batch):
+    reader = Reader(make_encoder(), span_hidden_dim=6, max_span_width=3)
+    assert not reader.is_trained
+    reader.compile("adam", "mse")
+    reader.train_on_batch(token_batch, np.ones((2, 7, 3), "float32"))
+    assert reader.is_trained

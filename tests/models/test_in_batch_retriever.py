@@ -1,0 +1,321 @@
+"""The Inverse Cloze Task and Dense Passage Retrieval, against loops."""
+
+import eight_devices
+import keras
+import numpy as np
+import pytest
+from gradients import gradient
+
+from realm_tf.models.dense_passage_retrieval import DprModel
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.inverse_cloze import IctModel
+
+JIT = keras.backend.backend() == "jax"
+MODELS = (IctModel, DprModel)
+ROWS, SLOTS = 6, 3
+
+
+@pytest.fixture
+def towers(make_encoder, randomize):
+    """Two embedders of other weights."""
+    found = []
+    for seed in (1, 2):
+        encoder = make_encoder(seed=seed, num_layers=1, dropout=0.0)
+        tower = Embedder(encoder, projection_dim=6, dropout=0.0)
+        randomize(tower, seed=seed)
+        found.append(tower)
+    return found
+
+
+def _batch(kind, *, rows=ROWS, num_fillers=0):
+    """Random texts; of the Inverse Cloze Task one block a row."""
+    random = np.random.default_rng(0)
+    batch = {}
+    slots = () if kind is IctModel else (SLOTS,)
+    for name, shape, length in (
+        ("query", (rows,), 5),
+        ("block", (rows, *slots), 9),
+    ):
+        lengths = random.integers(2, length + 1, size=shape)
+        mask = np.arange(length) < lengths[..., None]
+        ids = random.integers(5, 60, size=(*shape, length))
+        batch[f"{name}_token_ids"] = np.where(mask, ids, 0).astype("int32")
+        batch[f"{name}_padding_mask"] = mask.astype("int32")
+    batch["block_segment_ids"] = batch["block_padding_mask"] * (
+        np.arange(9) > 3
+    ).astype("int32")
+    if kind is IctModel:
+        batch["removed"] = (np.arange(rows) % 3 > 0).astype("int32")
+        batch["block_id"] = np.arange(100, 100 + rows, dtype="int32")
+        batch["block_id"][rows - num_fillers :] = -1
+        return batch
+    mask = (random.random((rows, rows * SLOTS)) < 0.7).astype("int32")
+    mask[np.arange(rows), SLOTS * np.arange(rows)] = 1
+    if num_fillers:
+        mask[-num_fillers:] = 0
+        mask[:, -num_fillers * SLOTS :] = 0
+    batch["candidate_mask"] = mask
+    return batch
+
+
+def _embed(tower, *inputs):
+    names = ("token_ids", "padding_mask", "segment_ids")
+    flat = [rows.reshape(-1, rows.shape[-1]) for rows in inputs]
+    return np.asarray(
+        tower(
+            {
+                name: keras.ops.convert_to_tensor(rows)
+                for name, rows in zip(names, flat, strict=True)
+            }
+        ),
+        "float64",
+    )
+
+
+def _expected(query_tower, block_tower, batch, scale=1.0):
+    """Loss and metrics by a loop in float64."""
+    query_ids = batch["query_token_ids"]
+    queries = scale * _embed(
+        query_tower,
+        query_ids,
+        batch["query_padding_mask"],
+        np.zeros_like(query_ids),
+    )
+    blocks = _embed(
+        block_tower,
+        *(
+            batch[f"block_{name}"]
+            for name in ("token_ids", "padding_mask", "segment_ids")
+        ),
+    )
+    mask = batch.get("candidate_mask")
+    if mask is None:
+        is_example = batch["block_id"] >= 0
+        mask = np.outer(is_example, is_example)
+    num_slots = len(blocks) // len(queries)
+    rows, losses, ranks = [], [], []
+    for row, query in enumerate(queries):
+        allowed = np.flatnonzero(mask[row])
+        if not len(allowed):
+            continue
+        scores = {j: float(np.dot(query, blocks[j])) for j in allowed}
+        own = scores[row * num_slots]
+        largest = max(scores.values())
+        total = sum(np.exp(s - largest) for s in scores.values())
+        rows.append(row)
+        losses.append(largest + np.log(total) - own)
+        ranks.append(1 + sum(score > own for score in scores.values()))
+    correct = np.array(ranks) == 1
+    found = {"loss": np.mean(losses), "accuracy": np.mean(correct)}
+    if "removed" not in batch:
+        return {**found, "rank": np.mean(ranks)}
+    removed = batch["removed"][rows] > 0
+    return {
+        **found,
+        "accuracy_removed": np.mean(correct[removed]),
+        "accuracy_left": np.mean(correct[~removed]),
+    }
+
+
+def _evaluate(model, batch, size=None):
+    return model.evaluate(
+        batch,
+        batch_size=size or len(batch["query_token_ids"]),
+        verbose=0,
+        return_dict=True,
+    )
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("shared", "scale", "num_fillers"), [(True, 1.0, 0), (False, 3.0, 2)]
+)
+def test_loss_and_metrics_against_a_loop(
+    towers, kind, shared, scale, num_fillers
+):
+    query_tower, block_tower = towers
+    if shared:
+        block_tower = query_tower
+    model = kind(query_tower, block_tower, score_scale=scale)
+    model.compile(jit_compile=JIT)
+    batch = _batch(kind, num_fillers=num_fillers)
+    expected = _expected(query_tower, block_tower, batch, scale)
+    assert _evaluate(model, batch) == pytest.approx(expected, rel=1e-5)
+    assert expected["accuracy"] < 1
+
+
+def test_metrics_are_means_over_examples_not_batches(towers):
+    model = IctModel(*towers)
+    model.compile(jit_compile=JIT)
+    batch = _batch(IctModel, rows=12)
+    halves = [
+        {k: v[part] for k, v in batch.items()}
+        for part in (slice(6), slice(6, 12))
+    ]
+    found = _evaluate(model, batch, size=6)
+    for name, weights in (
+        ("accuracy", np.ones(12)),
+        ("accuracy_removed", batch["removed"]),
+        ("accuracy_left", 1 - batch["removed"]),
+    ):
+        each = [_expected(*towers, half)[name] for half in halves]
+        counts = [weights[:6].sum(), weights[6:].sum()]
+        assert found[name] == pytest.approx(np.dot(each, counts) / sum(counts))
+
+
+def test_what_is_masked_does_not_matter(towers):
+    model = DprModel(*towers)
+    model.compile(jit_compile=JIT)
+    batch = _batch(DprModel)
+    masked = np.zeros((ROWS, SLOTS), bool)
+    masked[[1, 4], 2] = True
+    batch["candidate_mask"][:, masked.reshape(-1)] = 0
+    before = _evaluate(model, batch)
+    batch["block_token_ids"][masked] = 7
+    assert _evaluate(model, batch) == before
+    # Seen by all, it does.
+    batch["candidate_mask"][:] = 1
+    assert _evaluate(model, batch)["loss"] > before["loss"] + 0.01
+
+
+def test_the_gradient_of_the_embeddings():
+    """p_ij - 1 on the own block, p_ij on the others, over the batch size."""
+
+    class Tower(keras.layers.Layer):
+        embedding_dim = 3
+
+    random = np.random.default_rng(4)
+    values = {
+        "query_embeddings": random.normal(size=(5, 3)).astype("float32"),
+        "block_embeddings": random.normal(size=(5, 3)).astype("float32"),
+    }
+    x = {"block_id": np.arange(5), "removed": np.zeros(5, "int32")}
+    scores = (
+        values["query_embeddings"].astype("float64")
+        @ values["block_embeddings"].T
+    )
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    weights = (weights - np.eye(5)) / 5
+    expected = {
+        "query_embeddings": weights @ values["block_embeddings"],
+        "block_embeddings": weights.T @ values["query_embeddings"],
+    }
+    model = IctModel(*[Tower()] * 2)
+    found = gradient(
+        lambda y_pred: model.compute_loss(x, y_pred=y_pred), values
+    )
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_it_learns(towers, kind, shared):
+    model = kind(towers[0], towers[0] if shared else towers[1])
+    assert len(model.trainable_variables) == sum(
+        len(tower.trainable_variables)
+        for tower in ({towers[0]} if shared else set(towers))
+    )
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), jit_compile=JIT)
+    batch = _batch(kind)
+    if kind is DprModel:
+        batch["candidate_mask"][:] = 1
+    before = _evaluate(model, batch)
+    model.fit(
+        ((batch,) for _ in range(60)),
+        steps_per_epoch=60,
+        shuffle=False,
+        verbose=0,
+    )
+    after = _evaluate(model, batch)
+    assert after.pop("loss") < 0.25 * before["loss"]
+    assert set(after.values()) == {1.0} and before["accuracy"] < 1
+
+
+def test_mixed_precision_scores_in_float32(make_encoder):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        tower = Embedder(make_encoder(num_layers=1), projection_dim=6)
+        model = IctModel(tower, tower)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model.compile(jit_compile=JIT)
+    batch = _batch(IctModel)
+    outputs = model.predict(batch, verbose=0)
+    assert {v.dtype.name for v in outputs.values()} == {"float32"}
+    expected = _expected(tower, tower, batch)["loss"]
+    assert _evaluate(model, batch)["loss"] == pytest.approx(expected, rel=0.02)
+
+
+def test_towers_of_other_widths_are_refused(make_encoder):
+    encoder = make_encoder()
+    with pytest.raises(ValueError, match="embedding_dim=4.*embedding_dim=5"):
+        IctModel(
+            Embedder(encoder, projection_dim=4),
+            Embedder(encoder, projection_dim=5),
+        )
+
+
+@pytest.mark.skipif(JIT, reason="tf.distribute is TensorFlow's")
+def test_a_tensorflow_strategy_is_refused(towers, monkeypatch):
+    import tensorflow as tf
+
+    class Two:
+        num_replicas_in_sync = 2
+
+    model = IctModel(*towers)
+    batch = _batch(IctModel)
+    outputs = model(batch)
+    monkeypatch.setattr(tf.distribute, "get_strategy", Two)
+    with pytest.raises(ValueError, match="has 2: use the JAX backend"):
+        model.compute_loss(batch, y_pred=outputs)
+
+
+_TEXTS = """
+    random = np.random.default_rng(0)
+    batch = {{
+        "query_token_ids": random.integers(5, 60, size=({rows}, 5)),
+        "query_padding_mask": np.ones(({rows}, 5)),
+        "block_token_ids": random.integers(5, 60, size={blocks}),
+        "block_padding_mask": np.ones({blocks}),
+        "block_segment_ids": np.zeros({blocks}),
+    }}
+"""
+# The last batch is part full.
+_ICT = """
+    from realm_tf.models.inverse_cloze import IctModel as Model
+
+    batch["removed"] = np.arange(32) % 2
+    batch["block_id"] = np.where(np.arange(32) < 27, np.arange(32), -1)
+"""
+_DPR = """
+    from realm_tf.models.dense_passage_retrieval import DprModel as Model
+
+    mask = random.random((16, 32)) < 0.7
+    mask[np.arange(16), 2 * np.arange(16)] = True
+    mask[13:] = False
+    batch["candidate_mask"] = mask
+"""
+_MODEL = """
+    batch = {k: v.astype("int32") for k, v in batch.items()}
+
+    def make_model(tower):
+        return Model(tower, tower)
+"""
+
+
+@pytest.mark.skipif(not JIT, reason="several devices are JAX's")
+@pytest.mark.parametrize(
+    ("code", "rows", "blocks"),
+    [(_ICT, 32, (32, 9)), (_DPR, 16, (16, 2, 9))],
+    ids=["ict", "dpr"],
+)
+def test_eight_devices_give_the_loss_of_one(code, rows, blocks):
+    """The blocks of all devices are candidates."""
+    texts = _TEXTS.format(rows=rows, blocks=blocks)
+    one, eight = eight_devices.losses_of_one_and_of_eight(texts + code + _MODEL)
+    assert (one["num_devices"], eight["num_devices"]) == (1, 8)
+    for values in ("metrics", "losses"):
+        np.testing.assert_allclose(eight[values], one[values], rtol=1e-4)
