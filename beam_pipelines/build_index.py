@@ -28,6 +28,7 @@ from realm_tf.beam_pipelines.transforms import has_error
 from realm_tf.beam_pipelines.transforms import raise_error
 from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
+from realm_tf.retrieval.index import index_class
 
 # Queries, and neighbours of each, that recall is measured with (our choice).
 NUM_QUERIES = 200
@@ -60,13 +61,13 @@ def build(
     """
     num_blocks = embeddings.num_blocks
     options = pipeline_options(beam_options)
-    exact = parameters["kind"] == "brute_force"
-    query_ids = [] if exact else _draw(num_blocks)
+    is_exact = index_class(parameters["kind"]).ALWAYS_EXACT
+    query_ids = [] if is_exact else _draw(num_blocks)
 
     def apply(pipeline):
         return build_pipeline(
             pipeline,
-            embeddings=embeddings.path,
+            embeddings=embeddings,
             shards=embeddings.shards,
             directory=directory,
             parameters=parameters,
@@ -93,7 +94,7 @@ def _draw(num_blocks):
 def build_pipeline(
     pipeline: beam.Pipeline,
     *,
-    embeddings: str,
+    embeddings: Embeddings,
     shards: Sequence[tuple[str, int]],
     directory: str,
     parameters: dict,
@@ -104,7 +105,7 @@ def build_pipeline(
 
     Args:
         pipeline: `beam.Pipeline`.
-        embeddings: str. Embeddings directory.
+        embeddings: `Embeddings`.
         shards: sequence of (path, first block id). What it holds.
         directory: str. Index directory that is being written; workers report
             there what the user must mend.
@@ -217,7 +218,7 @@ class BuildIndex(beam.DoFn):
     """Writes the files of the index; yields (query id, blocks it finds).
 
     Args:
-        embeddings: str. Embeddings directory.
+        embeddings: `Embeddings`.
         directory: str. Index directory that is being written.
         parameters: dict. See `build_pipeline`.
         num_neighbors: int. Blocks to find for each query.
@@ -225,7 +226,7 @@ class BuildIndex(beam.DoFn):
 
     def __init__(
         self,
-        embeddings: str,
+        embeddings: Embeddings,
         directory: str,
         parameters: dict,
         num_neighbors: int,
@@ -242,30 +243,20 @@ class BuildIndex(beam.DoFn):
             rows = index_files.write_embeddings(
                 self._embeddings, self._directory
             )
-            if self._parameters["kind"] != "brute_force":
+            if queries:
                 yield from self._build(rows, queries)
         except InputError as error:
             report_error(self._directory, error)
 
     def _build(self, rows, queries):
-        kind = self._parameters["kind"]
-        index = _build_index(rows, **self._parameters)
+        parameters = dict(self._parameters)
+        kind = parameters.pop("kind")
+        index = index_class(kind).build(rows, report=_report, **parameters)
         index_files.write_state(kind, index.state(), self._directory)
         query_ids, vectors = zip(*queries, strict=True)
         found = index.search(np.stack(vectors), self._num_neighbors)[1]
-        if kind == "scann":
-            index.close()
+        index.close()
         yield from zip(query_ids, np.asarray(found).tolist(), strict=True)
-
-
-def _build_index(rows, *, kind, **arguments):
-    if kind == "scann":
-        from realm_tf.retrieval.scann import Scann
-
-        return Scann.build(rows, **arguments)
-    from realm_tf.retrieval.ivf import Ivf
-
-    return Ivf.build(rows, **arguments, report=_report)
 
 
 def _report(text):

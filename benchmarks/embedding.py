@@ -27,6 +27,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
 
@@ -81,10 +82,7 @@ def _measure(args, sample, blocks, directory):
     ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
-        [
-            index_files.load_shard(path)
-            for path, _ in index_files.embedding_shards(output)
-        ]
+        [index_files.load_shard(path) for path, _ in Embeddings(output).shards]
     )
     length = artifact.read(sample, kind=schema.BLOCKS)["max_block_length"]
     rows, peer_seconds = _predict(args, blocks, length)

@@ -126,13 +126,23 @@ class Index(Artifact):
         """float32 array `(num_blocks, embedding_dim)`; memory-mapped."""
         from realm_tf.artifacts import index_files
 
-        return index_files.load_embeddings(self)
+        # First: a directory of another kind is said to be so.
+        self.metadata  # noqa: B018
+        return index_files.load_embeddings(self.path)
 
-    def load(self, *, for_export: bool = False, quantize: str = "none"):
-        """`retrieval.index.Index`; see `index_files.load`."""
+    def state(self, names) -> dict:
+        """Name to array: what the kind keeps beside the embeddings."""
         from realm_tf.artifacts import index_files
 
-        return index_files.load(self, for_export=for_export, quantize=quantize)
+        return index_files.read_state(self.search, names, self.path)
+
+    def load(self, *, for_export: bool = False, quantize: str = "none"):
+        """The `retrieval.index.Index` of its kind; see `Index.from_files`."""
+        from realm_tf.retrieval.index import index_class
+
+        return index_class(self.search).from_files(
+            self, for_export=for_export, quantize=quantize
+        )
 
     def summary(self) -> str:
         return f"{self.search} index over {self.num_blocks:,} blocks"

@@ -10,6 +10,8 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
+from realm_tf.retrieval.index import KINDS
+from realm_tf.retrieval.index import index_class
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class BuildIndex(Operation):
     """what `realm embed` wrote"""
     output: str
     """the directory to make"""
-    kind: Literal["brute_force", "scann", "ivf"] = "scann"
+    kind: Literal[tuple(KINDS)] = "scann"
     """kind of search"""
     reordering: Literal["float32", "int8"] = "float32"
     """scann: what the best candidates are scored with; int8 takes a third of
@@ -43,22 +45,12 @@ class BuildIndex(Operation):
     beam_options: BeamOptions = ()
 
     def parameters(self) -> dict:
-        found = {"kind": self.kind}
-        if self.kind == "scann":
-            found.update(
-                reordering=self.reordering, num_reordered=self.num_reordered
-            )
-        elif self.kind == "ivf":
-            from realm_tf.retrieval import partitions
-
-            found.update(
-                partitions.resolve(
-                    self.embeddings.num_blocks,
-                    self.num_partitions,
-                    self.num_probed,
-                )
-            )
-        return found
+        kind = index_class(self.kind)
+        options = {name: getattr(self, name) for name in kind.OPTIONS}
+        return {
+            "kind": self.kind,
+            **kind.resolve(self.embeddings.num_blocks, **options),
+        }
 
     def parents(self) -> dict:
         return self.embeddings.parents

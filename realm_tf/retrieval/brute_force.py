@@ -65,6 +65,17 @@ class BruteForce(keras.layers.Layer, Index):
             )
         self.built = True
 
+    ALWAYS_EXACT = True
+
+    @classmethod
+    def from_files(cls, files, *, for_export=False, quantize="none"):
+        if quantize != "none":
+            return QuantizedBruteForce(files.embeddings, quantize=quantize)
+        return cls(
+            files.embeddings,
+            rows_per_block=ROWS_AT_ONCE if for_export else None,
+        )
+
     @property
     def num_blocks(self):
         return self._num_blocks

@@ -1,10 +1,24 @@
 """The contract of every index: maximum inner product search over blocks."""
 
 import abc
+import importlib
+from typing import ClassVar
 
 from realm_tf.errors import InputError
 
-KINDS = ("brute_force", "ivf", "scann")
+# Kind: module of this package and class in it. A new kind is a module and a
+# line here.
+KINDS = {
+    "brute_force": "brute_force.BruteForce",
+    "ivf": "ivf.Ivf",
+    "scann": "scann.Scann",
+}
+
+
+def index_class(kind: str) -> type["Index"]:
+    """The class of a kind; its module is imported."""
+    module, _, name = KINDS[kind].partition(".")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)
 
 
 class Index(abc.ABC):
@@ -13,7 +27,78 @@ class Index(abc.ABC):
     `search` finds the blocks with the largest inner products; the row of an
     embedding is its `block_id`. Implementations differ in speed and recall,
     never in meaning, and each can take new embeddings while it is in use.
+
+    Attributes:
+        OPTIONS: tuple of str. Arguments of `resolve`, and fields of the
+            operation `BuildIndex`, that are for this kind alone.
+        ALWAYS_EXACT: bool. Whether no index of the kind misses a block, so
+            that its recall need not be measured nor its state be kept.
     """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+    ALWAYS_EXACT: ClassVar[bool] = False
+
+    @classmethod
+    def resolve(cls, num_blocks: int, **options) -> dict:
+        """What `build` is given, its defaults filled in; kept in metadata.
+
+        Args:
+            num_blocks: int. Rows of the embeddings.
+            **options: those of `OPTIONS`.
+
+        Returns:
+            dict of JSON values.
+
+        Raises:
+            InputError: if an option is out of its range.
+        """
+        return options
+
+    @classmethod
+    def build(cls, embeddings, *, report=None, **parameters) -> "Index":
+        """An index of embeddings.
+
+        Args:
+            embeddings: float array `(num_blocks, embedding_dim)`.
+            report: function of a line of text, told how far it is. Defaults
+                to `None`.
+            **parameters: what `resolve` gave.
+        """
+        return cls(embeddings)
+
+    def state(self) -> dict:
+        """Arrays by name, which are kept beside the embeddings."""
+        return {}
+
+    @classmethod
+    def from_files(
+        cls, files, *, for_export: bool = False, quantize: str = "none"
+    ) -> "Index":
+        """The index that a directory holds.
+
+        Args:
+            files: `artifacts.objects.Index`: `embeddings`, `state(names)`,
+                `parameters` and `metadata` are what was kept.
+            for_export: bool. Give one whose search can be saved in a
+                SavedModel. Defaults to `False`.
+            quantize: str. How embeddings are held in memory and in a
+                SavedModel: `"none"`, `"int8"` or `"bfloat16"`. Defaults to
+                `"none"`.
+
+        Raises:
+            InputError: if the files do not fit each other, or `quantize` is
+                not to be had of this kind.
+        """
+        if quantize != "none":
+            raise InputError(
+                f"{files} is an index of kind {files.search}, which holds its "
+                f"rows as they are: expected quantize='none', received "
+                f"{quantize!r}."
+            )
+        return cls(files.embeddings)
+
+    def close(self) -> None:  # noqa: B027
+        """Frees what Python's collector does not; nothing by default."""
 
     @property
     @abc.abstractmethod

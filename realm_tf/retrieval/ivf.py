@@ -1,5 +1,6 @@
 """Approximate search without an op of its own: the best partitions alone."""
 
+import dataclasses
 import math
 import types
 
@@ -7,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.errors import InputError
 from realm_tf.retrieval.bounded_map import bounded_map
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.partitions import Partitions
@@ -89,6 +91,12 @@ class Ivf(keras.layers.Layer, Index):
             self.block_ids = _weight(partitions.block_ids, "block_ids")
         self.built = True
 
+    OPTIONS = ("num_partitions", "num_probed")
+
+    @classmethod
+    def resolve(cls, num_blocks, *, num_partitions=None, num_probed=None):
+        return resolve(num_blocks, num_partitions, num_probed)
+
     @classmethod
     def build(
         cls,
@@ -124,6 +132,24 @@ class Ivf(keras.layers.Layer, Index):
             report=report,
         )
         return cls(embeddings, partitions, **numbers, **kwargs)
+
+    @classmethod
+    def from_files(cls, files, *, for_export=False, quantize="none"):
+        embeddings = files.embeddings
+        names = [field.name for field in dataclasses.fields(Partitions)]
+        partitions = Partitions(**files.state(names))
+        if not partitions.hold_once(embeddings.shape):
+            raise InputError(
+                f"{files} is damaged, for its partitions do not hold each of "
+                f"{len(embeddings)} blocks once: make it again."
+            )
+        return cls(
+            embeddings,
+            partitions,
+            num_partitions=files.parameters["num_partitions"],
+            num_probed=files.parameters["num_probed"],
+            quantize=quantize,
+        )
 
     @property
     def num_blocks(self):

@@ -96,8 +96,17 @@ class Scann(Index):
             self.module = searcher.serialize_to_module()
         self._searcher = searcher
 
+    OPTIONS = ("reordering", "num_reordered")
+
     @classmethod
-    def build(cls, embeddings, *, reordering="float32", num_reordered=200):
+    def build(
+        cls,
+        embeddings,
+        *,
+        reordering="float32",
+        num_reordered=200,
+        report=None,
+    ):
         """An index over embeddings.
 
         Args:
@@ -107,6 +116,7 @@ class Scann(Index):
                 Defaults to `"float32"`.
             num_reordered: int. How many candidates are scored again, from
                 20,000 blocks on. Defaults to `200`.
+            report: not used, as ScaNN says nothing while it builds.
 
         Returns:
             `Scann`.
@@ -136,6 +146,23 @@ class Scann(Index):
             reordering=reordering,
             num_reordered=num_reordered,
             searcher=(searcher, shared_name),
+        )
+
+    @classmethod
+    def from_files(cls, files, *, for_export=False, quantize="none"):
+        if quantize != "none":
+            raise InputError(
+                f"{files} is a ScaNN index, which holds its rows as it was "
+                f"built: expected quantize='none', received {quantize!r}; "
+                "build it with `realm index --reordering int8` instead."
+            )
+        kind = ExportedScann if for_export else cls
+        return kind(
+            files.state(STATE_NAMES),
+            num_blocks=files.num_blocks,
+            embedding_dim=files.metadata["embedding_dim"],
+            reordering=files.parameters["reordering"],
+            num_reordered=files.parameters["num_reordered"],
         )
 
     @property

@@ -7,6 +7,7 @@ import pytest
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
@@ -63,11 +64,11 @@ def test_shards_are_joined_in_order(tmp_path, sizes):
     rows = _embeddings()
     shards = np.split(rows, np.cumsum(sizes)[:-1])
     embeddings = _write(tmp_path / "embeddings", shards)
-    assert index_files.embedding_shards(embeddings) == [
+    assert Embeddings(embeddings).shards == [
         (f"{embeddings}/embeddings-{number}.npy", number * sizes[0])
         for number in range(len(sizes))
     ]
-    joined = index_files.write_embeddings(embeddings, str(tmp_path))
+    joined = index_files.write_embeddings(Embeddings(embeddings), str(tmp_path))
     assert isinstance(joined, np.memmap)
     np.testing.assert_array_equal(joined, rows)
     # As if they had been one array.
@@ -80,7 +81,7 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
     path = f"{embeddings}/embeddings-1.npy"
     np.save(path, _embeddings(19))
     with pytest.raises(InputError) as caught:
-        index_files.write_embeddings(embeddings, str(tmp_path))
+        index_files.write_embeddings(Embeddings(embeddings), str(tmp_path))
     assert str(caught.value) == (
         f"{path} holds 19 rows, expected 20: run `realm embed` again."
     )
@@ -207,7 +208,7 @@ def test_the_indices_of_the_tiny_world(
     rows = np.concatenate(
         [
             index_files.load_shard(path)
-            for path, _ in index_files.embedding_shards(embeddings_dir)
+            for path, _ in Embeddings(embeddings_dir).shards
         ]
     )
     assert rows.shape == (11, 8)
@@ -310,7 +311,7 @@ def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
 
 def test_other_directories_are_refused(tmp_path, embeddings, blocks_dir):
     with pytest.raises(InputError, match="'blocks', expected 'embeddings'"):
-        index_files.embedding_shards(blocks_dir)
+        len(Embeddings(blocks_dir).shards)
     with pytest.raises(InputError, match="'embeddings', expected 'index'"):
         index_files.load(embeddings)
     with pytest.raises(InputError, match="does not exist"):

@@ -7,6 +7,7 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
@@ -241,7 +242,7 @@ def test_equal_scores_prefer_the_smaller_id(tmp_path):
     search = build_index.SearchShard(str(tmp_path), 3)
     found = [
         list(search.process(shard, [(5, rows[5])]))
-        for shard in index_files.embedding_shards(embeddings)
+        for shard in Embeddings(embeddings).shards
     ]
     assert found == [
         [(5, (-2.0, 0)), (5, (-2.0, 1)), (5, (-2.0, 2))],

@@ -15,6 +15,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
 from realm_tf.errors import InputError
@@ -337,8 +338,7 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
         model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
     )
     rows = [
-        index_files.load_shard(path)
-        for path, _ in index_files.embedding_shards(output)
+        index_files.load_shard(path) for path, _ in Embeddings(output).shards
     ]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
 

@@ -19,6 +19,7 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints import published
 from realm_tf.checkpoints.published_corpus import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import SafetensorsFile
@@ -358,7 +359,7 @@ def test_the_originals_files_give_the_same(open_qa, tmp_path):
         assert block.title == f"Title {number}" and block.text == other.text
         assert block.token_ids == other.token_ids
     (shard, _), (other, _) = (
-        index_files.embedding_shards(path)[0]
+        Embeddings(path).shards[0]
         for path in (paths["embeddings"], open_qa["embeddings"])
     )
     np.testing.assert_array_equal(np.load(shard), np.load(other))
