@@ -14,6 +14,7 @@ import types
 import typing
 from typing import Annotated
 from typing import ClassVar
+from typing import Literal
 
 import tyro
 
@@ -21,6 +22,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Artifact
 from realm_tf.artifacts.objects import Questions
+from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.
 Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
@@ -39,7 +41,8 @@ class Operation:
 
     A subclass states `command`, `makes` and its fields, each with a docstring
     below it, and implements `run`. A field of an `Artifact` class takes a path
-    as well. The output directory is the field `output`.
+    as well; a field of a `Literal` type only the words that it names. The
+    output directory is the field `output`.
 
     Attributes:
         command: str. The subcommand of `realm`; `None` for what only Python
@@ -68,6 +71,7 @@ class Operation:
                 value, Artifact | Questions
             ):
                 object.__setattr__(self, field.name, os.fspath(value))
+            self._check_choice(field.name)
 
     def run(self):
         """Does it; returns the object that was made, or what was found."""
@@ -164,6 +168,22 @@ class Operation:
         name = type(self).__name__
         return f"realm_tf.{name}({', '.join(arguments)}).run()"
 
+    def _check_choice(self, name):
+        """Refuses a word that the field's type does not name."""
+        hint, value = _hints(type(self))[name], getattr(self, name)
+        choices = [
+            choice
+            for part in _parts(hint)
+            if typing.get_origin(part) is Literal
+            for choice in typing.get_args(part)
+        ]
+        for each in value if isinstance(value, tuple) else [value]:
+            if choices and each is not None and each not in choices:
+                raise InputError(
+                    f"{_flag(name, hint)} must be one of {', '.join(choices)}."
+                    f" Received: {each!r}"
+                )
+
     @classmethod
     @functools.cache
     def _artifact_fields(cls):
@@ -181,16 +201,19 @@ def _hints(cls):
     return typing.get_type_hints(cls, include_extras=True)
 
 
-def _artifact_class(hint):
-    """`X` of the hints `X`, `X | None`, `tuple[X, ...]`, annotated or not."""
-    if isinstance(hint, type) and issubclass(hint, Artifact | Questions):
-        return hint
+def _parts(hint):
+    """A type and those it is made of: `X` of `X | None`, `tuple[X, ...]`."""
+    yield hint
     origin = typing.get_origin(hint)
     if origin in (Annotated, tuple, typing.Union, types.UnionType):
         for each in typing.get_args(hint):
-            found = _artifact_class(each)
-            if found is not None:
-                return found
+            yield from _parts(each)
+
+
+def _artifact_class(hint):
+    for part in _parts(hint):
+        if isinstance(part, type) and issubclass(part, Artifact | Questions):
+            return part
     return None
 
 

@@ -14,6 +14,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Questions
+from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
@@ -40,6 +41,8 @@ class Bake(Operation):
     """what it is made from"""
     kind: Literal["bread", "cake"] = "bread"
     """what it becomes"""
+    sides: tuple[Literal["bread", "cake"], ...] = ()
+    """what is eaten with it"""
     batch_size: int = 8
     """at once"""
     set: Repeated = ()
@@ -134,6 +137,15 @@ def test_a_wrong_word_is_refused(words, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
+def test_a_wrong_word_is_refused_in_python_too():
+    with pytest.raises(
+        InputError, match="^--kind must be one of bread, cake. Received: 'pie'$"
+    ):
+        Bake(model="m", output="o", kind="pie")
+    with pytest.raises(InputError, match="Received: 'pie'"):
+        Bake(model="m", output="o", sides=["cake", "pie"])
+
+
 def test_help_is_the_docstrings(capsys):
     with pytest.raises(SystemExit) as caught:
         cli.parse(Bake, ["--help"])
@@ -150,6 +162,7 @@ def test_its_key_is_what_decides_the_content(tmp_path, model_dir, blocks_dir):
     assert made.parameters() == {
         "source": "flour",
         "kind": "bread",
+        "sides": (),
         "set": (),
         "fast": False,
         "words": (),
