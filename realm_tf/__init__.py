@@ -1,14 +1,97 @@
-"""REALM on Keras 3: retrieval-augmented language models, end to end."""
+"""REALM on Keras 3: retrieval-augmented language models, end to end.
+
+Everything public is here, imported when it is used:
+
+- operations, which do what the commands of `realm` do: `Chunk(...).run()`;
+- objects, which the operations make and take: `Blocks("blocks")`;
+- `load` and `Answerer`, for a model that answers in Python;
+- Keras layers and models, for models of your own.
+"""
+
+import importlib
 
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
-__all__ = ["InputError", "__version__", "load"]
+# Module: what is public of it.
+_PUBLIC = {
+    "operations.init": ("Init",),
+    "operations.import_checkpoint": ("ImportCheckpoint",),
+    "operations.export_checkpoint": ("ExportCheckpoint",),
+    "operations.chunk": ("Chunk",),
+    "operations.annotate": ("Annotate",),
+    "operations.pack": ("Pack",),
+    "operations.train_tagger": ("TrainTagger",),
+    "operations.embed": ("Embed",),
+    "operations.build_index": ("BuildIndex",),
+    "operations.inverse_cloze_task": ("InverseClozeTask",),
+    "operations.pretrain": ("Pretrain",),
+    "operations.probe": ("Probe",),
+    "operations.prepare_questions": ("PrepareQuestions",),
+    "operations.make_cloze_questions": ("MakeClozeQuestions",),
+    "operations.fine_tune": ("FineTune",),
+    "operations.combine_models": ("CombineModels",),
+    "operations.evaluate": ("Evaluate",),
+    "operations.compare": ("Compare",),
+    "operations.ablate": ("Ablate",),
+    "operations.export": ("Export",),
+    "operations.verify": ("Verify",),
+    "operations.serve": ("Serve",),
+    "operations.ask": ("Ask",),
+    "operations.inspect": ("Inspect",),
+    "operations.reproduce": ("Reproduce",),
+    "operations.quickstart": ("Quickstart",),
+    "operations.graph": ("Graph",),
+    "artifacts.objects": (
+        "Blocks",
+        "Passages",
+        "Embeddings",
+        "Index",
+        "Model",
+        "Tagger",
+        "QuestionSet",
+        "Questions",
+        "Evaluation",
+        "Comparison",
+        "SavedModel",
+        "open_any",
+    ),
+    "answering.answerer": ("Answerer",),
+    "models.bert_encoder": ("BertEncoder",),
+    "models.embedder": ("Embedder",),
+    "models.knowledge_augmented_encoder": ("KnowledgeAugmentedEncoder",),
+    "models.marginal_likelihood": ("MarginalLikelihood",),
+    "models.open_qa": ("OpenQa",),
+    "models.packing": ("JoinBert",),
+    "models.reader": ("Reader",),
+    "models.realm": ("RealmModel",),
+}
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = [
+    "InputError",
+    "__version__",
+    "load",
+    *_MODULES,
+]
 
 
 def load(directory: str):
-    """Opens a model directory; see `realm_tf.artifacts.model_directory.load`."""
-    # Keras is imported when a model is, not when the package is.
+    """Opens a model directory; see `artifacts.model_directory.load`."""
     from realm_tf.artifacts import model_directory
 
     return model_directory.load(directory)
+
+
+def __getattr__(name):
+    # Keras and TensorFlow are imported when they are used, not when the
+    # package is.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    globals()[name] = value = getattr(module, name)
+    return value
+
+
+def __dir__():
+    return sorted(__all__)
