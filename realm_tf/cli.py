@@ -106,8 +106,8 @@ COMMANDS = {
         "say what a directory holds",
     ),
     "reproduce": (
-        "realm_tf.evaluation.reproductions.reproduce",
-        "measure anew what this project publishes, and compare",
+        "realm_tf.operations.reproduce:Reproduce",
+        "measure again what this project publishes, and compare",
     ),
 }
 

@@ -1,1 +1,1 @@
-"""What is published, measured anew and compared."""
+"""What is published: numbers, how they are measured, the tables of docs."""

@@ -1,0 +1,187 @@
+"""`realm reproduce` over small measurements, and one of this repository."""
+
+import json
+
+import pytest
+
+from realm_tf import cli
+from realm_tf.errors import InputError
+from realm_tf.evaluation.reproductions import published
+from realm_tf.evaluation.reproductions.measurement import Cell
+from realm_tf.evaluation.reproductions.measurement import Measurement
+from realm_tf.operations import reproduce
+
+# Prints what it is told to; counts how often it ran.
+_SCRIPT = """
+import argparse
+import json
+import pathlib
+import sys
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--output", required=True)
+parser.add_argument("--speed", type=float, default=2.5)
+parser.add_argument("--status", type=int, default=0)
+args = parser.parse_args()
+count = pathlib.Path(args.output, "runs.txt")
+runs = len(count.read_text()) if count.exists() else 0
+count.write_text((runs + 1) * "x")
+print("working")
+print(json.dumps({"speed": args.speed, "bytes": 4e6}))
+sys.exit(args.status)
+"""
+_RUN = "python speed.py --output {output}"
+_CELLS = (
+    Cell("speed", "measured", "speed", "{:.1f}", "0.1"),
+    Cell("memory", "measured", "bytes", "{:.0f} MB", "", 1e-6),
+)
+
+
+@pytest.fixture
+def measure(tmp_path, monkeypatch, capsys):
+    """Runs `realm reproduce` over a project with a measurement, `fast`."""
+    (tmp_path / "speed.py").write_text(_SCRIPT)
+    kept = {"of": {"speed": {"measured": [2.5]}, "memory": {"measured": [99]}}}
+    monkeypatch.setattr(published, "locate", lambda: tmp_path)
+    monkeypatch.setattr(
+        published, "read_results", lambda root: {"fast": {"tables": kept}}
+    )
+
+    def run(*arguments, commands=(_RUN,), cells=_CELLS, peers=()):
+        fast = Measurement("fast", commands, 1, "a core", {"of": cells}, peers)
+        monkeypatch.setattr(published, "MEASUREMENTS", {"fast": fast})
+        output = str(tmp_path / "out")
+        status = cli.main(["reproduce", *arguments, "--output", output])
+        return status, capsys.readouterr()
+
+    return run
+
+
+def _results(tmp_path):
+    return json.loads((tmp_path / "out/fast/results.json").read_text())
+
+
+def test_numbers_are_compared_with_the_published_ones(measure, tmp_path):
+    status, printed = measure("fast")
+    assert status == 0
+    assert "\nworking\n" in printed.out
+    rows = [
+        [cell.strip() for cell in line.strip("│\n").split("│")]
+        for line in printed.out.splitlines()
+        if line.startswith("│")
+    ]
+    assert rows == [
+        ["fast", "of", "speed", "measured", "2.5 ± 0.1", "2.5", "ok"],
+        ["fast", "of", "memory", "measured", "99 MB", "4 MB", "not judged"],
+    ]
+    found = _results(tmp_path)
+    assert found["tables"] == {
+        "of": {"speed": {"measured": [2.5]}, "memory": {"measured": [4.0]}}
+    }
+    assert {"name", "commands", "machine", "version"} < set(found)
+    # It may take the place of the published file.
+    assert "| memory | 4 MB |" in published.tables(
+        found, published.MEASUREMENTS["fast"]
+    )
+
+
+def test_numbers_outside_and_missing(measure, tmp_path):
+    status, printed = measure("fast", commands=(f"{_RUN} --speed 2.7",))
+    assert status == 1 and "OUTSIDE" in printed.out
+    cells = (Cell("speed", "measured", "none.json:x", "{:.1f}", "0.1"),)
+    status, printed = measure("fast", cells=cells)
+    assert status == 1 and "MISSING: No such file" in printed.out
+
+
+def test_a_failing_command_leaves_no_results(measure, tmp_path):
+    assert measure("fast")[0] == 0
+    status, printed = measure("fast", commands=(f"{_RUN} --status 7",))
+    assert status == 1
+    assert "FAILED: command 1 with status 7" in printed.out
+    assert not (tmp_path / "out/fast/results.json").exists()
+
+
+def test_what_is_done_is_not_run_again(measure, tmp_path, monkeypatch):
+    """From the command on that is new or failed, all run."""
+    first, second, third = (f"{_RUN} --speed {n}" for n in (1, 2, 2.5))
+
+    def runs(*commands):
+        status, _ = measure("fast", commands=commands)
+        return status, len((tmp_path / "out/fast/runs.txt").read_text())
+
+    assert runs(first, second + " --status 1", third) == (1, 2)
+    assert runs(first, second, third) == (0, 4)
+    assert runs(first, second, third) == (0, 4)
+    # The last is as it was, but follows one that is not.
+    assert runs(first, second + "0", third) == (0, 6)
+    assert runs(second, second + " --status 1", third) == (1, 8)
+    # Not even after a failure between.
+    assert runs(second, second + "0", third) == (0, 10)
+    # Another version of the package measures again.
+    monkeypatch.setattr(reproduce, "__version__", "another")
+    assert runs(second, second + "0", third) == (0, 13)
+
+
+def test_realm_is_this_one(measure, tmp_path, blocks_dir):
+    """`realm` runs with the same Python, and placeholders are one word."""
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    (folder / "blocks").symlink_to(blocks_dir, target_is_directory=True)
+    status, printed = measure(
+        *("fast", "--data-dir", str(folder)),
+        commands=("realm inspect {data_dir}/blocks",),
+        cells=(Cell("speed", "measured", "num_blocks", "{:.0f}", "10"),),
+    )
+    assert status == 0, printed
+    assert _results(tmp_path)["tables"]["of"]["speed"]["measured"] == [11]
+
+
+@pytest.mark.parametrize(
+    "arguments, changes, complaint",
+    [
+        (["fast"], {"commands": ("realm x {data_dir}",)}, "--data-dir DIR"),
+        (
+            ["fast"],
+            {"commands": ("realm x {wheel}",)},
+            "pip download --no-deps",
+        ),
+        (["fast"], {"peers": ("no_such_package",)}, "package no_such_package"),
+        (["slow"], {}, "no measurement 'slow'; there are fast."),
+        (["fast", "--write-tables"], {}, "leave out fast"),
+    ],
+)
+def test_what_is_missing_is_named(
+    measure, tmp_path, arguments, changes, complaint
+):
+    status, printed = measure(*arguments, **changes)
+    assert status == 2
+    assert complaint in printed.err and printed.err.count("\n") == 1
+    # Before anything ran.
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_made(measure, tmp_path):
+    (tmp_path / "out").write_text("")
+    status, printed = measure("fast")
+    assert status == 2 and "cannot be made" in printed.err
+    remote = reproduce.Reproduce(names=("fast",), output="gs://bucket/x")
+    with pytest.raises(InputError, match="must be a local directory"):
+        remote.run()
+
+
+def test_it_lists_the_measurements(measure, tmp_path):
+    status, printed = measure(peers=("jax",))
+    assert status == 0 and not (tmp_path / "out").exists()
+    (row,) = (r for r in printed.out.splitlines() if r.startswith("│"))
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells == ["fast", "of", "1", "a core", "jax"]
+
+
+def test_a_measurement_of_this_repository(tmp_path):
+    """The one that takes seconds, as a user runs it."""
+    operation = reproduce.Reproduce(
+        names=("tagger-rules",), output=str(tmp_path / "out")
+    )
+    found = operation.run()
+    assert len(found) == 5
+    assert operation.status(found) == 0, operation.report(found)
