@@ -355,11 +355,11 @@ def _is_rest(directory):
     )
 
 
-def read(directory: str, *, kind: str | tuple[str, ...]) -> dict:
+def read(directory: str | Artifact, *, kind: str | tuple[str, ...]) -> dict:
     """The metadata of a complete stage directory.
 
     Args:
-        directory: str. A directory that a stage wrote.
+        directory: str or `Artifact`, which reads it once.
         kind: str, or tuple of them. What it must hold, or one of what.
 
     Returns:
@@ -368,8 +368,10 @@ def read(directory: str, *, kind: str | tuple[str, ...]) -> dict:
     Raises:
         InputError: if it is missing, incomplete or of another kind.
     """
-    directory = str(directory).rstrip("/")
     kinds = (kind,) if isinstance(kind, str) else kind
+    if isinstance(directory, Artifact) and directory.kind in kinds:
+        return directory.metadata
+    directory = str(directory).rstrip("/")
     expected = " or ".join(map(repr, kinds))
     if not Path(os.path.join(directory, MARKER)).exists():
         if Path(f"{directory}.partial").exists():

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_card
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.model_card import Card
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
@@ -137,11 +136,12 @@ def _weights(model):
             yield np.asarray(variable).tobytes()
 
 
-def load(directory: str) -> LoadedModel:
+def load(directory: str | Model) -> LoadedModel:
     """Opens a model directory.
 
     Args:
-        directory: str. Written by `realm init`, `realm finetune`, ...
+        directory: str or `Model`. Written by `realm init`, `realm finetune`,
+            ...
 
     Returns:
         `LoadedModel`.
@@ -150,8 +150,8 @@ def load(directory: str) -> LoadedModel:
         InputError: if it is not a complete model directory, or its weights
             are damaged.
     """
-    metadata = artifact.read(directory, kind=schema.MODEL)
-    config = json.loads(Path(os.path.join(directory, CONFIG)).read_text())
+    directory = Model.of(directory)
+    config = directory.config
     if config["model"] != "open_qa":
         raise InputError(
             f"{directory} holds a model of type {config['model']!r}, which "
@@ -174,7 +174,7 @@ def load(directory: str) -> LoadedModel:
         else None,
         score_scale=config["score_scale"],
     )
-    weights = os.path.join(directory, WEIGHTS)
+    weights = directory.file(WEIGHTS)
     try:
         model.load_weights(weights)
     except (OSError, ValueError) as error:
@@ -183,15 +183,15 @@ def load(directory: str) -> LoadedModel:
             f"{error} Make the directory again."
         ) from error
     tokenizer = Tokenizer.from_file(
-        os.path.join(directory, VOCABULARY), lowercase=config["lowercase"]
+        directory.vocabulary, lowercase=config["lowercase"]
     )
     # Directories of earlier versions have no card.
-    card = metadata.get("card")
+    card = directory.metadata.get("card")
     return LoadedModel(
         model,
         tokenizer,
         tuple(config["block_segment_ids"]),
-        metadata,
+        directory.metadata,
         Card.from_json(card) if card else Card(),
     )
 
