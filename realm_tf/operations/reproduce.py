@@ -21,8 +21,9 @@ from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reproductions import published
-from realm_tf.evaluation.reproductions.measurement import PLACEHOLDERS
-from realm_tf.evaluation.reproductions.measurement import Cell
+from realm_tf.evaluation.reproductions.cells import Cell
+from realm_tf.evaluation.reproductions.measurements import MEASUREMENTS
+from realm_tf.evaluation.reproductions.measurements import PLACEHOLDERS
 from realm_tf.operations.operation import Operation
 from realm_tf.version import __version__
 
@@ -38,19 +39,15 @@ class Comparison:
 
     Args:
         name: str. Of the measurement.
-        title: str. Of the table.
-        cell: `Cell`.
-        published: list of float.
-        got: list of float. Empty where nothing was found.
+        published: `Cell`.
+        measured: `Cell`, or `None` where nothing was found.
         verdict: str. `OK`, `OUTSIDE`, `NOT_JUDGED`, or why there are no
             numbers.
     """
 
     name: str
-    title: str
-    cell: Cell
-    published: list[float]
-    got: list[float]
+    published: Cell
+    measured: Cell | None
     verdict: str
 
 
@@ -60,8 +57,7 @@ class Reproduce(Operation):
 
     The commands of a measurement run one after the other, all they write is in
     OUTPUT/NAME, and what they give is compared with docs/results/NAME.json. It
-    is also written as OUTPUT/NAME/results.json, which may take the place of the
-    published file. The exit status is 1 if a number is outside its tolerance.
+    is written as OUTPUT/NAME/results.json, which may take the place of that file. The exit status is 1 if a number is outside its tolerance.
     What depends on the machine, such as a rate, is shown and not judged, except
     as a ratio to a peer in the same run.
 
@@ -103,37 +99,32 @@ class Reproduce(Operation):
                     f"{' '.join(self.names)}."
                 )
             return published.write_tables(root)
-        chosen = [self._find(name) for name in dict.fromkeys(self.names)]
-        kept = published.read_results(root)
-        for measurement in chosen:
-            self._check_needs(measurement)
+        for name in self.names:
+            self._check_needs(name)
+        kept = published.read_all(root)
         found = []
-        for measurement in chosen:
-            results = self._measure(measurement, str(root))
-            found += _compare(measurement, kept[measurement.name], results)
+        for name in dict.fromkeys(self.names):
+            found += self._measure(name, kept[name], str(root))
         return found
 
     def report(self, result: list[Comparison] | list[str]) -> str:
         if self.write_tables:
             return "\n".join(result) or "All tables are as the results say."
-        return _table_of_comparisons(result) if self.names else _list()
+        return _compared(result) if self.names else _listed()
 
     def status(self, result: list[Comparison] | list[str]) -> int:
         if self.write_tables:
             return 0
         return int(any(each.verdict not in (OK, NOT_JUDGED) for each in result))
 
-    def _find(self, name):
-        known = published.MEASUREMENTS
-        if name not in known:
+    def _check_needs(self, name):
+        if name not in MEASUREMENTS:
             raise InputError(
                 f"There is no measurement {name!r}; there are "
-                f"{', '.join(known)}."
+                f"{', '.join(MEASUREMENTS)}."
             )
-        return known[name]
-
-    def _check_needs(self, measurement):
-        what = f"{measurement.name} needs"
+        measurement = MEASUREMENTS[name]
+        what = f"{name} needs"
         if is_remote(self.output):
             raise InputError(
                 f"--output {self.output} must be a local directory: the "
@@ -162,9 +153,11 @@ class Reproduce(Operation):
                     "beside ours: install it."
                 )
 
-    def _measure(self, measurement, root):
-        """Runs the commands that are not done; returns the results."""
-        directory = os.path.join(os.path.abspath(self.output), measurement.name)
+    def _measure(self, name, kept, root):
+        """Runs the commands that are not done, and compares."""
+        measurement = MEASUREMENTS[name]
+        directory = os.path.join(os.path.abspath(self.output), name)
+        results_path = os.path.join(directory, RESULTS)
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -172,41 +165,55 @@ class Reproduce(Operation):
                 f"{directory} cannot be made: {error.strerror or error}. "
                 f"Choose another --output than {self.output}."
             ) from error
+        remove(results_path)
         # Commands run at the root, wherever this one was given.
         values = {
-            name: os.path.abspath(getattr(self, name) or "")
-            for name in PLACEHOLDERS
+            placeholder: os.path.abspath(getattr(self, placeholder) or "")
+            for placeholder in PLACEHOLDERS
         }
         values["output"] = directory
-        total = len(measurement.commands)
-        remove(os.path.join(directory, RESULTS))
         print(
-            f"{measurement.name}: about {measurement.minutes:g} minutes on "
-            f"{measurement.machine}"
+            f"{name}: about {measurement.minutes:g} minutes on {kept.machine}"
         )
         commands = [
             # A value is one word, whatever spaces it holds.
             [word.format(**values) for word in shlex.split(line)]
             for line in measurement.commands
         ]
-        for number, words in enumerate(commands, start=1):
-            label = f"[{number}/{total}]"
-            if _is_done(directory, number, words):
-                print(f"{label} done before: {shlex.join(words)}", flush=True)
-                continue
-            print(f"{label} $ {shlex.join(words)}", flush=True)
-            # Those after it read what it will write.
-            for outdated in range(number, total + 1):
-                remove(_state(directory, outdated))
-            status = _run(words, root, os.path.join(directory, _stdout(number)))
-            if status:
-                failure = f"FAILED: command {number} with status {status}"
-                return _results(measurement, directory, failure)
-            state = {"words": words, "version": __version__}
-            write_text(_state(directory, number), json.dumps(state))
-        results = _results(measurement, directory)
-        published.write_results(os.path.join(directory, RESULTS), results)
-        return results
+        failure = _run_all(commands, directory, root)
+        found = [
+            _compare(name, cell, directory, _stdout(len(commands)), failure)
+            for cell in kept.cells
+        ]
+        cells = [each.measured for each in found]
+        if None not in cells:
+            kept.measured(
+                cells,
+                commands=measurement.commands,
+                machine=f"{os.cpu_count()} CPUs ({platform.machine()})",
+                version=__version__,
+                date=time.strftime("%F", time.gmtime()),
+            ).write(results_path)
+        return found
+
+
+def _run_all(commands, directory, root) -> str:
+    """Runs the commands that are not done; returns what failed, if any."""
+    for number, words in enumerate(commands, start=1):
+        label = f"[{number}/{len(commands)}]"
+        if _is_done(directory, number, words):
+            print(f"{label} done before: {shlex.join(words)}", flush=True)
+            continue
+        print(f"{label} $ {shlex.join(words)}", flush=True)
+        # Those after it read what it will write.
+        for outdated in range(number, len(commands) + 1):
+            remove(_state(directory, outdated))
+        status = _run(words, root, os.path.join(directory, _stdout(number)))
+        if status:
+            return f"FAILED: command {number} with status {status}"
+        state = {"words": words, "version": __version__}
+        write_text(_state(directory, number), json.dumps(state))
+    return ""
 
 
 def _state(directory, number):
@@ -252,47 +259,18 @@ def _run(words, root, stdout) -> int:
     return process.returncode
 
 
-def _results(measurement, directory, failure="") -> dict:
-    """What was measured; a text in a cell says why nothing was."""
-    stdout = _stdout(len(measurement.commands))
-    tables = {}
-    for title, cells in measurement.tables.items():
-        rows = tables.setdefault(title, {})
-        for cell in cells:
-            try:
-                got = failure or cell.read(directory, stdout)
-            except (OSError, ValueError, LookupError, ZeroDivisionError) as e:
-                got = f"MISSING: {getattr(e, 'strerror', None) or e}"
-            rows.setdefault(cell.row, {})[cell.column] = got
-    return {
-        "name": measurement.name,
-        "commands": measurement.commands,
-        "machine": f"{os.cpu_count()} CPUs ({platform.machine()})",
-        "version": __version__,
-        "date": time.strftime("%F", time.gmtime()),
-        "tables": tables,
-    }
-
-
-def _compare(measurement, kept, results) -> list[Comparison]:
-    found = []
-    for title, cells in measurement.tables.items():
-        for cell in cells:
-            expected = kept["tables"][title][cell.row][cell.column]
-            got = results["tables"][title][cell.row][cell.column]
-            if isinstance(got, str):
-                got, verdict = [], got
-            elif not cell.tolerance:
-                verdict = NOT_JUDGED
-            else:
-                accepted = map(cell.accepts, expected, got)
-                verdict = OK if all(accepted) else OUTSIDE
-            found.append(
-                Comparison(
-                    measurement.name, title, cell, expected, got, verdict
-                )
-            )
-    return found
+def _compare(name, cell, directory, stdout, failure) -> Comparison:
+    if failure:
+        return Comparison(name, cell, None, failure)
+    try:
+        measured = cell.measured(directory, stdout)
+    except (OSError, ValueError, LookupError, ZeroDivisionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return Comparison(name, cell, None, f"MISSING: {reason}")
+    verdict = NOT_JUDGED
+    if cell.within:
+        verdict = OK if cell.accepts(measured.numbers) else OUTSIDE
+    return Comparison(name, cell, measured, verdict)
 
 
 def _table(*columns):
@@ -310,29 +288,27 @@ def _text(table):
     return capture.get().rstrip("\n")
 
 
-def _list():
-    table = _table("name", "tables", "minutes", "machine", "needs")
-    for each in published.MEASUREMENTS.values():
-        given = [name for name in PLACEHOLDERS[1:] if each.needs(name)]
+def _listed():
+    table = _table("name", "minutes", "needs", "commands")
+    for name, each in MEASUREMENTS.items():
+        needs = [name for name in PLACEHOLDERS[1:] if each.needs(name)]
         table.add_row(
-            each.name,
-            ", ".join(each.tables),
+            name,
             f"{each.minutes:g}",
-            each.machine,
-            ", ".join([*given, *each.peers]),
+            ", ".join([*needs, *each.peers]),
+            str(len(each.commands)),
         )
     return _text(table)
 
 
-def _table_of_comparisons(comparisons):
+def _compared(comparisons):
     table = _table("name", "table", "row", "column", "published", "got", "")
     for one in comparisons:
-        cell = one.cell
+        cell = one.published
         table.add_row(
-            *(one.name, one.title, cell.row, cell.column),
-            cell.form.format(*one.published)
-            + (f" ± {cell.tolerance}" if cell.tolerance else ""),
-            cell.form.format(*one.got) if one.got else "",
+            *(one.name, cell.title, cell.row, cell.column),
+            cell.text + (f" ± {cell.within}" if cell.within else ""),
+            one.measured.text if one.measured else "",
             one.verdict,
         )
     return _text(table)

@@ -1,14 +1,12 @@
 """`realm reproduce` over small measurements, and one of this repository."""
 
-import json
-
 import pytest
 
 from realm_tf import cli
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reproductions import published
-from realm_tf.evaluation.reproductions.measurement import Cell
-from realm_tf.evaluation.reproductions.measurement import Measurement
+from realm_tf.evaluation.reproductions.measurements import Measurement
+from realm_tf.evaluation.reproductions.published import Results
 from realm_tf.operations import reproduce
 
 # Prints what it is told to; counts how often it ran.
@@ -31,26 +29,24 @@ print(json.dumps({"speed": args.speed, "bytes": 4e6}))
 sys.exit(args.status)
 """
 _RUN = "python speed.py --output {output}"
-_CELLS = (
-    Cell("speed", "measured", "speed", "{:.1f}", "0.1"),
-    Cell("memory", "measured", "bytes", "{:.0f} MB", "", 1e-6),
-)
+_SPEED = {"numbers": [2.5], "source": "speed", "within": "0.1"}
+_MEMORY = {"numbers": [99], "source": "bytes", "scale": 1e-6}
 
 
 @pytest.fixture
 def measure(tmp_path, monkeypatch, capsys):
     """Runs `realm reproduce` over a project with a measurement, `fast`."""
     (tmp_path / "speed.py").write_text(_SCRIPT)
-    kept = {"of": {"speed": {"measured": [2.5]}, "memory": {"measured": [99]}}}
     monkeypatch.setattr(published, "locate", lambda: tmp_path)
-    monkeypatch.setattr(
-        published, "read_results", lambda root: {"fast": {"tables": kept}}
-    )
+    output = str(tmp_path / "out")
 
-    def run(*arguments, commands=(_RUN,), cells=_CELLS, peers=()):
-        fast = Measurement("fast", commands, 1, "a core", {"of": cells}, peers)
-        monkeypatch.setattr(published, "MEASUREMENTS", {"fast": fast})
-        output = str(tmp_path / "out")
+    def run(*arguments, commands=(_RUN,), speed=_SPEED, peers=()):
+        fast = Measurement(commands, 1, peers)
+        monkeypatch.setattr(reproduce, "MEASUREMENTS", {"fast": fast})
+        rows = {"speed": {"got": speed, "said": "much"}, "MB": {"got": _MEMORY}}
+        table = {"title": "of", "form": "{:.1f}", "rows": rows}
+        kept = Results("fast", [], "a core", "0", [table])
+        monkeypatch.setattr(published, "read_all", lambda root: {"fast": kept})
         status = cli.main(["reproduce", *arguments, "--output", output])
         return status, capsys.readouterr()
 
@@ -58,7 +54,7 @@ def measure(tmp_path, monkeypatch, capsys):
 
 
 def _results(tmp_path):
-    return json.loads((tmp_path / "out/fast/results.json").read_text())
+    return Results.read(tmp_path / "out/fast/results.json")
 
 
 def test_numbers_are_compared_with_the_published_ones(measure, tmp_path):
@@ -71,26 +67,23 @@ def test_numbers_are_compared_with_the_published_ones(measure, tmp_path):
         if line.startswith("│")
     ]
     assert rows == [
-        ["fast", "of", "speed", "measured", "2.5 ± 0.1", "2.5", "ok"],
-        ["fast", "of", "memory", "measured", "99 MB", "4 MB", "not judged"],
+        ["fast", "of", "speed", "got", "2.5 ± 0.1", "2.5", "ok"],
+        ["fast", "of", "MB", "got", "99.0", "4.0", "not judged"],
     ]
-    found = _results(tmp_path)
-    assert found["tables"] == {
-        "of": {"speed": {"measured": [2.5]}, "memory": {"measured": [4.0]}}
-    }
-    assert {"name", "commands", "machine", "version"} < set(found)
     # It may take the place of the published file.
-    assert "| memory | 4 MB |" in published.tables(
-        found, published.MEASUREMENTS["fast"]
-    )
+    found = _results(tmp_path)
+    assert [cell.numbers for cell in found.cells] == [[2.5], [4.0]]
+    assert "much" not in found.markdown()
+    assert found.commands == [_RUN] and found.machine != "a core" and found.date
 
 
 def test_numbers_outside_and_missing(measure, tmp_path):
     status, printed = measure("fast", commands=(f"{_RUN} --speed 2.7",))
     assert status == 1 and "OUTSIDE" in printed.out
-    cells = (Cell("speed", "measured", "none.json:x", "{:.1f}", "0.1"),)
-    status, printed = measure("fast", cells=cells)
+    speed = {**_SPEED, "source": "none.json:x"}
+    status, printed = measure("fast", speed=speed)
     assert status == 1 and "MISSING: No such file" in printed.out
+    assert not (tmp_path / "out/fast/results.json").exists()
 
 
 def test_a_failing_command_leaves_no_results(measure, tmp_path):
@@ -127,13 +120,12 @@ def test_realm_is_this_one(measure, tmp_path, blocks_dir):
     folder = tmp_path / "with a space"
     folder.mkdir()
     (folder / "blocks").symlink_to(blocks_dir, target_is_directory=True)
-    status, printed = measure(
+    _, printed = measure(
         *("fast", "--data-dir", str(folder)),
         commands=("realm inspect {data_dir}/blocks",),
-        cells=(Cell("speed", "measured", "num_blocks", "{:.0f}", "10"),),
+        speed={**_SPEED, "source": "num_blocks", "within": "10"},
     )
-    assert status == 0, printed
-    assert _results(tmp_path)["tables"]["of"]["speed"]["measured"] == [11]
+    assert "│ 11.0 │" in printed.out
 
 
 @pytest.mark.parametrize(
@@ -174,7 +166,7 @@ def test_it_lists_the_measurements(measure, tmp_path):
     assert status == 0 and not (tmp_path / "out").exists()
     (row,) = (r for r in printed.out.splitlines() if r.startswith("│"))
     cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells == ["fast", "of", "1", "a core", "jax"]
+    assert cells == ["fast", "1", "jax", "1"]
 
 
 def test_a_measurement_of_this_repository(tmp_path):

@@ -1,9 +1,10 @@
 """The published numbers, and the tables of the docs that are made of them.
 
 docs/results/NAME.json is what a run of a measurement wrote: its `name`,
-`commands`, `machine`, `version` and `tables` (title to row to column to the
-numbers of that cell, in the unit of the table). A cell that no command gives is
-a text, and is published as it is. In README.md and docs/*.md
+`commands`, `machine`, `version` and `tables`. A table has a `title` and `rows`
+(label to column to cell); a cell is what `Cell` takes, and takes from the table
+what all its cells have in common. A cell that no command gives is a text, and
+is published as it is. In README.md and docs/*.md
 
     <!-- results: NAME -->
     <!-- /results -->
@@ -11,6 +12,7 @@ a text, and is published as it is. In README.md and docs/*.md
 hold the tables of NAME between them.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -18,23 +20,145 @@ import re
 import realm_tf
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation.reproductions.measurement import Measurement
-from realm_tf.evaluation.reproductions.pipelines import PIPELINES
-from realm_tf.evaluation.reproductions.pretraining import PRETRAINING
-from realm_tf.evaluation.reproductions.serving import SERVING
-from realm_tf.evaluation.reproductions.systems import SYSTEMS
+from realm_tf.evaluation.reproductions.cells import Cell
 
-MEASUREMENTS = {
-    each.name: each for each in PIPELINES + PRETRAINING + SYSTEMS + SERVING
-}
 _RESULTS = "docs/results"
 _MARKED = re.compile(
     r"^(?P<indent> *)<!-- results: (?P<name>[a-z0-9-]+) -->\n"
     r"(?P<tables>.*?)^ *<!-- /results -->\n",
     re.MULTILINE | re.DOTALL,
 )
-# A list of numbers, over several lines.
-_NUMBERS = re.compile(r"\[\n\s+[-+\d.e]+(?:,\s+[-+\d.e]+)*\s+\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a measurement gave.
+
+    Args:
+        name: str. Of the measurement.
+        commands: list of str. What was run; `{output}`, `{data_dir}` and
+            `{wheel}` are given by whoever runs them.
+        machine: str. What it ran on.
+        version: str. Of this package.
+        tables: list of dict. As in the file.
+        date: str. When it ran. Defaults to unknown.
+    """
+
+    name: str
+    commands: list[str]
+    machine: str
+    version: str
+    tables: list[dict]
+    date: str = ""
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> "Results":
+        """Reads a results file.
+
+        Raises:
+            InputError: if it is damaged.
+        """
+        try:
+            results = cls(**json.loads(path.read_text(encoding="utf-8")))
+            results.markdown()
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise InputError(
+                f"{path} is no results of a measurement ({error!r}): copy the "
+                "results.json that `realm reproduce` wrote."
+            ) from error
+        return results
+
+    def write(self, path: str) -> None:
+        """Writes a results file, each cell on a line."""
+        lines = []
+
+        def placed(cell):
+            lines.append(json.dumps(cell, ensure_ascii=False))
+            return f"\0{len(lines) - 1}"
+
+        content = dataclasses.asdict(self)
+        content["tables"] = [
+            {**table, "rows": _each(table["rows"], placed)}
+            for table in self.tables
+        ]
+        text = re.sub(
+            r'"\\u0000(\d+)"',
+            lambda match: lines[int(match[1])],
+            json.dumps(content, indent=1, ensure_ascii=False),
+        )
+        write_text(path, f"{text}\n")
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells whose numbers commands give."""
+        found = []
+        for table in self.tables:
+            common = {k: v for k, v in table.items() if k != "rows"}
+            for row, cells in table["rows"].items():
+                found += [
+                    Cell(row=row, column=column, **{**common, **cell})
+                    for column, cell in cells.items()
+                    if isinstance(cell, dict)
+                ]
+        return found
+
+    def measured(self, cells: list[Cell], **changes) -> "Results":
+        """The results of another run: its numbers, and no texts."""
+        numbers = {(c.title, c.row, c.column): c.numbers for c in cells}
+        tables = []
+        for table in self.tables:
+            rows = {
+                row: {
+                    column: {
+                        **cell,
+                        "numbers": numbers[table["title"], row, column],
+                    }
+                    for column, cell in cells.items()
+                    if isinstance(cell, dict)
+                }
+                for row, cells in table["rows"].items()
+            }
+            rows = {row: cells for row, cells in rows.items() if cells}
+            if rows:
+                tables.append({**table, "rows": rows})
+        return dataclasses.replace(self, tables=tables, **changes)
+
+    def markdown(self) -> str:
+        """All tables, and what they were measured on."""
+        shown = {(c.title, c.row, c.column): c.text for c in self.cells}
+        parts = []
+        for table in self.tables:
+            title, rows = table["title"], table["rows"]
+            columns = list(
+                dict.fromkeys(key for cells in rows.values() for key in cells)
+            )
+            lines = [[title, *columns], ["---"] * (1 + len(columns))]
+            for row, cells in rows.items():
+                lines.append(
+                    [
+                        row,
+                        *(
+                            shown.get((title, row, key), cells.get(key, ""))
+                            for key in columns
+                        ),
+                    ]
+                )
+            parts.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
+        commands = (
+            [f"realm reproduce {self.name}"] if self.cells else self.commands
+        )
+        parts.append(
+            f"On {self.machine}, version {self.version}, by "
+            f"{', '.join(f'`{each}`' for each in commands)}.\n"
+        )
+        return "\n".join(parts)
+
+
+def _each(rows, change):
+    return {
+        row: {column: change(cell) for column, cell in cells.items()}
+        for row, cells in rows.items()
+    }
 
 
 def locate() -> pathlib.Path:
@@ -53,8 +177,8 @@ def locate() -> pathlib.Path:
     return root
 
 
-def read_results(root: pathlib.Path) -> dict[str, dict]:
-    """The content of each docs/results/NAME.json, by name.
+def read_all(root: pathlib.Path) -> dict[str, Results]:
+    """Each docs/results/NAME.json of a repository, by name.
 
     Args:
         root: `pathlib.Path`. Of a repository.
@@ -62,70 +186,8 @@ def read_results(root: pathlib.Path) -> dict[str, dict]:
     Raises:
         InputError: if one of them is damaged.
     """
-    found = {}
-    for path in sorted((root / _RESULTS).glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            found[content["name"]] = content
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(
-                f"{path} is no results of a measurement ({error!r}): copy the "
-                "results.json that `realm reproduce` wrote."
-            ) from error
-    return found
-
-
-def write_results(path: str, results: dict) -> None:
-    """Writes a results file, the numbers of a cell on one line."""
-    text = json.dumps(results, indent=1, ensure_ascii=False)
-    text = _NUMBERS.sub(
-        lambda match: f"[{' '.join(match[0][1:-1].split())}]", text
-    )
-    write_text(path, f"{text}\n")
-
-
-def tables(results: dict, measurement: Measurement | None) -> str:
-    """Tables of a measurement's numbers, in Markdown.
-
-    Args:
-        results: dict. The content of a results file.
-        measurement: `Measurement`. How numbers are shown; `None` where all
-            cells are texts.
-    """
-    forms = {
-        (title, cell.row, cell.column): cell.form
-        for title, cells in (measurement.tables if measurement else {}).items()
-        for cell in cells
-    }
-    parts = []
-    for title, rows in results["tables"].items():
-        columns = list(
-            dict.fromkeys(key for row in rows.values() for key in row)
-        )
-        lines = [[title, *columns], ["---"] * (1 + len(columns))]
-        for row, cells in rows.items():
-            shown = [
-                _show(cells[key], forms.get((title, row, key)))
-                if key in cells
-                else ""
-                for key in columns
-            ]
-            lines.append([row, *shown])
-        parts.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
-    commands = (
-        [f"realm reproduce {results['name']}"]
-        if measurement
-        else results["commands"]
-    )
-    where = (
-        f"On {results['machine']}, version {results['version']}, by "
-        f"{', '.join(f'`{each}`' for each in commands)}.\n"
-    )
-    return "\n".join([*parts, where])
-
-
-def _show(value, form):
-    return value if isinstance(value, str) else form.format(*value)
+    paths = sorted((root / _RESULTS).glob("*.json"))
+    return {path.stem: Results.read(path) for path in paths}
 
 
 def write_tables(root: pathlib.Path, *, check: bool = False) -> list[str]:
@@ -142,7 +204,7 @@ def write_tables(root: pathlib.Path, *, check: bool = False) -> list[str]:
         InputError: if a file names results that are not there, or no file
             has the tables of a results file.
     """
-    results = read_results(root)
+    results = read_all(root)
     changed, shown = [], set()
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
@@ -155,12 +217,13 @@ def write_tables(root: pathlib.Path, *, check: bool = False) -> list[str]:
                     f"{', '.join(results)}."
                 )
             shown.add(name)
-            made = tables(results[name], MEASUREMENTS.get(name))
-            lines = [f"<!-- results: {name} -->\n", "\n"]
-            lines += [*made.splitlines(keepends=True), "\n"]
-            lines.append("<!-- /results -->\n")
+            made = (
+                f"<!-- results: {name} -->\n\n{results[name].markdown()}\n"
+                "<!-- /results -->\n"
+            )
             return "".join(
-                f"{indent}{line}" if line.strip() else line for line in lines
+                f"{indent}{line}" if line.strip() else line
+                for line in made.splitlines(keepends=True)
             )
 
         made = _MARKED.sub(replaced, text)

@@ -1,8 +1,8 @@
 """The published numbers: the docs show them, and they can be measured again."""
 
 import argparse
+import dataclasses
 import importlib
-import json
 import pathlib
 import re
 
@@ -10,45 +10,41 @@ import pytest
 
 from realm_tf import cli
 from realm_tf.errors import InputError
-from realm_tf.evaluation.reproductions import measurement
 from realm_tf.evaluation.reproductions import published
+from realm_tf.evaluation.reproductions.cells import Cell
+from realm_tf.evaluation.reproductions.measurements import MEASUREMENTS
+from realm_tf.evaluation.reproductions.measurements import PLACEHOLDERS
+from realm_tf.evaluation.reproductions.published import Results
 
 ROOT = pathlib.Path(__file__).parents[3]
-RESULTS = published.read_results(ROOT)
-MEASUREMENTS = pytest.mark.parametrize(
-    "measured", published.MEASUREMENTS.values(), ids=lambda each: each.name
-)
+RESULTS = published.read_all(ROOT)
 
 
 def test_the_docs_show_what_the_results_say():
     assert published.write_tables(ROOT, check=True) == []
 
 
-@MEASUREMENTS
-def test_every_number_that_is_measured_is_published(measured):
-    tables = RESULTS[measured.name]["tables"]
-    judged = 0
-    for title, cells in measured.tables.items():
-        for cell in cells:
-            numbers = tables[title][cell.row][cell.column]
-            paths = re.split(" / | ", cell.paths)
-            expected = 1 if " / " in cell.paths else len(paths)
-            assert len(numbers) == expected == cell.form.count("{")
-            if cell.tolerance:
-                judged += 1
-                assert all(cell.accepts(each, each) for each in numbers)
-    assert judged
-    text = published.tables(RESULTS[measured.name], measured)
-    assert f"`realm reproduce {measured.name}`" in text
+@pytest.mark.parametrize("name", RESULTS)
+def test_published_numbers_can_be_measured_again(name):
+    results = RESULTS[name]
+    assert results.name == name
+    # What commands give is measured; the rest are texts.
+    assert bool(results.cells) == (name in MEASUREMENTS)
+    for cell in results.cells:
+        paths = re.split(" / | ", cell.source)
+        expected = 1 if " / " in cell.source else len(paths)
+        assert len(cell.numbers) == expected == cell.form.count("{")
+        assert not cell.within or cell.accepts(cell.numbers)
+    if results.cells:
+        assert any(cell.within for cell in results.cells)
 
 
-@MEASUREMENTS
-def test_every_command_takes_its_options(measured):
-    assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", measured.name)
-    for line in measured.commands:
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_every_command_takes_its_options(name):
+    assert name in RESULTS
+    for line in MEASUREMENTS[name].commands:
         program, *words = line.split()
-        for name in re.findall(r"{(.*?)}", line):
-            assert name in measurement.PLACEHOLDERS
+        assert set(re.findall("{(.*?)}", line)) <= set(PLACEHOLDERS)
         if program == "python":
             script = (ROOT / words[0]).read_text()
             flags = {word for word in words if word.startswith("--")}
@@ -78,17 +74,24 @@ def root(tmp_path):
     (tmp_path / "README.md").write_text("Nothing.\n")
     page = "- text\n\n  <!-- results: speed -->\n  old\n  <!-- /results -->\n\nmore\n"
     (tmp_path / "docs" / "page.md").write_text(page)
-    results = {
-        "name": "speed",
-        "commands": ["python speed.py"],
-        "machine": "a core",
-        "version": "1",
-        "tables": {
-            "of": {"ours": {"a second": "3", "MB": "4"}, "b": {"MB": "5"}}
+    rows = {
+        "ours": {
+            "a second": {
+                "numbers": [3],
+                "source": "speed",
+                "form": "{:.1f}",
+                "within": "0.1",
+            },
+            "MB": {"numbers": [4, 5.0], "source": "a b", "form": "{} {:.2f}"},
         },
+        "b": {"MB": "text"},
     }
-    path = tmp_path / "docs" / "results" / "speed.json"
-    published.write_results(str(path), results)
+    results = Results(
+        *("speed", ["python speed.py"], "a core", "1"),
+        [{"title": "of", "scale": 10, "rows": rows}],
+    )
+    results.write(str(tmp_path / "docs" / "results" / "speed.json"))
+    assert Results.read(tmp_path / "docs" / "results" / "speed.json") == results
     return tmp_path
 
 
@@ -100,10 +103,10 @@ def test_tables_are_written_between_their_marks(root):
         *("- text", "", "  <!-- results: speed -->", ""),
         "  | of | a second | MB |",
         "  | --- | --- | --- |",
-        "  | ours | 3 | 4 |",
-        "  | b |  | 5 |",
+        "  | ours | 3.0 | 4 5.00 |",
+        "  | b |  | text |",
         "",
-        "  On a core, version 1, by `python speed.py`.",
+        "  On a core, version 1, by `realm reproduce speed`.",
         *("", "  <!-- /results -->", "", "more"),
     ]
     assert published.write_tables(root) == []
@@ -111,7 +114,7 @@ def test_tables_are_written_between_their_marks(root):
 
 def test_results_that_no_page_shows_or_no_file_has(root):
     path = root / "docs" / "results" / "speed.json"
-    path.write_text(path.read_text().replace('"speed"', '"other"'))
+    other = path.rename(path.with_name("other.json"))
     with pytest.raises(
         InputError, match="page.md shows results 'speed'; .* other"
     ):
@@ -121,17 +124,24 @@ def test_results_that_no_page_shows_or_no_file_has(root):
         InputError, match="No page shows the results other: put"
     ):
         published.write_tables(root)
-    path.write_text("{}")
-    with pytest.raises(InputError, match="speed.json is no results"):
-        published.write_tables(root)
+    for content in ("{}", "[]", "{", other.read_text().replace("form", "from")):
+        other.write_text(content)
+        with pytest.raises(InputError, match="other.json is no results"):
+            published.write_tables(root)
 
 
-def test_a_results_file_has_a_cell_in_each_line(root):
-    path = root / "x.json"
-    cells = {"a": {"b": [1, -2.5, 1e-07]}, "c": {"b": "text [ 1 ]"}}
-    published.write_results(str(path), {"tables": {"t": cells}})
-    assert '"b": [1, -2.5, 1e-07]' in path.read_text()
-    assert json.loads(path.read_text()) == {"tables": {"t": cells}}
+def test_another_run_has_its_numbers_and_no_texts(root):
+    results = published.read_all(root)["speed"]
+    path = root / "docs" / "results" / "speed.json"
+    assert '"numbers": [4, 5.0], "source": "a b"' in path.read_text()
+    cells = [
+        dataclasses.replace(cell, numbers=[n + 1 for n in cell.numbers])
+        for cell in results.cells
+    ]
+    again = results.measured(cells, version="2")
+    assert "| ours | 4.0 | 5 6.00 |" in again.markdown()
+    assert "| b |" not in again.markdown() and "version 2" in again.markdown()
+    assert again.cells == cells and cells[0].scale == 10
 
 
 @pytest.mark.parametrize(
@@ -148,8 +158,8 @@ def test_a_results_file_has_a_cell_in_each_line(root):
     ],
 )
 def test_a_tolerance_is_the_largest_difference(tolerance, got, is_accepted):
-    cell = measurement.Cell("r", "c", "x", tolerance=tolerance)
-    assert cell.accepts(2.5, got) == is_accepted
+    cell = Cell("t", "r", "c", [1, 2.5], "x y", "{} {}", tolerance)
+    assert cell.accepts([1, got]) == is_accepted
 
 
 @pytest.mark.parametrize(
@@ -171,9 +181,9 @@ def test_numbers_are_read_where_paths_say(tmp_path, paths, numbers):
     (tmp_path / "log.jsonl").write_text('{"nq.dev": 3}\n{"nq.dev": 2}\n')
     (tmp_path / "all.json").write_text('{"a.b": [6, 7]}')
     (tmp_path / "lines.stdout").write_text('{"b": 4}\n{"b": 5}\n')
-    cell = measurement.Cell("r", "c", paths, scale=10)
-    found = cell.read(str(tmp_path), "command-2.stdout")
-    assert found == [10 * number for number in numbers]
+    cell = Cell("t", "r", "c", [0], paths, "{}", scale=10)
+    found = cell.measured(str(tmp_path), "command-2.stdout")
+    assert found.numbers == [10 * number for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -190,6 +200,6 @@ def test_numbers_are_read_where_paths_say(tmp_path, paths, numbers):
 def test_numbers_that_are_not_there(tmp_path, paths, error):
     (tmp_path / "command-1.stdout").write_text('{"runs": [1, {"bytes": 2}]}')
     (tmp_path / "text.stdout").write_text("text\n")
-    cell = measurement.Cell("r", "c", paths)
+    cell = Cell("t", "r", "c", [0], paths, "{}")
     with pytest.raises((OSError, LookupError, ValueError), match=error):
-        cell.read(str(tmp_path), "command-1.stdout")
+        cell.measured(str(tmp_path), "command-1.stdout")
