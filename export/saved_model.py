@@ -20,6 +20,7 @@ import tempfile
 from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import list_files
@@ -199,7 +200,7 @@ def _temperature(evaluation: str | None) -> float:
         return 1.0
     from realm_tf.answering import calibration
 
-    fitted = calibration.read(evaluation)
+    fitted = calibration.read(Evaluation.of(evaluation))
     if fitted.aggregate_answers:
         raise InputError(
             f"--calibration {evaluation} was fitted on answers that were "

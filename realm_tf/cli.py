@@ -70,7 +70,7 @@ COMMANDS = {
         "train retriever and reader on questions and answers",
     ),
     "evaluate": (
-        "realm_tf.evaluation.evaluate",
+        "realm_tf.operations.evaluate:Evaluate",
         "exact match, F1 and recall on a file of questions",
     ),
     "compare": (

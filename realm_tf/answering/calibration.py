@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Evaluation
 from realm_tf.errors import InputError
 from realm_tf.text import answers
 
@@ -202,20 +201,19 @@ def threshold(correct, shares, risk: float) -> dict | None:
     }
 
 
-def read(path: str) -> Calibration:
-    """The calibration that an evaluation directory holds.
+def read(evaluation: Evaluation) -> Calibration:
+    """The calibration that an evaluation holds.
 
     Args:
-        path: str. A directory of `realm evaluate`.
+        evaluation: `Evaluation`.
 
     Raises:
         InputError: if it has none.
     """
-    metadata = artifact.read(path, kind=schema.EVALUATION)
-    if "calibration" not in metadata:
+    if "calibration" not in evaluation.metadata:
         raise InputError(
-            f"{path} holds no calibration: it has no answers "
+            f"{evaluation} holds no calibration: it has no answers "
             "(--num-reader-blocks 0) or was made by an earlier version; run "
             "`realm evaluate` again."
         )
-    return Calibration(**metadata["calibration"])
+    return Calibration(**evaluation.metadata["calibration"])

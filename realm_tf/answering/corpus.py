@@ -2,80 +2,68 @@
 
 import dataclasses
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
-from realm_tf.errors import InputError
-from realm_tf.retrieval.index import Index
 
 
 @dataclasses.dataclass
 class Corpus:
-    """What answering questions needs, checked to belong together.
+    """What answering questions needs, checked to match.
 
     Args:
         loaded: `LoadedModel`.
         records: `BlockRecords`.
-        index: `Index`, or `None` where another retriever is used.
+        index: `retrieval.index.Index`.
     """
 
     loaded: object
     records: BlockRecords
-    index: Index | None
+    index: object
 
     @classmethod
     def load(
         cls,
-        model: str,
-        blocks: str,
-        index: str,
+        model: Model | str,
+        blocks: Blocks | str,
+        index: Index | str,
         *,
         for_export: bool = False,
         quantize: str = "none",
     ):
-        """Opens three directories.
+        """Opens three directories, given as objects or paths.
 
         Args:
-            model: str. Model directory.
-            blocks: str. Blocks directory.
-            index: str. Index directory.
+            model: `Model`.
+            blocks: `Blocks`.
+            index: `Index`.
             for_export: bool. See `index_files.load`. Defaults to `False`.
             quantize: str. See `index_files.load`. Defaults to `"none"`.
 
         Raises:
-            InputError: if one is missing or they do not belong together.
+            InputError: if one is missing or they do not match.
         """
-        from realm_tf.artifacts import model_directory
-
-        model_metadata = artifact.read(model, kind=schema.MODEL)
-        block_metadata = artifact.read(blocks, kind=schema.BLOCKS)
-        if model_metadata["tokenizer"] != block_metadata["tokenizer"]:
-            raise InputError(
-                f"{blocks} was cut with another vocabulary than that of "
-                f"{model}: run `realm chunk` with the model's vocab.txt."
-            )
-        index_files.check_parents(
-            index,
-            block_tower=model_metadata["block_tower"],
-            blocks=block_metadata["fingerprint"],
-        )
-        loaded = model_directory.load(model)
+        model, blocks = Model.of(model), Blocks.of(blocks)
+        index = Index.of(index)
+        matching.check_texts(blocks)
+        matching.check_vocabulary(blocks, model)
+        matching.check_index(index, blocks=blocks, model=model)
+        loaded = model.load()
         loaded.model = loaded.model.without_masked_lm_head()
-        records = BlockRecords(blocks)
-        longest = MAX_QUERY_LENGTH + records.token_ids.shape[1] + 1
-        limit = loaded.model.reader.encoder.max_sequence_length
-        if longest > limit:
-            raise InputError(
-                f"Question and block of {blocks} can be {longest} wordpieces "
-                f"long together, the reader of {model} takes {limit}: run "
-                "`realm chunk` with a smaller --max-block-length."
-            )
+        records = blocks.records
+        matching.check_length(
+            MAX_QUERY_LENGTH + records.token_ids.shape[1] + 1,
+            loaded.model.reader.encoder.max_sequence_length,
+            what=f"Question and block of {blocks}",
+            mend="run `realm chunk` with a smaller --max-block-length",
+        )
         return cls(
             loaded,
             records,
-            index_files.load(index, for_export=for_export, quantize=quantize),
+            index.load(for_export=for_export, quantize=quantize),
         )
 
     def retrieve_and_read(self, *, model=None, **arguments):

@@ -4,13 +4,10 @@ import dataclasses
 
 from realm_tf.answering import recall
 from realm_tf.answering.oracle import Oracle
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 from realm_tf.retrieval import retrievers
 
 CLOSED_BOOK = "none"
 ORACLE = "oracle"
-RETRIEVERS = (*retrievers.NAMES, CLOSED_BOOK, ORACLE)
 
 
 @dataclasses.dataclass
@@ -18,14 +15,12 @@ class Answered:
     """What every retriever found for each question, and the answers.
 
     Args:
-        parents: dict. Fingerprints of what was asked.
         predictions: list of `Prediction`; empty where no block was read.
         records: `BlockRecords`; `None` for closed-book answers.
         rankings: dict. Name of a retriever to the block ids that it found
             for each question, best first. The first one's blocks were read.
     """
 
-    parents: dict
     predictions: list = dataclasses.field(default_factory=list)
     records: object = None
     rankings: dict = dataclasses.field(default_factory=dict)
@@ -56,28 +51,31 @@ def answer(
     """Searches for questions and reads what is found.
 
     Args:
-        model: str. Model directory.
-        blocks: str. Blocks directory.
-        index: str. Index directory.
+        model: `Model`.
+        blocks: `Blocks`, or `None` for closed-book answers.
+        index: `Index`, or `None` for closed-book answers.
         asked: list of `Question`.
-        retriever: str. Whose blocks are read, one of `RETRIEVERS`.
-        compare: list of str. Further retrievers that search.
+        retriever: str. Whose blocks are read: one of `retrievers.NAMES`,
+            `CLOSED_BOOK` or `ORACLE`.
+        compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
         progress: function called with the number of questions done.
+
+    Returns:
+        `Answered`.
+
+    Raises:
+        InputError: if the directories do not match.
     """
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
-        return _answer_closed_book(model, texts, progress)
+        from realm_tf.answering.closed_book import ClosedBook
+
+        return Answered(ClosedBook(model.load()).predict(texts, progress))
     from realm_tf.answering.corpus import Corpus
 
     corpus = Corpus.load(model, blocks, index)
-    answered = Answered(
-        {
-            "model": corpus.loaded.metadata["fingerprint"],
-            "index": artifact.read(index, kind=schema.INDEX)["fingerprint"],
-        },
-        records=corpus.records,
-    )
+    answered = Answered(records=corpus.records)
     if num_reader_blocks:
         answered.predictions = _read(
             corpus, asked, retriever, num_reader_blocks, progress
@@ -128,14 +126,3 @@ def _ranking(search, texts):
         block_ids.tolist() if text.strip() else []
         for text, block_ids in zip(texts, found, strict=True)
     ]
-
-
-def _answer_closed_book(model, asked, progress):
-    from realm_tf.answering.closed_book import ClosedBook
-    from realm_tf.artifacts import model_directory
-
-    loaded = model_directory.load(model)
-    return Answered(
-        {"model": loaded.metadata["fingerprint"]},
-        ClosedBook(loaded).predict(asked, progress),
-    )

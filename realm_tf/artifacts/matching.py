@@ -25,6 +25,22 @@ def check_vocabulary(blocks, model) -> None:
         )
 
 
+def check_texts(blocks) -> None:
+    """Refuses blocks that are packed for training, where texts are needed.
+
+    Args:
+        blocks: `Blocks`.
+
+    Raises:
+        InputError: if they are.
+    """
+    if blocks.is_packed:
+        raise InputError(
+            f"{blocks} was packed for training and holds no texts: give the "
+            "directory that `realm chunk` wrote."
+        )
+
+
 def check_one_vocabulary(first, second) -> None:
     """Refuses two models whose wordpieces differ.
 

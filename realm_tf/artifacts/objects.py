@@ -206,10 +206,12 @@ class Evaluation(Artifact):
 
     kinds = (schema.EVALUATION,)
 
-    @property
+    @functools.cached_property
     def metrics(self) -> dict:
         """Name to value; `NAME_interval` is the 95 % interval of NAME."""
-        return self.metadata["metrics"]
+        # First: a directory that is not complete is said to be so.
+        self.metadata  # noqa: B018
+        return json.loads(Path(self.file("metrics.json")).read_text())
 
     @functools.cached_property
     def predictions(self) -> list[dict]:

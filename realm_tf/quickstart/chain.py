@@ -25,6 +25,7 @@ from realm_tf.cli import command_line
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.embed import Embed
+from realm_tf.operations.evaluate import Evaluate
 
 DEFAULT_OUTPUT = "quickstart-output"
 # Short blocks keep the reader's steps short.
@@ -157,7 +158,6 @@ def _stages(chain, wheel):
     from realm_tf.beam_pipelines import chunk_wikipedia
     from realm_tf.checkpoints import minilm
     from realm_tf.configs import finetune as configs
-    from realm_tf.evaluation import evaluate as evaluation
     from realm_tf.export import saved_model
     from realm_tf.export import verify
     from realm_tf.training import finetune
@@ -185,14 +185,14 @@ def _stages(chain, wheel):
         )
 
     def evaluate(retriever):
-        return lambda target: evaluation.evaluate(
-            tuned,
-            blocks,
-            index,
-            quickstart.questions("test"),
-            target,
+        return lambda target: Evaluate(
+            model=tuned,
+            blocks=blocks,
+            index=index,
+            questions=quickstart.questions("test"),
+            output=target,
             retriever=retriever,
-        )
+        ).run()
 
     corpus = {"blocks": blocks, "index": index}
     cloze_file = os.path.join(cloze, "questions.jsonl")

@@ -1,18 +1,19 @@
 """Recall where no block is read, recomputed from the embeddings."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
-from realm_tf.evaluation.evaluate import evaluate
 from realm_tf.evaluation.reports import comparison
+from realm_tf.operations.evaluate import Evaluate
 
 # In one block each, by their words alone.
 ASKED = [
@@ -33,19 +34,35 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
+def recall_alone(
+    tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir
+):
+    """The operation that reads no block."""
     root = tmp_path_factory.mktemp("recall")
     questions = root / "questions.jsonl"
     questions.write_text("".join(f"{json.dumps(row)}\n" for row in ASKED))
-    paths = (model_dir, blocks_dir, brute_force_index_dir, str(questions))
-    metrics = evaluate(*paths, str(root / "output"), num_reader_blocks=0)
-    return paths, str(root / "output"), metrics
+    return Evaluate(
+        model=model_dir,
+        blocks=blocks_dir,
+        index=brute_force_index_dir,
+        questions=questions,
+        output=root / "output",
+        num_reader_blocks=0,
+    )
 
 
 @pytest.fixture(scope="module")
-def order(found):
+def found(recall_alone):
+    """What `realm evaluate` writes."""
+    return recall_alone.run()
+
+
+@pytest.fixture(scope="module")
+def order(recall_alone):
     """All blocks of each question by the slow way, and their texts."""
-    corpus = Corpus.load(*found[0][:3])
+    corpus = Corpus.load(
+        recall_alone.model, recall_alone.blocks, recall_alone.index
+    )
     tokenizer, model = corpus.loaded.tokenizer, corpus.loaded.model
     table = np.asarray(corpus.index.embeddings)
     orders = []
@@ -63,8 +80,7 @@ def order(found):
 
 
 def test_blocks_are_those_of_the_largest_inner_products(found, order):
-    path = f"{found[1]}/predictions.jsonl"
-    lines = [json.loads(x) for x in Path(path).read_text().splitlines()]
+    lines = found.predictions
     assert [line["question"] for line in lines] == [
         line["question"] for line in ASKED
     ]
@@ -73,7 +89,7 @@ def test_blocks_are_those_of_the_largest_inner_products(found, order):
 
 
 def test_recall_is_that_of_the_first_blocks(found, order):
-    _, output, metrics = found
+    metrics = found.metrics
     orders, records = order
     words = ["london", "leipzig", "1669", "zebra"]
     ranks = [
@@ -97,39 +113,41 @@ def test_recall_is_that_of_the_first_blocks(found, order):
         # One question names its block, which is the only one with 1669.
         assert metrics[f"gold_recall@{k}"] == float(ranks[2] <= k)
     assert metrics["questions"] == len(ASKED)
-    assert json.loads(Path(f"{output}/metrics.json").read_text()) == metrics
-    assert artifact.read(output, kind="evaluation")["metrics"] == metrics
+    assert found.metadata["metrics"] == metrics
 
 
-def test_nothing_of_answers_is_claimed(found):
-    paths, output, metrics = found
-    assert not {"exact_match", "f1", "reading_accuracy"} & set(metrics)
-    line = json.loads(
-        Path(f"{output}/predictions.jsonl").read_text().split("\n")[0]
-    )
-    assert set(line) == {
+def test_nothing_of_answers_is_claimed(recall_alone, found):
+    answers = {"exact_match", "f1", "reading_accuracy"}
+    assert not answers & set(found.metrics)
+    assert set(found.predictions[0]) == {
         *("question", "answer", "retrieved", "answer_ranks", "num_ranked"),
         *(f"answer_recall@{k}" for k in (1, 5, 20)),
     }
-    page = Path(f"{output}/report.html").read_text()
+    page = Path(found.file("report.html")).read_text()
     assert "answer recall@k" in page and "By question word" not in page
     with pytest.raises(InputError, match="no calibration: it has no answers"):
-        evaluate(*paths, f"{output}-other", calibration=output)
+        dataclasses.replace(
+            recall_alone,
+            output=f"{found}-other",
+            calibration=found,
+            num_reader_blocks=5,
+        ).run()
 
 
-def test_the_reader_does_not_matter(found, tmp_path):
-    (model, *paths), output, metrics = found
-    loaded = model_directory.load(model)
+def test_the_reader_does_not_matter(recall_alone, found, tmp_path):
+    loaded = recall_alone.model.load()
     for weight in loaded.model.reader.weights:
         weight.assign(np.full(weight.shape, np.nan))
     towers, of_towers = str(tmp_path / "towers"), str(tmp_path / "other")
     model_directory.save(loaded, towers)
-    again = evaluate(
-        towers, *paths, of_towers, num_reader_blocks=0, compare=["bm25"]
+    again = dataclasses.replace(
+        recall_alone, model=towers, output=of_towers, compare=("bm25",)
+    ).run()
+    assert {name: again.metrics[name] for name in found.metrics} == (
+        found.metrics
     )
-    assert {name: again[name] for name in metrics} == metrics
-    assert again["bm25_answer_recall@1"] > 0
-    both = comparison.compare([output, of_towers], str(tmp_path / "both"))
+    assert again.metrics["bm25_answer_recall@1"] > 0
+    both = comparison.compare([found.path, of_towers], str(tmp_path / "both"))
     difference = both["differences"]["other"]["answer_recall@5"]
     assert difference["difference"] == 0
 
@@ -142,27 +160,26 @@ def test_the_reader_does_not_matter(found, tmp_path):
         {"retriever": "none"},
     ],
 )
-def test_what_needs_answers_is_refused(found, options, tmp_path):
-    paths, output = found[0], str(tmp_path / "output")
+def test_what_needs_answers_is_refused(recall_alone, options, tmp_path):
     if "retriever" in options:
-        paths = (paths[0], None, None, paths[3])
+        options = {**options, "blocks": None, "index": None}
+    changed = dataclasses.replace(
+        recall_alone, output=tmp_path / "output", **options
+    )
     with pytest.raises(InputError, match="nothing is answered: leave"):
-        evaluate(*paths, output, num_reader_blocks=0, **options)
-    assert not Path(output).exists()
+        changed.run()
+    assert not Path(changed.output).exists()
 
 
-def test_an_index_of_another_model_is_refused(found, tmp_path):
-    model, blocks, index, questions = found[0]
+def test_an_index_of_another_model_is_refused(recall_alone, tmp_path):
     other = tmp_path / "index"
-    other.mkdir()
-    for name in sorted(each.name for each in Path(index).iterdir()):
-        (other / name).write_bytes(Path(f"{index}/{name}").read_bytes())
+    shutil.copytree(recall_alone.index, other)
     metadata = json.loads((other / "metadata.json").read_text())
     metadata["parents"]["block_tower"] = "another"
     (other / "metadata.json").write_text(json.dumps(metadata))
-    output = str(tmp_path / "output")
-    with pytest.raises(InputError, match="this model's block tower"):
-        evaluate(
-            model, blocks, str(other), questions, output, num_reader_blocks=0
-        )
-    assert not Path(output).exists()
+    changed = dataclasses.replace(
+        recall_alone, index=other, output=tmp_path / "output"
+    )
+    with pytest.raises(InputError, match="not made from the block tower of"):
+        changed.run()
+    assert not Path(changed.output).exists()

@@ -16,12 +16,14 @@ from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Questions
 from realm_tf.errors import InputError
-from realm_tf.evaluation.evaluate import evaluate
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
+from realm_tf.operations.evaluate import Evaluate
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.bm25 import Bm25
 
@@ -80,24 +82,15 @@ def world(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
     }
 
 
-def _evaluate(world, name, **arguments):
-    output = str(world["root"] / name)
-    metrics = evaluate(
-        *(world[k] for k in ("model", "blocks", "index", "questions")),
-        output,
-        **arguments,
-    )
-    return output, metrics
+def _evaluate(world, name, progress=None, **changes):
+    names = ("model", "blocks", "index", "questions")
+    given = {key: world[key] for key in names} | changes
+    return Evaluate(**given, output=world["root"] / name).run(progress=progress)
 
 
 @pytest.fixture(scope="module")
 def evaluated(world):
     return _evaluate(world, "evaluation")
-
-
-def _predictions(output):
-    lines = Path(f"{output}/predictions.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def _words(text):
@@ -137,8 +130,7 @@ def _contains(text, line):
 
 
 def test_metrics_recomputed_from_the_predictions(world, evaluated):
-    output, metrics = evaluated
-    lines = _predictions(output)
+    metrics, lines = evaluated.metrics, evaluated.predictions
     texts = [block.text for block in schema.read_blocks(world["blocks"])]
     assert [line["question"] for line in lines] == ASKED
     wanted = {
@@ -178,8 +170,7 @@ def test_metrics_recomputed_from_the_predictions(world, evaluated):
 
 
 def test_the_block_that_a_question_names(world, evaluated):
-    output, metrics = evaluated
-    lines = _predictions(output)
+    metrics, lines = evaluated.metrics, evaluated.predictions
     blocks = list(schema.read_blocks(world["blocks"]))
     gold = [
         next(
@@ -202,13 +193,12 @@ def test_the_block_that_a_question_names(world, evaluated):
 
 
 def test_what_a_prediction_line_holds(world, evaluated):
-    output, _ = evaluated
     records = world["corpus"].records
     with open(world["questions"], encoding="utf-8") as file:
         asked = [json.loads(line) for line in file]
     predictions = Predictor(world["corpus"]).predict(ASKED)
     for line, question, prediction in zip(
-        _predictions(output), asked, predictions, strict=True
+        evaluated.predictions, asked, predictions, strict=True
     ):
         assert {name: line[name] for name in question} == question
         assert line["prediction"] == prediction.answer
@@ -234,9 +224,7 @@ def test_what_a_prediction_line_holds(world, evaluated):
 
 
 def test_the_files_and_their_metadata(world, evaluated):
-    output, metrics = evaluated
-    stored = json.loads(Path(f"{output}/metrics.json").read_text())
-    assert stored == metrics
+    metrics = evaluated.metrics
     names = {name for name in metrics if not name.endswith("_interval")}
     assert names == {
         "exact_match",
@@ -251,7 +239,7 @@ def test_the_files_and_their_metadata(world, evaluated):
         "questions",
     }
     assert metrics["questions"] == 6
-    metadata = artifact.read(output, kind="evaluation")
+    metadata = evaluated.metadata
     assert metadata["metrics"] == metrics
     assert metadata["parameters"] == {
         "retriever": "realm",
@@ -260,7 +248,7 @@ def test_the_files_and_their_metadata(world, evaluated):
         "aggregate_answers": False,
         "temperature": 1.0,
     }
-    assert sorted(os.listdir(output)) == [
+    assert sorted(os.listdir(evaluated)) == [
         "COMPLETED",
         "metadata.json",
         "metrics.json",
@@ -274,16 +262,12 @@ def test_the_files_and_their_metadata(world, evaluated):
 
 def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
     done = []
-    output, metrics = _evaluate(
-        world,
-        "bm25",
-        retriever="bm25",
-        num_reader_blocks=2,
-        progress=done.append,
+    found = _evaluate(
+        world, "bm25", done.append, retriever="bm25", num_reader_blocks=2
     )
     records = world["corpus"].records
     search = Bm25(records.titles, records.texts).search
-    lines = _predictions(output)
+    lines = found.predictions
     for line in lines[:-1]:
         _, block_ids = search([line["question"]], 11)
         assert line["retrieved"] == block_ids[0].tolist()
@@ -292,21 +276,18 @@ def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
         )
     # The word Ada is in her blocks only.
     assert records.titles[lines[0]["retrieved"][0]] == "Ada"
-    own = _predictions(evaluated[0])
     assert [line["retrieved"] for line in lines] != [
-        line["retrieved"] for line in own
+        line["retrieved"] for line in evaluated.predictions
     ]
     assert sum(done) == 5
-    assert metrics["questions"] == 6
+    assert found.metrics["questions"] == 6
 
 
 def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
-    output, metrics = _evaluate(world, "oracle", retriever="oracle")
+    found = _evaluate(world, "oracle", retriever="oracle")
     texts = [block.text for block in schema.read_blocks(world["blocks"])]
     moved = 0
-    for line, own in zip(
-        _predictions(output), _predictions(evaluated[0]), strict=True
-    ):
+    for line, own in zip(found.predictions, evaluated.predictions, strict=True):
         # All 11 blocks; the model's order stays in both groups.
         expected = sorted(
             own["retrieved"], key=lambda b: not _contains(texts[b], line)
@@ -315,28 +296,27 @@ def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
         moved += expected != own["retrieved"]
         assert [c["block_id"] for c in line["candidates"]] == expected[:5]
         # f(x, z) is that of the model's own block at this rank.
-        for found, before in zip(
+        for candidate, before in zip(
             line["candidates"], own["candidates"], strict=True
         ):
-            assert found["log_prob"] == pytest.approx(
+            assert candidate["log_prob"] == pytest.approx(
                 before["log_prob"], abs=1e-4
             )
     assert moved
+    metrics = found.metrics
     assert metrics["answer_recall@1"] == metrics["answer_recall@20"]
 
 
 def test_ranks_of_all_retrievers(world):
     """Each rank by searching the texts of what each retriever finds."""
-    output, metrics = _evaluate(
-        world, "compared", compare=["bm25", "hybrid", "realm"]
-    )
+    compared = _evaluate(world, "compared", compare=["bm25", "hybrid", "realm"])
+    metrics, lines = compared.metrics, compared.predictions
     corpus = world["corpus"]
     found = {}
     for name in ("realm", "bm25", "hybrid"):
         retriever = retrievers.make(name, corpus)
         _, block_ids = retriever.search(ASKED, 100)
         found[name] = block_ids.tolist()
-    lines = _predictions(output)
     for number, line in enumerate(lines):
         if not line["question"]:
             continue
@@ -359,10 +339,9 @@ def test_ranks_of_all_retrievers(world):
 
 
 def test_another_evaluations_calibration_is_used(world, evaluated):
-    _, metrics = _evaluate(world, "calibrated", calibration=evaluated[0])
-    fitted = artifact.read(evaluated[0], kind="evaluation")["calibration"]
-    lines = _predictions(str(world["root"] / "calibrated"))
-    before = _predictions(evaluated[0])
+    calibrated = _evaluate(world, "calibrated", calibration=evaluated)
+    metrics, lines = calibrated.metrics, calibrated.predictions
+    fitted, before = evaluated.metadata["calibration"], evaluated.predictions
     assert metrics["temperature"] == fitted["temperature"] != 1.0
     assert [line["prediction"] for line in lines] == [
         line["prediction"] for line in before
@@ -378,12 +357,7 @@ def test_another_evaluations_calibration_is_used(world, evaluated):
         assert metrics[f"wrong@risk_{risk}"] <= float(risk)
     assert fitted["thresholds"]
     with pytest.raises(InputError, match="aggregate_answers=False"):
-        _evaluate(
-            world,
-            "other",
-            calibration=evaluated[0],
-            aggregate_answers=True,
-        )
+        _evaluate(world, "other", calibration=evaluated, aggregate_answers=True)
 
 
 def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
@@ -393,30 +367,37 @@ def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
     )
     model = str(tmp_path / "model")
     model_directory.save(loaded, model)
-    arguments = (model, None, None, world["questions"])
-    metrics = evaluate(*arguments, str(tmp_path / "a"), retriever="none")
-    assert set(metrics) == {
+    changes = {"model": model, "blocks": None, "index": None}
+    found = _evaluate(world, "closed", retriever="none", **changes)
+    assert found.parents == {
+        "model": Model(model).fingerprint,
+        "questions": Questions(world["questions"]).fingerprint,
+    }
+    assert set(found.metrics) == {
         *("exact_match", "exact_match_interval"),
         *("f1", "f1_interval", "questions"),
     }
-    lines = _predictions(str(tmp_path / "a"))
+    lines = found.predictions
     said = ClosedBook(loaded).predict(ASKED)
     assert [line["prediction"] for line in lines] == [p.answer for p in said]
     assert lines[0]["block_id"] == -1 and lines[0]["text"] == ""
     with pytest.raises(InputError, match="nothing to search"):
         _evaluate(world, "other", retriever="none")
     with pytest.raises(InputError, match="--blocks and --index are needed"):
-        evaluate(*arguments, str(tmp_path / "b"))
+        _evaluate(world, "other", **changes)
 
 
 def test_the_command_prints_the_metrics(world, evaluated, capsys):
     output = str(world["root"] / "command")
+    found = Evaluation(output)
     arguments = ["evaluate", "--output", output, "--compare", "bm25"]
     for name in ("model", "blocks", "index", "questions"):
         arguments += [f"--{name}", world[name]]
     assert cli.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    low, high = evaluated[1]["exact_match_interval"]
+    names = [each for each in found.metrics if "_interval" not in each]
+    assert [line.split()[0] for line in lines[:-1]] == names
+    low, high = evaluated.metrics["exact_match_interval"]
     rows = dict(line.split(maxsplit=1) for line in lines[:-1])
     assert rows["exact_match"] == f"0.333   95 % {low:.3f} to {high:.3f}"
     assert rows["questions"] == "6" and "bm25_answer_recall@20" in rows
@@ -426,13 +407,11 @@ def test_the_command_prints_the_metrics(world, evaluated, capsys):
 
 
 def test_wrong_arguments_are_refused(world, tmp_path):
-    with pytest.raises(InputError, match="one of .*Received: 'tfidf'"):
-        _evaluate(world, "other", retriever="tfidf")
     with pytest.raises(InputError, match="at least 0, .* Received: -1"):
         _evaluate(world, "other", num_reader_blocks=-1)
     bad = tmp_path / "questions.jsonl"
     bad.write_text('{"question": "Where?"}\n')
     with pytest.raises(InputError, match='line 1 lacks "answer"'):
-        _evaluate({**world, "questions": str(bad)}, "other")
+        _evaluate(world, "other", questions=bad)
     assert not (world["root"] / "other").exists()
     assert not (world["root"] / "other.partial").exists()

@@ -121,7 +121,7 @@ def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
     BuildIndex(embeddings=embeddings, output=index, kind="brute_force").run()
     corpus = Corpus.load(directories["combined"], blocks_dir, index)
     assert corpus.index.embedding_dim == 4
-    with pytest.raises(InputError, match="this model's block tower"):
+    with pytest.raises(InputError, match="not made from the block tower of"):
         Corpus.load(directories["reader"], blocks_dir, index)
 
 

@@ -392,7 +392,7 @@ def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
     end = model_directory.load(output)
     assert end.model.share_embedders
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
-    with pytest.raises(InputError, match="this model's block tower"):
+    with pytest.raises(InputError, match="not made from the block tower of"):
         Corpus.load(output, world["blocks"], world["exact"])
     # Embedded anew before every step but the first.
     assert read_log(output)[-1]["index_age"] == 0.0
@@ -409,7 +409,7 @@ def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
 def test_what_does_not_belong_together_is_refused(
     world, model_dir, tuned, tmp_path
 ):
-    with pytest.raises(InputError, match="this model's block tower"):
+    with pytest.raises(InputError, match="not made from the block tower of"):
         _finetune(world, "other", model=model_dir)
     with pytest.raises(InputError, match="exists already"):
         _finetune(world, "tuned")

@@ -1,0 +1,158 @@
+"""What answers are worth: metrics, and the files of an evaluation."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from realm_tf.answering import bootstrap
+from realm_tf.answering import calibration
+from realm_tf.answering import recall
+from realm_tf.artifacts.paths import write_text
+from realm_tf.evaluation.reports import report
+from realm_tf.text import answers
+
+# Of the n-best list, in predictions.jsonl.
+NUM_SHOWN = 5
+
+
+def write(stage, asked, answered, *, title, aggregate_answers, known) -> None:
+    """Writes metrics.json, predictions.jsonl and report.html.
+
+    Args:
+        stage: `artifact.Stage`, whose parameters hold the `temperature`; its
+            metadata get `metrics` and `calibration`.
+        asked: list of `Question`.
+        answered: `Answered`.
+        title: str. Of the report.
+        aggregate_answers: bool. See `calibration.choose`.
+        known: `Calibration` of other questions, or `None`.
+    """
+    rows = answered.recall(asked)
+    lines = answered.retrieved_lines()
+    own = {}
+    if answered.predictions:
+        stage.metadata["calibration"] = dataclasses.asdict(
+            calibration.fit(
+                asked, answered.predictions, aggregate=aggregate_answers
+            )
+        )
+        predictions = [
+            calibration.choose(
+                prediction,
+                temperature=stage.parameters["temperature"],
+                aggregate=aggregate_answers,
+            )
+            for prediction in answered.predictions
+        ]
+        rows = score(asked, predictions, rows)
+        lines = [_line(each, answered.records) for each in predictions]
+        own = _at_thresholds(known, predictions, rows) if known else {}
+    metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
+    metrics.update(own)
+    lines = [
+        {**question.line, **line, **row}
+        for question, line, row in zip(asked, lines, rows, strict=True)
+    ]
+    write_text(stage.path("metrics.json"), json.dumps(metrics, indent=2))
+    write_text(
+        stage.path("predictions.jsonl"),
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
+    )
+    report.write(
+        stage.path(report.REPORT),
+        title=title,
+        metrics=metrics,
+        lines=lines,
+        parameters=stage.parameters,
+    )
+    stage.metadata["metrics"] = metrics
+
+
+def score(questions, predictions, found) -> list[dict]:
+    """Exact match and F1, beside what was found.
+
+    A pattern has no words to share: its F1 is 1 or 0, as the match is.
+
+    Args:
+        questions: list of `Question`.
+        predictions: list of `Prediction`.
+        found: list of dict. The rows of `recall.score` for the retriever
+            whose blocks were read; empty ones for closed-book answers.
+
+    Returns:
+        list of dict: floats `exact_match` and `f1`; what `found` has; where
+        a block that was read holds an answer, `reading_accuracy`, the exact
+        match once more.
+    """
+    rows = []
+    for question, prediction, row in zip(
+        questions, predictions, found, strict=True
+    ):
+        is_correct = float(
+            answers.is_correct(
+                prediction.answer, question.answers, question.answer_type
+            )
+        )
+        rank = next(iter(row.get("answer_ranks", {}).values()), None)
+        was_read = rank is not None and rank <= len(prediction.candidates)
+        rows.append(
+            {
+                "exact_match": is_correct,
+                "f1": is_correct
+                if question.answer_type == "regex"
+                else answers.f1_score(prediction.answer, question.answers),
+                **row,
+                **({"reading_accuracy": is_correct} if was_read else {}),
+            }
+        )
+    return rows
+
+
+def _metrics_of(row):
+    """What is averaged of a row of `score`."""
+    own = {k: v for k, v in row.items() if isinstance(v, float)}
+    # The first retriever's are `answer_recall@k`.
+    for name, rank in list(row.get("answer_ranks", {}).items())[1:]:
+        own.update(recall.at_ranks(rank, f"{name}_answer_recall"))
+    return own
+
+
+def _at_thresholds(known, predictions, rows):
+    """What thresholds found elsewhere do here."""
+    found = {"temperature": known.temperature}
+    correct = np.array([row["exact_match"] for row in rows])
+    shares = np.array([p.confidence for p in predictions])
+    for risk, at in known.thresholds.items():
+        given = shares >= at["threshold"]
+        found[f"coverage@risk_{risk}"] = round(
+            float(given.mean()), bootstrap.DIGITS
+        )
+        found[f"wrong@risk_{risk}"] = (
+            round(float(1 - correct[given].mean()), bootstrap.DIGITS)
+            if given.any()
+            else 0.0
+        )
+    return found
+
+
+def _line(prediction, records):
+    """What predictions.jsonl has of an answer."""
+    found = records is not None and prediction.block_id >= 0
+    return {
+        "prediction": prediction.answer,
+        "score": prediction.score,
+        "confidence": prediction.confidence,
+        "block_id": prediction.block_id,
+        "title": records.titles[prediction.block_id] if found else "",
+        "text": records.texts[prediction.block_id] if found else "",
+        "url": records.urls[prediction.block_id] if found else "",
+        "start": prediction.start,
+        "limit": prediction.limit,
+        "retrieved": prediction.retrieved,
+        "candidates": [dataclasses.asdict(c) for c in prediction.candidates],
+        "nbest": [
+            {"answer": s.answer, "score": s.score, "block_id": s.block_id}
+            for s in prediction.nbest[:NUM_SHOWN]
+        ],
+    }

@@ -1,0 +1,191 @@
+"""`realm evaluate`."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Questions
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+
+_CLOSED_BOOK = "none"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(Operation):
+    """Measures a model on a file of questions with answers.
+
+      realm evaluate --model DIR --blocks DIR --index DIR --questions F --output DIR
+      realm evaluate ... --retriever bm25       the same reader on BM25's blocks
+      realm evaluate ... --compare bm25 hybrid  their recall beside the model's
+      realm evaluate ... --num-reader-blocks 0  recall alone
+
+    Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, with 95 %
+    bootstrap intervals), predictions.jsonl and report.html. Where a question
+    names its evidence ("evidence": {"title": ..., "sentence": ...}, as the
+    embedded ones do), gold_recall@k tells how often that block is among the
+    first k.
+
+    --num-reader-blocks 0 measures recall alone, of any retriever: no block is
+    read, so a model will do that has not been fine-tuned, such as one that
+    `realm ict` or `realm pretrain` made.
+
+    Retrievers: realm (the model's own tower over the index), bm25, hybrid
+    (both, fused by reciprocal ranks), none (closed-book: the masked LM of a
+    pre-trained model answers without any block), oracle (the model's own, but
+    blocks with an answer first: what is left to the reader). reading_accuracy
+    is exact_match of the questions for which a block that was read holds an
+    answer.
+
+    Confidences are calibrated with --calibration DIR, an evaluation of other
+    questions (those of dev), whose temperature and thresholds are then used
+    here.
+    """
+
+    command: ClassVar[str] = "evaluate"
+    makes = Evaluation
+
+    model: Model
+    """model directory"""
+    blocks: Blocks | None = None
+    """blocks directory (default: none, with --retriever none)"""
+    index: Index | None = None
+    """index directory (default: none, with --retriever none)"""
+    questions: Questions
+    """JSONL with question and answer"""
+    output: str
+    """directory to make"""
+    retriever: Literal["realm", "bm25", "hybrid", "none", "oracle"] = "realm"
+    """whose blocks are read"""
+    compare: tuple[Literal["realm", "bm25", "hybrid"], ...] = ()
+    """further retrievers whose recall is measured"""
+    num_reader_blocks: int = 5
+    """blocks read for a question; 0 measures recall alone"""
+    aggregate_answers: bool = False
+    """add up the probabilities of equal strings over blocks, instead of
+    taking the single best span"""
+    calibration: Evaluation | None = None
+    """evaluation of other questions, whose temperature is used (default: a
+    temperature of 1)"""
+
+    def parameters(self) -> dict:
+        return {
+            "retriever": self.retriever,
+            "compare": list(self.compare),
+            "num_reader_blocks": self.num_reader_blocks,
+            "aggregate_answers": self.aggregate_answers,
+            "temperature": self._known.temperature if self._known else 1.0,
+        }
+
+    def parents(self) -> dict:
+        # The index is of the blocks, and the temperature is a parameter.
+        return {
+            name: each.fingerprint
+            for name, each in self.inputs().items()
+            if name in ("model", "index", "questions")
+        }
+
+    @functools.cached_property
+    def _known(self):
+        """`Calibration` of other questions, or `None`."""
+        from realm_tf.answering import calibration
+
+        return self.calibration and calibration.read(self.calibration)
+
+    def run(self, *, progress=None) -> Evaluation:
+        """Answers the questions and measures the answers.
+
+        Args:
+            progress: function called with the number of questions done.
+
+        Returns:
+            `Evaluation`. Its `metrics` are of all questions; with
+            `calibration`, `coverage@risk_R` and `wrong@risk_R` say which
+            share of them its threshold for risk R lets through, and which
+            share of these is wrong.
+
+        Raises:
+            InputError: if the inputs are missing or do not match.
+        """
+        from realm_tf.answering import retrieve_and_answer
+        from realm_tf.evaluation import scores
+
+        self._check()
+        asked = self.questions.questions
+        with self.write() as stage:
+            answered = retrieve_and_answer.answer(
+                self.model,
+                self.blocks,
+                self.index,
+                asked,
+                retriever=self.retriever,
+                compare=self.compare,
+                num_reader_blocks=self.num_reader_blocks,
+                progress=progress,
+            )
+            scores.write(
+                stage,
+                asked,
+                answered,
+                title=f"{self.output}: {self.questions}",
+                aggregate_answers=self.aggregate_answers,
+                known=self._known,
+            )
+        return self.result
+
+    def _check(self):
+        if self.num_reader_blocks < 0:
+            raise InputError(
+                "--num-reader-blocks must be at least 0, which measures recall "
+                f"alone. Received: {self.num_reader_blocks}"
+            )
+        if self.retriever == _CLOSED_BOOK:
+            if self.blocks or self.index or self.compare:
+                raise InputError(
+                    "Without retriever there is nothing to search: leave "
+                    "--blocks, --index and --compare out, or choose another "
+                    "--retriever."
+                )
+        elif not (self.blocks and self.index):
+            raise InputError(
+                "--blocks and --index are needed: only --retriever none "
+                "answers without them."
+            )
+        if self.num_reader_blocks == 0 and (
+            self.calibration
+            or self.aggregate_answers
+            or self.retriever == _CLOSED_BOOK
+        ):
+            raise InputError(
+                "With --num-reader-blocks 0 nothing is answered: leave "
+                "--calibration and --aggregate-answers out, and choose a "
+                "--retriever that searches."
+            )
+        if self._known and (
+            self._known.aggregate_answers != self.aggregate_answers
+        ):
+            raise InputError(
+                f"{self.calibration} was made with aggregate_answers="
+                f"{self._known.aggregate_answers}: use the same here."
+            )
+
+    def report(self, result: Evaluation) -> str:
+        from realm_tf.evaluation.reports.report import REPORT
+
+        metrics = result.metrics
+        names = [name for name in metrics if not name.endswith("_interval")]
+        width = max(map(len, names)) + 4
+        lines = []
+        for name in names:
+            value = metrics[name]
+            shown = f"{value:.3f}" if isinstance(value, float) else str(value)
+            if f"{name}_interval" in metrics:
+                low, high = metrics[f"{name}_interval"]
+                shown += f"   95 % {low:.3f} to {high:.3f}"
+            lines.append(f"{name:<{width}}{shown}")
+        return "\n".join([*lines, result.file(REPORT)])
