@@ -48,7 +48,7 @@ class Corpus:
         """
         model, blocks = Model.of(model), Blocks.of(blocks)
         index = Index.of(index)
-        matching.check_texts(blocks)
+        matching.check_has_texts(blocks)
         matching.check_vocabulary(blocks, model)
         matching.check_index(index, blocks=blocks, model=model)
         loaded = model.load()

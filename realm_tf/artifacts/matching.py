@@ -25,22 +25,6 @@ def check_vocabulary(blocks, model) -> None:
         )
 
 
-def check_texts(blocks) -> None:
-    """Refuses blocks that are packed for training, where texts are needed.
-
-    Args:
-        blocks: `Blocks`.
-
-    Raises:
-        InputError: if they are.
-    """
-    if blocks.is_packed:
-        raise InputError(
-            f"{blocks} was packed for training and holds no texts: give the "
-            "directory that `realm chunk` wrote."
-        )
-
-
 def check_one_vocabulary(first, second) -> None:
     """Refuses two models whose wordpieces differ.
 
@@ -55,6 +39,22 @@ def check_one_vocabulary(first, second) -> None:
         raise InputError(
             f"{first} and {second} have different vocabularies: a model can "
             "take its parts from two of one vocabulary only."
+        )
+
+
+def check_has_texts(blocks) -> None:
+    """Refuses packed blocks where texts are needed.
+
+    Args:
+        blocks: `Blocks`.
+
+    Raises:
+        InputError: if they are packed.
+    """
+    if blocks.is_packed:
+        raise InputError(
+            f"{blocks} holds {blocks.kind!r}, which have no texts, expected "
+            "'blocks': name the directory that `realm chunk` wrote."
         )
 
 

@@ -93,7 +93,7 @@ class System:
         name: str.
         title: str. As the table shows it.
         model: str. A key of `MODELS`; several systems may share one.
-        retriever: str. As `evaluation.evaluate.evaluate`. Defaults to
+        retriever: str. As `Evaluate`. Defaults to
             `"realm"`, the model's own.
         paper: dict. Metric of the table to the paper's number, in percent.
             Defaults to none.
