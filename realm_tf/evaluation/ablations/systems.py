@@ -17,6 +17,7 @@ from realm_tf.evaluation.ablations.stage_graph import StageGraph
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.combine_models import CombineModels
 from realm_tf.operations.embed import Embed
+from realm_tf.operations.evaluate import Evaluate
 
 WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
 DPR, FINETUNE = "dpr", "finetune"
@@ -361,15 +362,18 @@ class AblationStages:
         )
 
     def _evaluated(self, name, kind, model, index, test, **options):
-        from realm_tf.evaluation import evaluate
-
         blocks, path = self._inputs.blocks, self._inputs.tests[test]
         self._add(
             name,
             kind,
-            lambda output: evaluate.evaluate(
-                model, blocks, index, path, output, **options
-            ),
+            lambda output: Evaluate(
+                model=model,
+                blocks=blocks,
+                index=index,
+                questions=path,
+                output=output,
+                **options,
+            ).run(),
             {"model": model, "blocks": blocks, "index": index},
             {**options, "questions": self._questions[path]},
             command_line(
