@@ -2,19 +2,21 @@
 #   make quickstart   sets up .venv and runs the whole chain
 #   make test         sets up .venv and runs the tests
 # and for who changes something:
+#   make test-fast    a part of the tests, below 2 minutes
 #   make lint         ruff
+#   make docs         the site, in site/
 #   make test-long    the chain, training and comparisons from start to end
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV ?= .venv
 OUTPUT ?= quickstart-output
 
-.PHONY: setup quickstart test test-long lint
+.PHONY: setup quickstart test test-fast test-long lint docs
 
-# Installed anew whenever the requirements change.
+# Installed again whenever the requirements change.
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)/bin/python -m pip install --quiet --editable ".[dev]"
+	$(VENV)/bin/python -m pip install --quiet --editable ".[dev,docs]"
 	touch $@
 
 setup: $(VENV)/installed
@@ -24,6 +26,9 @@ quickstart: setup
 
 test: setup
 	$(VENV)/bin/python -m pytest
+
+test-fast: setup
+	$(VENV)/bin/python -m pytest -m fast
 
 # Some of the slow tests: those of what uses everything.
 test-long: setup
@@ -39,3 +44,6 @@ test-long: setup
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

@@ -1,0 +1,52 @@
+"""Pages of the site that are files of the repository, and links out of docs/.
+
+MkDocs calls these functions (mkdocs.yml, `hooks`). README.md, CONTRIBUTING.md
+and CHANGELOG.md are pages too, so that nothing is written twice.
+"""
+
+import pathlib
+import posixpath
+import re
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+
+
+def on_files(files, config):
+    """Adds the pages that are not in docs/."""
+    for name, page in PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(
+            File.generated(config, page, content=_links(text, folder="."))
+        )
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links out of docs/ become the name of the file that they lead to."""
+    if page.file.src_uri in PAGES.values():
+        return markdown
+    return _links(markdown, folder="docs")
+
+
+def _links(markdown, *, folder):
+    """Links of a file in `folder` of the repository, as the site has them."""
+
+    def link(match):
+        mark, text, target, anchor = match.groups(default="")
+        path = posixpath.normpath(posixpath.join(folder, target))
+        if path in PAGES:
+            return f"[{text}]({PAGES[path]}{anchor})"
+        inside = path.removeprefix("docs/")
+        if inside != path:
+            return f"{mark}[{text}]({inside}{anchor})"
+        return text if text.strip("`") == path else f"{text} (`{path}`)"
+
+    return _LINK.sub(link, markdown)
