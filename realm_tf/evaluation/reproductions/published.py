@@ -9,7 +9,7 @@ is published as it is. In README.md and docs/*.md
     <!-- results: NAME -->
     <!-- /results -->
 
-hold the tables of NAME between them.
+hold the tables of NAME between them; `<!-- results: NAME: TITLE -->`, one of them.
 """
 
 import dataclasses
@@ -24,7 +24,8 @@ from realm_tf.evaluation.reproductions.cells import Cell
 
 _RESULTS = "docs/results"
 _MARKED = re.compile(
-    r"^(?P<indent> *)<!-- results: (?P<name>[a-z0-9-]+) -->\n"
+    r"^(?P<indent> *)<!-- results: (?P<name>[a-z0-9-]+)"
+    r"(?:: (?P<title>.+?))? -->\n"
     r"(?P<tables>.*?)^ *<!-- /results -->\n",
     re.MULTILINE | re.DOTALL,
 )
@@ -89,6 +90,11 @@ class Results:
         write_text(path, f"{text}\n")
 
     @property
+    def titles(self) -> list[str]:
+        """The titles of the tables."""
+        return [table["title"] for table in self.tables]
+
+    @property
     def cells(self) -> list[Cell]:
         """The cells whose numbers commands give."""
         found = []
@@ -123,22 +129,30 @@ class Results:
                 tables.append({**table, "rows": rows})
         return dataclasses.replace(self, tables=tables, **changes)
 
-    def markdown(self) -> str:
-        """All tables, and what they were measured on."""
+    def markdown(self, title: str | None = None) -> str:
+        """The tables, and what they were measured on.
+
+        Args:
+            title: str. Of the only one to show. Defaults to all.
+        """
         shown = {(c.title, c.row, c.column): c.text for c in self.cells}
         parts = []
         for table in self.tables:
-            title, rows = table["title"], table["rows"]
+            if title not in (None, table["title"]):
+                continue
+            rows = table["rows"]
             columns = list(
                 dict.fromkeys(key for cells in rows.values() for key in cells)
             )
-            lines = [[title, *columns], ["---"] * (1 + len(columns))]
+            lines = [[table["title"], *columns], ["---"] * (1 + len(columns))]
             for row, cells in rows.items():
                 lines.append(
                     [
                         row,
                         *(
-                            shown.get((title, row, key), cells.get(key, ""))
+                            shown.get(
+                                (table["title"], row, key), cells.get(key, "")
+                            )
                             for key in columns
                         ),
                     ]
@@ -210,16 +224,25 @@ def write_tables(root: pathlib.Path, *, check: bool = False) -> list[str]:
         text = path.read_text(encoding="utf-8")
 
         def replaced(match, path=path):
-            name, indent = match["name"], match["indent"]
+            name, title, indent = match.group("name", "title", "indent")
             if name not in results:
                 raise InputError(
                     f"{path} shows results {name!r}; {_RESULTS} has "
                     f"{', '.join(results)}."
                 )
-            shown.add(name)
+            titles = results[name].titles
+            if title and title not in titles:
+                raise InputError(
+                    f"{path} shows the table {title!r} of {name}, which has "
+                    f"{', '.join(titles)}."
+                )
+            which = f"{name}: {title}" if title else name
+            shown.update(
+                f"{name}: {each}" for each in ([title] if title else titles)
+            )
             made = (
-                f"<!-- results: {name} -->\n\n{results[name].markdown()}\n"
-                "<!-- /results -->\n"
+                f"<!-- results: {which} -->\n\n"
+                f"{results[name].markdown(title)}\n<!-- /results -->\n"
             )
             return "".join(
                 f"{indent}{line}" if line.strip() else line
@@ -231,10 +254,15 @@ def write_tables(root: pathlib.Path, *, check: bool = False) -> list[str]:
             changed.append(str(path.relative_to(root)))
             if not check:
                 write_text(str(path), made)
-    unseen = sorted(results.keys() - shown)
+    unseen = [
+        f"{name}: {title}"
+        for name, each in results.items()
+        for title in each.titles
+        if f"{name}: {title}" not in shown
+    ]
     if unseen:
         raise InputError(
             f"No page shows the results {', '.join(unseen)}: put `<!-- results: "
-            f"{unseen[0]} -->` and `<!-- /results -->` where they belong."
+            f"{unseen[0]} -->` and `<!-- /results -->` into one."
         )
     return changed

@@ -121,13 +121,32 @@ def test_results_that_no_page_shows_or_no_file_has(root):
         published.write_tables(root)
     (root / "docs" / "page.md").write_text("")
     with pytest.raises(
-        InputError, match="No page shows the results other: put"
+        InputError, match="No page shows the results other: of: put"
     ):
         published.write_tables(root)
     for content in ("{}", "[]", "{", other.read_text().replace("form", "from")):
         other.write_text(content)
         with pytest.raises(InputError, match="other.json is no results"):
             published.write_tables(root)
+
+
+def test_one_table_of_several(root):
+    page = root / "docs" / "page.md"
+    results = published.read_all(root)["speed"]
+    results.tables.append({"title": "others", "rows": {"theirs": {"MB": "2"}}})
+    results.write(str(root / "docs" / "results" / "speed.json"))
+    page.write_text("<!-- results: speed: others -->\n<!-- /results -->\n")
+    with pytest.raises(InputError, match="No page shows the results speed: of"):
+        published.write_tables(root)
+    assert page.read_text().splitlines()[:5] == [
+        *("<!-- results: speed: others -->", ""),
+        *("| others | MB |", "| --- | --- |", "| theirs | 2 |"),
+    ]
+    page.write_text("<!-- results: speed: all -->\n<!-- /results -->\n")
+    with pytest.raises(
+        InputError, match="'all' of speed, which has of, others"
+    ):
+        published.write_tables(root)
 
 
 def test_another_run_has_its_numbers_and_no_texts(root):
