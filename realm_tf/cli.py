@@ -58,7 +58,7 @@ COMMANDS = {
         "pre-train: retrieve blocks, then predict what is masked",
     ),
     "probe": (
-        "realm_tf.evaluation.probing.probe",
+        "realm_tf.operations.probe:Probe",
         "show what retrieval adds to the prediction of [MASK]",
     ),
     "questions": (

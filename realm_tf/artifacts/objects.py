@@ -37,6 +37,11 @@ class Blocks(Artifact):
         """Whether they are arrays for training, without texts."""
         return self.kind != schema.BLOCKS
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the blocks, the same before and after packing."""
+        return self.parents["blocks"] if self.is_packed else super().fingerprint
+
     @functools.cached_property
     def records(self):
         """`BlockRecords` of all blocks, in memory; read once."""

@@ -26,6 +26,10 @@ from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.
 Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
+# Flags that take several and may be given several times, such as
+# `--set-pretrain`. In Python they are one tuple of all.
+RepeatedWords = tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]]
+RepeatedNumbers = tyro.conf.UseAppendAction[tuple[tuple[int, ...], ...]]
 # Options of a pipeline's runner: what the command line has beyond the flags.
 BeamOptions = Annotated[tuple[str, ...], tyro.conf.Suppress]
 
@@ -65,8 +69,8 @@ class Operation:
             object.__setattr__(self, name, value)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
+            if isinstance(value, list | tuple):
+                object.__setattr__(self, field.name, tuple(_flatten(value)))
             elif isinstance(value, os.PathLike) and not isinstance(
                 value, Artifact | Questions
             ):
@@ -199,6 +203,15 @@ class Operation:
 @functools.cache
 def _hints(cls):
     return typing.get_type_hints(cls, include_extras=True)
+
+
+def _flatten(values):
+    """The words of a flag that was given several times, as one list."""
+    for each in values:
+        if isinstance(each, tuple):
+            yield from each
+        else:
+            yield each
 
 
 def _parts(hint):

@@ -18,6 +18,7 @@ from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
+from realm_tf.operations.operation import RepeatedNumbers
 from realm_tf.operations.operation import named
 
 
@@ -47,6 +48,8 @@ class Bake(Operation):
     """at once"""
     set: Repeated = ()
     """changes"""
+    numbers: RepeatedNumbers = ()
+    """several at once"""
     fast: bool = False
     """be quick"""
     words: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -137,6 +140,13 @@ def test_a_wrong_word_is_refused(words, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
+def test_flags_that_take_several_may_be_given_several_times():
+    words = ["--model", "m", "--output", "o", "--numbers", "1", "2"]
+    parsed = cli.parse(Bake, [*words, "--numbers", "3", "--set", "a=1"])
+    assert parsed == Bake(model="m", output="o", numbers=[1, 2, 3], set=["a=1"])
+    assert "--numbers 1 2 3" in parsed.command_line()
+
+
 def test_a_wrong_word_is_refused_in_python_too():
     with pytest.raises(
         InputError, match="^--kind must be one of bread, cake. Received: 'pie'$"
@@ -164,6 +174,7 @@ def test_its_key_is_what_decides_the_content(tmp_path, model_dir, blocks_dir):
         "kind": "bread",
         "sides": (),
         "set": (),
+        "numbers": (),
         "fast": False,
         "words": (),
     }

@@ -1,9 +1,7 @@
-"""What `realm probe` gives the model: a masked query and single blocks."""
+"""The masked sentence of `realm probe` as wordpieces."""
 
 import dataclasses
 
-from realm_tf.artifacts import packed_blocks
-from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import MASK
 
@@ -13,6 +11,7 @@ class Query:
     """A masked sentence as wordpieces, as `masking.MaskedExample` has them.
 
     Args:
+        text: str. As it was given.
         token_ids: list of int. [CLS], the sentence with [MASK] in it, [SEP].
         mask_positions: list of int. Places in `token_ids`, ascending.
         mask_ids: list of int. What stands for the masks; [MASK] where there
@@ -22,6 +21,7 @@ class Query:
             without answers.
     """
 
+    text: str
     token_ids: list[int]
     mask_positions: list[int]
     mask_ids: list[int]
@@ -84,6 +84,7 @@ def make_query(text: str, answers: list[str], loaded) -> Query:
         token_ids[1 + place] = tokenizer.mask_id
     _check_length(len(token_ids), loaded.model)
     return Query(
+        text=text,
         token_ids=token_ids,
         mask_positions=[1 + place for place in places],
         mask_ids=[sentence[place] for place in places],
@@ -114,54 +115,3 @@ def _check_length(length, open_qa):
             f"The text has {length} wordpieces with [CLS] and [SEP], the "
             f"model's encoders take {limit}: shorten it."
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A block with its wordpieces.
-
-    Args:
-        block_id: int.
-        title: str. Of packed blocks, as the wordpieces say it.
-        text: str. The same.
-        title_ids: int sequence.
-        token_ids: int sequence. Of the body.
-    """
-
-    block_id: int
-    title: str
-    text: str
-    title_ids: list[int]
-    token_ids: list[int]
-
-
-class BlockReader:
-    """Reads single blocks of either kind of directory, and no others.
-
-    Args:
-        directory: str. Of `realm chunk`, or of `realm pack`.
-        metadata: dict. As `packed_blocks.read_metadata` gives it.
-    """
-
-    def __init__(self, directory: str, metadata: dict):
-        self._directory = directory
-        self._packed = None
-        if metadata["kind"] == packed_blocks.PACKED:
-            self._packed = packed_blocks.PackedBlocks(directory)
-
-    def read(self, block_id: int) -> Block:
-        """The block of an id."""
-        if self._packed is None:
-            (block,) = schema.read_blocks(
-                self._directory, start=block_id, limit=block_id + 1
-            )
-            title, text = block.title, block.text
-        else:
-            block = self._packed[block_id]
-            title, text = map(self._to_text, (block.title_ids, block.token_ids))
-        return Block(block_id, title, text, block.title_ids, block.token_ids)
-
-    def _to_text(self, ids):
-        from realm_tf.training.retrieval_samples import to_text
-
-        return to_text([self._packed.wordpieces[i] for i in ids])

@@ -7,52 +7,158 @@ from keras import ops
 
 from realm_tf import losses
 from realm_tf import metrics
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.configs import pretrain as configs
-from realm_tf.evaluation.probing.masked_query import Block
 from realm_tf.evaluation.probing.masked_query import Query
+from realm_tf.evaluation.probing.probed import Probed
+from realm_tf.evaluation.probing.probed import ProbedBlock
+from realm_tf.evaluation.probing.probed import Wordpiece
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.realm import RealmModel
 
+# Predictions of each mask that are kept (our choice).
+_NUM_PREDICTIONS = 5
 
-def recipe_of(loaded) -> dict:
-    """What a model was pre-trained with, else the paper's numbers.
+
+def probe(
+    loaded, blocks, index, query: Query, *, num_retrieved: int, block_ids=()
+) -> Probed:
+    """Retrieves blocks for a masked query, and reads it with each.
+
+    It does what `RealmModel` does, with some more candidates.
 
     Args:
-        loaded: `LoadedModel`.
+        loaded: `LoadedModel` with a masked-LM head.
+        blocks: `Blocks`, packed or not.
+        index: `retrieval.index.Index` of the model and the blocks.
+        query: `Query`.
+        num_retrieved: int. Blocks besides the null block.
+        block_ids: list of int. Blocks that are read in any case.
 
     Returns:
-        dict, with the names of `PretrainRecipe`.
+        `Probed`.
     """
+    searched = _search(loaded, index, query, num_retrieved)
+    ids = list(dict.fromkeys([*searched, *block_ids]))
+    candidates = _read_blocks(blocks, ids)
+    model = _make_realm_model(loaded, candidates, query, num_retrieved)
+    inputs = query.inputs()
+    queries = model.score_scale * model.query_embedder(inputs)
+    rows, allowed = _find(model, query, queries, len(searched))
+    chosen = rows[allowed].tolist()
+    wanted = [ids.index(each) for each in dict.fromkeys(block_ids)]
+    added = [row for row in wanted if row not in chosen]
+    rows = np.array([*rows, *added], "int32")
+    is_added = np.array([False] * (1 + len(allowed)) + [True] * len(added))
+    mask = np.array([True, *allowed, *[True] * len(added)])
+    found = {
+        name: ops.convert_to_tensor(value)
+        for name, value in model.block_table.contents(rows[None]).items()
+    }
+    embeddings = model.embed_candidates(found, training=False)
+    logits = model.read(
+        inputs,
+        ops.convert_to_tensor([query.mask_positions], "int32"),
+        found,
+        training=False,
+    )
+    outputs = _outputs(queries, embeddings, logits, query.mask_ids, mask)
+    # A softmax of its own: what was added takes nothing from the others.
+    alone = _outputs(
+        queries, embeddings, logits, query.mask_ids, mask & ~is_added
+    )
+    marginals = float(outputs.pop("marginal")), float(alone["marginal"])
+    outputs = {name: value[mask] for name, value in outputs.items()}
+    vocabulary = loaded.tokenizer.vocabulary
+    null, *others = (
+        _probed_block(
+            candidates[row] if row >= 0 else None,
+            {name: value[number] for name, value in outputs.items()},
+            vocabulary,
+            is_added=bool(is_added[mask][number]),
+            has_answer=bool(query.answer_ids),
+        )
+        for number, row in enumerate([-1, *rows[mask[1:]].tolist()])
+    )
+    others.sort(key=lambda block: -block.retrieval_log_prob)
+    marginal_probs = np.einsum(
+        "k,kmv->mv", np.exp(outputs["log_priors"]), outputs["probs"]
+    )
+    return Probed(
+        query.text,
+        [[vocabulary[i] for i in answer] for answer in query.answer_ids],
+        [null, *others],
+        *(marginals if query.answer_ids else (None, None)),
+        _best(marginal_probs, vocabulary),
+        [ids[row] for row in _left_out(chosen, num_retrieved, len(searched))],
+    )
+
+
+def _probed_block(block, outputs, vocabulary, *, is_added, has_answer):
+    return ProbedBlock(
+        block_id=block.block_id if block else None,
+        title=block.title if block else "",
+        text=block.text if block else "",
+        is_added=is_added,
+        retrieval_log_prob=float(outputs["log_priors"]),
+        answer_log_prob=float(outputs["log_probs"]) if has_answer else None,
+        gradient=float(outputs["gradients"]) if has_answer else None,
+        predictions=_best(outputs["probs"], vocabulary),
+    )
+
+
+def _best(probs, vocabulary):
+    """The best wordpieces of each mask, of `(num_masks, vocabulary_size)`."""
+    order = np.argsort(-probs, axis=1, kind="stable")[:, :_NUM_PREDICTIONS]
+    return [
+        [Wordpiece(vocabulary[i], float(row[i])) for i in best]
+        for row, best in zip(probs, order, strict=True)
+    ]
+
+
+def _recipe_of(loaded):
+    """What a model was pre-trained with, else the paper's numbers."""
     paper = dataclasses.asdict(configs.PretrainRecipe())
     return {**paper, **loaded.metadata["parameters"]}
 
 
-def search(loaded, index, query: Query, num_retrieved: int) -> list[int]:
-    """Block ids, best first, with spare ones as in pre-training.
-
-    Args:
-        loaded: `LoadedModel`.
-        index: `Index`.
-        query: `Query`.
-        num_retrieved: int.
-    """
+def _search(loaded, index, query, num_retrieved):
+    """Block ids, best first, with spare ones as in pre-training."""
+    num_spare = _recipe_of(loaded)["num_spare"]
     _, block_ids = index.search(
         loaded.model.embed_queries(query.inputs()),
-        min(num_retrieved + recipe_of(loaded)["num_spare"], index.num_blocks),
+        min(num_retrieved + num_spare, index.num_blocks),
     )
     return np.asarray(block_ids)[0].tolist()
 
 
-def make_realm_model(loaded, blocks: list[Block], query: Query, num_retrieved):
-    """`RealmModel` over some blocks, which are cut as in its training.
+def _read_blocks(blocks, ids):
+    """`schema.Block` of each id; of packed ones, what the wordpieces say."""
+    if not blocks.is_packed:
+        return [next(blocks.read(each, each + 1)) for each in ids]
+    from realm_tf.training.retrieval_samples import to_text
 
-    Args:
-        loaded: `LoadedModel` with a masked-LM head.
-        blocks: list of `Block`. Rows of its `BlockTable`.
-        query: `Query`.
-        num_retrieved: int. Candidates besides the null block.
-    """
-    open_qa, recipe = loaded.model, recipe_of(loaded)
+    packed = PackedBlocks(blocks)
+    return [
+        schema.Block(
+            each,
+            "",
+            *(
+                to_text([packed.wordpieces[i] for i in part])
+                for part in (found.title_ids, found.token_ids)
+            ),
+            title_ids=found.title_ids,
+            token_ids=found.token_ids,
+        )
+        for each in ids
+        for found in [packed[each]]
+    ]
+
+
+def _make_realm_model(loaded, blocks, query, num_retrieved):
+    """`RealmModel` over some blocks, which are cut as in its training."""
+    open_qa, recipe = loaded.model, _recipe_of(loaded)
     max_block_length = min(
         recipe["max_block_length"],
         open_qa.block_embedder.encoder.max_sequence_length,
@@ -96,81 +202,6 @@ def _table(rows, max_length):
     for number, row in enumerate(rows):
         table[number, : len(row)] = row
     return table, np.array([len(row) for row in rows], "int32")
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """What a model says, of the candidates that take part.
-
-    Args:
-        rows: list of int. Their rows in the block table, -1 for the null
-            block, which is the first.
-        is_added: bool array `(num_candidates,)`. Not retrieved, but wanted.
-        left_out: list of int. Rows that were searched and passed over.
-        log_priors: float array `(num_candidates,)`. log p(z | x), in nats.
-        log_probs: float array `(num_candidates,)`. log p(y | z, x).
-        gradients: float array `(num_candidates,)`. r(z).
-        marginal: float. log p(y | x).
-        retrieved: float. The same without what was added.
-        probs: float array `(num_candidates, num_masks, vocabulary_size)`.
-    """
-
-    rows: list[int]
-    is_added: np.ndarray
-    left_out: list[int]
-    log_priors: np.ndarray
-    log_probs: np.ndarray
-    gradients: np.ndarray
-    marginal: float
-    retrieved: float
-    probs: np.ndarray
-
-
-def read(model, query: Query, *, num_searched: int, wanted: list[int]):
-    """Does what `RealmModel` does, with some more candidates.
-
-    Args:
-        model: `RealmModel`. The first `num_searched` rows of its table are
-            what was searched, best first.
-        query: `Query`.
-        num_searched: int.
-        wanted: list of int. Rows that are read in any case.
-
-    Returns:
-        `Reading`.
-    """
-    inputs = query.inputs()
-    queries = model.score_scale * model.query_embedder(inputs)
-    rows, allowed = _find(model, query, queries, num_searched)
-    chosen = rows[allowed].tolist()
-    added = [row for row in wanted if row not in chosen]
-    rows = np.array([*rows, *added], "int32")
-    is_added = np.array([False] * (1 + len(allowed)) + [True] * len(added))
-    mask = np.array([True, *allowed, *[True] * len(added)])
-    found = {
-        name: ops.convert_to_tensor(value)
-        for name, value in model.block_table.contents(rows[None]).items()
-    }
-    embeddings = model.embed_candidates(found, training=False)
-    logits = model.read(
-        inputs,
-        ops.convert_to_tensor([query.mask_positions], "int32"),
-        found,
-        training=False,
-    )
-    outputs = _outputs(queries, embeddings, logits, query.mask_ids, mask)
-    # A softmax of its own: what was added takes nothing from the others.
-    alone = _outputs(
-        queries, embeddings, logits, query.mask_ids, mask & ~is_added
-    )
-    return Reading(
-        rows=[-1, *rows[mask[1:]].tolist()],
-        is_added=is_added[mask],
-        left_out=_left_out(chosen, model.num_retrieved, num_searched),
-        marginal=float(outputs.pop("marginal")),
-        retrieved=float(alone["marginal"]),
-        **{name: value[mask] for name, value in outputs.items()},
-    )
 
 
 def _find(model, query, queries, num_searched):

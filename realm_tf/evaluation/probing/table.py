@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from realm_tf.evaluation.probing.probed import Probed
+
 # Code points of a block and predictions of a mask that are shown, and columns
 # where the output is no terminal (our choice).
 _NUM_SHOWN = 160
@@ -14,22 +16,18 @@ _NUM_PREDICTIONS = 3
 _WIDTH = 120
 
 
-def show(found, *, console: Console | None = None) -> None:
-    """Prints a probe.
-
-    Args:
-        found: `Probe`.
-        console: `rich.console.Console`. Defaults to the standard output.
-    """
-    if console is None:
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, width=_WIDTH)
-    for line in _headlines(found):
-        console.print(Text(line), soft_wrap=True)
-    console.print(_table(found))
-    for line in _summary(found):
-        console.print(Text(line), soft_wrap=True)
+def render(found: Probed) -> str:
+    """A probe as text, as wide as the terminal if the output is one."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH)
+    with console.capture() as capture:
+        for line in _headlines(found):
+            console.print(Text(line), soft_wrap=True)
+        console.print(_table(found))
+        for line in _summary(found):
+            console.print(Text(line), soft_wrap=True)
+    return capture.get().removesuffix("\n")
 
 
 def _headlines(found):

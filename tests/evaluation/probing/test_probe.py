@@ -14,13 +14,12 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.schema import read_blocks
 from realm_tf.configs.pretrain import get_recipe
-from realm_tf.evaluation.probing.probe import probe
-from realm_tf.evaluation.probing.probe import to_json
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.models.realm import RealmModel
+from realm_tf.operations.probe import Probe
 from realm_tf.retrieval.brute_force import BruteForce
 
 NUM_RETRIEVED, NUM_SPARE = 3, 2
@@ -70,16 +69,10 @@ def world(tmp_path_factory, make_model, blocks_dir, brute_force_index_dir):
     }
 
 
-def _probe(world, text, answer=(), **arguments):
-    arguments = {"num_retrieved": NUM_RETRIEVED, **arguments}
-    return probe(
-        text,
-        arguments.pop("model", world["model"]),
-        arguments.pop("blocks", world["blocks"]),
-        arguments.pop("index", world["index"]),
-        answer=answer,
-        **arguments,
-    )
+def _probe(world, text, answer=(), **changes):
+    given = {name: world[name] for name in ("model", "blocks", "index")}
+    given |= {"num_retrieved": NUM_RETRIEVED, **changes}
+    return Probe(text=text, answer=answer, **given).run()
 
 
 # === The slow recomputation ===
@@ -387,7 +380,7 @@ def test_the_command(world, capsys):
     assert cli.main([*command, "--block-id", "0", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     found = _probe(world, text, answers, block_id=[0])
-    assert record == json.loads(to_json(found))
+    assert record == json.loads(found.to_json())
     assert record["marginal_probability"] == pytest.approx(
         np.exp(found.marginal_log_prob)
     )
@@ -449,5 +442,5 @@ def test_directories_that_do_not_fit(world, model_dir, tmp_path, make_model):
         variable.assign(1.5 * variable)
     other = str(tmp_path / "other")
     model_directory.save(loaded, other)
-    with pytest.raises(ValueError, match="not made from this model's block"):
+    with pytest.raises(ValueError, match="not made from the block tower"):
         _probe(world, *RIVER, model=other)
