@@ -74,7 +74,7 @@ COMMANDS = {
         "exact match, F1 and recall on a file of questions",
     ),
     "compare": (
-        "realm_tf.evaluation.reports.comparison",
+        "realm_tf.operations.compare:Compare",
         "set evaluations of the same questions side by side",
     ),
     "ablate": (

@@ -214,15 +214,26 @@ class Evaluation(Artifact):
     @functools.cached_property
     def metrics(self) -> dict:
         """Name to value; `NAME_interval` is the 95 % interval of NAME."""
-        # First: a directory that is not complete is said to be so.
-        self.metadata  # noqa: B018
-        return json.loads(Path(self.file("metrics.json")).read_text())
+        path = self._file("metrics.json")
+        try:
+            return dict(json.loads(Path(path).read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} is missing or damaged ({error}): evaluate again."
+            ) from error
 
     @functools.cached_property
     def predictions(self) -> list[dict]:
         """The lines of predictions.jsonl."""
-        text = Path(self.file("predictions.jsonl")).read_text()
-        return [json.loads(line) for line in text.splitlines()]
+        from realm_tf.artifacts import question_files
+
+        path = self._file("predictions.jsonl")
+        return [each.line for each in question_files.read_questions(path)]
+
+    def _file(self, name):
+        # First: a directory that is not complete is said to be so.
+        _ = self.metadata
+        return self.file(name)
 
     def summary(self) -> str:
         found = [f"{self.metrics['questions']} questions"]
@@ -233,9 +244,19 @@ class Evaluation(Artifact):
 
 
 class Comparison(Artifact):
-    """Evaluations of the same questions, side by side."""
+    """Evaluations of the same questions side by side, by `realm compare`."""
 
     kinds = (schema.COMPARISON,)
+
+    @functools.cached_property
+    def content(self) -> dict:
+        """What comparison.json holds; see `comparison.compare`."""
+        return json.loads(Path(self.file("comparison.json")).read_text())
+
+    @property
+    def markdown(self) -> str:
+        """The tables: metrics by system, and differences from the first."""
+        return Path(self.file("comparison.md")).read_text().rstrip()
 
 
 class HuggingFaceModel(Artifact):

@@ -1,23 +1,11 @@
-"""Compares evaluations of the same questions.
-
-  realm compare EVALUATION_DIR [EVALUATION_DIR ...] --output DIR
-
-Prints the metrics of all of them, side by side, and how far each is from the
-first: differences with 95 % paired-bootstrap intervals. Writes
-comparison.json, comparison.md and comparison.html (with recall curves).
-"""
+"""Evaluations of the same questions beside each other."""
 
 import json
-import os
 import re
 
 from realm_tf.answering import bootstrap
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import html_page
-from realm_tf.artifacts import question_files as data
-from realm_tf.artifacts import schema
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
@@ -29,41 +17,11 @@ _DIFFERENCE_COLUMNS = ("difference", "95 %", "sign flips")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#$&])")
 
 
-def add_arguments(parser):
-    """Arguments of `realm compare`."""
-    parser.add_argument(
-        "evaluations",
-        nargs="+",
-        metavar="EVALUATION_DIR",
-        help="what `realm evaluate` wrote, all on one questions file; the "
-        "others are compared with the first",
-    )
-    parser.add_argument("--output", required=True, help="directory to make")
-    parser.add_argument(
-        "--names",
-        nargs="+",
-        metavar="NAME",
-        help="what to call them (default: their directories' names)",
-    )
-
-
-def run(args, extra):
-    """`realm compare`."""
-    compared = compare(args.evaluations, args.output, names=args.names)
-    print(markdown(compared), end="")
-
-
-def compare(
-    evaluations: list[str], output: str, *, names: list[str] | None = None
-) -> dict:
-    """Compares and writes comparison.json, comparison.md, comparison.html.
+def compare(evaluations: dict[str, Evaluation]) -> dict:
+    """The metrics of evaluations, and how far each is from the first.
 
     Args:
-        evaluations: list of str. Evaluation directories of one questions
-            file.
-        output: str. Directory to make.
-        names: list of str. What to call them. Defaults to the directories'
-            names, or whole paths where these are the same.
+        evaluations: dict of name to `Evaluation`, of one questions file.
 
     Returns:
         dict, the content of comparison.json: `questions`; `systems`, dict of
@@ -73,57 +31,39 @@ def compare(
         from the first.
 
     Raises:
-        InputError: if a directory is no evaluation, is damaged or is of
-            other questions than the first, or if names are missing or the
-            same.
+        InputError: if an evaluation is damaged or of other questions than
+            the first.
     """
-    names = _names(evaluations, names)
-    metadata = [
-        artifact.read(each, kind=schema.EVALUATION) for each in evaluations
-    ]
-    _check_questions(evaluations, metadata)
-    metrics = [_read_metrics(each) for each in evaluations]
-    lines = [_read_lines(each) for each in evaluations]
-    for directory, each in zip(evaluations, lines, strict=True):
-        if [q["question"] for q in each] != [q["question"] for q in lines[0]]:
-            raise InputError(
-                f"{directory}/predictions.jsonl holds other questions than "
-                f"that of {evaluations[0]}, though both are said to be of one "
-                "file: evaluate again."
-            )
-    compared = {
-        "questions": len(lines[0]),
+    first, *others = evaluations
+    _check_questions(evaluations[first], evaluations.values())
+    lines = {name: each.predictions for name, each in evaluations.items()}
+    return {
+        "questions": len(lines[first]),
         "systems": {
-            name: {"metrics": each, "parameters": made["parameters"]}
-            for name, each, made in zip(names, metrics, metadata, strict=True)
+            name: {"metrics": each.metrics, "parameters": each.parameters}
+            for name, each in evaluations.items()
         },
-        "recall_curves": _recall_curves(dict(zip(names, lines, strict=True))),
+        "recall_curves": _recall_curves(lines),
         "differences": {
-            name: _differences(metrics[0], lines[0], each)
-            for name, each in zip(names[1:], lines[1:], strict=True)
+            name: _differences(
+                evaluations[first].metrics, lines[first], lines[name]
+            )
+            for name in others
         },
     }
-    with artifact.write(
-        output,
-        kind=schema.COMPARISON,
-        parameters={"names": names},
-        parents={
-            "questions": metadata[0]["parents"]["questions"],
-            "evaluations": [
-                fingerprints.fingerprint(
-                    Path(os.path.join(each, "predictions.jsonl")).read_bytes()
-                )
-                for each in evaluations
-            ],
-        },
-    ) as stage:
-        write_text(
-            stage.path("comparison.json"),
-            json.dumps(compared, indent=2, ensure_ascii=False),
-        )
-        write_text(stage.path("comparison.md"), markdown(compared))
-        _write_page(stage.path("comparison.html"), compared)
-    return compared
+
+
+def write(stage, compared: dict) -> None:
+    """Writes comparison.json, comparison.md and comparison.html.
+
+    Args:
+        stage: `artifact.Stage`.
+        compared: dict. What `compare` returns.
+    """
+    text = json.dumps(compared, indent=2, ensure_ascii=False)
+    write_text(stage.path("comparison.json"), text)
+    write_text(stage.path("comparison.md"), markdown(compared))
+    _write_page(stage.path("comparison.html"), compared)
 
 
 def markdown(compared: dict) -> str:
@@ -148,51 +88,20 @@ def markdown(compared: dict) -> str:
     return "\n".join(parts)
 
 
-def _names(evaluations, names):
-    if names is None:
-        names = [os.path.basename(each.rstrip("/")) for each in evaluations]
-        if len(set(names)) < len(names):
-            names = evaluations
-    if len(names) != len(evaluations):
-        raise InputError(
-            f"--names: expected {len(evaluations)}, one for each evaluation. "
-            f"Received {len(names)}: {' '.join(names)}"
-        )
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise InputError(
-            f"{twice[0]!r} stands for two evaluations: give each directory "
-            "once and each of --names a value of its own."
-        )
-    return names
-
-
-def _check_questions(evaluations, metadata):
-    wanted = metadata[0]["parents"]["questions"]
-    for directory, each in zip(evaluations, metadata, strict=True):
-        if each["parents"]["questions"] != wanted:
+def _check_questions(first, evaluations):
+    wanted = [line["question"] for line in first.predictions]
+    for each in evaluations:
+        if each.parents["questions"] != first.parents["questions"]:
             raise InputError(
-                f"{directory} is of another questions file than "
-                f"{evaluations[0]}: compare evaluations of the same --questions."
+                f"{each} is of another questions file than {first}: compare "
+                "evaluations of the same --questions."
             )
-
-
-def _read_metrics(directory):
-    path = os.path.join(directory, "metrics.json")
-    try:
-        metrics = json.loads(Path(path).read_text())
-        if not isinstance(metrics, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path} is missing or damaged ({error}): evaluate again."
-        ) from error
-    return metrics
-
-
-def _read_lines(directory):
-    path = os.path.join(directory, "predictions.jsonl")
-    return [question.line for question in data.read_questions(path)]
+        if [line["question"] for line in each.predictions] != wanted:
+            raise InputError(
+                f"{each}/predictions.jsonl holds other questions than that of "
+                f"{first}, though both are said to be of one file: evaluate "
+                "again."
+            )
 
 
 def _recall_curves(lines_of):

@@ -14,8 +14,8 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation.reports.comparison import compare
 from realm_tf.evaluation.reports.comparison import markdown
+from realm_tf.operations.compare import Compare
 
 NUM_QUESTIONS = 60
 
@@ -70,6 +70,15 @@ def write(directory, lines, *, questions="of these", **metrics):
             "".join(f"{json.dumps(line)}\n" for line in lines),
         )
     return str(directory)
+
+
+def compare(evaluations, output, **arguments):
+    """The content of a comparison."""
+    return (
+        Compare(evaluations=evaluations, output=output, **arguments)
+        .run()
+        .content
+    )
 
 
 @pytest.fixture
@@ -285,10 +294,10 @@ def test_what_does_not_compare_is_named(systems, tmp_path):
     )
     _refused([str(tmp_path / "none")], tmp_path, "none does not exist")
     _refused(directories, tmp_path, "expected 3.*Received 1: x", names=["x"])
-    _refused(directories, tmp_path, "'x' stands for two", names=["x", "y", "x"])
-    _refused(
-        [directories[0], directories[0]], tmp_path, "stands for two evaluations"
-    )
+    _refused([], tmp_path, "one evaluation or more")
+    twice = "is the name of two evaluations"
+    _refused(directories, tmp_path, f"'x' {twice}", names=["x", "y", "x"])
+    _refused([directories[0], directories[0]], tmp_path, twice)
 
 
 def test_damaged_evaluations_are_named(systems, tmp_path):
@@ -296,8 +305,12 @@ def test_damaged_evaluations_are_named(systems, tmp_path):
     with open(f"{directory}/predictions.jsonl", "a") as file:
         file.write("{\n")
     _refused([directory], tmp_path, "predictions.jsonl, line 61 is not JSON")
-    for content in ("{", "[]"):
+    remove(f"{directory}/predictions.jsonl")
+    _refused([directory], tmp_path, "predictions.jsonl does not exist")
+
+
+def test_damaged_metrics_are_named(systems, tmp_path):
+    _, (directory, *_) = systems
+    for content in ("{", "[3]"):
         write_text(f"{directory}/metrics.json", content)
         _refused([directory], tmp_path, "metrics.json is missing or damaged")
-    remove(f"{directory}/metrics.json")
-    _refused([directory], tmp_path, "metrics.json is missing or damaged")
