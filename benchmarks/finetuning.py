@@ -29,14 +29,14 @@ import numpy as np
 import tensorflow as tf
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import question_files as data
+from realm_tf.artifacts.objects import Index
 from realm_tf.configs.finetune import get_recipe
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import answer_matching
 from realm_tf.models import packing
-from realm_tf.training import finetune
+from realm_tf.training import fine_tuning
 from realm_tf.training import trainers
 
 _BATCH_SIZE = 8
@@ -70,8 +70,8 @@ def main():
 
 
 def _steps(args, corpus, asked):
-    recipe = dataclasses.replace(
-        get_recipe(args.recipe, args.overrides), batch_size=_BATCH_SIZE
+    recipe = get_recipe(args.recipe, args.overrides).replace(
+        batch_size=_BATCH_SIZE, bias_correction=True
     )
     batches = QuestionBatches(
         asked, corpus.loaded.tokenizer, batch_size=_BATCH_SIZE
@@ -83,12 +83,12 @@ def _steps(args, corpus, asked):
         for batch in chosen
         for row in range(_BATCH_SIZE)
     ]
-    embeddings = index_files.load_embeddings(args.index)
+    embeddings = Index(args.index).embeddings
     ours = _rate(args, corpus, embeddings, recipe, chosen)
     trim = packing.trim
     packing.trim = lambda joined: joined
     try:
-        single = dataclasses.replace(recipe, batch_size=1)
+        single = recipe.replace(batch_size=1)
         peer = _rate(args, corpus, embeddings, single, singles)
     finally:
         packing.trim = trim
@@ -114,10 +114,8 @@ def _rate(args, corpus, embeddings, recipe, batches):
     loaded = model_directory.load(args.model)
     corpus = dataclasses.replace(corpus, loaded=loaded)
     loaded.model = loaded.model.without_masked_lm_head()
-    trainer = finetune.make_trainer(corpus, embeddings, recipe)
-    trainers.compile_trainer(
-        trainer, recipe.learning_rate, 1000, bias_correction=True
-    )
+    trainer = fine_tuning.make_trainer(corpus, embeddings, recipe)
+    trainers.compile_trainer(trainer, recipe.optimizer, 1000)
     rates = []
     for number in itertools.count():
         started = time.perf_counter()

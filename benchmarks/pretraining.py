@@ -25,7 +25,6 @@ MODEL ...` trains nothing and measures models that are there, such as those of
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import statistics
@@ -82,8 +81,7 @@ _IGNORING = {
     # Other masks than those of the steps before.
     "seed": 1,
 }
-_SMALL_ICT = dataclasses.replace(
-    ict_configs.RECIPES["wiki-small"],
+_SMALL_ICT = ict_configs.RECIPES["wiki-small"].replace(
     num_steps=1200,
     # Many blocks to be told apart: what is learnt holds for new sentences.
     batch_size=192,
@@ -95,7 +93,7 @@ _SMALL_ICT = dataclasses.replace(
     dropout=0.3,
 )
 # Over `--text`, too large to be learnt by heart.
-_LONG_ICT = dataclasses.replace(_SMALL_ICT, num_steps=3000, dropout=0.1, seed=1)
+_LONG_ICT = _SMALL_ICT.replace(num_steps=3000, dropout=0.1, seed=1)
 
 
 def main():
@@ -154,16 +152,16 @@ class _Experiment:
         self._args = args
         self._recipe = configs.get_recipe(args.recipe, args.overrides)
         # Exact: no result depends on how fast the machine is.
-        self._recipe = dataclasses.replace(self._recipe, refresh="sync")
-        self._small = dataclasses.replace(
-            configs.get_recipe("small", args.small_overrides), refresh="sync"
+        self._recipe = self._recipe.replace(refresh="sync")
+        self._small = configs.get_recipe("small", args.small_overrides).replace(
+            refresh="sync"
         )
         self._packed = None
         self.results = {
-            "minilm_recipe": dataclasses.asdict(self._recipe),
-            "random_recipe": dataclasses.asdict(self._small),
-            "random_ict_recipe": dataclasses.asdict(_SMALL_ICT),
-            "random_long_ict_recipe": dataclasses.asdict(_LONG_ICT),
+            "minilm_recipe": self._recipe.flat(),
+            "random_recipe": self._small.flat(),
+            "random_ict_recipe": _SMALL_ICT.flat(),
+            "random_long_ict_recipe": _LONG_ICT.flat(),
         }
 
     def path(self, name):
@@ -174,7 +172,7 @@ class _Experiment:
         warm = self._pretrain(
             "minilm-warm",
             self._start(),
-            dataclasses.replace(self._recipe, num_steps=0),
+            self._recipe.replace(num_steps=0),
         )
         self._compare("minilm", warm, self._recipe)
 
@@ -207,7 +205,7 @@ class _Experiment:
                     model, self._text(vocab), output, recipe=_LONG_ICT
                 ),
             )
-        warm_up = dataclasses.replace(self._small, num_steps=0)
+        warm_up = self._small.replace(num_steps=0)
         reading = ict_start
         for name, changes in (
             ("random-copy", _COPYING),
@@ -215,9 +213,7 @@ class _Experiment:
             ("random-judge", _JUDGING),
             ("random-warm", _IGNORING),
         ):
-            reading = self._pretrain(
-                name, reading, dataclasses.replace(warm_up, **changes)
-            )
+            reading = self._pretrain(name, reading, warm_up.replace(**changes))
         self._compare("random", reading, self._small)
 
     def measure(self, model):
@@ -283,8 +279,8 @@ class _Experiment:
     def _compare(self, name, warm, recipe):
         """Each kind with each seed, from one warm start."""
         runs = {
-            f"{name}-{kind}-{seed}": dataclasses.replace(
-                recipe, masked_lm_steps=0, seed=seed, **_KINDS[kind]
+            f"{name}-{kind}-{seed}": recipe.replace(
+                masked_lm_steps=0, seed=seed, **_KINDS[kind]
             )
             for seed in range(self._args.seeds)
             for kind in self._args.kinds

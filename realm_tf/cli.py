@@ -50,11 +50,11 @@ COMMANDS = {
         "build a search index over the embeddings",
     ),
     "ict": (
-        "realm_tf.training.ict",
+        "realm_tf.operations.inverse_cloze_task:InverseClozeTask",
         "train the retriever: a sentence finds its block",
     ),
     "pretrain": (
-        "realm_tf.training.pretrain",
+        "realm_tf.operations.pretrain:Pretrain",
         "pre-train: retrieve blocks, then predict what is masked",
     ),
     "probe": (
@@ -66,7 +66,7 @@ COMMANDS = {
         "make questions files of a public question set",
     ),
     "finetune": (
-        "realm_tf.training.finetune",
+        "realm_tf.operations.fine_tune:FineTune",
         "train retriever and reader on questions and answers",
     ),
     "evaluate": (

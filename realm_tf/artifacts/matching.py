@@ -82,6 +82,34 @@ def check_index(index, *, blocks=None, model=None) -> None:
             )
 
 
+def check_passages(passages, *, blocks, model) -> None:
+    """Refuses passages that a model cannot learn from with these blocks.
+
+    Args:
+        passages: `Passages`.
+        blocks: `Blocks`.
+        model: `Model`.
+
+    Raises:
+        InputError: if they were annotated from other blocks, or packed with
+            another vocabulary.
+    """
+    # Else the block a sentence is from would not be known.
+    if passages.blocks not in (None, blocks.fingerprint):
+        raise InputError(
+            f"{passages} was annotated from other blocks than {blocks}: "
+            "annotate these, or the articles of another corpus with `realm "
+            "annotate --input`."
+        )
+    if passages.is_packed and (
+        passages.parameters["tokenizer"] != model.tokenizer
+    ):
+        raise InputError(
+            f"{passages} was packed with another vocabulary than the "
+            "model's: run `realm pack` with --model."
+        )
+
+
 def check_length(length: int, limit: int, *, what: str, mend: str) -> None:
     """Refuses what is longer than an encoder takes.
 

@@ -76,6 +76,14 @@ class Passages(Artifact):
         """Whether they are arrays of wordpieces, without TFRecords."""
         return self.kind != schema.ANNOTATED
 
+    @property
+    def blocks(self) -> str | None:
+        """Fingerprint of the blocks that the passages are.
+
+        `None` if they are of another corpus.
+        """
+        return self.parents.get("blocks")
+
     def read(self):
         """Yields `schema.AnnotatedPassage`, in order."""
         return schema.read_annotated(self)

@@ -2,20 +2,18 @@
 
 import dataclasses
 import functools
+from typing import Literal
 
 from realm_tf.configs import recipes
+from realm_tf.configs.recipes import Freezing
+from realm_tf.configs.recipes import Optimizer
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenQaRecipe:
-    """Numbers of one fine-tuning run.
+class Candidates(recipes.Group):
+    """Which blocks a question learns from.
 
     Args:
-        num_epochs: int. Passes over the questions, at most.
-        batch_size: int. Questions of one step.
-        learning_rate: float. Highest; see `training.optimizers`.
-        bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
-            has none; recipes for small budgets were tuned with it.
         num_candidates: int. Blocks in the retriever's loss.
         num_reader_blocks: int. Blocks read for a question in training.
         read_an_answer: bool. See `RetrieveAndRead`.
@@ -25,49 +23,58 @@ class OpenQaRecipe:
         refresh_every: int. Steps between two embeddings of all blocks with
             the query tower, which is then the blocks' tower too, while
             training waits; 0, as in the paper, keeps the index and its tower.
-        train_query_tower: bool. Whether the retriever learns, too; without,
-            the towers stay as they are and only the reader learns.
-        freeze_word_embeddings: bool. Keep the embedding tables of what
-            learns.
-        num_frozen_layers: int. Lowest reader layers that do not learn.
-        patience: int. Stop after so many epochs in a row without a better
-            exact match on the questions of dev; 0: never.
-        num_dev_questions: int. How many of them are asked after each epoch,
-            spread over the file; 0: all.
-        log_every: int. Steps between two lines of log.jsonl.
-        seed: int. Order of the questions and dropout.
-
-    Raises:
-        InputError: if a count that must be at least 1 is not.
     """
 
-    num_epochs: int = 2
-    batch_size: int = 16
-    learning_rate: float = 1e-5
-    bias_correction: bool = False
-    num_candidates: int = 5000
-    num_reader_blocks: int = 5
+    num_candidates: recipes.Positive = 5000
+    num_reader_blocks: recipes.Positive = 5
     read_an_answer: bool = False
     match_whole_words: bool = True
-    retriever: str = "realm"
-    refresh_every: int = 0
-    train_query_tower: bool = True
-    freeze_word_embeddings: bool = False
-    num_frozen_layers: int = 0
-    patience: int = 0
-    num_dev_questions: int = 0
-    log_every: int = 10
-    seed: int = 0
+    retriever: Literal["realm", "bm25", "hybrid"] = "realm"
+    refresh_every: recipes.Natural = 0
 
-    def __post_init__(self):
-        recipes.check_least(
-            self,
-            num_epochs=1,
-            batch_size=1,
-            num_candidates=1,
-            num_reader_blocks=1,
-            log_every=1,
-        )
+
+@dataclasses.dataclass(frozen=True)
+class Selection(recipes.Group):
+    """How the best epoch is found with the questions of dev.
+
+    Args:
+        patience: int. Stop after so many epochs in a row without a better
+            exact match; 0: never.
+        num_dev_questions: int. How many are asked after each epoch, spread
+            over the file; 0: all.
+    """
+
+    patience: recipes.Natural = 0
+    num_dev_questions: recipes.Natural = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenQaRecipe(recipes.Recipe):
+    """Numbers of one fine-tuning run.
+
+    Args:
+        num_epochs: int. Passes over the questions, at most.
+        batch_size: int. Questions of one step.
+        optimizer: `Optimizer`.
+        candidates: `Candidates`.
+        train_query_tower: bool. Whether the retriever learns, too; without,
+            the towers stay as they are and only the reader learns.
+        freezing: `Freezing`. Embedding tables of all that learns, layers of
+            the reader.
+        selection: `Selection`.
+        log_every: int. Steps between two lines of log.jsonl.
+        seed: int. Order of the questions and dropout.
+    """
+
+    num_epochs: recipes.Positive = 2
+    batch_size: recipes.Positive = 16
+    optimizer: Optimizer = Optimizer(learning_rate=1e-5)
+    candidates: Candidates = Candidates()
+    train_query_tower: bool = True
+    freezing: Freezing = Freezing()
+    selection: Selection = Selection()
+    log_every: recipes.Positive = 10
+    seed: recipes.Natural = 0
 
 
 RECIPES = {
@@ -82,12 +89,11 @@ RECIPES = {
     # thousand questions and a 6-layer, 384-wide reader.
     "laptop": OpenQaRecipe(
         num_epochs=3,
-        learning_rate=5e-5,
-        bias_correction=True,
-        num_candidates=100,
-        num_reader_blocks=2,
-        read_an_answer=True,
-        freeze_word_embeddings=True,
+        optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
+        candidates=Candidates(
+            num_candidates=100, num_reader_blocks=2, read_an_answer=True
+        ),
+        freezing=Freezing(freeze_word_embeddings=True),
     ),
     # `realm quickstart`: minutes on two CPU cores. Small batches and a high
     # rate, because the steps are few; what is read is the best block that
@@ -97,22 +103,19 @@ RECIPES = {
     "quickstart": OpenQaRecipe(
         num_epochs=1,
         batch_size=8,
-        learning_rate=1e-4,
-        bias_correction=True,
-        num_candidates=20,
-        num_reader_blocks=1,
-        read_an_answer=True,
+        optimizer=Optimizer(learning_rate=1e-4, bias_correction=True),
+        candidates=Candidates(
+            num_candidates=20, num_reader_blocks=1, read_an_answer=True
+        ),
         train_query_tower=False,
-        freeze_word_embeddings=True,
+        freezing=Freezing(freeze_word_embeddings=True),
     ),
     # Unit tests: seconds.
     "tiny": OpenQaRecipe(
         num_epochs=2,
         batch_size=4,
-        learning_rate=1e-3,
-        bias_correction=True,
-        num_candidates=8,
-        num_reader_blocks=2,
+        optimizer=Optimizer(learning_rate=1e-3, bias_correction=True),
+        candidates=Candidates(num_candidates=8, num_reader_blocks=2),
     ),
 }
 

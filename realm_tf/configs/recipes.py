@@ -1,112 +1,282 @@
-"""Recipes: by name, with `--set NAME=VALUE`, and the ranges of their numbers."""
+"""What all recipes have in common: groups of numbers, their types, `--set`.
+
+A recipe is a frozen dataclass; fields that belong to one idea are a group, a
+frozen dataclass of its own. The type of a field says which values it takes:
+`Literal` its choices, `Range` the least and the highest number. Names of
+fields are unique within a recipe, over all its groups, so `--set NAME=VALUE`
+and metadata.json name a field without its group.
+"""
 
 import dataclasses
+import functools
+import math
+import typing
+from typing import Annotated
+from typing import Literal
 
 from realm_tf.errors import InputError
 
-# What may be dropped of an encoder: not all.
-DROPOUT = (0, 0.99)
 
-
-def add_arguments(parser, recipes: dict, *, default: str) -> None:
-    """Adds `--recipe` and `--set` (as `overrides`) to a command.
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number of a recipe may be.
 
     Args:
-        parser: `argparse.ArgumentParser`.
-        recipes: dict. As `get_recipe`.
-        default: str. A key of `recipes`.
+        least: float.
+        highest: float. Defaults to infinity.
     """
-    parser.add_argument(
-        "--recipe",
-        default=default,
-        help=f"one of {', '.join(recipes)} (default: {default})",
-    )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="change a number of the recipe; may be given several times",
-    )
+
+    least: float
+    highest: float = math.inf
+
+
+Natural = Annotated[int, Range(0)]
+Positive = Annotated[int, Range(1)]
+# [CLS], a wordpiece, [SEP]; with a title or a body also the other [SEP].
+QueryLength = Annotated[int, Range(3)]
+BlockLength = Annotated[int, Range(4)]
+Share = Annotated[float, Range(0, 1)]
+# What may be dropped of an encoder: not all.
+Dropout = Annotated[float, Range(0, 0.99)]
+# AdamW changes a weight by about this much a step; above 1 nothing is learned.
+LearningRate = Annotated[float, Range(0, 1)]
+
+_WORDS = {"true": True, "false": False, "1": True, "0": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Fields of a recipe that belong to one idea.
+
+    Raises:
+        InputError: if a number is out of its range, or a word is none of the
+            choices.
+    """
+
+    def __post_init__(self):
+        for name, hint in _hints(type(self)).items():
+            _check(name, getattr(self, name), hint)
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer(Group):
+    """How weights are changed.
+
+    Args:
+        learning_rate: float. Highest; see `training.optimizers`.
+        bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
+            has none; recipes for small budgets were tuned with it.
+    """
+
+    learning_rate: LearningRate = 1e-5
+    bias_correction: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Freezing(Group):
+    """What of the encoders does not learn.
+
+    Args:
+        freeze_word_embeddings: bool. Keep the embedding tables.
+        num_frozen_layers: int. Lowest encoder layers that do not learn.
+    """
+
+    freeze_word_embeddings: bool = False
+    num_frozen_layers: Natural = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoders(Freezing):
+    """How the encoders learn.
+
+    Args:
+        dropout: float. Rate in all encoders. 0 is faster to learn from where
+            a run is too short to learn anything by heart.
+        mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
+            stay float32.
+    """
+
+    dropout: Dropout = 0.1
+    mixed_precision: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths(Group):
+    """How much of a text is read.
+
+    Args:
+        max_query_length: int. Wordpieces with [CLS] and [SEP].
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+    """
+
+    max_query_length: QueryLength = 64
+    max_block_length: BlockLength = 288
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe(Group):
+    """Numbers of one training run: a subclass for each kind of training."""
+
+    def flat(self) -> dict:
+        """Name to value of all fields, without their groups."""
+        found = {}
+        for name in _hints(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Group):
+                found.update(dataclasses.asdict(value))
+            else:
+                found[name] = value
+        return found
+
+    def replace(self, **changes):
+        """This recipe with other values.
+
+        Args:
+            **changes: by the name of a field, without its group.
+
+        Raises:
+            InputError: if a value is none that the field takes.
+        """
+        own, of_groups = {}, {}
+        for name, value in changes.items():
+            group, _ = _places(type(self))[name]
+            of_groups.setdefault(group, {})[name] = value
+        own = of_groups.pop(None, {})
+        for group, values in of_groups.items():
+            own[group] = dataclasses.replace(getattr(self, group), **values)
+        return dataclasses.replace(self, **own)
+
+    def parse(self, overrides) -> "Recipe":
+        """This recipe with the values of `--set`; the last one counts.
+
+        Args:
+            overrides: list of str, such as `"num_epochs=1"` or
+                `"optimizer.learning_rate=1e-4"`.
+
+        Raises:
+            InputError: if a name is unknown, or a value is none that the
+                field takes.
+        """
+        places = _places(type(self))
+        changes = {}
+        for override in overrides:
+            key, equals, text = override.partition("=")
+            *given, name = key.split(".")
+            group, hint = places.get(name, (None, None))
+            if not equals or not hint or given not in ([], [group]):
+                raise InputError(
+                    f"--set {override}: expected NAME=VALUE with a name of "
+                    f"{', '.join(places)}."
+                )
+            changes[name] = _parse(override, text, hint)
+        return self.replace(**changes)
+
+    def overrides(self, base: "Recipe") -> list[str]:
+        """What `--set` needs to make this recipe of another one.
+
+        Args:
+            base: a recipe of the same kind.
+        """
+        before = base.flat()
+        return [
+            f"{name}={value}"
+            for name, value in self.flat().items()
+            if value != before[name]
+        ]
 
 
 def get_recipe(recipes: dict, name: str, overrides: list[str] = ()):
     """A recipe by name, with `name=value` changes.
 
     Args:
-        recipes: dict. Name to an instance of a frozen dataclass whose fields
-            are int, float, bool or str.
+        recipes: dict. Name to `Recipe`.
         name: str. A key of `recipes`.
-        overrides: list of str, such as `"num_epochs=1"`.
-
-    Returns:
-        An instance of the same dataclass.
+        overrides: list of str; see `Recipe.parse`.
 
     Raises:
-        InputError: if a name is unknown or a value of the wrong type.
+        InputError: if a name is unknown or a value is wrong.
     """
     if name not in recipes:
         raise InputError(
             f"--recipe must be one of {', '.join(recipes)}. Received: {name}"
         )
-    fields = {f.name: f.type for f in dataclasses.fields(recipes[name])}
-    changes = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or key not in fields:
-            raise InputError(
-                f"--set {override}: expected NAME=VALUE with a name of "
-                f"{', '.join(fields)}."
-            )
-        changes[key] = _parse(key, value, fields[key])
-    return dataclasses.replace(recipes[name], **changes)
+    return recipes[name].parse(overrides)
 
 
-def check_least(recipe, **least: int) -> None:
-    """Whether numbers of a recipe are large enough.
+def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
+    """The options of a command that make a recipe: `--recipe` and `--set`.
 
     Args:
-        recipe: an instance of a dataclass.
-        **least: int. The least that each field may be.
+        recipes: dict. Name to `Recipe`.
+        recipe: `Recipe`. Of the same kind.
+
+    Returns:
+        The name that needs the fewest changes, and these.
 
     Raises:
-        InputError: if one is less.
+        ValueError: if it is of another kind.
     """
-    for name, number in least.items():
-        if getattr(recipe, name) < number:
+    kinds = {type(each) for each in recipes.values()}
+    if type(recipe) not in kinds:
+        raise ValueError(
+            f"`recipe` must be of {kinds}. Received: recipe={recipe}"
+        )
+    found = {name: recipe.overrides(each) for name, each in recipes.items()}
+    name = min(found, key=lambda each: len(found[each]))
+    return name, tuple(found[name])
+
+
+@functools.cache
+def _hints(cls):
+    """Name to type of the fields, in order, with what is annotated."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+@functools.cache
+def _places(cls):
+    """Name to (group, type) of all fields; the recipe's own have no group."""
+    found = {}
+    for name, hint in _hints(cls).items():
+        if isinstance(hint, type) and issubclass(hint, Group):
+            for each, kind in _hints(hint).items():
+                found[each] = (name, kind)
+        else:
+            found[name] = (None, hint)
+    return found
+
+
+def _check(name, value, hint):
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
             raise InputError(
-                f"{name} of a recipe must be at least {number}. "
-                f"Received: {name}={getattr(recipe, name)}"
+                f"{name} of a recipe must be one of {', '.join(choices)}. "
+                f"Received: {name}={value}"
+            )
+    elif typing.get_origin(hint) is Annotated:
+        limits = hint.__metadata__[0]
+        # Not a number is within no range.
+        if not limits.least <= value <= limits.highest:
+            expected = (
+                f"at least {limits.least}"
+                if math.isinf(limits.highest)
+                else f"from {limits.least} to {limits.highest}"
+            )
+            raise InputError(
+                f"{name} of a recipe must be {expected}. Received: "
+                f"{name}={value}"
             )
 
 
-def check_range(recipe, **ranges: tuple[float, float]) -> None:
-    """Whether numbers of a recipe are within their ranges.
-
-    Args:
-        recipe: an instance of a dataclass.
-        **ranges: (least, highest). What each field may be.
-
-    Raises:
-        InputError: if one is outside.
-    """
-    for name, (least, highest) in ranges.items():
-        if not least <= getattr(recipe, name) <= highest:
-            raise InputError(
-                f"{name} of a recipe must be from {least} to {highest}. "
-                f"Received: {name}={getattr(recipe, name)}"
-            )
-
-
-def _parse(key, value, kind):
-    reason = InputError(f"--set {key}={value}: expected type {kind.__name__}.")
-    if kind is bool:
-        choices = {"true": True, "false": False, "1": True, "0": False}
-        if value.lower() not in choices:
-            raise reason
-        return choices[value.lower()]
+def _parse(override, text, hint):
+    """The value that a word of the command line says."""
+    if typing.get_origin(hint) is Literal:
+        return text
+    kind = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
     try:
-        return kind(value)
-    except ValueError as error:
-        raise reason from error
+        return _WORDS[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"--set {override}: expected type {kind.__name__}."
+        ) from error

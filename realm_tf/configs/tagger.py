@@ -2,12 +2,16 @@
 
 import dataclasses
 import functools
+from typing import Annotated
 
 from realm_tf.configs import recipes
+from realm_tf.configs.recipes import Freezing
+from realm_tf.configs.recipes import Optimizer
+from realm_tf.configs.recipes import Range
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggerRecipe:
+class TaggerRecipe(recipes.Recipe):
     """Numbers of one training run of `realm train-tagger`.
 
     Args:
@@ -15,39 +19,22 @@ class TaggerRecipe:
         batch_size: int. Sentences of one step, of 32 wordpieces each; of
             shorter ones there are more, see
             `tagging.sentence_batches.batches_by_length`.
-        learning_rate: float. Highest; see `training.optimizers`.
-        bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
-            has none; recipes for small budgets were tuned with it.
+        optimizer: `Optimizer`.
         dropout: float. Before the last layer; the encoder keeps its own.
         max_length: int. Most wordpieces of a row; longer sentences are read
             in windows.
-        freeze_word_embeddings: bool. Keep the encoder's embedding tables,
-            more than half of a small BERT's weights; the shape table learns.
-        num_frozen_layers: int. Lowest encoder layers that do not learn.
+        freezing: `Freezing`. Of the encoder: its embedding tables are more
+            than half of a small BERT's weights; the shape table learns.
         seed: int. Order of the sentences and dropout.
-
-    Raises:
-        InputError: if a number is out of its range.
     """
 
-    num_epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 5e-5
-    bias_correction: bool = False
-    dropout: float = 0.1
-    max_length: int = 256
-    freeze_word_embeddings: bool = False
-    num_frozen_layers: int = 0
-    seed: int = 0
-
-    def __post_init__(self):
-        recipes.check_least(
-            self,
-            num_epochs=1,
-            batch_size=1,
-            max_length=8,
-        )
-        recipes.check_range(self, dropout=recipes.DROPOUT)
+    num_epochs: recipes.Positive = 3
+    batch_size: recipes.Positive = 32
+    optimizer: Optimizer = Optimizer(learning_rate=5e-5)
+    dropout: recipes.Dropout = 0.1
+    max_length: Annotated[int, Range(8)] = 256
+    freezing: Freezing = Freezing()
+    seed: recipes.Natural = 0
 
 
 RECIPES = {
@@ -59,16 +46,14 @@ RECIPES = {
     "laptop": TaggerRecipe(
         num_epochs=4,
         batch_size=24,
-        learning_rate=2e-4,
-        bias_correction=True,
-        freeze_word_embeddings=True,
+        optimizer=Optimizer(learning_rate=2e-4, bias_correction=True),
+        freezing=Freezing(freeze_word_embeddings=True),
     ),
     # Unit tests: seconds.
     "tiny": TaggerRecipe(
         num_epochs=5,
         batch_size=1,
-        learning_rate=1e-2,
-        bias_correction=True,
+        optimizer=Optimizer(learning_rate=1e-2, bias_correction=True),
         dropout=0.0,
         max_length=32,
     ),

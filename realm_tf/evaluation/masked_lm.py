@@ -1,6 +1,5 @@
 """How well a model predicts what is masked, with the blocks it retrieves."""
 
-import dataclasses
 import itertools
 
 import keras
@@ -50,10 +49,10 @@ def evaluate(
     from realm_tf.training import index_builder
     from realm_tf.training import trainers
 
-    recipe = dataclasses.replace(recipe, num_steps=1)
+    recipe = recipe.replace(num_steps=1)
     loaded = model_directory.load(model)
     trainers.prepare(loaded.model, recipe)
-    embedder = BlockEmbedder(loaded, max_length=recipe.max_block_length)
+    embedder = BlockEmbedder(loaded, max_length=recipe.lengths.max_block_length)
     trainer = trainers.make_realm_trainer(
         loaded,
         blocks,
@@ -65,8 +64,8 @@ def evaluate(
         batch_size=recipe.batch_size,
         seed=seed,
         mode=mode,
-        max_query_length=recipe.max_query_length,
-        max_masked=recipe.max_masked,
+        max_query_length=recipe.lengths.max_query_length,
+        max_masked=recipe.masking.max_masked,
     )
     batches = itertools.islice(examples.batches(_EPOCH), num_batches)
     recalls = _BatchRecalls()

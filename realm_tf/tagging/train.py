@@ -120,7 +120,7 @@ def train(
     with artifact.write(
         output,
         kind=token_classifier.TAGGER,
-        parameters=dataclasses.asdict(recipe),
+        parameters=recipe.flat(),
         parents=parents,
     ) as stage:
         tagger = token_classifier.from_model(
@@ -128,8 +128,7 @@ def train(
             labels,
             max_length=recipe.max_length,
             dropout=recipe.dropout,
-            freeze_word_embeddings=recipe.freeze_word_embeddings,
-            num_frozen_layers=recipe.num_frozen_layers,
+            **dataclasses.asdict(recipe.freezing),
         )
         batches = TaggedBatches(sentences, tagger, recipe)
         history = _fit(tagger, batches, held_out["dev"], recipe, verbose)
@@ -262,24 +261,14 @@ class TaggedBatches:
 
 def _fit(tagger, batches, dev, recipe, verbose):
     """Trains, and leaves the best epoch's weights in the model."""
-    import keras
-
     from realm_tf.tagging.token_classifier import word_loss
-    from realm_tf.training import optimizers
+    from realm_tf.training import trainers
     from realm_tf.training.callbacks import ProgressLines
 
     model = tagger.model
     num_steps = len(batches) * recipe.num_epochs
-    optimizer = optimizers.bert_adamw(
-        recipe.learning_rate, num_steps, bias_correction=recipe.bias_correction
-    )
-    # TensorFlow traces a step that makes variables twice.
-    optimizer.build(model.trainable_variables)
-    model.compile(
-        optimizer=optimizer,
-        loss=word_loss(),
-        # XLA on a CPU is slower to compile than these runs are long.
-        jit_compile=keras.backend.backend() == "jax",
+    trainers.compile_trainer(
+        model, recipe.optimizer, num_steps, loss=word_loss()
     )
     lines = verbose == "auto" and not sys.stdout.isatty()
     callbacks = [ProgressLines(num_steps)] if lines else []

@@ -14,14 +14,17 @@ def of_recipe(recipe):
     Models are to be made inside: their dropout draws its seeds then.
 
     Args:
-        recipe: dataclass with `mixed_precision`, `batch_size` and `seed`.
+        recipe: `Recipe` with `encoders`, `batch_size` and `seed`.
 
     Raises:
         InputError: see `use_all`.
     """
     import keras
 
-    with precision(mixed=recipe.mixed_precision), use_all(recipe.batch_size):
+    with (
+        precision(mixed=recipe.encoders.mixed_precision),
+        use_all(recipe.batch_size),
+    ):
         keras.utils.set_random_seed(recipe.seed)
         yield
 

@@ -25,6 +25,7 @@ from realm_tf.artifacts import index_files
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
+from realm_tf.training.callbacks import Diverged
 from realm_tf.training.index_exchange import IndexExchange
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -50,6 +51,9 @@ def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
 
     Returns:
         float32 array `(num_blocks, embedding_dim)`.
+
+    Raises:
+        Diverged: if one is not finite.
     """
     found = np.empty((len(blocks), embedder.embedding_dim), "float32")
     order = np.argsort(blocks.count_wordpieces(), kind="stable")
@@ -60,6 +64,12 @@ def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
         found[places], _ = embedder.embed_ids(
             [block.title_ids for block in rows],
             [block.token_ids for block in rows],
+        )
+    if not np.isfinite(found).all():
+        raise Diverged(
+            "Embeddings of blocks are not finite: the block tower's weights "
+            "are lost. Train again with a lower learning rate, such as --set "
+            "learning_rate=1e-5."
         )
     return found
 

@@ -24,6 +24,7 @@ import numpy as np
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.training.callbacks import ProgressLines
+from realm_tf.training.callbacks import StopAtNonFinite
 
 STATE = "training_state.npz"
 _INFORMATION = "information"
@@ -86,6 +87,7 @@ def fit(
 
     Raises:
         InputError: if the saved state is damaged or another model's.
+        Diverged: at the first loss that is not finite.
     """
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
@@ -102,8 +104,9 @@ def fit(
     saver.restore(model)
     if saver.done and verbose:
         print(f"      going on after step {saver.done}/{num_steps}", flush=True)
-    # Last, so that the others have seen the step that is saved.
-    callbacks = [*callbacks, saver]
+    # First, so that no other sees a loss that is not finite; last, so that
+    # the others have seen the step that is saved.
+    callbacks = [StopAtNonFinite(first_step=saver.done), *callbacks, saver]
     if verbose == "auto" and not sys.stdout.isatty():
         verbose = 0
         callbacks.insert(-1, ProgressLines(num_steps, first_step=saver.done))

@@ -14,7 +14,7 @@ _WEIGHTS = "best_{epoch}.weights.h5"
 class SelectBest(keras.callbacks.Callback):
     """Measures after each epoch, keeps the best weights, stops in time.
 
-    What it measured stands in the epoch's logs, so in `History`, with `dev_`
+    What it measured is in the epoch's logs, and so in `History`, with `dev_`
     before each name. The weights of the best epoch are in a file, not in
     memory; `restore_best` loads them. Equal epochs: the earlier one.
 
@@ -90,8 +90,12 @@ class SelectBest(keras.callbacks.Callback):
         if self._patience and self.epochs_since >= self._patience:
             self.model.stop_training = True
 
-    def restore_best(self) -> None:
+    def restore_best(self) -> dict:
         """Loads the weights of the best epoch.
+
+        Returns:
+            dict, for metadata: `best_epoch`, from 1, and `best`, what was
+            measured after it.
 
         Raises:
             InputError: if their file is gone.
@@ -103,6 +107,7 @@ class SelectBest(keras.callbacks.Callback):
                 "unfinished output to train from the start."
             )
         self._weights.load_weights(path)
+        return {"best_epoch": self.best_epochs[-1] + 1, "best": self.best}
 
     def _path(self, epoch):
         return os.path.join(self._directory, _WEIGHTS.format(epoch=epoch))

@@ -1,11 +1,12 @@
 """Compiled Keras models of each stage of training, for `fit`."""
 
-from realm_tf.configs import dpr as dpr_configs
-from realm_tf.configs import ict as ict_configs
-from realm_tf.configs import pretrain as configs
+from realm_tf.configs.dpr import DprRecipe
+from realm_tf.configs.ict import IctRecipe
+from realm_tf.configs.pretrain import PretrainRecipe
+from realm_tf.configs.recipes import Optimizer
 
 
-def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
+def make_ict_trainer(open_qa, recipe: IctRecipe):
     """The towers as an Inverse Cloze Task, for `fit` with `data.inverse_cloze`.
 
     Args:
@@ -17,19 +18,10 @@ def make_ict_trainer(open_qa, recipe: ict_configs.IctRecipe):
     """
     from realm_tf.models.inverse_cloze import IctModel
 
-    towers = open_qa.query_embedder, open_qa.block_embedder
-    _set_up(towers, recipe)
-    trainer = IctModel(*towers, score_scale=open_qa.score_scale)
-    compile_trainer(
-        trainer,
-        recipe.learning_rate,
-        recipe.num_steps,
-        bias_correction=recipe.bias_correction,
-    )
-    return trainer
+    return _make_towers_trainer(IctModel, open_qa, recipe, recipe.num_steps)
 
 
-def make_dpr_trainer(open_qa, recipe: dpr_configs.DprRecipe, num_steps: int):
+def make_dpr_trainer(open_qa, recipe: DprRecipe, num_steps: int):
     """The towers as a retriever of answers, for `fit` with `data.hard_negatives`.
 
     Args:
@@ -42,19 +34,18 @@ def make_dpr_trainer(open_qa, recipe: dpr_configs.DprRecipe, num_steps: int):
     """
     from realm_tf.models.dense_passage_retrieval import DprModel
 
+    return _make_towers_trainer(DprModel, open_qa, recipe, num_steps)
+
+
+def _make_towers_trainer(kind, open_qa, recipe, num_steps):
     towers = open_qa.query_embedder, open_qa.block_embedder
-    _set_up(towers, recipe)
-    trainer = DprModel(*towers, score_scale=open_qa.score_scale)
-    compile_trainer(
-        trainer,
-        recipe.learning_rate,
-        num_steps,
-        bias_correction=recipe.bias_correction,
-    )
+    _set_up(towers, recipe.encoders)
+    trainer = kind(*towers, score_scale=open_qa.score_scale)
+    compile_trainer(trainer, recipe.optimizer, num_steps)
     return trainer
 
 
-def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
+def prepare(open_qa, recipe: PretrainRecipe) -> None:
     """Makes a model ready for what the recipe says.
 
     It gets a masked-LM head, if need be; layers are frozen; dropout and
@@ -71,18 +62,19 @@ def prepare(open_qa, recipe: configs.PretrainRecipe) -> None:
     reader = open_qa.reader.encoder
     if open_qa.knowledge_augmented_encoder is None:
         open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(reader)
+    encoders = recipe.encoders
     reader.freeze(
-        embeddings=recipe.freeze_word_embeddings,
-        num_layers=recipe.num_frozen_reader_layers,
+        embeddings=encoders.freeze_word_embeddings,
+        num_layers=encoders.num_frozen_reader_layers,
     )
-    reader.set_dropout(recipe.dropout)
+    reader.set_dropout(encoders.dropout)
     towers = open_qa.query_embedder, open_qa.block_embedder
-    _set_up(towers, recipe)
+    _set_up(towers, encoders)
     for encoder in (reader, *(tower.encoder for tower in towers)):
-        encoder.set_recompute(recipe.gradient_checkpointing)
+        encoder.set_recompute(encoders.gradient_checkpointing)
 
 
-def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
+def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
     """The encoder alone, for `fit` with `data.masked_lm_warm_up`.
 
     Args:
@@ -102,16 +94,16 @@ def make_masked_lm_trainer(loaded, recipe: configs.PretrainRecipe):
     )
     compile_trainer(
         trainer,
-        recipe.masked_lm_learning_rate,
-        recipe.masked_lm_steps,
-        bias_correction=recipe.bias_correction,
+        Optimizer(
+            recipe.masked_lm.masked_lm_learning_rate,
+            recipe.optimizer.bias_correction,
+        ),
+        recipe.masked_lm.masked_lm_steps,
     )
     return trainer
 
 
-def make_realm_trainer(
-    loaded, blocks, recipe: configs.PretrainRecipe, *, embeddings
-):
+def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     """The whole of retriever and encoder, for `fit` with `data.masked_queries`.
 
     Args:
@@ -128,14 +120,14 @@ def make_realm_trainer(
     from realm_tf.retrieval.approximate import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
 
-    open_qa = loaded.model
+    open_qa, candidates = loaded.model, recipe.candidates
     index = block_table = None
-    if recipe.retrieval == "device":
+    if candidates.retrieval == "device":
         make = {"exact": BruteForce, "approximate": ApproximateMaxK}
-        index = make[recipe.search](
-            embeddings, rows_per_block=recipe.search_rows or None
+        index = make[candidates.search](
+            embeddings, rows_per_block=candidates.search_rows or None
         )
-        block_table = _block_table(blocks, recipe.max_block_length)
+        block_table = _block_table(blocks, recipe.lengths.max_block_length)
     trainer = RealmModel(
         open_qa.query_embedder,
         open_qa.block_embedder,
@@ -146,48 +138,47 @@ def make_realm_trainer(
         sep_id=loaded.tokenizer.sep_id,
         block_segment_ids=loaded.block_segment_ids,
         score_scale=open_qa.score_scale,
-        num_retrieved=recipe.num_retrieved,
-        num_spare=recipe.num_spare,
-        rerank=recipe.rerank,
-        max_block_length=recipe.max_block_length,
-        max_joint_length=recipe.max_joint_length,
+        num_retrieved=candidates.num_retrieved,
+        num_spare=candidates.num_spare,
+        rerank=candidates.rerank,
+        max_block_length=recipe.lengths.max_block_length,
+        max_joint_length=recipe.lengths.max_joint_length,
         marginalization=recipe.marginalization,
         train_block_tower=recipe.train_block_tower,
     )
-    compile_trainer(
-        trainer,
-        recipe.learning_rate,
-        recipe.num_steps,
-        bias_correction=recipe.bias_correction,
-    )
+    compile_trainer(trainer, recipe.optimizer, recipe.num_steps)
     return trainer
 
 
-def _set_up(towers, recipe):
-    """What each recipe says of the encoders of towers."""
+def _set_up(towers, encoders):
+    """What a recipe says of the encoders of towers."""
     for encoder in {id(t.encoder): t.encoder for t in towers}.values():
         encoder.freeze(
-            embeddings=recipe.freeze_word_embeddings,
-            num_layers=recipe.num_frozen_layers,
+            embeddings=encoders.freeze_word_embeddings,
+            num_layers=encoders.num_frozen_layers,
         )
-        encoder.set_dropout(recipe.dropout)
+        encoder.set_dropout(encoders.dropout)
 
 
-def compile_trainer(trainer, learning_rate, num_steps, *, bias_correction):
+def compile_trainer(
+    trainer, settings: Optimizer, num_steps: int, **arguments
+) -> None:
     """Compiles a model with BERT's optimizer.
 
     Args:
         trainer: `keras.Model`.
-        learning_rate: float. Highest.
+        settings: `Optimizer`. Of the recipe.
         num_steps: int. Of the run, whose rate ends at 0.
-        bias_correction: bool. See `optimizers.BertAdamW`.
+        **arguments: more of `keras.Model.compile`, such as `loss`.
     """
     import keras
 
     from realm_tf.training import optimizers
 
     optimizer = optimizers.bert_adamw(
-        learning_rate, num_steps, bias_correction=bias_correction
+        settings.learning_rate,
+        num_steps,
+        bias_correction=settings.bias_correction,
     )
     # TensorFlow traces a step that makes variables twice.
     optimizer.build(trainer.trainable_variables)
@@ -195,6 +186,7 @@ def compile_trainer(trainer, learning_rate, num_steps, *, bias_correction):
         optimizer=optimizer,
         # XLA on a CPU is slower to compile than small runs are long.
         jit_compile=keras.backend.backend() == "jax",
+        **arguments,
     )
 
 

@@ -1,32 +1,74 @@
 import dataclasses
+import typing
 
 import pytest
 
+from realm_tf import losses
+from realm_tf.configs import dpr
 from realm_tf.configs import finetune
-from realm_tf.configs.finetune import OpenQaRecipe
-from realm_tf.configs.finetune import get_recipe
+from realm_tf.configs import ict
+from realm_tf.configs import pretrain
+from realm_tf.configs import tagger
+from realm_tf.configs.recipes import Optimizer
+from realm_tf.configs.recipes import nearest
+from realm_tf.data import masking
 from realm_tf.errors import InputError
+from realm_tf.retrieval import retrievers
+
+CONFIGS = (dpr, finetune, ict, pretrain, tagger)
+RECIPES = [
+    pytest.param(configs, name, id=f"{configs.__name__}-{name}")
+    for configs in CONFIGS
+    for name in configs.RECIPES
+]
 
 
-@pytest.mark.parametrize("name", sorted(finetune.RECIPES))
-def test_every_recipe_can_be_had_by_name(name):
-    recipe = get_recipe(name)
-    assert recipe == finetune.RECIPES[name]
-    for field in dataclasses.fields(recipe):
-        assert type(getattr(recipe, field.name)) is field.type
+@pytest.mark.parametrize("configs, name", RECIPES)
+def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
+    recipe = configs.get_recipe(name)
+    assert recipe is not None and recipe == configs.RECIPES[name]
+    flat = recipe.flat()
+    # JSON values, as metadata.json holds them.
+    assert {type(value) for value in flat.values()} <= {int, float, bool, str}
+    assert type(recipe)().replace(**flat) == recipe
+    # Whatever it is made from, and through the words of a command line.
+    for other in configs.RECIPES.values():
+        assert other.parse(recipe.overrides(other)) == recipe
+    assert nearest(configs.RECIPES, recipe) == (name, ())
 
 
-def test_the_numbers_of_the_paper():
-    # Guu et al., 2020, appendix A.
-    recipe = get_recipe("orqa")
-    assert recipe.num_epochs == 2
-    assert recipe.learning_rate == 1e-5
-    assert recipe.num_candidates == 5000
-    assert recipe.num_reader_blocks == 5
-    assert recipe.train_query_tower
-    assert not recipe.read_an_answer
-    small = get_recipe("orqa_small_set")
-    assert small == dataclasses.replace(recipe, num_epochs=20)
+@pytest.mark.parametrize(
+    "configs, name, numbers",
+    [
+        # Guu et al., 2020, appendix A.
+        (
+            ict,
+            "paper",
+            {"num_steps": 100_000, "batch_size": 4096, "learning_rate": 1e-4}
+            | {"max_query_length": 64, "max_block_length": 288}
+            | {"remove_probability": 0.9, "bias_correction": False},
+        ),
+        # Karpukhin et al., 2020, sections 4.2 and 5.
+        (
+            dpr,
+            "dpr",
+            {"num_epochs": 40, "batch_size": 128, "learning_rate": 1e-5}
+            | {"num_retrieved": 100, "num_hard_negatives": 1, "dropout": 0.1},
+        ),
+        (dpr, "dpr_small_set", {"num_epochs": 100}),
+        # language/orqa.
+        (
+            finetune,
+            "orqa",
+            {"num_epochs": 2, "learning_rate": 1e-5, "num_candidates": 5000}
+            | {"num_reader_blocks": 5, "train_query_tower": True}
+            | {"read_an_answer": False},
+        ),
+        (finetune, "orqa_small_set", {"num_epochs": 20}),
+    ],
+)
+def test_the_numbers_of_the_papers(configs, name, numbers):
+    assert numbers.items() <= configs.get_recipe(name).flat().items()
 
 
 @pytest.mark.parametrize(
@@ -34,57 +76,102 @@ def test_the_numbers_of_the_paper():
     [
         ("num_epochs=7", "num_epochs", 7),
         ("learning_rate=3e-4", "learning_rate", 3e-4),
-        ("learning_rate=1", "learning_rate", 1.0),
+        ("optimizer.learning_rate=1", "learning_rate", 1.0),
         ("train_query_tower=false", "train_query_tower", False),
         ("train_query_tower=0", "train_query_tower", False),
         ("read_an_answer=True", "read_an_answer", True),
-        ("read_an_answer=1", "read_an_answer", True),
-        ("seed=-3", "seed", -3),
+        ("candidates.read_an_answer=1", "read_an_answer", True),
+        ("retriever=bm25", "retriever", "bm25"),
     ],
 )
 def test_an_override_changes_one_number(override, name, value):
-    recipe = get_recipe("orqa", [override])
-    assert recipe == dataclasses.replace(
-        finetune.RECIPES["orqa"], **{name: value}
-    )
-    assert type(getattr(recipe, name)) is type(value)
+    recipe = finetune.get_recipe("orqa", [override])
+    assert recipe == finetune.RECIPES["orqa"].replace(**{name: value})
+    assert type(recipe.flat()[name]) is type(value)
 
 
 def test_the_last_override_counts():
-    recipe = get_recipe("tiny", ["seed=1", "num_epochs=3", "seed=2"])
+    changes = ["seed=1", "num_epochs=3", "seed=2"]
+    recipe = finetune.get_recipe("tiny", changes)
     assert (recipe.seed, recipe.num_epochs) == (2, 3)
-    assert get_recipe("tiny").seed == 0
+    assert finetune.get_recipe("tiny").seed == 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.seed = 1
 
 
 @pytest.mark.parametrize(
-    "override, reason",
+    "configs, overrides, reason",
     [
-        ("epochs=3", "--set epochs=3: expected NAME=VALUE .*num_epochs"),
-        ("num_epochs", "--set num_epochs: expected NAME=VALUE"),
-        ("", "--set : expected NAME=VALUE"),
-        ("__class__=3", "expected NAME=VALUE"),
-        ("num_epochs=two", "--set num_epochs=two: expected type int"),
-        ("num_epochs=1.5", "--set num_epochs=1.5: expected type int"),
-        ("num_epochs=", "--set num_epochs=: expected type int"),
-        ("learning_rate=high", "--set learning_rate=high: expected type float"),
+        (finetune, "epochs=3", "--set epochs=3: expected NAME=VALUE .*num_ep"),
+        (finetune, "num_epochs", "--set num_epochs: expected NAME=VALUE"),
+        (finetune, "__class__=3", "expected NAME=VALUE"),
+        (finetune, "optimizer=3", "expected NAME=VALUE"),
+        (finetune, "freezing.seed=3", "expected NAME=VALUE"),
+        (finetune, "num_epochs=1.5", "num_epochs=1.5: expected type int"),
+        (finetune, "num_epochs=", "--set num_epochs=: expected type int"),
+        (finetune, "learning_rate=high", "=high: expected type float"),
+        (finetune, "read_an_answer=maybe", "=maybe: expected type bool"),
+        (finetune, "num_epochs=0", "num_epochs of a recipe must be at least 1"),
+        (finetune, "batch_size=-1", "batch_size of a recipe must be at least"),
+        (finetune, "seed=-3", "seed of a recipe must be at least 0"),
+        (finetune, "learning_rate=nan", "must be from 0 to 1. .*=nan"),
+        (finetune, "learning_rate=inf", "must be from 0 to 1. .*=inf"),
+        (finetune, "learning_rate=1e30", "must be from 0 to 1. .*=1e"),
+        (finetune, "retriever=bm26", "one of realm, bm25, hybrid. .*=bm26"),
+        (ict, "batch_size=1", "batch_size of a recipe must be at least 2"),
+        (ict, "max_query_length=2", "must be at least 3"),
+        (ict, "remove_probability=1.1", "must be from 0 to 1"),
+        (dpr, "num_hard_negatives=4", "cannot be more than .*=4"),
+        (dpr, "max_block_length=3", "must be at least 4"),
+        (dpr, "dropout=1", "dropout of a recipe must be from 0 to 0.99"),
+        (tagger, "max_length=7", "max_length of a recipe must be at least 8"),
+        (pretrain, "search=scann", "retrieval=device must be .*search=scann"),
+        (pretrain, "retrieval=host", "retrieval_prefetch=2"),
+        (pretrain, "refresh=never", "process, thread, .*refresh=never"),
+        (pretrain, "mode=span", "salient, uniform, random_span. .*mode=span"),
+        (pretrain, "marginalization=bogus", "one of token, span. .*=bogus"),
+        (pretrain, "max_joint_length=16", "must be at least 17"),
         (
-            "read_an_answer=maybe",
-            "--set read_an_answer=maybe: expected type bool",
+            pretrain,
+            "masked_lm_own_block=1 masked_lm_window=16",
+            "must fit into max_joint_length",
         ),
-        ("num_epochs=0", "num_epochs of a recipe must be at least 1"),
-        ("batch_size=-1", "batch_size of a recipe must be at least 1"),
+        (
+            pretrain,
+            "masked_lm_window=15 masked_lm_own_block=0.6 "
+            "masked_lm_answer_block=0.5",
+            "together at most 1",
+        ),
     ],
 )
-def test_an_override_that_is_wrong_is_named(override, reason):
+def test_an_override_that_is_wrong_is_named(configs, overrides, reason):
     with pytest.raises(InputError, match=reason):
-        get_recipe("tiny", [override])
+        configs.get_recipe("tiny", overrides.split(" "))
 
 
 def test_an_unknown_recipe_is_named():
     with pytest.raises(InputError, match="orqa, .*tiny.* Received: huge"):
-        get_recipe("huge")
+        finetune.get_recipe("huge")
+    with pytest.raises(ValueError, match="`recipe` must be of"):
+        nearest(finetune.RECIPES, ict.RECIPES["tiny"])
 
 
-def test_a_recipe_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        OpenQaRecipe().seed = 1
+def test_a_recipe_is_named_by_what_it_is_nearest_to():
+    recipe = ict.get_recipe("wiki-small", ["num_steps=7", "learning_rate=0.1"])
+    assert nearest(ict.RECIPES, recipe) == (
+        "wiki-small",
+        ("num_steps=7", "learning_rate=0.1"),
+    )
+    assert recipe.optimizer == Optimizer(learning_rate=0.1)
+
+
+def test_the_choices_are_those_of_the_code():
+    """Whose modules need Keras, which a command line does not wait for."""
+
+    def choices(group, name):
+        return typing.get_args(typing.get_type_hints(group)[name])
+
+    assert choices(pretrain.Masking, "mode") == masking.MODES
+    assert choices(finetune.Candidates, "retriever") == retrievers.NAMES
+    for name in choices(pretrain.PretrainRecipe, "marginalization"):
+        losses.check_marginalization(name)

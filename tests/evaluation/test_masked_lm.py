@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from realm_tf.evaluation import masked_lm
 from realm_tf.models.masked_lm import MaskedLmModel
 from realm_tf.training import trainers
 
-RECIPE = dataclasses.replace(get_recipe("tiny"), batch_size=4)
+RECIPE = get_recipe("tiny").replace(batch_size=4)
 
 
 @pytest.fixture(scope="module")

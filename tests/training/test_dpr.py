@@ -11,11 +11,9 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
-from realm_tf.configs.dpr import RECIPES
-from realm_tf.configs.dpr import DprRecipe
 from realm_tf.configs.dpr import get_recipe
 from realm_tf.errors import InputError
-from realm_tf.retrieval import bm25
+from realm_tf.training import dense_retrieval
 from realm_tf.training.dpr import train_dpr
 
 TINY = get_recipe("tiny")
@@ -155,7 +153,7 @@ def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
         loaded,
         [(DEV[0]["question"],), (DEV[2]["question"],)],
         loaded.model.query_embedder,
-        recipe.max_query_length,
+        recipe.lengths.max_query_length,
     )
     blocks = _embed(
         loaded,
@@ -164,7 +162,7 @@ def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
             ("Etna", "Etna is a hill of fire. The fire of Etna is red."),
         ],
         loaded.model.block_embedder,
-        recipe.max_block_length,
+        recipe.lengths.max_block_length,
     )
     scores = queries @ blocks.T
     loss = np.mean(
@@ -222,6 +220,7 @@ def test_killed_and_resumed_the_weights_are_the_same(
     output = str(world["root"] / "killed")
     code = f"""
 from realm_tf.configs.dpr import get_recipe
+from realm_tf.training import dense_retrieval
 from realm_tf.training.dpr import train_dpr
 
 train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
@@ -230,13 +229,13 @@ train_dpr({world["model"]!r}, {world["blocks"]!r}, {world["questions"]!r},
 """
     training_runs.run_and_kill(code)
     assert not os.path.exists(output)
-    kept = os.listdir(f"{output}.partial")
+    kept = os.listdir(f"{output}.partial/run")
     assert {"checkpoint", "selection", "retrieved.npy"} <= set(kept)
 
     def search(*_):
         raise AssertionError("BM25 was asked again.")
 
-    monkeypatch.setattr(bm25, "Bm25", search)
+    monkeypatch.setattr(dense_retrieval, "Bm25", search)
     steps = training_runs.Steps()
     rows = _train(world, output, dev=world["dev"], callbacks=[steps])
     assert steps.count == 3
@@ -339,29 +338,3 @@ def test_what_does_not_belong_together_is_refused(world, tmp_path):
     with pytest.raises(InputError, match="not on a local disk"):
         _train(world, "gs://bucket/model")
     assert not os.listdir(tmp_path / "out")
-
-
-@pytest.mark.parametrize("name", sorted(RECIPES))
-def test_every_recipe_can_be_had_by_name(name):
-    assert get_recipe(name) == RECIPES[name]
-
-
-def test_the_numbers_of_the_paper():
-    # Karpukhin et al., 2020, sections 4.2 and 5.
-    paper = get_recipe("dpr")
-    assert (paper.num_epochs, paper.batch_size) == (40, 128)
-    assert get_recipe("dpr_small_set").num_epochs == 100
-    assert (paper.learning_rate, paper.dropout) == (1e-5, 0.1)
-    assert (paper.num_retrieved, paper.num_hard_negatives) == (100, 1)
-    assert paper == DprRecipe(mixed_precision=True)
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["num_epochs=0", "batch_size=1", "num_retrieved=0", "seed=-1"]
-    + ["num_hard_negatives=-1", "num_hard_negatives=4", "dropout=1"]
-    + ["max_query_length=2", "max_block_length=3"],
-)
-def test_numbers_out_of_range_are_named(override):
-    with pytest.raises(InputError, match=override.replace("=", ".*=")):
-        get_recipe("tiny", [override])

@@ -19,8 +19,9 @@ from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.embed import Embed
+from realm_tf.training import fine_tuning
+from realm_tf.training.fine_tuning import make_trainer
 from realm_tf.training.finetune import finetune
-from realm_tf.training.finetune import make_trainer
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
@@ -304,12 +305,10 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
     world, tmp_path, monkeypatch
 ):
     """With the matches of dev given: 0.2, 0.5, 0.4, 0.1, and no fifth."""
-    from realm_tf.training import selection
-
     given = iter([0.2, 0.5, 0.4, 0.1, 0.9])
     states = []
 
-    class Told(selection.SelectBest):
+    class Told(fine_tuning.SelectBest):
         def __init__(self, evaluate, weights, directory, **kwargs):
             super().__init__(self._tell, weights, directory, **kwargs)
             self._evaluate_really = evaluate
@@ -319,7 +318,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
             states.append(training_runs.values(self._weights.reader))
             return {"exact_match": next(given)}
 
-    monkeypatch.setattr(selection, "SelectBest", Told)
+    monkeypatch.setattr(fine_tuning, "SelectBest", Told)
     output = str(tmp_path / "model")
     rows = finetune(
         world["model"],

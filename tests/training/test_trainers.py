@@ -1,7 +1,10 @@
+import os
+
 import keras
 import pytest
 
 from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
@@ -58,14 +61,16 @@ def test_layers_of_the_reader_are_frozen_on_their_own(open_qa):
 
 
 def test_blocks_that_the_recipe_cuts_are_told_of(blocks_dir, tmp_path, capsys):
+    os.mkdir(tmp_path / run_directory.WORK)
+
     class Stage:
         @staticmethod
         def path(name):
             return str(tmp_path / name)
 
-    run_directory.open_blocks(blocks_dir, Stage, max_length=6)
+    run_directory.open_blocks(Blocks(blocks_dir), Stage, 6)
     told = capsys.readouterr().err
     assert "longer than max_block_length=6" in told
     assert "realm chunk --max-block-length 6" in told
-    run_directory.open_blocks(blocks_dir, Stage, max_length=512)
+    run_directory.open_blocks(Blocks(blocks_dir), Stage, 512)
     assert not capsys.readouterr().err

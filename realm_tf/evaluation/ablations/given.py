@@ -89,12 +89,7 @@ class Recipes:
             recipe: a recipe of that stage.
         """
         name = self.names[stage]
-        base = dataclasses.asdict(CONFIGS[stage].RECIPES[name])
-        changed = [
-            f"{key}={value}"
-            for key, value in dataclasses.asdict(recipe).items()
-            if value != base[key]
-        ]
+        changed = recipe.overrides(CONFIGS[stage].RECIPES[name])
         return {"recipe": name, "set": changed}
 
 
@@ -136,7 +131,7 @@ def get_recipes(names: dict[str, str], overrides: dict[str, list[str]]):
             "--set-pretrain num_steps=0 leaves nothing to compare: expected "
             "1 or more."
         )
-    if found["finetune"].refresh_every:
+    if found["finetune"].candidates.refresh_every:
         raise InputError(
             "--set-finetune refresh_every moves the block tower away from "
             "the index that evaluation searches: expected 0. Received: "

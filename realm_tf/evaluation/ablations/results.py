@@ -1,6 +1,5 @@
 """The numbers of a comparison of systems: collected, as a table, as a plot."""
 
-import dataclasses
 import json
 import os
 import statistics
@@ -79,7 +78,7 @@ def collect(name, suite, graph, cells, recipes, *, notes=()) -> dict:
         "seeds": sorted({cell.seed for cell in cells}),
         "tests": tests,
         "recipes": {
-            key: dataclasses.asdict(recipe) if recipe else None
+            key: recipe.flat() if recipe else None
             for key, recipe in (
                 ("ict", recipes.ict),
                 ("pretrain", recipes.pretrain),

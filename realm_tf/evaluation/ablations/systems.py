@@ -118,8 +118,7 @@ class AblationStages:
             return self._ict()
         if name == configs.DPR:
             return self._dpr(seed)
-        recipe = dataclasses.replace(
-            self._recipes.pretrain,
+        recipe = self._recipes.pretrain.replace(
             masked_lm_steps=0,
             seed=seed,
             **configs.PRETRAININGS[name],
@@ -135,7 +134,7 @@ class AblationStages:
 
     def _warm_up(self):
         recipe = self._recipes.warm_up
-        if not recipe.masked_lm_steps:
+        if not recipe.masked_lm.masked_lm_steps:
             return self._inputs.model
         return self._pretrained(WARM_UP, WARM_UP, self._inputs.model, recipe)
 
@@ -151,7 +150,7 @@ class AblationStages:
             ICT,
             lambda output: ict.ict(model, blocks, output, recipe=recipe),
             {"model": model, "blocks": blocks},
-            {"recipe": dataclasses.asdict(recipe)},
+            {"recipe": recipe.flat()},
             command_line(
                 "ict",
                 **self._recipes.options("ict", recipe),
@@ -164,7 +163,7 @@ class AblationStages:
         from realm_tf.training import dpr
 
         inputs, model = self._inputs, self._inputs.model
-        recipe = dataclasses.replace(self._recipes.dpr, seed=seed)
+        recipe = self._recipes.dpr.replace(seed=seed)
         return self._add(
             f"dpr-{seed}",
             DPR,
@@ -192,7 +191,7 @@ class AblationStages:
     def _learned_from(self, recipe):
         """What decides a model that learns from questions."""
         return {
-            "recipe": dataclasses.asdict(recipe),
+            "recipe": recipe.flat(),
             "train": [self._questions[path] for path in self._inputs.train],
             "dev": self._questions[self._inputs.dev],
         }
@@ -204,7 +203,7 @@ class AblationStages:
         # A pipeline embeds what `realm chunk` wrote.
         blocks = (
             self._inputs.blocks
-            if recipe.refresh == "pipeline"
+            if recipe.index.refresh == "pipeline"
             else self._packed_blocks()
         )
         given = {"index": index} if index else {}
@@ -215,7 +214,7 @@ class AblationStages:
                 model, blocks, corpus, output, recipe=recipe, index=index
             ),
             {"model": model, "blocks": blocks, "corpus": corpus, **given},
-            {"recipe": dataclasses.asdict(recipe)},
+            {"recipe": recipe.flat()},
             command_line(
                 "pretrain",
                 **self._recipes.options("pretrain", recipe),
@@ -312,8 +311,8 @@ class AblationStages:
 
         inputs, parts = self._inputs, configs.MODELS[name]
         model = self._model(parts.towers, parts.encoder, seed)
-        recipe = dataclasses.replace(
-            self._recipes.finetune, seed=seed, **dict(parts.finetune)
+        recipe = self._recipes.finetune.replace(
+            seed=seed, **dict(parts.finetune)
         )
         return self._add(
             f"finetuned-{name}-{seed}",

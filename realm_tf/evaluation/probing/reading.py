@@ -119,7 +119,7 @@ def _best(probs, vocabulary):
 
 def _recipe_of(loaded):
     """What a model was pre-trained with, else the paper's numbers."""
-    paper = dataclasses.asdict(configs.PretrainRecipe())
+    paper = configs.PretrainRecipe().flat()
     return {**paper, **loaded.metadata["parameters"]}
 
 

@@ -23,9 +23,7 @@ from realm_tf.operations.probe import Probe
 from realm_tf.retrieval.brute_force import BruteForce
 
 NUM_RETRIEVED, NUM_SPARE = 3, 2
-RECIPE = dataclasses.asdict(
-    dataclasses.replace(get_recipe("tiny"), num_spare=NUM_SPARE)
-)
+RECIPE = get_recipe("tiny").replace(num_spare=NUM_SPARE).flat()
 RIVER = ("The Nile is a [MASK].", ["river"])
 CASES = [
     RIVER,

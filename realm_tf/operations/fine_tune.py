@@ -1,0 +1,156 @@
+"""`realm finetune`."""
+
+import dataclasses
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Questions
+from realm_tf.configs import dpr
+from realm_tf.configs import finetune
+from realm_tf.errors import InputError
+from realm_tf.operations.training import Training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTune(Training):
+    """Fine-tunes retriever and reader on questions with answers.
+
+    The index stays fixed: the query tower and the reader learn, and the block
+    tower that made the index is kept in the new model beside them (with --set
+    refresh_every=N both towers move, and the blocks must be embedded and
+    indexed again after). With --retriever-loss dpr the towers alone learn,
+    with BM25's blocks as hard negatives: embed and index the blocks then, and
+    fine-tune the reader. A run that was stopped goes on where it was with the
+    same command.
+    """
+
+    command: ClassVar[str] = "finetune"
+    recipes = finetune.RECIPES
+
+    recipe: Literal[*finetune.RECIPES, *dpr.RECIPES] = "laptop"
+    """the recipe by name: dpr and dpr_small_set are of --retriever-loss dpr,
+    orqa, orqa_small_set and quickstart of the other"""
+    retriever_loss: Literal["marginal", "dpr"] = "marginal"
+    """marginal: blocks that hold an answer, with the reader; dpr: the towers
+    alone"""
+    index: Index | None = None
+    """index directory over these blocks, made with this model's block tower;
+    not with --retriever-loss dpr"""
+    questions: tuple[Questions, ...]
+    """JSONL with question and answer; several are learned from in this order,
+    num_epochs each (dpr: mixed)"""
+    dev: Questions | None = None
+    """questions that choose the best epoch, none of them learned from
+    (default: the last epoch)"""
+    tensorboard: str | None = None
+    """write curves for TensorBoard into this directory (default: nowhere)"""
+
+    def named_recipes(self) -> dict:
+        return dpr.RECIPES if self._is_dpr else finetune.RECIPES
+
+    @property
+    def _is_dpr(self):
+        return self.retriever_loss == "dpr"
+
+    def parameters(self) -> dict:
+        found = super().parameters()
+        return {**found, "retriever_loss": "dpr"} if self._is_dpr else found
+
+    def parents(self) -> dict:
+        read = [each.data for each in self.questions]
+        dev = [] if self.dev is None else [self.dev.data]
+        if self._is_dpr:
+            found = {"questions": fingerprints.fingerprint(*read)}
+            if dev:
+                found["dev"] = fingerprints.fingerprint(*dev)
+            return {**super().parents(), **found}
+        return {
+            "model": self.model.fingerprint,
+            "index": self.index.fingerprint,
+            "questions": fingerprints.fingerprint(*read, *dev),
+        }
+
+    def check(self) -> None:
+        if self._is_dpr and (self.index or self.tensorboard):
+            raise InputError(
+                "--retriever-loss dpr takes no --index and writes nothing for "
+                "--tensorboard: leave them out."
+            )
+        if not self._is_dpr and self.index is None:
+            raise InputError(
+                "--index is needed: make one with `realm embed` and `realm "
+                "index`."
+            )
+        super().check()
+
+    def run(self, **fit) -> Model:
+        """Trains and writes a new model directory.
+
+        Args:
+            **fit: `verbose`, `callbacks`, `every_seconds` and `every_steps`
+                of `training.resume.fit`.
+
+        Returns:
+            `Model`; its metadata hold `history`, the metrics of each epoch;
+            those on dev as `dev_...`.
+
+        Raises:
+            InputError: if the inputs do not match, no question has a block
+                that answers it (dpr), or training diverges.
+        """
+        # Before the model is loaded: a line may be damaged.
+        asked = [each.questions for each in self.questions]
+        dev = self.dev.questions if self.dev else []
+        (self._train_towers if self._is_dpr else self._train)(asked, dev, fit)
+        return self.result
+
+    def _train_towers(self, asked, dev, fit):
+        from realm_tf.training import dense_retrieval
+
+        asked = {"questions": [each for file in asked for each in file]}
+        if dev:
+            asked["dev"] = dev
+        with self.train() as (loaded, stage):
+            dense_retrieval.train(
+                loaded, self.blocks, asked, self.settings, stage, **fit
+            )
+
+    def _train(self, asked, dev, fit):
+        import keras
+
+        from realm_tf.answering.corpus import Corpus
+        from realm_tf.artifacts import model_directory
+        from realm_tf.training import fine_tuning
+        from realm_tf.training.tensorboard import TensorBoardWriter
+
+        # First: a mistake here must cost no run that waits to go on.
+        writer = (
+            TensorBoardWriter(self.tensorboard) if self.tensorboard else None
+        )
+        self.check()
+        # Before the model, whose dropout draws its seeds when it is made.
+        keras.utils.set_random_seed(self.settings.seed)
+        corpus = Corpus.load(self.model, self.blocks, self.index)
+        fine_tuning.check(self.settings, corpus.loaded.model, self.model)
+        with self.write() as stage:
+            run = fine_tuning.FineTuning(
+                corpus,
+                self.settings,
+                stage,
+                blocks=self.blocks,
+                index=self.index,
+            )
+            run.train(asked, dev, writer=writer, **fit)
+            model_directory.write_files(run.trained(), stage)
+
+    def report(self, result: Model) -> str:
+        text = super().report(result)
+        if self._is_dpr or self.settings.candidates.refresh_every:
+            text += (
+                "\nThe block tower has moved: run `realm embed` and `realm "
+                "index` with the new model."
+            )
+        return text

@@ -1,0 +1,70 @@
+"""`realm ict`."""
+
+import dataclasses
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts.objects import Model
+from realm_tf.configs import ict
+from realm_tf.operations.training import Training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InverseClozeTask(Training):
+    """Trains the retriever on the Inverse Cloze Task: a sentence, its block.
+
+    No questions and no labels are needed. Shared towers stay shared; the new
+    model has the same reader. On JAX, all devices of the machine share each
+    batch. A run that was stopped goes on where it was with the same command.
+    """
+
+    command: ClassVar[str] = "ict"
+    recipes = ict.RECIPES
+
+    recipe: Literal[*ict.RECIPES] = "wiki-small"
+    """the recipe by name"""
+
+    def run(self, **fit) -> Model:
+        """Trains the towers and writes a new model directory.
+
+        Args:
+            **fit: `verbose`, `callbacks`, `every_seconds` and `every_steps`
+                of `training.resume.fit`.
+
+        Returns:
+            `Model`; its metadata hold `history`, the metrics of each epoch.
+
+        Raises:
+            InputError: if the inputs do not match, or training diverges.
+        """
+        from realm_tf.data.inverse_cloze import IctExamples
+        from realm_tf.training import resume
+        from realm_tf.training import run_directory
+        from realm_tf.training import trainers
+
+        recipe = self.settings
+        with self.train() as (loaded, stage):
+            examples = IctExamples(
+                run_directory.open_blocks(
+                    self.blocks, stage, recipe.lengths.max_block_length
+                ),
+                batch_size=recipe.batch_size,
+                seed=recipe.seed,
+                remove_probability=recipe.remove_probability,
+                block_segment_ids=loaded.block_segment_ids,
+                **dataclasses.asdict(recipe.lengths),
+            )
+            stage.metadata["history"] = resume.fit(
+                trainers.make_ict_trainer(loaded.model, recipe),
+                examples.batches,
+                num_steps=recipe.num_steps,
+                steps_per_epoch=examples.steps_per_epoch,
+                directory=stage.path(run_directory.CHECKPOINT),
+                **fit,
+            )
+            stage.metadata["counts"] = {
+                **examples.counts,
+                "examples_an_epoch": examples.num_examples,
+                "steps": recipe.num_steps,
+            }
+        return self.result

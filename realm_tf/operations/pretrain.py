@@ -1,0 +1,110 @@
+"""`realm pretrain`."""
+
+import dataclasses
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts import matching
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Passages
+from realm_tf.configs import pretrain
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import BeamOptions
+from realm_tf.operations.training import Training
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretrain(Training):
+    """Pre-trains retriever and encoder: retrieve, then predict masked words.
+
+    All blocks are embedded before the first step, and again now and then.
+    Shared towers stay shared; the reader of the new model starts from the
+    pre-trained encoder. A model without a masked-LM head gets a new one. A run
+    that was stopped goes on where it was with the same command. With --set
+    refresh=pipeline, unknown options go to Beam.
+    """
+
+    command: ClassVar[str] = "pretrain"
+    recipes = pretrain.RECIPES
+
+    recipe: Literal[*pretrain.RECIPES] = "wiki-small"
+    """the recipe by name"""
+    corpus: Passages
+    """sentences with salient spans to mask, of these blocks or of another
+    corpus: directory of `realm annotate`, or of `realm pack --annotated`"""
+    index: Index | None = None
+    """index of this model and these blocks, to start with (default: the blocks
+    are embedded first)"""
+    tensorboard: str | None = None
+    """write curves and samples for TensorBoard into this directory (default:
+    nowhere)"""
+    beam_options: BeamOptions = ()
+
+    def parents(self) -> dict:
+        return {**super().parents(), "corpus": self.corpus.fingerprint}
+
+    def check(self) -> None:
+        super().check()
+        pipeline = self.settings.index.refresh == "pipeline"
+        if self.beam_options and not pipeline:
+            raise InputError(
+                f"unknown options: {' '.join(self.beam_options)} (only "
+                "refresh=pipeline has Beam options). See `realm pretrain "
+                "--help`."
+            )
+        if pipeline and self.blocks.is_packed:
+            raise InputError(
+                f"{self.blocks} is packed; refresh=pipeline embeds what "
+                "`realm chunk` wrote: give that directory as --blocks."
+            )
+        matching.check_passages(
+            self.corpus, blocks=self.blocks, model=self.model
+        )
+        if self.index is not None:
+            matching.check_index(
+                self.index, blocks=self.blocks, model=self.model
+            )
+
+    def run(self, *, callbacks=(), **fit) -> Model:
+        """Pre-trains and writes a new model directory.
+
+        Args:
+            callbacks: list of `keras.callbacks.Callback`. Of the steps after
+                the masked-LM warm-up.
+            **fit: `verbose`, `every_seconds` and `every_steps` of
+                `training.resume.fit`.
+
+        Returns:
+            `Model`; its metadata hold `history`, the metrics of each epoch,
+            and `masked_lm_history`, those of the masked-LM warm-up.
+
+        Raises:
+            InputError: if the inputs do not match, or training diverges.
+        """
+        from realm_tf.training import pretraining
+        from realm_tf.training.tensorboard import TensorBoardWriter
+
+        # First: a mistake here must cost no run that waits to go on.
+        writer = (
+            TensorBoardWriter(self.tensorboard) if self.tensorboard else None
+        )
+        with self.train() as (loaded, stage):
+            run = pretraining.Pretraining(
+                self.settings,
+                loaded,
+                stage,
+                blocks=self.blocks,
+                passages=self.corpus,
+                writer=writer,
+                fit=fit,
+            )
+            run.train_masked_lm()
+            if self.settings.num_steps:
+                run.train(
+                    self.model,
+                    self.index,
+                    callbacks=callbacks,
+                    beam_options=self.beam_options,
+                )
+        return self.result

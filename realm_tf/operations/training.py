@@ -1,0 +1,157 @@
+"""What `realm ict`, `realm pretrain` and `realm finetune` have in common."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from typing import ClassVar
+
+from realm_tf.artifacts import matching
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import remove
+from realm_tf.configs import recipes
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import Repeated
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(Operation):
+    """An operation that trains a model by a recipe.
+
+    In Python, `recipe` may be a recipe itself: it becomes the name and the
+    `set` that make it.
+
+    A run that was stopped goes on where it was when the same operation is run
+    again; see `training.resume`.
+    """
+
+    makes = Model
+    # Name to recipe.
+    recipes: ClassVar[dict[str, recipes.Recipe]]
+
+    recipe: str
+    """the recipe by name"""
+    set: Repeated = ()
+    """NAME=VALUE: change a number of the recipe; may be given several times"""
+    model: Model
+    """model directory"""
+    blocks: Blocks
+    """directory of `realm chunk`, or of `realm pack`"""
+    output: str
+    """the directory to make, on a local disk"""
+
+    def __post_init__(self):
+        if isinstance(self.recipe, recipes.Recipe):
+            name, changes = recipes.nearest(
+                self.named_recipes(), self.recipe.parse(self.set)
+            )
+            object.__setattr__(self, "recipe", name)
+            object.__setattr__(self, "set", changes)
+        super().__post_init__()
+        # A wrong name or number is refused before anything starts.
+        self.settings  # noqa: B018
+
+    def named_recipes(self) -> dict:
+        """Name to each recipe that `recipe` can be."""
+        return self.recipes
+
+    @functools.cached_property
+    def settings(self) -> recipes.Recipe:
+        """The numbers to train with: the recipe, with `set`."""
+        return recipes.get_recipe(self.named_recipes(), self.recipe, self.set)
+
+    def parameters(self) -> dict:
+        return self.settings.flat()
+
+    def parents(self) -> dict:
+        return {
+            "model": self.model.fingerprint,
+            "blocks": self.blocks.fingerprint,
+        }
+
+    def check(self) -> None:
+        """Refuses what cannot be trained, before anything is loaded.
+
+        Raises:
+            InputError: if the inputs do not match, or an encoder takes less
+                than the recipe's lengths.
+        """
+        matching.check_vocabulary(self.blocks, self.model)
+        for name, part in (
+            ("max_query_length", "query_embedder"),
+            ("max_block_length", "block_embedder"),
+            ("max_joint_length", "reader"),
+        ):
+            length = self.parameters().get(name, 0)
+            limit = self.model.config[part]["encoder"]["max_sequence_length"]
+            if length > limit:
+                raise InputError(
+                    f"The encoders of {self.model} take {limit} wordpieces. "
+                    f"Received: {name}={length}"
+                )
+
+    @contextlib.contextmanager
+    def train(self):
+        """Loads the model, and writes it to `output` when it is trained.
+
+        Yields:
+            (`LoadedModel`, `artifact.Stage`).
+
+        Raises:
+            InputError: as `check` and `write`.
+        """
+        from realm_tf.artifacts import model_directory
+        from realm_tf.training import devices
+
+        self.check()
+        with devices.of_recipe(self.settings):
+            loaded = self.model.load()
+            with self.write() as stage:
+                yield loaded, stage
+                model_directory.write_files(loaded, stage)
+
+    @contextlib.contextmanager
+    def write(self):
+        """Opens `output` to be written over a long time.
+
+        Stopped, the run leaves its state there and goes on with it. A mistake
+        in the input leaves nothing, as to start again would not help. What
+        only the run needs is removed at the end.
+
+        Yields:
+            `artifact.Stage`.
+
+        Raises:
+            InputError: if `output` is remote, or exists.
+        """
+        from realm_tf.training import run_directory
+        from realm_tf.training.callbacks import Diverged
+
+        if is_remote(self.output):
+            raise InputError(
+                f"{self.output} is not on a local disk, where a run that is "
+                "stopped keeps its state. Choose a local directory and copy "
+                "it after."
+            )
+        with super().write(resumable=True) as stage:
+            os.makedirs(stage.path(run_directory.WORK), exist_ok=True)
+            try:
+                yield stage
+            except Diverged:
+                # Its log may be worth a look.
+                raise
+            except InputError:
+                remove(stage.directory)
+                raise
+            remove(stage.path(run_directory.WORK))
+
+    def report(self, result: Model) -> str:
+        metadata = result.metadata
+        # Without steps of its own, what came before.
+        history = metadata.get("history") or metadata["masked_lm_history"]
+        last = history[-1] if history else {}
+        shown = ", ".join(f"{name} {v:.3f}" for name, v in last.items())
+        return f"{self.output}: {shown}"

@@ -1,0 +1,295 @@
+"""Fine-tuning of retriever and reader on questions with answers."""
+
+import dataclasses
+import functools
+import json
+import os
+
+import numpy as np
+
+from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.data import feeding
+from realm_tf.data import patterns
+from realm_tf.data.question_batches import Curriculum
+from realm_tf.data.question_batches import QuestionBatches
+from realm_tf.errors import InputError
+from realm_tf.retrieval import retrievers
+from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.text import answers
+from realm_tf.training import index_builder
+from realm_tf.training import resume
+from realm_tf.training import run_directory
+from realm_tf.training import trainers
+from realm_tf.training.index_refresh import SyncIndexRefresh
+from realm_tf.training.selection import SelectBest
+from realm_tf.training.training_log import LOG
+from realm_tf.training.training_log import TrainingLog
+
+# Blocks in which the strings of a pattern are looked for; as many candidates
+# at least as a step has.
+_PATTERN_BLOCKS = 1000
+# What a search for patterns found.
+_STRINGS = f"{run_directory.WORK}/strings_of_patterns.json"
+# Steps know how long an answer can be, and how many candidates there are.
+_OF_ONE_WIDTH = ("answer_ids", "candidate_ids", "candidate_scores")
+
+
+def check(recipe, model, directory) -> None:
+    """Refuses a recipe that does not fit a model.
+
+    Args:
+        recipe: `OpenQaRecipe`.
+        model: `OpenQa`.
+        directory: `Model`. Its directory.
+
+    Raises:
+        InputError: if towers shall learn that nothing can be learned from.
+    """
+    retriever = recipe.candidates.retriever
+    if retriever != "realm" and recipe.train_query_tower:
+        raise InputError(
+            f"retriever={retriever} finds the same blocks whatever the query "
+            "tower does: add --set train_query_tower=false."
+        )
+    if recipe.candidates.refresh_every and not (
+        model.share_embedders and recipe.train_query_tower
+    ):
+        raise InputError(
+            "refresh_every needs one tower for queries and blocks, which "
+            f"learns; {directory} has two, or train_query_tower is false: "
+            "leave refresh_every at 0."
+        )
+
+
+class FineTuning:
+    """One run of fine-tuning.
+
+    Args:
+        corpus: `Corpus`. Its model is trained.
+        recipe: `OpenQaRecipe`.
+        stage: `artifact.Stage`. Its metadata get what the run measures.
+        blocks: `Blocks`. What the corpus's records were read from.
+        index: `Index`. What the corpus's index was loaded from.
+    """
+
+    def __init__(self, corpus, recipe, stage, *, blocks, index):
+        self._blocks = blocks
+        self._corpus = corpus
+        self._recipe = recipe
+        self._stage = stage
+        # Before the query tower moves.
+        self._trainer = make_trainer(corpus, index.embeddings, recipe)
+
+    def train(self, asked, dev, *, writer=None, callbacks=(), **fit) -> None:
+        """Trains, and leaves the weights of the epoch to keep.
+
+        Args:
+            asked: list of lists of `Question`, learned from in this order.
+            dev: list of `Question`. The epoch with most exact matches on them
+                is kept; empty: the last one.
+            writer: `TensorBoardWriter`. Defaults to `None`.
+            callbacks: list of `keras.callbacks.Callback`.
+            **fit: more arguments of `resume.fit`.
+        """
+        recipe, metadata = self._recipe, self._stage.metadata
+        files = self._read(asked)
+        curriculum = Curriculum(files, recipe.num_epochs)
+        steps = curriculum.steps_of_epochs
+        trainers.compile_trainer(self._trainer, recipe.optimizer, sum(steps))
+        parts = {}
+        if recipe.candidates.refresh_every:
+            parts["index_refresh"] = SyncIndexRefresh(
+                self._trainer,
+                self._embed,
+                every_steps=recipe.candidates.refresh_every,
+            )
+        parts["training_log"] = TrainingLog(
+            self._stage.path(LOG),
+            every_steps=recipe.log_every,
+            num_steps=sum(steps),
+            on_line=[writer.scalars] if writer else [],
+        )
+        if dev:
+            parts["selection"] = self._selection(dev)
+        metadata["history"] = resume.fit(
+            self._trainer,
+            curriculum.batches,
+            num_steps=sum(steps),
+            steps_per_epoch=steps,
+            directory=self._stage.path(run_directory.CHECKPOINT),
+            parts=parts,
+            callbacks=[*parts.values(), *callbacks],
+            feed=functools.partial(feeding.varying, of_one_width=_OF_ONE_WIDTH),
+            **fit,
+        )
+        if dev:
+            metadata.update(parts["selection"].restore_best())
+        metadata["counts"] = {
+            **{
+                name: sum(file.counts[name] for file in files)
+                for name in files[0].counts
+            },
+            "steps": int(self._trainer.optimizer.iterations),
+        }
+
+    def trained(self):
+        """`LoadedModel` to be written."""
+        model = self._trainer.open_qa
+        # Freezing belongs to a run, not to the model it leaves.
+        for part in (model.query_embedder, model.block_embedder, model.reader):
+            part.trainable = True
+        return dataclasses.replace(self._corpus.loaded, model=model)
+
+    def _read(self, asked):
+        """`QuestionBatches` of each file."""
+        recipe = self._recipe
+        strings = self._strings(asked)
+        retriever = self._other_retriever()
+        files = []
+        for questions in asked:
+            questions = [strings.get(_key(q), q) for q in questions]
+            files.append(
+                QuestionBatches(
+                    questions,
+                    self._corpus.loaded.tokenizer,
+                    batch_size=recipe.batch_size,
+                    seed=recipe.seed,
+                    candidates=retriever
+                    and retriever.search(
+                        [q.question for q in questions],
+                        self._trainer.num_candidates,
+                    ),
+                )
+            )
+        return files
+
+    def _other_retriever(self):
+        """What finds the blocks, if it is not the model that is trained."""
+        name = self._recipe.candidates.retriever
+        if name == "realm":
+            return None
+        return retrievers.make(name, self._corpus)
+
+    def _strings(self, asked):
+        """Questions with strings, of those with patterns; kept in a file."""
+        with_patterns = {
+            _key(question): question
+            for questions in asked
+            for question in questions
+            if question.answer_type == "regex"
+        }
+        if not with_patterns:
+            return {}
+        path = self._stage.path(_STRINGS)
+        if not os.path.exists(path):
+            texts = self._corpus.records.texts
+            num_blocks = max(_PATTERN_BLOCKS, self._trainer.num_candidates)
+            questions = list(with_patterns.values())
+            _, block_ids = retrievers.make("realm", self._corpus).search(
+                [q.question for q in questions], min(num_blocks, len(texts))
+            )
+            found = {
+                key: patterns.literal(
+                    question, [texts[block_id] for block_id in of_question]
+                ).answers
+                for (key, question), of_question in zip(
+                    with_patterns.items(), block_ids, strict=True
+                )
+            }
+            write_text(path, json.dumps(found, ensure_ascii=False))
+        return {
+            key: dataclasses.replace(
+                with_patterns[key], answers=tuple(found), answer_type="string"
+            )
+            for key, found in json.loads(Path(path).read_text()).items()
+            if found
+        }
+
+    def _selection(self, dev):
+        settings = self._recipe.selection
+        if settings.num_dev_questions:
+            step = max(1, len(dev) // settings.num_dev_questions)
+            dev = dev[::step][: settings.num_dev_questions]
+        retriever = self._other_retriever()
+        predictor = Predictor(self._corpus, model=self._trainer.open_qa)
+
+        def evaluate():
+            if self._recipe.candidates.refresh_every:
+                self._trainer.swap(self._embed())
+            predictions = predictor.predict(
+                [q.question for q in dev], search=retriever and retriever.search
+            )
+            correct = [
+                answers.is_correct(p.answer, q.answers, q.answer_type)
+                for p, q in zip(predictions, dev, strict=True)
+            ]
+            return {"exact_match": float(np.mean(correct))}
+
+        return SelectBest(
+            evaluate,
+            self._trainer.open_qa,
+            self._stage.path(run_directory.SELECTION),
+            metric="exact_match",
+            patience=settings.patience,
+        )
+
+    def _embed(self):
+        """All blocks, with the tower as it is."""
+        loaded = dataclasses.replace(
+            self._corpus.loaded, model=self._trainer.open_qa
+        )
+        limit = loaded.model.block_embedder.encoder.max_sequence_length
+        length = min(self._corpus.records.metadata["max_block_length"], limit)
+        return index_builder.embed_blocks(
+            BlockEmbedder(loaded, max_length=length),
+            run_directory.open_blocks(self._blocks, self._stage, length),
+        )
+
+
+def _key(question):
+    return json.dumps([question.question, question.answers])
+
+
+def make_trainer(corpus, embeddings, recipe):
+    """`RetrieveAndRead`, with what the recipe says frozen.
+
+    Args:
+        corpus: `Corpus`. The parts of its model are trained, but for the
+            block tower, which is copied if it is the query tower, too.
+        embeddings: float array `(num_blocks, embedding_dim)`. Of the index;
+            not read if it is a `BruteForce`.
+        recipe: `OpenQaRecipe`.
+    """
+    model, candidates = corpus.loaded.model, recipe.candidates
+    if not recipe.train_query_tower:
+        model.query_embedder.trainable = False
+        model.block_embedder.trainable = False
+    else:
+        if not candidates.refresh_every:
+            model = model.separate_towers()
+        model.query_embedder.encoder.freeze(
+            embeddings=recipe.freezing.freeze_word_embeddings
+        )
+    model.reader.encoder.freeze(
+        embeddings=recipe.freezing.freeze_word_embeddings,
+        num_layers=recipe.freezing.num_frozen_layers,
+    )
+    exact = hasattr(corpus.index, "embeddings")
+    return corpus.retrieve_and_read(
+        model=model,
+        num_candidates=candidates.num_candidates,
+        num_reader_blocks=candidates.num_reader_blocks,
+        read_an_answer=candidates.read_an_answer,
+        match_whole_words=candidates.match_whole_words,
+        num_length_groups=_num_length_groups(
+            recipe.batch_size * candidates.num_reader_blocks
+        ),
+        embeddings=None if exact else np.asarray(embeddings),
+    )
+
+
+def _num_length_groups(num_rows):
+    """Groups of four rows and more, at most eight."""
+    return max(1, min(8, num_rows // 4))

@@ -1,0 +1,277 @@
+"""The two stages of pre-training: masked-LM warm-up, then retrieval."""
+
+import contextlib
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+
+from realm_tf.data import feeding
+from realm_tf.data.masked_lm_warm_up import ReadingExamples
+from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.training import devices
+from realm_tf.training import index_builder
+from realm_tf.training import index_refresh
+from realm_tf.training import resume
+from realm_tf.training import run_directory
+from realm_tf.training import trainers
+from realm_tf.training.duty_cycle import measure_duty_cycle
+from realm_tf.training.index_exchange import IndexExchange
+from realm_tf.training.retrieval_age import RetrievalAge
+from realm_tf.training.training_log import LOG
+from realm_tf.training.training_log import MASKED_LM_LOG
+from realm_tf.training.training_log import TrainingLog
+
+# Masked sentences that TensorBoard shows, and how often where the index is
+# never refreshed.
+_NUM_SAMPLES = 4
+_SAMPLES_EVERY = 500
+# Before the names of what it shows of the masked-LM warm-up.
+_MASKED_LM = "masked_lm/"
+# Blocks that each of several devices embeds at once.
+_EMBEDDED_AT_ONCE = 8
+
+
+class Pretraining:
+    """One run of pre-training.
+
+    Args:
+        recipe: `PretrainRecipe`.
+        loaded: `LoadedModel`. It is trained.
+        stage: `artifact.Stage`. Its metadata get what the run measures.
+        blocks: `Blocks`. What is retrieved.
+        passages: `Passages`. What is masked.
+        writer: `TensorBoardWriter`. Defaults to `None`.
+        fit: dict. More arguments of `resume.fit`.
+    """
+
+    def __init__(
+        self, recipe, loaded, stage, *, blocks, passages, writer=None, fit
+    ):
+        self._recipe = recipe
+        self._loaded = loaded
+        self._stage = stage
+        self._given_blocks = blocks
+        self._blocks = run_directory.open_blocks(
+            blocks, stage, recipe.lengths.max_block_length
+        )
+        self._passages = run_directory.open_passages(
+            passages, loaded.tokenizer, stage
+        )
+        self._writer = writer
+        self._fit_arguments = fit
+        trainers.prepare(loaded.model, recipe)
+        predict = None
+        if keras.distribution.distribution():
+            # Of every batch, each device takes its part.
+            num_devices = len(keras.distribution.list_devices())
+            predict = functools.partial(
+                devices.predict, batch_size=_EMBEDDED_AT_ONCE * num_devices
+            )
+        self._embedder = BlockEmbedder(
+            loaded,
+            max_length=recipe.lengths.max_block_length,
+            predict=predict,
+        )
+
+    def train_masked_lm(self) -> None:
+        """Trains the encoder alone, if the recipe says so."""
+        recipe = self._recipe.masked_lm
+        if not recipe.masked_lm_steps:
+            return
+        examples = ReadingExamples(
+            self._passages,
+            self._blocks,
+            own_share=recipe.masked_lm_own_block,
+            answer_share=recipe.masked_lm_answer_block,
+            other_share=recipe.masked_lm_other_block,
+            window=recipe.masked_lm_window,
+            **self._masking(recipe.masked_lm_batch_size),
+        )
+        log = self._log(
+            MASKED_LM_LOG, recipe.masked_lm_steps, prefix=_MASKED_LM
+        )
+        self._stage.metadata["masked_lm_history"] = self._fit(
+            trainers.make_masked_lm_trainer(self._loaded, self._recipe),
+            examples,
+            num_steps=recipe.masked_lm_steps,
+            directory=run_directory.MASKED_LM_CHECKPOINT,
+            callbacks=[log],
+            parts={"training_log": log},
+        )
+
+    def train(self, model, index, *, callbacks=(), beam_options=()) -> None:
+        """Trains `RealmModel`.
+
+        Args:
+            model: `Model`. What `loaded` was loaded from.
+            index: `Index` to start with, or `None`: the blocks are embedded.
+            callbacks: list of `keras.callbacks.Callback`.
+            beam_options: list of str. With `refresh="pipeline"`.
+        """
+        recipe = self._recipe
+        examples = PretrainingExamples(
+            self._passages, **self._masking(recipe.batch_size)
+        )
+        embeddings = self._first_embeddings(index)
+        trainer = trainers.make_realm_trainer(
+            self._loaded, self._blocks, recipe, embeddings=embeddings
+        )
+        log = self._log(LOG, recipe.num_steps)
+        parts = {"training_log": log}
+        batch = examples.batch(0, 0)
+        with contextlib.ExitStack() as stack:
+            retriever = None
+            if recipe.candidates.retrieval == "host":
+                retriever = stack.enter_context(
+                    contextlib.closing(self._retriever(trainer, embeddings))
+                )
+                parts["host_retriever"] = retriever
+            parts["index_refresh"] = refresh = stack.enter_context(
+                self._refresh(retriever or trainer.index, model, beam_options)
+            )
+            if self._writer:
+                samples = self._samples(batch, retriever)
+                callbacks = [samples, *callbacks]
+            history = self._fit(
+                trainer,
+                examples,
+                num_steps=recipe.num_steps,
+                directory=run_directory.CHECKPOINT,
+                callbacks=[
+                    refresh,
+                    *([RetrievalAge(retriever)] if retriever else []),
+                    log,
+                    *callbacks,
+                ],
+                parts=parts,
+                retriever=retriever,
+            )
+            if retriever:
+                batch = retriever.add_candidates(batch)
+        self._stage.metadata.update(
+            history=history,
+            counts={
+                **examples.counts,
+                "examples_an_epoch": examples.num_examples,
+                "steps": recipe.num_steps,
+            },
+        )
+        if recipe.measure_duty_cycle:
+            share = measure_duty_cycle(trainer, batch)
+            self._stage.metadata["duty_cycle"] = share
+
+    def _first_embeddings(self, index):
+        """What the first step searches, float32 `(num_blocks, dim)`."""
+        if resume.has_state(self._stage.path(run_directory.CHECKPOINT)):
+            # It holds the index.
+            shape = len(self._blocks), self._embedder.embedding_dim
+            return np.zeros(shape, "float32")
+        return self._embed() if index is None else index.embeddings
+
+    def _log(self, name, num_steps, *, prefix=""):
+        on_line = []
+        if self._writer:
+            on_line = [functools.partial(self._writer.scalars, prefix=prefix)]
+        return TrainingLog(
+            self._stage.path(name),
+            every_steps=self._recipe.log_every,
+            num_steps=num_steps,
+            on_line=on_line,
+        )
+
+    def _retriever(self, trainer, embeddings):
+        from realm_tf.retrieval.host_retrieval import HostRetriever
+        from realm_tf.retrieval.numpy_index import NumpyIndex
+        from realm_tf.retrieval.scann import Scann
+
+        recipe = self._recipe
+        make = {"exact": NumpyIndex, "scann": Scann.build}
+        open_qa = self._loaded.model
+        return HostRetriever(
+            self._blocks,
+            embeddings,
+            query_tower=open_qa.query_embedder,
+            num_searched=trainer.num_searched,
+            max_block_length=recipe.lengths.max_block_length,
+            score_scale=open_qa.score_scale,
+            make_index=make[recipe.candidates.search],
+            directory=self._stage.path(run_directory.RETRIEVAL),
+        )
+
+    def _samples(self, batch, retriever):
+        from realm_tf.training.retrieval_samples import RetrievalSamples
+
+        return RetrievalSamples(
+            {name: value[:_NUM_SAMPLES] for name, value in batch.items()},
+            self._loaded.tokenizer,
+            self._writer.text,
+            every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
+            num_steps=self._recipe.num_steps,
+            retriever=retriever,
+        )
+
+    def _masking(self, batch_size):
+        return {
+            "batch_size": batch_size,
+            "seed": self._recipe.seed,
+            "max_query_length": self._recipe.lengths.max_query_length,
+            **dataclasses.asdict(self._recipe.masking),
+        }
+
+    def _embed(self):
+        return index_builder.embed_blocks(self._embedder, self._blocks)
+
+    @contextlib.contextmanager
+    def _refresh(self, index, model, beam_options):
+        every_steps = self._recipe.index.num_steps
+        if self._recipe.index.refresh == "sync" or not every_steps:
+            yield index_refresh.SyncIndexRefresh(
+                index, self._embed, every_steps=every_steps
+            )
+            return
+        exchange = IndexExchange(self._stage.path(run_directory.EXCHANGE))
+        refresh = index_refresh.IndexRefresh(
+            index,
+            self._loaded.model.block_embedder,
+            exchange,
+            self._worker(exchange, model, beam_options),
+            every_steps=every_steps,
+        )
+        with contextlib.closing(refresh):
+            yield refresh
+        self._stage.metadata["index_swaps"] = refresh.swaps
+
+    def _worker(self, exchange, model, beam_options):
+        length = self._recipe.lengths.max_block_length
+        if self._recipe.index.refresh == "thread":
+            return index_builder.ThreadWorker(
+                exchange, self._loaded, self._blocks, max_block_length=length
+            )
+        arguments = ["--model", model.path, "--max-block-length", str(length)]
+        if self._recipe.index.refresh == "pipeline":
+            arguments += ["--blocks", self._given_blocks.path, "--pipeline"]
+            arguments += beam_options
+        else:
+            arguments += ["--blocks", self._blocks.directory]
+        return index_builder.ProcessWorker(exchange, arguments)
+
+    def _fit(
+        self, trainer, examples, *, directory, retriever=None, **arguments
+    ):
+        batches = examples.batches
+        if retriever:
+            prefetch = self._recipe.candidates.retrieval_prefetch
+            batches = retriever.batches(batches, prefetch=prefetch)
+            if not prefetch:
+                arguments["feed"] = feeding.on_demand
+        return resume.fit(
+            trainer,
+            batches,
+            steps_per_epoch=examples.steps_per_epoch,
+            directory=self._stage.path(directory),
+            **self._fit_arguments,
+            **arguments,
+        )

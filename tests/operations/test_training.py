@@ -1,0 +1,309 @@
+"""What all trainings have in common, by the two that train the towers."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import keras
+import pytest
+import training_runs
+
+from realm_tf import cli
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.paths import Path
+from realm_tf.configs import dpr
+from realm_tf.configs import ict
+from realm_tf.errors import InputError
+from realm_tf.operations.fine_tune import FineTune
+from realm_tf.operations.inverse_cloze_task import InverseClozeTask
+from realm_tf.training import dense_retrieval
+from realm_tf.training.callbacks import Diverged
+
+KINDS = ("ict", "dpr")
+DEV = [
+    {"question": "Where was Ada in 1843?", "answer": ["London"]},
+    {"question": "Who wrote music in the city?", "answer": ["Bach"]},
+    {"question": "What is red?", "answer": ["fire"]},
+    {"question": "Is the Moon cold?", "answer": ["19\\d\\d"]}
+    | {"answer_type": "regex"},
+]
+METRICS = {
+    "ict": {"loss", "accuracy", "accuracy_removed", "accuracy_left"},
+    "dpr": {"loss", "accuracy", "rank"}
+    | {"dev_loss", "dev_accuracy", "dev_rank"},
+}
+NUM_STEPS = {"ict": 7, "dpr": 6}
+FILES = [
+    "COMPLETED",
+    "README.md",
+    "config.json",
+    "metadata.json",
+    "model.weights.h5",
+    "vocab.txt",
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, model_dir, blocks_dir, questions_path):
+    root = tmp_path_factory.mktemp("towers")
+    pack_blocks(blocks_dir, str(root / "packed"))
+    rows = "".join(f"{json.dumps(row)}\n" for row in DEV)
+    (root / "dev.jsonl").write_text(rows)
+    return {
+        "root": root,
+        "model": model_dir,
+        "blocks": blocks_dir,
+        "packed": str(root / "packed"),
+        "questions": questions_path,
+        "dev": str(root / "dev.jsonl"),
+    }
+
+
+def _operation(kind, world, output, **changes):
+    """The tiny training of a kind; the Inverse Cloze Task of packed blocks."""
+    given = {"recipe": "tiny", "model": world["model"], "output": str(output)}
+    if kind == "ict":
+        given["blocks"] = world["packed"]
+        return InverseClozeTask(**{**given, **changes})
+    given |= {"retriever_loss": "dpr", "blocks": world["blocks"]}
+    given |= {"questions": [world["questions"]], "dev": world["dev"]}
+    return FineTune(**{**given, **changes})
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request, world):
+    output = world["root"] / f"trained-{request.param}"
+    return request.param, _operation(request.param, world, output).run(
+        verbose=0
+    )
+
+
+def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
+    _, model = trained
+    start, end = model_directory.load(world["model"]), model.load()
+    assert end.model.share_embedders
+    moved = training_runs.moved(
+        start.model.query_embedder, end.model.query_embedder
+    )
+    assert "token_embedding/embeddings" in moved
+    assert "projection/kernel" in moved
+    assert not training_runs.moved(start.model.reader, end.model.reader)
+    # So an index of the old tower is refused.
+    assert end.metadata["block_tower"] != start.metadata["block_tower"]
+
+
+def test_the_metadata_says_what_was_done(world, trained):
+    kind, model = trained
+    history = model.metadata["history"]
+    assert set(history[0]) == METRICS[kind]
+    assert model.counts["steps"] == NUM_STEPS[kind]
+    expected = {
+        name: artifact.read_metadata(world[name])["fingerprint"]
+        for name in ("blocks", "model")
+    }
+    if kind == "dpr":
+        for name in ("questions", "dev"):
+            data = Path(world[name]).read_bytes()
+            expected[name] = fingerprints.fingerprint(data)
+    assert model.parents == expected
+    assert model.parameters["max_block_length"] == 24
+    assert model.parameters.get("retriever_loss") == (
+        "dpr" if kind == "dpr" else None
+    )
+    assert sorted(os.listdir(model.path)) == FILES
+
+
+@pytest.mark.slow
+def test_the_command_that_is_shown_makes_the_same_model(
+    world, trained, tmp_path, capsys
+):
+    """With blocks that are not packed, from a recipe as an object."""
+    kind, model = trained
+    configs = {"ict": ict, "dpr": dpr}[kind]
+    operation = _operation(
+        kind,
+        world,
+        tmp_path / "again",
+        blocks=world["blocks"],
+        recipe=configs.RECIPES["tiny"],
+    )
+    # Whatever was drawn before.
+    keras.utils.set_random_seed(77)
+    assert cli.main(shlex.split(operation.command_line())[1:]) == 0
+    shown = capsys.readouterr().out
+    assert f"{operation.output}: " in shown and "accuracy" in shown
+    assert ("run `realm embed` and `realm index`" in shown) == (kind == "dpr")
+    assert operation.result.fingerprint == model.fingerprint
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_the_weights_are_the_same(
+    world, trained, monkeypatch
+):
+    """With SIGKILL, in a process of its own; see test_resume.py for more."""
+    kind, model = trained
+    operation = _operation(
+        kind,
+        world,
+        world["root"] / f"killed-{kind}",
+        # Packed or not, they are the same blocks: the run goes on.
+        blocks=world["blocks"],
+    )
+    training_runs.run_and_kill(
+        f"""
+from realm_tf import cli
+from realm_tf.operations.fine_tune import FineTune
+from realm_tf.operations.inverse_cloze_task import InverseClozeTask
+
+arguments = {shlex.split(operation.command_line())[2:]!r}
+cli.parse({type(operation).__name__}, arguments).run(
+    verbose=0, callbacks=[Stop(4, kill=True)], every_steps=1)
+"""
+    )
+    assert not os.path.exists(operation.output)
+    kept = set(os.listdir(f"{operation.output}.partial/run"))
+    more = {"selection", "retrieved.npy"} if kind == "dpr" else set()
+    assert {"checkpoint", "packed_blocks"} | more <= kept
+
+    def search(*_):
+        raise AssertionError("BM25 was asked again.")
+
+    monkeypatch.setattr(dense_retrieval, "Bm25", search)
+    steps = training_runs.Steps()
+    again = _operation(kind, world, operation.output)
+    result = again.run(verbose=0, callbacks=[steps])
+    assert steps.count == NUM_STEPS[kind] - 3
+    assert result.metadata["history"] == model.metadata["history"]
+    assert result.fingerprint == model.fingerprint
+    assert sorted(os.listdir(result.path)) == FILES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_separate_towers_both_move_above_what_is_frozen(world, kind, tmp_path):
+    loaded = model_directory.load(world["model"])
+    loaded.model = loaded.model.separate_towers()
+    start = str(tmp_path / "separate")
+    model_directory.save(loaded, start)
+    frozen = ["freeze_word_embeddings=1", "num_frozen_layers=1"]
+    short = {"ict": "num_steps=2", "dpr": "num_epochs=1"}
+    operation = _operation(
+        kind,
+        world,
+        tmp_path / "trained",
+        model=start,
+        set=[short[kind], *frozen],
+    )
+    before = loaded.model
+    after = operation.run(verbose=0).load().model
+    assert not after.share_embedders
+    for tower in ("query_embedder", "block_embedder"):
+        moved = training_runs.moved(
+            getattr(before, tower), getattr(after, tower)
+        )
+        assert {path.split("/")[0] for path in moved} == {
+            "transformer_layer_1",
+            "pooled_dense",
+            "projection",
+            "projection_layer_norm",
+        }
+
+
+# Pre-training without it is in the default run.
+@pytest.mark.slow
+def test_it_runs_without_tensorflow(world, tmp_path):
+    """The packages of a JAX machine: keras, keras-hub and jax."""
+    operation = _operation(
+        "ict", world, tmp_path / "jax-only", set=["num_steps=1"]
+    )
+    code = f"""
+import sys
+for name in ("tensorflow", "tensorflow_text", "tf_keras"):
+    sys.modules[name] = None
+from realm_tf import cli
+sys.exit(cli.main({shlex.split(operation.command_line())[1:]!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert operation.result.metadata["history"][0]["loss"] > 0
+
+
+def test_what_does_not_match_is_refused(world, tmp_path):
+    def run(*changes, kind="ict", output=None, **given):
+        output = output or tmp_path / "out" / "model"
+        _operation(kind, world, output, set=changes, **given).run(verbose=0)
+
+    os.makedirs(tmp_path / "out")
+    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
+        run(blocks=world["model"])
+    with pytest.raises(InputError, match="fewer than one batch of 100"):
+        run("batch_size=100")
+    with pytest.raises(InputError, match="512 wordpieces. Received: max_b"):
+        run("max_block_length=513")
+    with pytest.raises(InputError, match="512 wordpieces. Received: max_q"):
+        run("max_query_length=513", kind="dpr")
+    with pytest.raises(InputError, match="8 questions .* one batch of 100"):
+        run("batch_size=100", kind="dpr")
+    with pytest.raises(InputError, match="none.jsonl does not exist"):
+        run(kind="dpr", dev=str(tmp_path / "none.jsonl"))
+    with pytest.raises(InputError, match="takes no --index"):
+        run(kind="dpr", index="somewhere")
+    with pytest.raises(InputError, match="not on a local disk"):
+        run(output="gs://bucket/model")
+    assert not os.listdir(tmp_path / "out")
+
+
+def test_a_wrong_recipe_is_refused_before_anything_is_opened():
+    given = {"model": "none", "blocks": "none", "output": "none"}
+    with pytest.raises(InputError, match="from 0 to 1. .*learning_rate=nan"):
+        InverseClozeTask(**given, set=["learning_rate=nan"])
+    with pytest.raises(InputError, match="Received: orqa"):
+        FineTune(**given, questions=[], retriever_loss="dpr", recipe="orqa")
+    with pytest.raises(ValueError, match="`recipe` must be of"):
+        InverseClozeTask(**given, recipe=dpr.RECIPES["tiny"])
+
+
+def test_a_recipe_is_shown_by_its_name_and_what_differs(world, tmp_path):
+    recipe = ict.get_recipe("tiny", ["num_steps=3", "learning_rate=0.5"])
+    operation = _operation("ict", world, tmp_path / "out", recipe=recipe)
+    assert operation.settings == recipe
+    assert operation.command_line().startswith(
+        "realm ict --recipe tiny --set num_steps=3 --set learning_rate=0.5 "
+        "--model "
+    )
+    again = cli.parse(
+        InverseClozeTask, shlex.split(operation.command_line())[2:]
+    )
+    assert again == operation and again.key() == operation.key()
+    assert operation.parameters() == recipe.flat()
+
+
+def test_training_stops_at_a_loss_that_is_not_finite(world, tmp_path, capsys):
+    # The query's tower is not finite after two steps.
+    class Break(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 1:
+                for variable in self.model.trainable_variables:
+                    variable.assign(float("nan") * variable)
+
+    operation = _operation("ict", world, tmp_path / "out")
+    with pytest.raises(Diverged, match="The loss of step 3 is nan, at a lear"):
+        operation.run(verbose=0, callbacks=[Break()])
+    assert not operation.result.is_complete
+
+
+def test_blocks_may_be_packed(world):
+    packed, blocks = Blocks(world["packed"]), Blocks(world["blocks"])
+    assert packed.is_packed and not blocks.is_packed
+    assert packed.fingerprint == blocks.fingerprint
