@@ -65,7 +65,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         batch: dict of arrays. A few rows of what the model is trained on.
         tokenizer: `Tokenizer`. Of the model.
         write: function of (name, text, step=...) that takes each sample's
-            Markdown, such as `training_log.TensorBoardWriter.text`.
+            Markdown, such as `tensorboard.TensorBoardWriter.text`.
         every_steps: int.
         num_steps: int. Of the whole run, after whose last step samples are
             written in any case. Defaults to `None`: after every `fit`.

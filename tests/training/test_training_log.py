@@ -7,6 +7,7 @@ from training_runs import Stop
 
 from realm_tf.errors import InputError
 from realm_tf.training import resume
+from realm_tf.training import tensorboard
 from realm_tf.training import training_log
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
@@ -252,7 +253,7 @@ def test_tensorboard(tmp_path):
     from tensorboard.util import tensor_util
 
     directory = tmp_path / "board"
-    writer = training_log.TensorBoardWriter(str(directory))
+    writer = tensorboard.TensorBoardWriter(str(directory))
     log = TrainingLog(
         tmp_path / "log.jsonl",
         every_steps=EVERY,
@@ -281,7 +282,7 @@ def test_tensorboard(tmp_path):
 def test_tensorboard_without_tensorflow(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tensorflow", None)
     with pytest.raises(InputError, match="pip install tensorflow"):
-        training_log.TensorBoardWriter(str(tmp_path))
+        tensorboard.TensorBoardWriter(str(tmp_path))
 
 
 def test_the_file_is_strict_json(tmp_path):

@@ -1,7 +1,5 @@
 """Reads a masked query with each of its candidates, for `realm probe`."""
 
-import dataclasses
-
 import numpy as np
 from keras import ops
 
