@@ -58,7 +58,7 @@ LITTLE_OVERLAP = 1 / 3
 
 
 def overlap(question: str, sentence: str) -> float:
-    """Share of a question's content words that stand in a sentence.
+    """Share of a question's content words that occur in a sentence.
 
     Words are compared by their stem (Snowball, English); stop words (those
     of bm25s) and question words do not count.
@@ -219,7 +219,7 @@ def labels_table() -> str:
         label for _, spans in marked for _, _, label in spans
     )
     rows = [
-        ("facts that stand in two articles", len(facts)),
+        ("facts in two articles", len(facts)),
         (
             "articles that share one",
             len({e["title"] for fact in facts for e in fact["evidence"]}),
@@ -233,7 +233,7 @@ def labels_table() -> str:
 
 
 def read_shared_facts() -> list[dict]:
-    """The facts that stand in two articles.
+    """The facts in two articles.
 
     Returns:
         list of dict: `fact`, `answer`, and `evidence`, two of
@@ -289,7 +289,7 @@ def blocks_table(directory: str) -> str:
     for name in ("answer@1", "answer@5", "gold@1", "gold@5"):
         low, high = metrics[f"{name}_interval"]
         title = name.replace("answer", "answer recall").replace(
-            "gold", "recall of the very block "
+            "gold", "recall of the gold block "
         )
         rows.append(
             (

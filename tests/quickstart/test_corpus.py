@@ -113,7 +113,7 @@ def test_blocks_are_cut_between_the_sentences_that_answer(
     assert not missing
 
 
-def test_no_question_stands_twice(all_questions):
+def test_no_question_occurs_twice(all_questions):
     asked = [_key(question.question) for question in all_questions]
     assert len(set(asked)) == len(asked)
 
@@ -127,7 +127,7 @@ def test_a_third_asks_in_other_words(all_questions):
     assert sum(little) >= len(little) / 3
 
 
-def test_no_sentence_stands_twice(texts):
+def test_no_sentence_occurs_twice(texts):
     found = [
         text[start:limit]
         for text in texts.values()
@@ -170,7 +170,7 @@ def test_links_resolve(pages, texts):
         assert statistics.link_targets(page.text)[0] in texts
 
 
-def test_shared_facts_stand_in_two_articles_in_different_words(texts):
+def test_shared_facts_occur_in_two_articles_in_different_words(texts):
     seen = set()
     for fact in statistics.read_shared_facts():
         one, other = fact["evidence"]

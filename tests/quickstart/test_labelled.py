@@ -71,7 +71,7 @@ def test_the_embedded_sets_are_large_enough():
     assert any(not spans for _, spans in marked)
 
 
-def test_no_sentence_stands_twice():
+def test_no_sentence_occurs_twice():
     passages = labelled.read_passages(quickstart.SENTENCE_BOUNDARIES)
     for found in (
         [sentence for passage in passages for sentence in passage],
