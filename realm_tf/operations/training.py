@@ -1,4 +1,4 @@
-"""What `realm ict`, `realm pretrain` and `realm finetune` have in common."""
+"""What the operations that train have in common."""
 
 import contextlib
 import dataclasses
@@ -18,17 +18,13 @@ from realm_tf.operations.operation import Repeated
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Training(Operation):
-    """An operation that trains a model by a recipe.
+class RecipeOperation(Operation):
+    """An operation with the numbers of a recipe.
 
     In Python, `recipe` may be a recipe itself: it becomes the name and the
     `set` that make it.
-
-    A run that was stopped goes on where it was when the same operation is run
-    again; see `training.resume`.
     """
 
-    makes = Model
     # Name to recipe.
     recipes: ClassVar[dict[str, recipes.Recipe]]
 
@@ -36,12 +32,6 @@ class Training(Operation):
     """the recipe by name"""
     set: Repeated = ()
     """NAME=VALUE: change a number of the recipe; may be given several times"""
-    model: Model
-    """model directory"""
-    blocks: Blocks
-    """directory of `realm chunk`, or of `realm pack`"""
-    output: str
-    """the directory to make, on a local disk"""
 
     def __post_init__(self):
         if isinstance(self.recipe, recipes.Recipe):
@@ -65,6 +55,24 @@ class Training(Operation):
 
     def parameters(self) -> dict:
         return self.settings.flat()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(RecipeOperation):
+    """An operation that trains a model on blocks.
+
+    A run that was stopped goes on where it was when the same operation is run
+    again; see `training.resume`.
+    """
+
+    makes = Model
+
+    model: Model
+    """model directory"""
+    blocks: Blocks
+    """directory of `realm chunk`, or of `realm pack`"""
+    output: str
+    """the directory to make, on a local disk"""
 
     def parents(self) -> dict:
         return {

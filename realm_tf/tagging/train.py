@@ -20,7 +20,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
-from realm_tf.configs import recipes
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
@@ -30,7 +29,8 @@ METRICS = "metrics.json"
 
 def add_arguments(parser):
     """Arguments of `realm train-tagger`."""
-    recipes.add_arguments(parser, configs.RECIPES, default="laptop")
+    parser.add_argument("--recipe", default="laptop")
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument(
         "--train", nargs="+", required=True, metavar="FILE", help="CoNLL files"
     )
