@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 
@@ -21,7 +20,6 @@ import apache_beam as beam
 import tensorflow as tf
 from apache_beam.metrics import Metrics
 
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
@@ -30,6 +28,7 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 from realm_tf.tagging import taggers
 from realm_tf.text.blocks import is_overlong
 
@@ -135,89 +134,56 @@ def _hex(digest):
     return f"{digest % _MODULUS:064x}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """How far a run is, over all its workers.
-
-    Args:
-        directory: str. The stage's.
-        rows: dict. Name of each summary to the passages of its shard.
-        num_skipped: int. Passages that an earlier run did.
-        started: float. Seconds since the epoch.
-    """
-
-    directory: str
-    rows: dict[str, int]
-    num_skipped: int
-    started: float
-
-    @classmethod
-    def start(cls, directory: str, plan: list[Shard]) -> "Progress":
-        """That of a run which begins now."""
-        return cls(
-            directory,
-            {
-                os.path.basename(shard.summary_path): shard.limit - shard.start
-                for shard in plan
-            },
-            sum(s.limit - s.start for s in plan if s.is_complete),
-            time.time(),
-        )
-
-    def report(self, num_begun: int) -> None:
-        """Prints a line with an estimate.
-
-        Args:
-            num_begun: int. Passages done of a shard that is not complete.
-        """
-        names = sorted(
-            each.name
-            for each in Path(os.path.join(self.directory, SUMMARIES)).iterdir()
-        )
-        done = num_begun + sum(self.rows.get(name, 0) for name in names)
-        total = sum(self.rows.values())
-        seconds = max(1.0, time.time() - self.started)
-        rate = (done - self.num_skipped) / seconds
-        print(
-            f"annotate: {done:,} of {total:,} passages, {rate:,.0f} a second, "
-            f"{(total - done) / rate / 60:,.1f} minutes left",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
 class AnnotateRange(beam.DoFn):
     """Annotates a range of blocks and writes its shard.
 
     Args:
-        blocks: str. Blocks directory.
+        blocks: `Blocks`.
+        directory: str. The stage's.
+        plan: list of `Shard`. All of the run, whose progress is shown.
         tagger: dict. Arguments of `taggers.make_tagger`, called once a
             worker.
         has_block_ids: bool. Whether the passages are blocks of the knowledge
             corpus.
-        progress: `Progress`.
     """
 
-    def __init__(self, blocks, *, tagger, has_block_ids, progress):
+    def __init__(self, blocks, directory, plan, *, tagger, has_block_ids):
         self._blocks = blocks
+        self._directory = directory
         self._tagger_arguments = tagger
         self._has_block_ids = has_block_ids
-        self._progress = progress
+        # Name of each summary to the passages of its shard.
+        self._rows = {
+            os.path.basename(shard.summary_path): shard.limit - shard.start
+            for shard in plan
+        }
+        self._num_skipped = sum(
+            shard.limit - shard.start for shard in plan if shard.is_complete
+        )
+        self._started = time.time()
 
     def setup(self):
-        self._reported = time.monotonic()
+        self._progress = Progress(
+            "annotate",
+            "passages",
+            sum(self._rows.values()),
+            before=self._num_skipped,
+            # Of the run, whenever this worker began.
+            started=self._started,
+            clock=time.time,
+        )
         try:
             self._tagger = taggers.make_tagger(**self._tagger_arguments)
         except InputError as error:
-            transforms.report_error(self._progress.directory, error)
+            transforms.report_error(self._directory, error)
 
     def process(self, shard: Shard):
-        if transforms.has_error(self._progress.directory):
+        if transforms.has_error(self._directory):
             return
         try:
             self._write(shard)
         except InputError as error:
-            transforms.report_error(self._progress.directory, error)
+            transforms.report_error(self._directory, error)
             return
         yield shard.path
 
@@ -239,12 +205,8 @@ class AnnotateRange(beam.DoFn):
         write_text(shard.summary_path, json.dumps(summary))
 
     def _annotate(self, shard, counts):
-        found = schema.read_blocks(
-            self._blocks, start=shard.start, limit=shard.limit
-        )
-        max_block_length = artifact.read(self._blocks, kind=schema.BLOCKS)[
-            "max_block_length"
-        ]
+        found = self._blocks.read(shard.start, shard.limit)
+        max_block_length = self._blocks.metadata["max_block_length"]
         while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
             tagged = self._tagger.tag(batch)
             for block, spans in zip(batch, tagged, strict=True):
@@ -260,10 +222,11 @@ class AnnotateRange(beam.DoFn):
             self._report(counts["passages"])
 
     def _report(self, num_begun):
-        now = time.monotonic()
-        if now - self._reported > transforms.SECONDS_BETWEEN_REPORTS:
-            self._reported = now
-            self._progress.report(num_begun)
+        if not self._progress.is_due():
+            return
+        summaries = Path(os.path.join(self._directory, SUMMARIES)).iterdir()
+        done = sum(self._rows.get(each.name, 0) for each in summaries)
+        self._progress.show(done + num_begun)
 
 
 def annotate_block(

@@ -2,10 +2,7 @@
 
 import dataclasses
 import logging
-import sys
 import threading
-import time
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -15,8 +12,7 @@ from apache_beam.ml.inference.base import ModelHandler
 
 from realm_tf.beam_pipelines.transforms import report_error
 from realm_tf.errors import InputError
-
-SECONDS_BETWEEN_REPORTS = 10
+from realm_tf.progress import Progress
 
 
 def _is_of_interest(record):
@@ -159,7 +155,20 @@ class BlockModelHandler(ModelHandler[Shard, tuple, "LoadedEmbedder"]):
         _trace(embedder)
         return LoadedEmbedder(
             embedder,
-            Progress(self._num_blocks, num_processes=self._num_processes),
+            self._progress(),
+        )
+
+    def _progress(self):
+        """A process knows what it has computed, not what the others have.
+
+        It is assumed to get an equal share.
+        """
+        number = self._num_processes
+        return Progress(
+            "embed",
+            "blocks",
+            number and -(-self._num_blocks // number),
+            share="{}" if number == 1 else "about {} of this worker",
         )
 
     def run_inference(
@@ -252,51 +261,3 @@ class LoadedEmbedder:
                 "weights of the model are not what training should have left."
             )
         return rows
-
-
-class Progress:
-    """Says on stderr how far a worker process is and how long it will take.
-
-    A process knows what it has computed, not what the others have; it is
-    assumed to get an equal share.
-
-    Args:
-        num_blocks: int. Blocks of the run.
-        num_processes: int or None. How many share them; `None`: unknown, no
-            estimate.
-        clock: callable. Seconds.
-    """
-
-    def __init__(
-        self,
-        num_blocks: int,
-        *,
-        num_processes: int | None = 1,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._share = num_processes and -(-num_blocks // num_processes)
-        self._has_all = num_processes == 1
-        self._clock = clock
-        self._done = 0
-        self._started = self._reported = clock()
-
-    def add(self, num_blocks: int) -> None:
-        """Counts blocks; prints a line if the last one is long ago."""
-        self._done += num_blocks
-        now = self._clock()
-        if now - self._reported >= SECONDS_BETWEEN_REPORTS:
-            self._reported = now
-            print(self._line(now), file=sys.stderr, flush=True)
-
-    def _line(self, now):
-        rate = self._done / (now - self._started)
-        if self._share is None:
-            return f"embed: {self._done:,} blocks, {rate:,.1f} a second"
-        left = max(0, self._share - self._done) / rate / 60
-        share = f"{self._share:,} blocks"
-        if not self._has_all:
-            share = f"about {share} of this worker"
-        return (
-            f"embed: {self._done:,} of {share}, {rate:,.1f} a second, "
-            f"{left:,.1f} minutes left"
-        )

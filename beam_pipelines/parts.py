@@ -41,6 +41,7 @@ BLOCKS = np.dtype(
         ("bytes", "<i4"),
         ("title", "<i4"),
         ("wordpieces", "<i4"),
+        ("unknown", "<i4"),
         ("sentences", "<i4"),
     ]
 )
@@ -102,9 +103,13 @@ class PartWriter:
     Args:
         directory: str.
         part: tuple of (file number, number in the file).
+        unknown_id: int. The wordpiece of unknown words, which is counted.
     """
 
-    def __init__(self, directory: str, part: tuple[int, int]):
+    def __init__(
+        self, directory: str, part: tuple[int, int], *, unknown_id: int
+    ):
+        self._unknown_id = unknown_id
         self._path = records_path(directory, part)
         self._summary_path = _summary_path(directory, part)
         self._counts = {}
@@ -155,6 +160,7 @@ class PartWriter:
                     len(record),
                     len(block.title_ids),
                     len(block.token_ids),
+                    block.token_ids.count(self._unknown_id),
                     len(block.sentence_starts),
                 )
             )

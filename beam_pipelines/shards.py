@@ -199,6 +199,7 @@ class WriteBlocks(beam.DoFn):
         found = {
             "blocks": len(table),
             "wordpieces": int(table["wordpieces"].sum()),
+            "unknown_wordpieces": int(table["unknown"].sum()),
             "sentences": int(table["sentences"].sum()),
         }
         if self._packing.unit == blocks.WORDPIECES:

@@ -1,6 +1,7 @@
 """What a pipeline reads: the files, and how workers share them."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from realm_tf.articles import multistream
 from realm_tf.articles import pages
@@ -35,63 +36,67 @@ class Source:
     streams: multistream.StreamRange | None = None
 
 
-def find_inputs(patterns: list[str]) -> list[str]:
-    """The input files, in the order of their names.
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Files of articles, in the order of their names.
 
     Args:
-        patterns: list of str. Paths or globs. A glob for dumps catches their
-            indices, too: these are left out.
+        paths: list of str.
+        formats: list of str. The format of each, one of `readers.FORMATS`.
+        indices: list of str or None. The multistream index of each.
+    """
+
+    paths: list[str]
+    formats: list[str]
+    indices: list[str | None]
+
+
+def find(
+    patterns: Sequence[str],
+    format: str | None = None,
+    multistream_index: str | None = None,
+) -> Inputs:
+    """The input files and what is known of them before they are read.
+
+    Args:
+        patterns: sequence of str. Paths or globs. A glob for dumps catches
+            their indices, too: these are left out.
+        format: str. Of all files. Defaults to `None`: by content.
+        multistream_index: str. What the user named. Defaults to `None`: the
+            index that lies beside each dump.
 
     Raises:
-        InputError: if a pattern matches no file.
+        InputError: if a pattern matches no file, the content of one is of no
+            known format, or the index fits no single dump.
     """
-    paths = pages.find_files(patterns)
-    dumps = [path for path in paths if not multistream.is_index(path)]
-    if not dumps:
+    found = pages.find_files(patterns)
+    paths = [path for path in found if not multistream.is_index(path)]
+    if not paths:
         raise InputError(
-            f"--input names only the index of a dump ({paths[0]}): name the "
+            f"--input names only the index of a dump ({found[0]}): name the "
             "dump, too."
         )
-    return dumps
+    formats = [format or readers.detect_format(path) for path in paths]
+    if multistream_index is None:
+        indices = [
+            multistream.find_index(path) if each == readers.MEDIAWIKI else None
+            for path, each in zip(paths, formats, strict=True)
+        ]
+        return Inputs(paths, formats, indices)
+    if len(paths) > 1 or formats[0] != readers.MEDIAWIKI:
+        raise InputError(
+            "--multistream-index belongs to a single MediaWiki dump: name "
+            "one file with --input, or leave it out and put each index "
+            "beside its dump."
+        )
+    if not Path(multistream_index).exists():
+        raise InputError(
+            f"--multistream-index {multistream_index} does not exist."
+        )
+    return Inputs(paths, formats, pages.find_files([multistream_index]))
 
 
-def find_indices(
-    paths: list[str], formats: list[str], multistream_index: str | None
-) -> list[str | None]:
-    """For each input the path of its multistream index, or `None`.
-
-    Args:
-        paths: list of str. The inputs.
-        formats: list of str. Their formats.
-        multistream_index: str or None. What the user named.
-
-    Raises:
-        InputError: if the index that the user named fits no single dump.
-    """
-    if multistream_index is not None:
-        if len(paths) > 1 or formats[0] != readers.MEDIAWIKI:
-            raise InputError(
-                "--multistream-index belongs to a single MediaWiki dump: name "
-                "one file with --input, or leave it out and put each index "
-                "beside its dump."
-            )
-        if not Path(multistream_index).exists():
-            raise InputError(
-                f"--multistream-index {multistream_index} does not exist."
-            )
-        return pages.find_files([multistream_index])
-    return [
-        multistream.find_index(path) if format == readers.MEDIAWIKI else None
-        for path, format in zip(paths, formats, strict=True)
-    ]
-
-
-def make_sources(
-    paths: list[str],
-    formats: list[str],
-    indices: list[str | None],
-    num_workers: int,
-) -> list[Source]:
+def make_sources(inputs: Inputs, num_workers: int) -> list[Source]:
     """Divides the inputs among workers.
 
     A dump with an index becomes ranges of its streams; any other file is
@@ -99,19 +104,17 @@ def make_sources(
     each of which keeps every so many-th part. Neither changes what is read.
 
     Args:
-        paths: list of str.
-        formats: list of str.
-        indices: list of str or None.
+        inputs: `Inputs`.
         num_workers: int.
 
     Raises:
         InputError: if an index is damaged or of another dump.
     """
-    sizes = [pages.file_state(path)[1] for path in paths]
+    sizes = [pages.file_state(path)[1] for path in inputs.paths]
     total = max(1, sum(sizes))
     found = []
     for number, (path, format, index) in enumerate(
-        zip(paths, formats, indices, strict=True)
+        zip(inputs.paths, inputs.formats, inputs.indices, strict=True)
     ):
         if index is None:
             stride = max(1, round(num_workers * sizes[number] / total))

@@ -16,8 +16,6 @@ steps stop, and `raise_error` raises it where the pipeline was started.
 
 import itertools
 import os
-import sys
-import time
 
 import apache_beam as beam
 import numpy as np
@@ -30,8 +28,10 @@ from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines.sources import PAGES_PER_PART
+from realm_tf.beam_pipelines.sources import Inputs
 from realm_tf.beam_pipelines.sources import Source
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -49,8 +49,8 @@ COUNTERS = (
     "sentences",
     "overlong_sentences",
     "wordpieces",
+    "unknown_wordpieces",
 )
-SECONDS_BETWEEN_REPORTS = 10
 # Code points of articles that are cut at once (our choice): enough to make
 # calls cheap, and a block stays in the processor's cache.
 BATCH_LENGTH = 1 << 16
@@ -123,7 +123,7 @@ class ChunkPages(beam.DoFn):
 
     def setup(self):
         self._tokenizer = Tokenizer(self._vocabulary, lowercase=self._lowercase)
-        self._reported = time.monotonic()
+        self._progress = Progress("chunk", "articles")
 
     def process(self, source: Source):
         try:
@@ -168,7 +168,10 @@ class ChunkPages(beam.DoFn):
         )
 
     def _write_part(self, source, part, pages):
-        with parts.PartWriter(self._directory, part) as writer:
+        unknown_id = self._tokenizer.unk_id
+        with parts.PartWriter(
+            self._directory, part, unknown_id=unknown_id
+        ) as writer:
             batch = []
             length = 0
             for page in pages:
@@ -207,15 +210,10 @@ class ChunkPages(beam.DoFn):
         for (page, _), article_blocks in zip(batch, found, strict=True):
             if article_blocks:
                 writer.write(page, article_blocks)
-                self._report(page.place)
+                if self._progress.is_due():
+                    self._progress.print(f"at {page.place}")
             else:
                 writer.count("dropped_empty")
-
-    def _report(self, place):
-        now = time.monotonic()
-        if now - self._reported > SECONDS_BETWEEN_REPORTS:
-            self._reported = now
-            print(f"chunk: at {place}", file=sys.stderr, flush=True)
 
 
 def _hand_on(part, summary):
@@ -235,14 +233,12 @@ class KeepFirst(beam.DoFn):
 
     Args:
         directory: str. Where errors are reported.
-        paths: list of str. The input files by number, for messages.
-        formats: list of str. Their formats.
+        inputs: `Inputs`. The input files by number, for messages.
     """
 
-    def __init__(self, directory: str, *, paths: list[str], formats: list[str]):
+    def __init__(self, directory: str, inputs: Inputs):
         self._directory = directory
-        self._paths = paths
-        self._formats = formats
+        self._inputs = inputs
 
     def process(self, keyed):
         found = sorted(keyed[1])
@@ -297,7 +293,8 @@ class KeepFirst(beam.DoFn):
         # Read again, so that a run without a mistake need not hold them.
         (file_number, _), page = entry
         pages = readers.read_pages(
-            self._paths[file_number], format=self._formats[file_number]
+            self._inputs.paths[file_number],
+            format=self._inputs.formats[file_number],
         )
         found = next(p for p in pages if p.number == page["number"])
         return found.article_id, found.place

@@ -26,19 +26,19 @@ COMMANDS = {
         "make a model directory of a published REALM or ORQA checkpoint",
     ),
     "chunk": (
-        "realm_tf.beam_pipelines.chunk_wikipedia",
+        "realm_tf.operations.chunk:Chunk",
         "cut articles (a Wikipedia dump, JSONL) into blocks",
     ),
     "annotate": (
-        "realm_tf.beam_pipelines.annotate_spans",
+        "realm_tf.operations.annotate:Annotate",
         "mark the salient spans of passages, for pre-training",
     ),
     "pack": (
-        "realm_tf.data.pack",
+        "realm_tf.operations.pack:Pack",
         "make blocks or annotated passages memory-mapped arrays for training",
     ),
     "train-tagger": (
-        "realm_tf.tagging.train",
+        "realm_tf.operations.train_tagger:TrainTagger",
         "train the tagger of names on CoNLL files",
     ),
     "embed": (
@@ -62,7 +62,7 @@ COMMANDS = {
         "show what retrieval adds to the prediction of [MASK]",
     ),
     "questions": (
-        "realm_tf.data.question_sets.prepare",
+        "realm_tf.operations.prepare_questions:PrepareQuestions",
         "make questions files of a public question set",
     ),
     "finetune": (
@@ -102,7 +102,7 @@ COMMANDS = {
         "ask a server or a SavedModel a question",
     ),
     "inspect": (
-        "realm_tf.inspection",
+        "realm_tf.operations.inspect:Inspect",
         "say what a directory holds",
     ),
     "reproduce": (
@@ -244,7 +244,6 @@ def parse(kind: type, arguments: list[str]):
         prog=f"realm {kind.command}",
         args=arguments,
         return_unknown_args=takes_more,
-        config=(tyro.conf.FlagCreatePairsOff,),
         registry=_registry(),
     )
     if not takes_more:

@@ -8,25 +8,69 @@ numpy alone: no TensorFlow, no tokenizer.
 import contextlib
 import hashlib
 import os
+from typing import ClassVar
 
 import numpy as np
 
+from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
+from realm_tf.text.integer_types import smallest_dtype
 
 VOCABULARY = "vocab.txt"
 
 
-def check_local(output: str) -> None:
-    """Raises `InputError` if `output` cannot be mapped into memory."""
+@contextlib.contextmanager
+def write(
+    output: str,
+    *,
+    kind: str,
+    columns: dict,
+    tokenizer: str,
+    parents: dict,
+    wordpieces: list[str],
+):
+    """Opens a directory of arrays to write and completes it at the end.
+
+    Args:
+        output: str. The directory to make, on a local disk.
+        kind: str. What it will hold.
+        columns: dict. As given to `ArrayFiles`; `token_ids` and `title_ids`
+            become int32 where the vocabulary needs it.
+        tokenizer: str. Fingerprint of what made the wordpieces.
+        parents: dict. Name to fingerprint of what is packed.
+        wordpieces: list of str. The vocabulary.
+
+    Yields:
+        `ArrayFiles` to append to, and the `Stage`, whose metadata get the
+        fingerprint of the content.
+
+    Raises:
+        InputError: if `output` exists already or is remote.
+    """
     if is_remote(output):
         raise InputError(
             f"{output} is not on a local disk: packed arrays are mapped into "
             "memory. Choose a local directory."
         )
+    dtype = smallest_dtype(len(wordpieces) - 1)
+    columns = {
+        name: (dtype if name.endswith("_ids") else each, number)
+        for name, (each, number) in columns.items()
+    }
+    with artifact.write(
+        output,
+        kind=kind,
+        parameters={"tokenizer": tokenizer},
+        parents=parents,
+    ) as stage:
+        with ArrayFiles(stage.directory, columns) as files:
+            yield files, stage
+            stage.metadata["fingerprint"] = files.finish()
+        write_vocabulary(stage.directory, wordpieces)
 
 
 class ArrayFiles(contextlib.AbstractContextManager):
@@ -103,44 +147,76 @@ class _ArrayFile:
         return self._file.tell()
 
 
-def open_arrays(
-    directory: str, columns: dict, *, rows: str, num_rows: int, limits: dict
-) -> dict:
-    """The arrays of a directory, mapped into memory and checked.
+class PackedArrays:
+    """A directory of arrays, opened; a base class.
+
+    A subclass states what the directory holds and what an item is. Threads
+    may share an instance; pickled, it opens the directory again.
 
     Args:
         directory: str.
-        columns: dict. As given to `ArrayFiles`.
-        rows: str. Name of the array with a row for each item and one more,
-            which holds the totals.
-        num_rows: int. Items there should be.
-        limits: dict. Name of each other array to the column of `rows` that
-            points into it.
 
-    Returns:
-        dict of name to array.
+    Attributes:
+        kind: str. What the directory holds.
+        columns: dict. As given to `ArrayFiles`. The first array, `table`, has
+            a row for each item and one more, which holds the totals.
+        limits: dict. Name of each other array to the column of `table` that
+            points into it.
+        metadata: dict. Of the directory.
+        arrays: dict. Name of each to the array, mapped into memory.
+        table: int64 array `(num_items + 1, num_columns)`.
+        wordpieces: list of str. The vocabulary.
 
     Raises:
-        InputError: if a file is missing or torn, or they disagree.
+        InputError: if the directory is not complete or damaged.
     """
-    try:
-        arrays = {
-            name: _map(os.path.join(directory, f"{name}.npy"), number)
-            for name, (_, number) in columns.items()
+
+    kind: ClassVar[str]
+    columns: ClassVar[dict]
+    limits: ClassVar[dict]
+
+    def __init__(self, directory: str):
+        self.directory = str(directory)
+        self.metadata = artifact.read(directory, kind=self.kind)
+        try:
+            self.arrays = {
+                name: _map(os.path.join(self.directory, f"{name}.npy"), number)
+                for name, (_, number) in self.columns.items()
+            }
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(directory, error) from error
+        name = next(iter(self.columns))
+        self.table = self.arrays[name]
+        if len(self.table) != self.metadata[f"num_{name}"] + 1 or any(
+            self.table[-1, column] != len(self.arrays[name])
+            for name, column in self.limits.items()
+        ):
+            raise _damaged(directory, "its files disagree")
+        self.wordpieces = read_vocabulary(self.directory)
+
+    def __reduce__(self):
+        return type(self), (self.directory,)
+
+    def __len__(self):
+        return len(self.table) - 1
+
+    def rows(self, number: int) -> dict[str, np.ndarray]:
+        """Name of each array to the rows of an item, 0 to `len() - 1`."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"no item {number} of {len(self)}")
+        first, last = self.table[number : number + 2].tolist()
+        return {
+            name: self.arrays[name][first[column] : last[column]]
+            for name, column in self.limits.items()
         }
-    except (OSError, ValueError, EOFError) as error:
-        raise damaged(directory, error) from error
-    table = arrays[rows]
-    if len(table) != num_rows + 1 or any(
-        table[-1, column] != len(arrays[name])
-        for name, column in limits.items()
-    ):
-        raise damaged(directory, "its files disagree")
-    return arrays
+
+    def count_sentences(self) -> np.ndarray:
+        """Sentences of each item, int32 `(num_items,)`."""
+        column = self.limits["sentences"]
+        return np.diff(self.table[:, column]).astype("int32")
 
 
-def damaged(directory: str, why) -> InputError:
-    """The error that says that a directory is damaged."""
+def _damaged(directory, why):
     return InputError(
         f"{directory} is damaged ({why}): remove it and make it again."
     )
@@ -160,7 +236,7 @@ def read_vocabulary(directory: str) -> list[str]:
         text = Path(os.path.join(directory, VOCABULARY)).read_text()
         return text.split("\n")[:-1]
     except (OSError, ValueError) as error:
-        raise damaged(directory, error) from error
+        raise _damaged(directory, error) from error
 
 
 def _map(path, columns):

@@ -113,6 +113,10 @@ class Artifact:
     def __str__(self):
         return self.path
 
+    def __reduce__(self):
+        # To a worker goes the path alone, not what has been read.
+        return type(self), (self.path,)
+
     def __eq__(self, other):
         return type(self) is type(other) and self.path == other.path
 

@@ -207,6 +207,11 @@ class Tagger(Artifact):
 
     kinds = ("tagger",)
 
+    @functools.cached_property
+    def metrics(self) -> dict:
+        """Name of each file to its scores, by type and over `"all"`."""
+        return json.loads(Path(self.file("metrics.json")).read_text())
+
 
 class QuestionSet(Artifact):
     """Questions files that `realm questions` or the cloze questions made."""

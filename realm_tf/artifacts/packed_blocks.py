@@ -24,20 +24,12 @@ import numpy as np
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
-from realm_tf.text.integer_types import smallest_dtype
+from realm_tf.artifacts.objects import Blocks
 
 PACKED = "packed_blocks"
 
-_COLUMNS = {
-    "blocks": ("int64", 4),
-    "token_ids": ("uint16", None),
-    "sentences": ("int32", None),
-    "title_ids": ("uint16", None),
-}
-# The column of `blocks` that points into each of the others.
-_LIMITS = {"token_ids": 0, "sentences": 1, "title_ids": 2}
-_ARTICLE = 3
 # Rows of a table that are filled at once, and blocks between two reports.
 _PART = 4096
 
@@ -68,57 +60,49 @@ class PackedBlock:
 
 
 def pack_blocks(
-    blocks: str,
+    blocks: str | Blocks,
     output: str,
     *,
     progress: Callable[[int], None] | None = None,
-) -> dict:
+) -> Blocks:
     """Writes the wordpieces of a blocks directory for training.
 
     Args:
-        blocks: str. A directory that `realm chunk` wrote.
+        blocks: `Blocks` or their path. What `realm chunk` wrote.
         output: str. The directory to make, on a local disk.
-        progress: function that is told now and then how many blocks are
-            done. Defaults to `None`.
+        progress: function that gets now and then how many blocks are done.
+            Defaults to `None`.
 
     Returns:
-        dict of int: `blocks`, `articles`, `sentences`, `wordpieces` (without
-        titles) and `blocks_of_one_sentence`.
+        `Blocks`. `counts` are `blocks`, `articles`, `sentences`, `wordpieces`
+        (without titles) and `blocks_of_one_sentence`.
 
     Raises:
         InputError: if `blocks` is not complete or damaged, or `output`
             exists or is remote.
     """
-    array_files.check_local(output)
-    metadata = artifact.read(blocks, kind=schema.BLOCKS)
-    wordpieces = array_files.read_vocabulary(blocks)
-    dtype = smallest_dtype(len(wordpieces) - 1)
-    columns = {
-        name: (dtype if name.endswith("_ids") else kind, number)
-        for name, (kind, number) in _COLUMNS.items()
-    }
-    with artifact.write(
+    blocks = Blocks.of(blocks)
+    matching.check_has_texts(blocks)
+    with array_files.write(
         output,
         kind=PACKED,
-        parameters={"tokenizer": metadata["tokenizer"]},
-        parents={"blocks": metadata["fingerprint"]},
-    ) as stage:
-        with array_files.ArrayFiles(stage.directory, columns) as files:
-            counts = _append_blocks(files, blocks, progress)
-            fingerprint = files.finish()
+        columns=PackedBlocks.columns,
+        tokenizer=blocks.tokenizer,
+        parents={"blocks": blocks.fingerprint},
+        wordpieces=array_files.read_vocabulary(blocks.path),
+    ) as (files, stage):
+        counts = _append_blocks(files, blocks, progress)
         stage.metadata.update(
-            fingerprint=fingerprint,
-            tokenizer=metadata["tokenizer"],
+            tokenizer=blocks.tokenizer,
             num_blocks=counts["blocks"],
             counts=counts,
         )
-        array_files.write_vocabulary(stage.directory, wordpieces)
-    return counts
+    return Blocks(output)
 
 
 def _append_blocks(files, blocks, progress):
     article, number, num_single = None, -1, 0
-    for block in schema.read_blocks(blocks):
+    for block in blocks.read():
         # Blocks of an article follow each other.
         if block.article_id != article:
             article, number = block.article_id, number + 1
@@ -142,7 +126,7 @@ def _append_blocks(files, blocks, progress):
 
 
 def _append_row(files, article):
-    sizes = [files.num_rows(name) for name in _LIMITS]
+    sizes = [files.num_rows(name) for name in PackedBlocks.limits]
     files.append("blocks", np.array([[*sizes, article]]))
 
 
@@ -189,43 +173,21 @@ def blocks_fingerprint(metadata: dict) -> str:
     return metadata["fingerprint"]
 
 
-class PackedBlocks:
+class PackedBlocks(array_files.PackedArrays):
     """The blocks of a directory that `pack_blocks` wrote, by block id.
-
-    Threads may share an instance; pickled, it opens the directory again.
 
     Args:
         directory: str.
-
-    Attributes:
-        metadata: dict. Of the directory.
-        wordpieces: list of str. The vocabulary.
-
-    Raises:
-        InputError: if the directory is not complete or damaged.
     """
 
-    def __init__(self, directory: str):
-        self.directory = str(directory)
-        self.metadata = artifact.read(directory, kind=PACKED)
-        arrays = array_files.open_arrays(
-            self.directory,
-            _COLUMNS,
-            rows="blocks",
-            num_rows=self.metadata["num_blocks"],
-            limits=_LIMITS,
-        )
-        self.wordpieces = array_files.read_vocabulary(self.directory)
-        self._blocks = arrays["blocks"]
-        self._token_ids = arrays["token_ids"]
-        self._sentences = arrays["sentences"]
-        self._title_ids = arrays["title_ids"]
-
-    def __reduce__(self):
-        return PackedBlocks, (self.directory,)
-
-    def __len__(self):
-        return len(self._blocks) - 1
+    kind = PACKED
+    columns = {
+        "blocks": ("int64", 4),
+        "token_ids": ("uint16", None),
+        "sentences": ("int32", None),
+        "title_ids": ("uint16", None),
+    }
+    limits = {"token_ids": 0, "sentences": 1, "title_ids": 2}
 
     @property
     def fingerprint(self) -> str:
@@ -234,28 +196,21 @@ class PackedBlocks:
 
     def __getitem__(self, block_id: int) -> PackedBlock:
         """The block of an id, 0 to `len() - 1`."""
-        if not 0 <= block_id < len(self):
-            raise IndexError(f"no block {block_id} of {len(self)}")
-        token, sentence, title, _ = self._blocks[block_id].tolist()
-        end = self._blocks[block_id + 1]
+        rows = self.rows(block_id)
         return PackedBlock(
             block_id=int(block_id),
-            title_ids=self._title_ids[title : end[2]],
-            token_ids=self._token_ids[token : end[0]],
-            sentence_starts=self._sentences[sentence : end[1]],
+            title_ids=rows["title_ids"],
+            token_ids=rows["token_ids"],
+            sentence_starts=rows["sentences"],
         )
-
-    def count_sentences(self) -> np.ndarray:
-        """Sentences of each block, int32 `(num_blocks,)`."""
-        return np.diff(self._blocks[:, 1]).astype("int32")
 
     def count_wordpieces(self) -> np.ndarray:
         """Wordpieces of each block with its title, int64 `(num_blocks,)`."""
-        return np.diff(self._blocks[:, [0, 2]], axis=0).sum(axis=1)
+        return np.diff(self.table[:, [0, 2]], axis=0).sum(axis=1)
 
     def article_numbers(self) -> np.ndarray:
         """int32 `(num_blocks,)`; blocks of one article share theirs."""
-        return self._blocks[:-1, _ARTICLE].astype("int32")
+        return self.table[:-1, 3].astype("int32")
 
     def bodies(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """The wordpieces of all bodies as one table in memory.
@@ -268,11 +223,11 @@ class PackedBlocks:
             with 0, no wider than the longest; int32 array `(num_blocks,)`,
             the wordpieces of each.
         """
-        return _table(self._token_ids, self._blocks[:, 0], max_length)
+        return _table(self.arrays["token_ids"], self.table[:, 0], max_length)
 
     def titles(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """As `bodies`, of the titles."""
-        return _table(self._title_ids, self._blocks[:, 2], max_length)
+        return _table(self.arrays["title_ids"], self.table[:, 2], max_length)
 
 
 def _table(flat, limits, max_length):

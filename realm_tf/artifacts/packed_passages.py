@@ -25,91 +25,76 @@ import numpy as np
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Passages
 from realm_tf.data import tokenized_passages
-from realm_tf.text.integer_types import smallest_dtype
+from realm_tf.errors import InputError
 
 PACKED = "packed_passages"
 
-_COLUMNS = {
-    "passages": ("int64", 6),
-    "token_ids": ("uint16", None),
-    "sentences": ("int32", 3),
-    "spans": ("int32", 4),
-    "texts": ("uint8", None),
-}
-# The column of `passages` that points into each of the others.
-_LIMITS = {"token_ids": 1, "sentences": 2, "spans": 3, "texts": 4}
 # Passages tokenised at once, and passages whose spans are counted at once.
 _BATCH = 256
 _PART = 100_000
 
 
 def pack_passages(
-    annotated: str,
+    annotated: str | Passages,
     tokenizer,
     output: str,
     *,
     progress: Callable[[int], None] | None = None,
-) -> dict:
+) -> Passages:
     """Tokenises annotated passages and writes them for training.
 
     Args:
-        annotated: str. A directory that `realm annotate` wrote.
+        annotated: `Passages` or their path. What `realm annotate` wrote.
         tokenizer: `Tokenizer`.
         output: str. The directory to make, on a local disk.
-        progress: function that is told now and then how many passages are
-            done. Defaults to `None`.
+        progress: function that gets now and then how many passages are done.
+            Defaults to `None`.
 
     Returns:
-        dict of int, the counts of `tokenized_passages.tokenize_passages`.
+        `Passages`; `counts` of `tokenized_passages.tokenize_passages`.
 
     Raises:
         InputError: if `annotated` is not complete or damaged, or `output`
             exists or is remote.
     """
-    array_files.check_local(output)
-    metadata = artifact.read(annotated, kind=schema.ANNOTATED)
+    annotated = Passages.of(annotated)
+    if annotated.is_packed:
+        raise InputError(
+            f"{annotated} holds {PACKED!r}, expected 'annotated': it is "
+            "packed already."
+        )
     counts = Counter()
-    with artifact.write(
+    with array_files.write(
         output,
         kind=PACKED,
-        parameters={"tokenizer": tokenizer.fingerprint()},
-        parents={
-            "annotated": metadata.get("fingerprint", ""),
-            **_of_blocks(metadata),
-        },
-    ) as stage:
-        columns = {
-            **_COLUMNS,
-            "token_ids": (
-                smallest_dtype(tokenizer.vocabulary_size - 1),
-                None,
-            ),
-        }
-        with array_files.ArrayFiles(stage.directory, columns) as files:
-            passages = schema.read_annotated(annotated)
-            while batch := list(itertools.islice(passages, _BATCH)):
-                for passage in tokenized_passages.tokenize_passages(
-                    batch, tokenizer, counts=counts
-                ):
-                    _append(files, passage)
-                if progress:
-                    progress(counts["passages"])
-            _append_row(files, -1, 0)
-            fingerprint = files.finish()
+        columns=PackedPassages.columns,
+        tokenizer=tokenizer.fingerprint(),
+        parents=parents(annotated),
+        wordpieces=tokenizer.vocabulary,
+    ) as (files, stage):
+        passages = annotated.read()
+        while batch := list(itertools.islice(passages, _BATCH)):
+            for passage in tokenized_passages.tokenize_passages(
+                batch, tokenizer, counts=counts
+            ):
+                _append(files, passage)
+            if progress:
+                progress(counts["passages"])
+        _append_row(files, -1, 0)
         stage.metadata.update(
-            fingerprint=fingerprint,
             num_passages=counts["passages"],
             counts=dict(sorted(counts.items())),
         )
-        array_files.write_vocabulary(stage.directory, tokenizer.vocabulary)
-    return dict(counts)
+    return Passages(output)
 
 
-def _of_blocks(metadata):
-    # Passages of another corpus are no blocks.
-    blocks = metadata["parents"].get("blocks")
-    return {} if blocks is None else {"blocks": blocks}
+def parents(annotated: Passages) -> dict:
+    """Fingerprints of passages and, if they are blocks, of the blocks."""
+    found = {"annotated": annotated.metadata.get("fingerprint", "")}
+    blocks = annotated.parents.get("blocks")
+    return found if blocks is None else {**found, "blocks": blocks}
 
 
 def _append(files, passage):
@@ -123,7 +108,7 @@ def _append(files, passage):
 
 
 def _append_row(files, block_id, title_length):
-    sizes = [files.num_rows(name) for name in _LIMITS]
+    sizes = [files.num_rows(name) for name in PackedPassages.limits]
     row = [block_id, *sizes, sizes[-1] + title_length]
     files.append("passages", np.array([row]))
 
@@ -152,60 +137,37 @@ def blocks_fingerprint(metadata: dict) -> str | None:
     return metadata["parents"].get("blocks")
 
 
-class PackedPassages:
+class PackedPassages(array_files.PackedArrays):
     """The passages of a directory that `pack_passages` wrote, by number.
 
-    Passages are in the order of the annotated records. Threads may share an
-    instance; pickled, it opens the directory again.
+    Passages are in the order of the annotated records.
 
     Args:
         directory: str.
-
-    Attributes:
-        metadata: dict. Of the directory.
-        wordpieces: list of str. The vocabulary.
-
-    Raises:
-        InputError: if the directory is not complete or damaged.
     """
 
-    def __init__(self, directory: str):
-        self.directory = str(directory)
-        self.metadata = artifact.read(directory, kind=PACKED)
-        arrays = array_files.open_arrays(
-            self.directory,
-            _COLUMNS,
-            rows="passages",
-            num_rows=self.metadata["num_passages"],
-            limits=_LIMITS,
-        )
-        self.wordpieces = array_files.read_vocabulary(self.directory)
-        self._passages = arrays["passages"]
-        self._token_ids = arrays["token_ids"]
-        self._sentences = arrays["sentences"]
-        self._spans = arrays["spans"]
-        self._texts = arrays["texts"]
-
-    def __reduce__(self):
-        return PackedPassages, (self.directory,)
-
-    def __len__(self):
-        return len(self._passages) - 1
+    kind = PACKED
+    columns = {
+        "passages": ("int64", 6),
+        "token_ids": ("uint16", None),
+        "sentences": ("int32", 3),
+        "spans": ("int32", 4),
+        "texts": ("uint8", None),
+    }
+    limits = {"token_ids": 1, "sentences": 2, "spans": 3, "texts": 4}
 
     def __getitem__(self, number: int) -> tokenized_passages.TokenizedPassage:
         """The passage of a number, 0 to `len() - 1`."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"no passage {number} of {len(self)}")
-        row = self._passages[number].tolist()
-        block_id, token, sentence, span, title, text = row
-        end = self._passages[number + 1]
+        rows = self.rows(number)
+        block_id, _, _, _, title, text = self.table[number].tolist()
+        texts = rows["texts"].tobytes()
         return tokenized_passages.TokenizedPassage(
             block_id=block_id,
-            title=self._texts[title:text].tobytes().decode("utf-8"),
-            text=self._texts[text : end[4]].tobytes(),
-            token_ids=self._token_ids[token : end[1]],
-            sentences=self._sentences[sentence : end[2]],
-            spans=self._spans[span : end[3]],
+            title=texts[: text - title].decode("utf-8"),
+            text=texts[text - title :],
+            token_ids=rows["token_ids"],
+            sentences=rows["sentences"],
+            spans=rows["spans"],
         )
 
     def count_spans(self, max_masked: int) -> tuple[np.ndarray, int]:
@@ -222,15 +184,11 @@ class PackedPassages:
         num_longer = 0
         # In parts: the spans of a large corpus are not for memory.
         for first in range(0, len(self), _PART):
-            limits = self._passages[first : first + _PART + 1, 3]
-            spans = self._spans[limits[0] : limits[-1]]
+            limits = self.table[first : first + _PART + 1, 3]
+            spans = self.arrays["spans"][limits[0] : limits[-1]]
             fits = spans[:, 1] - spans[:, 0] <= max_masked
             num_longer += int(np.sum(~fits))
             total = np.concatenate([[0], np.cumsum(fits)])
             places = total[limits - limits[0]]
             found[first : first + _PART] = np.diff(places)
         return found, num_longer
-
-    def count_sentences(self) -> np.ndarray:
-        """Sentences of each passage, int32 `(num_passages,)`."""
-        return np.diff(self._passages[:, 2]).astype("int32")

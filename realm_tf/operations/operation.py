@@ -60,6 +60,12 @@ class Operation:
     manner: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
+        for name, hint in _hints(type(self)).items():
+            # One of what there may be several of.
+            if isinstance(getattr(self, name), str | os.PathLike) and any(
+                typing.get_origin(part) is tuple for part in _parts(hint)
+            ):
+                object.__setattr__(self, name, (getattr(self, name),))
         for name, kind in self._artifact_fields().items():
             value = getattr(self, name)
             if isinstance(value, list | tuple):
@@ -151,8 +157,8 @@ class Operation:
                 continue
             hint = hints[field.name]
             name = _flag(field.name, hint)
-            if value is True:
-                words.append(name)
+            if isinstance(value, bool):
+                words.append(name if value else f"--no-{name[2:]}")
             elif _is_positional(hint):
                 words += _words(value)
             elif hint == Repeated:

@@ -1,153 +1,94 @@
-"""Trains the BERT tagger on sentences with marked names.
+"""Trains the BERT tagger on sentences with marked names."""
 
-  realm train-tagger --train eng.train.gz --dev eng.testa.gz \\
-      --test eng.testb.gz --model DIR --output DIR [--set num_epochs=2]
-
-Files are in CoNLL's format, a word and its tag a line (IOB1, IOB2 or BIOES);
-several --train files are learned together. After each epoch the entities
-found in --dev are counted, and the best epoch is kept. metrics.json holds
-precision, recall and F1 of each type.
-"""
-
-import dataclasses
 import json
 import sys
 import time
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
+from realm_tf.tagging import sentence_batches
+from realm_tf.tagging import token_classifier
+from realm_tf.tagging.scores import entity_scores
+from realm_tf.training import optimizers
+from realm_tf.training.callbacks import ProgressLines
 
 METRICS = "metrics.json"
 
 
-def add_arguments(parser):
-    """Arguments of `realm train-tagger`."""
-    parser.add_argument("--recipe", default="laptop")
-    parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument(
-        "--train", nargs="+", required=True, metavar="FILE", help="CoNLL files"
-    )
-    parser.add_argument(
-        "--dev", required=True, metavar="FILE", help="decides the best epoch"
-    )
-    parser.add_argument(
-        "--test", metavar="FILE", help="measured once, at the end"
-    )
-    parser.add_argument(
-        "--model", required=True, help="model directory to start from"
-    )
-    parser.add_argument("--output", required=True, help="directory to make")
-
-
-def run(args, extra):
-    """`realm train-tagger`."""
-    metrics = train(
-        args.train,
-        args.dev,
-        args.model,
-        args.output,
-        test=args.test,
-        recipe=configs.get_recipe(args.recipe, args.overrides),
-    )
-    shown = ", ".join(
-        f"{name} F1 {found['all']['f1']:.4f}" for name, found in metrics.items()
-    )
-    print(f"{args.output}: {shown}")
-
-
-def train(
-    train: str | list[str],
-    dev: str,
-    model: str,
-    output: str,
-    *,
-    recipe: configs.TaggerRecipe,
-    test: str | None = None,
-    verbose: int | str = "auto",
-) -> dict:
-    """Trains a tagger and writes its directory.
+def read_files(train: list[str], held_out: dict[str, str]) -> tuple[list, dict]:
+    """The sentences to learn, and those to measure by.
 
     Args:
-        train: str or list of str. CoNLL files, learned together.
-        dev: str. CoNLL file that decides which epoch is kept.
-        model: str. Model directory; its block tower's encoder is the start.
-        output: str. Tagger directory to make.
-        recipe: `TaggerRecipe`.
-        test: str. CoNLL file to measure at the end. Defaults to `None`.
-        verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
-            terminal and a line now and then elsewhere. Defaults to `"auto"`.
+        train: list of str. CoNLL files.
+        held_out: dict. Name to CoNLL file.
 
     Returns:
-        dict, the content of metrics.json: what `entity_scores` says of
-        `"dev"` and, where given, `"test"`.
+        list of `conll.Sentence`; dict of name to such a list.
 
     Raises:
-        InputError: if a file is not in CoNLL's format, or --dev or --test
-            holds a type of entity that no --train file has.
+        InputError: if a file is not in CoNLL's format, or one that is held
+            out marks nothing, or a type of entity that is not learned.
     """
-    import keras
+    sentences = [s for path in train for s in conll.read_sentences(path)]
+    found = {n: conll.read_sentences(path) for n, path in held_out.items()}
+    for name, path in held_out.items():
+        _check_types(found[name], _types(sentences), path)
+    return sentences, found
 
-    from realm_tf.artifacts import model_directory
-    from realm_tf.tagging import token_classifier
 
-    paths = [train] if isinstance(train, str) else list(train)
-    files = {"dev": dev, **({"test": test} if test else {})}
-    sentences = [s for path in paths for s in conll.read_sentences(path)]
-    held_out = {name: conll.read_sentences(p) for name, p in files.items()}
-    labels = _labels(sentences)
-    for name, path in files.items():
-        _check_types(held_out[name], _types(sentences), path)
-    # Before the model, whose dropout draws its seeds when it is made.
-    keras.utils.set_random_seed(recipe.seed)
-    loaded = model_directory.load(model)
-    parents = {
-        "model": loaded.metadata["fingerprint"],
-        "train": fingerprints.fingerprint(
-            *(Path(path).read_bytes() for path in paths)
-        ),
-        **{
-            n: fingerprints.fingerprint(Path(p).read_bytes())
-            for n, p in files.items()
-        },
+def train_tagger(
+    stage: Stage,
+    loaded,
+    sentences: list[conll.Sentence],
+    held_out: dict[str, list[conll.Sentence]],
+    recipe: configs.TaggerRecipe,
+    *,
+    verbose: int | str,
+) -> None:
+    """Trains a tagger, measures it and writes its files.
+
+    Args:
+        stage: `Stage`. The directory that is being written.
+        loaded: `LoadedModel`. The initial model, of which the block tower's
+            encoder is trained.
+        sentences: list of `conll.Sentence`.
+        held_out: dict. Name to such a list; `"dev"` decides which epoch is
+            kept.
+        recipe: `TaggerRecipe`.
+        verbose: int or str. See `TrainTagger.run`.
+    """
+    tagger = token_classifier.from_model(
+        loaded,
+        _labels(sentences),
+        max_length=recipe.max_length,
+        dropout=recipe.dropout,
+        freeze_word_embeddings=recipe.freeze_word_embeddings,
+        num_frozen_layers=recipe.num_frozen_layers,
+    )
+    batches = TaggedBatches(sentences, tagger, recipe)
+    history = _fit(tagger, batches, held_out["dev"], recipe, verbose)
+    metrics = {
+        name: evaluate(tagger, found, batch_size=recipe.batch_size)
+        for name, found in held_out.items()
     }
-    with artifact.write(
-        output,
-        kind=token_classifier.TAGGER,
-        parameters=recipe.flat(),
-        parents=parents,
-    ) as stage:
-        tagger = token_classifier.from_model(
-            loaded,
-            labels,
-            max_length=recipe.max_length,
-            dropout=recipe.dropout,
-            **dataclasses.asdict(recipe.freezing),
-        )
-        batches = TaggedBatches(sentences, tagger, recipe)
-        history = _fit(tagger, batches, held_out["dev"], recipe, verbose)
-        metrics = {
-            name: evaluate(tagger, found, batch_size=recipe.batch_size)
-            for name, found in held_out.items()
-        }
-        token_classifier.write_files(tagger, stage)
-        write_text(stage.path(METRICS), json.dumps(metrics, indent=2))
-        stage.metadata.update(
-            history=history,
-            f1={name: found["all"]["f1"] for name, found in metrics.items()},
-            counts={
-                "sentences": len(sentences),
-                "words": sum(len(s.words) for s in sentences),
-                "steps_per_epoch": len(batches),
-            },
-        )
-    return metrics
+    token_classifier.write_files(tagger, stage)
+    write_text(stage.path(METRICS), json.dumps(metrics, indent=2))
+    stage.metadata.update(
+        history=history,
+        f1={name: found["all"]["f1"] for name, found in metrics.items()},
+        counts={
+            "sentences": len(sentences),
+            "words": sum(len(s.words) for s in sentences),
+            "steps_per_epoch": len(batches),
+        },
+    )
 
 
 def _types(sentences):
@@ -188,8 +129,6 @@ class TaggedBatches:
     """
 
     def __init__(self, sentences, tagger, recipe):
-        from realm_tf.tagging import sentence_batches
-
         label_ids = {label: i for i, label in enumerate(tagger.labels)}
         self._tokenizer = tagger.tokenizer
         self._max_length = tagger.max_length
@@ -230,8 +169,6 @@ class TaggedBatches:
             yield self._batch(rows)
 
     def _epoch_rows(self, number):
-        from realm_tf.tagging import sentence_batches
-
         random = np.random.default_rng([self._seed, number])
         order = random.permutation(len(self._rows))
         batches = sentence_batches.batches_by_length(
@@ -242,8 +179,6 @@ class TaggedBatches:
         ]
 
     def _batch(self, rows):
-        from realm_tf.tagging import sentence_batches
-
         stacked = sentence_batches.stack(
             [self._rows[index] for index in rows],
             self._tokenizer,
@@ -261,14 +196,18 @@ class TaggedBatches:
 
 def _fit(tagger, batches, dev, recipe, verbose):
     """Trains, and leaves the best epoch's weights in the model."""
-    from realm_tf.tagging.token_classifier import word_loss
-    from realm_tf.training import trainers
-    from realm_tf.training.callbacks import ProgressLines
-
     model = tagger.model
     num_steps = len(batches) * recipe.num_epochs
-    trainers.compile_trainer(
-        model, recipe.optimizer, num_steps, loss=word_loss()
+    optimizer = optimizers.bert_adamw(
+        recipe.learning_rate, num_steps, bias_correction=recipe.bias_correction
+    )
+    # TensorFlow traces a step that makes variables twice.
+    optimizer.build(model.trainable_variables)
+    model.compile(
+        optimizer=optimizer,
+        loss=token_classifier.word_loss(),
+        # XLA on a CPU is slower to compile than these runs are long.
+        jit_compile=keras.backend.backend() == "jax",
     )
     lines = verbose == "auto" and not sys.stdout.isatty()
     callbacks = [ProgressLines(num_steps)] if lines else []
@@ -304,7 +243,6 @@ def _dataset(batches, number):
 
     So no length is traced again.
     """
-    import tensorflow as tf
 
     def spec(kind):
         return tf.TensorSpec([None, None], kind)
@@ -329,45 +267,10 @@ def evaluate(tagger, sentences, *, batch_size: int) -> dict:
         batch_size: int. See `sentence_batches.batches_by_length`.
 
     Returns:
-        dict; see `entity_scores`.
+        dict; see `scores.entity_scores`.
     """
     rows = tagger.sentence_encoder().encode_words([s.words for s in sentences])
     predicted = tagger.predict_tags(
         rows, [len(s.words) for s in sentences], batch_size=batch_size
     )
     return entity_scores([s.tags for s in sentences], predicted)
-
-
-def entity_scores(expected: list, predicted: list) -> dict:
-    """Scores by whole entities: both ends and the type must be right.
-
-    Args:
-        expected: list of lists of str. Tags in IOB2.
-        predicted: list of lists of str. Tags, mended by `conll.to_iob2`.
-
-    Returns:
-        dict of type, and `"all"` (every entity counts once), to `precision`,
-        `recall`, `f1` and `num_entities`.
-
-    References:
-        CoNLL-2003's conlleval, by the library seqeval.
-    """
-    from seqeval.metrics import classification_report
-
-    report = classification_report(
-        [list(tags) for tags in expected],
-        [conll.to_iob2(tags) for tags in predicted],
-        output_dict=True,
-        zero_division=0,
-    )
-    report["all"] = report.pop("micro avg")
-    return {
-        name: {
-            "precision": float(scores["precision"]),
-            "recall": float(scores["recall"]),
-            "f1": float(scores["f1-score"]),
-            "num_entities": int(scores["support"]),
-        }
-        for name, scores in report.items()
-        if name not in ("macro avg", "weighted avg")
-    }

@@ -1,0 +1,222 @@
+"""`realm annotate`."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.articles import pages
+from realm_tf.articles import readers
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import matching
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.objects import Tagger
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.chunk import count_lines
+from realm_tf.operations.operation import BeamOptions
+from realm_tf.operations.operation import Operation
+from realm_tf.tagging import taggers
+
+# A few seconds of work for rules, minutes for a model: what a killed run
+# loses, and what the workers share out (our choice).
+PASSAGES_PER_SHARD = 5_000
+
+_BLOCKS = "blocks"
+_NUM_SAMPLES = 3
+# Fields that go on to `Chunk`.
+_CUTTING = (
+    "vocab",
+    "max_block_length",
+    "format",
+    "lowercase",
+    "language",
+    "keep_all_titles",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Annotate(Operation):
+    """Marks the salient spans of passages: the corpus for pre-training.
+
+      realm annotate --blocks DIR --output DIR --tagger rules [Beam options]
+      realm annotate --input GLOB... --vocab FILE --output DIR --tagger rules
+
+    The first annotates blocks that `realm chunk` made. The second takes
+    articles of another corpus (news, say), cut in the same way; its passages
+    have the block id -1, as none of them is a block of the knowledge corpus.
+
+    Taggers: `rules` (dates, numbers, capitalised names), `links` (wiki links
+    and dates), `bert` (a model of `realm train-tagger`), `spacy` (a pipeline
+    that you have installed).
+
+    A Beam pipeline over ranges of passages. Each shard is complete by itself:
+    a run that was killed, started again, computes only the shards that are
+    missing. Unknown options go to Beam (e.g. --runner, --direct_num_workers).
+    """
+
+    command: ClassVar[str] = "annotate"
+    makes = Passages
+    manner = ("batch_size",)
+
+    blocks: Blocks | None = None
+    """blocks directory; either this or --input"""
+    input: tuple[str, ...] = ()
+    """files of articles of another corpus, as for `realm chunk`"""
+    output: str
+    """the directory to make"""
+    tagger: Literal[taggers.TAGGERS]
+    """what finds the spans"""
+    tagger_model: Tagger | None = None
+    """for --tagger bert: what `realm train-tagger` made"""
+    spacy_model: str | None = None
+    """for --tagger spacy: a pipeline that is installed (default:
+    en_core_web_sm)"""
+    batch_size: int = 32
+    """sentences that a model computes at once"""
+    passages_per_shard: int = PASSAGES_PER_SHARD
+    """passages of one file"""
+    vocab: str | None = None
+    """with --input, and needed there: vocab.txt of the model"""
+    max_block_length: int | None = None
+    """with --input: wordpieces of a passage (default: 288)"""
+    format: Literal[readers.FORMATS] | None = None
+    """with --input: format of all files (default: by content)"""
+    lowercase: bool = True
+    """with --input: lower-case and strip accents"""
+    language: str = "en"
+    """with --input: ISO 639 code, for the sentence boundaries"""
+    keep_all_titles: bool = False
+    """with --input: keep lists, indices, outlines and disambiguations"""
+    beam_options: BeamOptions = ()
+
+    @functools.cached_property
+    def tagger_arguments(self) -> dict:
+        """Arguments of `taggers.make_tagger`, but for the batch size."""
+        given = {
+            "tagger_model": self.tagger_model and self.tagger_model.path,
+            "spacy_model": self.spacy_model,
+        }
+        given = {name: value for name, value in given.items() if value}
+        return {"name": self.tagger, **given}
+
+    @functools.cached_property
+    def _cutting(self):
+        """The fields that go on to `Chunk`, those with another value."""
+        given = {name: getattr(self, name) for name in _CUTTING}
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        return {n: v for n, v in given.items() if v != defaults[n]}
+
+    def _chunk(self, output):
+        return Chunk(
+            input=self.input,
+            output=output,
+            beam_options=self.beam_options,
+            **self._cutting,
+        )
+
+    def parameters(self) -> dict:
+        found = {
+            "tagger": self.tagger,
+            "passages_per_shard": self.passages_per_shard,
+        }
+        if self.blocks is None:
+            chunk = self._chunk("")
+            found |= self._cutting
+            found["inputs"] = chunk.inputs_found.paths
+            found["vocab"] = chunk.tokenizer.fingerprint()
+        return found
+
+    def parents(self) -> dict:
+        found = {"tagger": taggers.identity(**self.tagger_arguments)}
+        if self.blocks is not None:
+            return {"blocks": self.blocks.fingerprint, **found}
+        # Names, sizes and times say whether a run that broke off read the
+        # same; at the end, the fingerprint of what was cut takes their place.
+        states = map(pages.file_state, self._chunk("").inputs_found.paths)
+        files = [f"{path} {size} {time}" for path, size, time in states]
+        return {"articles": fingerprints.fingerprint(*files), **found}
+
+    def run(self) -> Passages:
+        """Annotates what an earlier run did not annotate.
+
+        Returns:
+            `Passages`: TFRecord shards (gzip) of `schema.AnnotatedPassage`,
+            in the order of the blocks. `metadata` has `shard_rows` (passages
+            of each file), a fingerprint of the content, which does not depend
+            on the shards, and, with `input`, `chunk_counts`.
+
+        Raises:
+            InputError: if an argument, the blocks, the articles or the tagger
+                is wrong, or no span is found at all.
+        """
+        self._check()
+        self.parents()
+        from realm_tf.beam_pipelines import annotate_spans
+        from realm_tf.beam_pipelines import execution
+
+        options = execution.pipeline_options(self.beam_options)
+        with self.write(resumable=True) as stage:
+            blocks = self.blocks
+            if blocks is None:
+                chunk = self._chunk(stage.path(_BLOCKS))
+                with annotate_spans.nothing_left_of_a_mistake(stage):
+                    blocks = chunk.result
+                    if not blocks.is_complete:
+                        chunk.run()
+            stage.metadata.update(
+                annotate_spans.write_passages(
+                    stage,
+                    blocks,
+                    tagger={
+                        **self.tagger_arguments,
+                        "batch_size": self.batch_size,
+                    },
+                    passages_per_shard=self.passages_per_shard,
+                    has_block_ids=self.blocks is not None,
+                    options=options,
+                )
+            )
+            if self.blocks is None:
+                stage.metadata["parents"] = {
+                    **self.parents(),
+                    "articles": blocks.fingerprint,
+                }
+                stage.metadata["chunk_counts"] = blocks.counts
+                remove(blocks.path)
+        return self.result
+
+    def _check(self):
+        for name in ("batch_size", "passages_per_shard"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
+                    "expected 1 or more."
+                )
+        if (self.blocks is None) == (not self.input):
+            raise InputError(
+                "either --blocks DIR or --input GLOB... is needed, and not "
+                "both."
+            )
+        if self.blocks is None and self.vocab is None:
+            raise InputError(
+                "--input needs --vocab: the vocab.txt of the model to "
+                "pre-train, for the lengths of passages."
+            )
+        if self.blocks is not None:
+            for name in self._cutting:
+                raise InputError(
+                    f"--{name.replace('_', '-')} belongs to --input: the "
+                    f"blocks of {self.blocks} are cut already."
+                )
+            matching.check_has_texts(self.blocks)
+
+    def report(self, result: Passages) -> str:
+        from realm_tf.tagging.page import sample_sentences
+
+        counts = {**result.metadata.get("chunk_counts", {}), **result.counts}
+        samples = sample_sentences(self.output, num_sentences=_NUM_SAMPLES)
+        last = f"{result.num_passages:,} passages in {self.output}"
+        return "\n\n".join([count_lines(counts), *samples, last])

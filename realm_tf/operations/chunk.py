@@ -1,0 +1,233 @@
+"""`realm chunk`."""
+
+import dataclasses
+import functools
+import re
+import sys
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.articles import readers
+from realm_tf.artifacts import array_files
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.beam_pipelines import sources
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import BeamOptions
+from realm_tf.operations.operation import Operation
+from realm_tf.text import blocks
+from realm_tf.text.tokenizer import UNK
+from realm_tf.text.tokenizer import Tokenizer
+
+# Wordpieces of English Wikipedia are unknown to BERT's vocabulary in less
+# than one of a thousand; of text in another script, in half (our choice).
+MAX_UNKNOWN_SHARE = 0.05
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9-]+)?")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chunk(Operation):
+    """Cuts articles into blocks: a Wikipedia dump or any corpus of your own.
+
+    Input, detected from the content: MediaWiki XML dumps (.xml, .bz2),
+    WikiExtractor output (plain or --json), JSONL with "id", "title", "text"
+    and, if you like, "url", and DPR's TSV (id, text, title); bz2 and gzip are
+    read as they are.
+
+    A multistream dump with its index beside it (...-multistream.xml.bz2 and
+    ...-multistream-index.txt.bz2) is read by all workers at once.
+
+    Output: a directory of blocks, numbered from 0 by file name and position
+    in the file. Names are compared character by character: part 10 of a dump
+    comes before part 2. The order of the arguments, the number of workers and
+    of shards change nothing. Started again after an interruption, the command
+    makes only the parts (some 1000 pages) and shards that are missing.
+    Options that it does not know go to Beam, for instance
+    --direct_num_workers=2 --direct_running_mode=multi_processing.
+    """
+
+    command: ClassVar[str] = "chunk"
+    makes = Blocks
+
+    input: tuple[str, ...]
+    """files of articles, or globs; ** crosses folders"""
+    output: str
+    """the directory to make"""
+    vocab: str
+    """vocab.txt of the model, one wordpiece a line"""
+    max_block_length: int | None = None
+    """longest block: wordpieces with its title, [CLS] and two [SEP] (default:
+    288), or with --unit words its words (default: 100); with --unit rows, what
+    models read of it"""
+    unit: Literal[blocks.UNITS] = blocks.WORDPIECES
+    """wordpieces: whole sentences, as many as fit, as REALM; words: so many
+    words, wherever sentences end, as DPR; rows: each article is one block as
+    it is, for passages that are cut already"""
+    overlap: int = 0
+    """sentences (with --unit words: words) that a block repeats of the one
+    before, where they fit"""
+    multistream_index: str | None = None
+    """index of the one multistream dump of --input (default: the one beside
+    each dump, by its name)"""
+    format: Literal[readers.FORMATS] | None = None
+    """format of all files (default: by content)"""
+    num_shards: int | None = None
+    """files to write (default: one per 10,000 blocks)"""
+    lowercase: bool = True
+    """lower-case and strip accents, as uncased BERT"""
+    language: str = "en"
+    """ISO 639 code, for the sentence boundaries"""
+    base_url: str | None = None
+    """what comes before the title in a page's URL (default: what the dump
+    says)"""
+    keep_all_titles: bool = False
+    """keep "List of ...", "Index of ...", "Outline of ..." and
+    "... (disambiguation)\""""
+    beam_options: BeamOptions = ()
+
+    @functools.cached_property
+    def packing(self) -> blocks.Packing:
+        """How articles are cut.
+
+        Raises:
+            InputError: if the arguments do not agree.
+        """
+        return _packing(
+            self.unit, self.max_block_length, self.overlap, self.language
+        )
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """That of `vocab`."""
+        return Tokenizer.from_file(self.vocab, lowercase=self.lowercase)
+
+    @functools.cached_property
+    def inputs_found(self) -> sources.Inputs:
+        """The files of `input` with their formats."""
+        return sources.find(self.input, self.format, self.multistream_index)
+
+    def parameters(self) -> dict:
+        found = self.inputs_found
+        return {
+            "inputs": found.paths,
+            "formats": sorted(set(found.formats)),
+            "multistream_indices": [index for index in found.indices if index],
+            "unit": self.unit,
+            "max_block_length": self.packing.max_length,
+            "overlap": self.overlap,
+            "lowercase": self.lowercase,
+            "language": self.language,
+            "base_url": self.base_url,
+            "keep_all_titles": self.keep_all_titles,
+            "num_shards": self.num_shards,
+            "tokenizer": self.tokenizer.fingerprint(),
+        }
+
+    def run(self) -> Blocks:
+        """Cuts the articles that an earlier run did not cut.
+
+        A run that was interrupted leaves `output.partial`, where the same
+        operation goes on; one that ends with a mistake in the input leaves
+        nothing.
+
+        Returns:
+            `Blocks`. Of `counts`, every page read is either dropped under a
+            name or kept. `metadata` has `shard_rows` (blocks of each file),
+            `max_block_length` (wordpieces, title and special ones included,
+            that a model should read) and `longest_block` (wordpieces of a
+            text, without title).
+
+        Raises:
+            InputError: if an argument, the vocabulary or an input file is
+                wrong, or no block could be made.
+        """
+        if self.num_shards is not None and self.num_shards < 1:
+            raise InputError(
+                f"--num-shards {self.num_shards}: expected 1 or more."
+            )
+        # Whatever is wrong shows here, before Beam and TensorFlow are loaded.
+        self.parameters()
+        from realm_tf.beam_pipelines import chunk_wikipedia
+        from realm_tf.beam_pipelines import execution
+
+        options = execution.pipeline_options(self.beam_options)
+        with self.write(resumable=True) as stage:
+            stage.metadata.update(
+                chunk_wikipedia.write_blocks(
+                    stage,
+                    self.inputs_found,
+                    self.tokenizer,
+                    self.packing,
+                    base_url=self.base_url,
+                    keep_all_titles=self.keep_all_titles,
+                    num_shards=self.num_shards,
+                    options=options,
+                ),
+                tokenizer=self.tokenizer.fingerprint(),
+            )
+            array_files.write_vocabulary(
+                stage.directory, self.tokenizer.vocabulary
+            )
+        share = _unknown_share(self.result.counts)
+        if share > MAX_UNKNOWN_SHARE:
+            print(
+                f"realm chunk: {share:.0%} of the wordpieces are {UNK}: the "
+                f"vocabulary {self.vocab} does not know the words or the "
+                "script of these texts. Choose a model of their language.",
+                file=sys.stderr,
+            )
+        return self.result
+
+    def report(self, result: Blocks) -> str:
+        lines = count_lines(result.counts)
+        return f"{lines}\n{result.num_blocks:,} blocks in {self.output}"
+
+
+def count_lines(counts: dict[str, int]) -> str:
+    """Counts, one a line; of unknown wordpieces their share if it is large."""
+    width = max(map(len, counts))
+    lines = []
+    for name, value in counts.items():
+        line = f"{name:<{width}}  {value:>14,}"
+        if name == "unknown_wordpieces":
+            share = _unknown_share(counts)
+            line += f"  ({share:.1%})" if share > MAX_UNKNOWN_SHARE else ""
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _unknown_share(counts):
+    return counts["unknown_wordpieces"] / max(1, counts["wordpieces"])
+
+
+def _packing(unit, max_length, overlap, language):
+    if unit == blocks.ROWS and overlap:
+        raise InputError(
+            f"--overlap {overlap}: rows are not cut, so none repeats another. "
+            "Leave it out."
+        )
+    words = unit == blocks.WORDS
+    if max_length is None:
+        max_length = (
+            blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
+        )
+    if words and max_length < 1:
+        raise InputError(
+            f"--max-block-length {max_length}: expected 1 word or more, such "
+            f"as {blocks.WORDS_PER_PASSAGE}."
+        )
+    if not words and max_length <= blocks.NUM_SPECIAL:
+        raise InputError(
+            f"--max-block-length {max_length} leaves no room beside the "
+            f"{blocks.NUM_SPECIAL} special wordpieces: expected "
+            f"{blocks.NUM_SPECIAL + 1} or more, such as 288."
+        )
+    if overlap < 0 or (words and overlap >= max_length):
+        most = f" and less than {max_length} words" if words else ""
+        raise InputError(f"--overlap {overlap}: expected 0 or more{most}.")
+    if not _LANGUAGE.fullmatch(language):
+        raise InputError(
+            f"--language {language!r} is not a code: expected one such as en "
+            "or de."
+        )
+    return blocks.Packing(unit, max_length, overlap, language)

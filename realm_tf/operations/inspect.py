@@ -1,0 +1,127 @@
+"""`realm inspect`."""
+
+import dataclasses
+import json
+import os
+from typing import ClassVar
+
+import tyro
+
+from realm_tf.artifacts import matching
+from realm_tf.artifacts import objects
+from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.schema import Block
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inspect(Operation):
+    """Says what a directory of realm's holds: kind, counts, what it came from.
+
+    realm inspect DIR
+    realm inspect DIR --block 17           one block of a blocks directory
+    realm inspect DIR --html spans.html    a page with the salient spans
+                                           marked
+    realm inspect DIR ... --plot runs.png  curves of pre-training or
+                                           fine-tuning runs, finished or
+                                           still going (or of their log
+                                           files)
+    """
+
+    command: ClassVar[str] = "inspect"
+
+    directories: tyro.conf.Positional[tuple[str, ...]]
+    """what a command of realm wrote; several only with --plot"""
+    block: int | None = None
+    """print this block, too"""
+    html: str | None = None
+    """write a page of annotated passages with their spans marked"""
+    num_passages: int = 200
+    """with --html: passages to show, spread evenly"""
+    plot: str | None = None
+    """draw the curves of the directories' training runs into a PNG, instead of
+    printing what they hold"""
+
+    def run(self) -> Artifact | None:
+        """Opens the directory; writes what is asked for.
+
+        Returns:
+            The object of the directory's class; `None` with `plot`.
+
+        Raises:
+            InputError: if no command finished writing it, or the arguments do
+                not go together.
+        """
+        if self.plot is not None:
+            if self.block is not None or self.html is not None:
+                raise InputError("--plot goes with neither --block nor --html.")
+            plot_runs(self.directories, self.plot)
+            return None
+        if len(self.directories) != 1:
+            raise InputError(
+                f"Several directories go with --plot alone. Received: "
+                f"{' '.join(self.directories)}"
+            )
+        found = objects.open_any(self.directories[0])
+        if self.html is not None:
+            from realm_tf.tagging import page
+
+            page.write_page(
+                found.path, self.html, num_passages=self.num_passages
+            )
+        return found
+
+    def report(self, result: Artifact | None) -> str:
+        if result is None:
+            return self.plot
+        metadata = json.dumps(result.metadata, indent=2, ensure_ascii=False)
+        lines = [repr(result), metadata]
+        if self.block is not None:
+            block = read_block(result, self.block)
+            lines.append(f"\n{block.title}  {block.url}\n{block.text}")
+        if self.html is not None:
+            lines.append(f"\n{self.html}: open it in a browser")
+        return "\n".join(lines)
+
+
+def read_block(blocks: Artifact, block_id: int) -> Block:
+    """One block of a blocks directory.
+
+    Raises:
+        InputError: if the directory holds something else or no such block.
+    """
+    blocks = Blocks(blocks.path)
+    matching.check_has_texts(blocks)
+    if not 0 <= block_id < blocks.num_blocks:
+        raise InputError(
+            f"{blocks} holds the blocks 0 to {blocks.num_blocks - 1}. "
+            f"Received: --block {block_id}"
+        )
+    return next(blocks.read(block_id, block_id + 1))
+
+
+def plot_runs(directories: tuple[str, ...], path: str) -> None:
+    """Draws the curves of training runs of one kind, so that they compare.
+
+    Args:
+        directories: tuple of str. What `realm pretrain` or `realm finetune`
+            wrote or is writing.
+        path: str. The PNG to write.
+
+    Raises:
+        InputError: if a directory holds no log, or the file cannot be
+            written.
+    """
+    from realm_tf.training import plots
+    from realm_tf.training import training_log
+
+    names = [os.path.basename(each.rstrip("/")) for each in directories]
+    if len(set(names)) < len(names):
+        names = directories
+    logs = {
+        name: training_log.read_log(each)
+        for name, each in zip(names, directories, strict=True)
+    }
+    plots.plot_training(logs, path)

@@ -1,0 +1,84 @@
+"""How far a long command is: a line on stderr now and then."""
+
+import sys
+import time
+from collections.abc import Callable
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Says how many of something are done and how long the rest will take.
+
+    Args:
+        command: str. Before each line, such as `"embed"`.
+        what: str. What is counted, such as `"blocks"`.
+        total: int or None. Of all; `None`: unknown, no estimate.
+        before: int. Of these, done by an earlier run. Defaults to `0`.
+        share: str. What `total` is called if it is not all that there is, such
+            as `"about {} of this worker"`. Defaults to `"{}"`.
+        started: float or None. When the work began, by `clock`. Defaults to
+            `None`: now.
+        clock: callable. Gives the time in seconds.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        what: str,
+        total: int | None = None,
+        *,
+        before: int = 0,
+        share: str = "{}",
+        started: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._command = command
+        self._what = what
+        self._total = total
+        self._before = self._done = before
+        self._share = share
+        self._clock = clock
+        self._last = clock()
+        self._started = self._last if started is None else started
+
+    def __call__(self, done: int) -> None:
+        """Prints a line if `done` is news and the last line is long ago."""
+        self._done = done
+        if self.is_due():
+            self.show(done)
+
+    def add(self, number: int) -> None:
+        """As calling it, with so many more done than before."""
+        self(self._done + number)
+
+    def is_due(self) -> bool:
+        """Whether the last line is long ago; the next is due from now on."""
+        now = self._clock()
+        if now - self._last < SECONDS_BETWEEN_LINES:
+            return False
+        self._last = now
+        return True
+
+    def show(self, done: int) -> None:
+        """Prints how far it is."""
+        self._done = done
+        self.print(self._line())
+
+    def print(self, text: str) -> None:
+        """Prints a line."""
+        print(f"{self._command}: {text}", file=sys.stderr, flush=True)
+
+    def _line(self):
+        seconds = max(1e-3, self._last - self._started)
+        rate = (self._done - self._before) / seconds
+        text = f"{self._done:,}"
+        if self._total is not None:
+            text += f" of {self._share.format(f'{self._total:,} {self._what}')}"
+        else:
+            text += f" {self._what}"
+        text += f", {rate:,.1f} a second"
+        if self._total is not None and rate:
+            minutes = max(0, self._total - self._done) / rate / 60
+            text += f", {minutes:,.1f} minutes left"
+        return text
