@@ -190,15 +190,16 @@ class AnnotateRange(beam.DoFn):
     def _write(self, shard):
         counts = collections.Counter()
         digest = 0
-        path = parts.temporary_path(shard.path)
-        with tf.io.TFRecordWriter(path, options="GZIP") as writer:
+        with (
+            parts.writing(shard.path) as path,
+            tf.io.TFRecordWriter(path, options="GZIP") as writer,
+        ):
             for number, passage in self._annotate(shard, counts):
                 record = schema.annotated_to_example(passage)
                 writer.write(record)
                 # With its place, so that order counts.
                 placed = number.to_bytes(8, "big") + record
                 digest += int.from_bytes(hashlib.sha256(placed).digest(), "big")
-        parts.publish(path, shard.path)
         for name, value in counts.items():
             Metrics.counter("annotate", name).inc(value)
         summary = {"counts": counts, "digest": _hex(digest)}

@@ -227,10 +227,8 @@ class ReadShard(beam.DoFn):
 def write_shard(prediction: tuple[str, np.ndarray]) -> str:
     """Writes what RunInference gave for a shard; returns the path."""
     path, rows = prediction
-    temporary = parts.temporary_path(path)
-    with Path(temporary).open("wb") as file:
+    with parts.writing(path) as temporary, Path(temporary).open("wb") as file:
         np.save(file, rows)
-    parts.publish(temporary, path)
     return path
 
 

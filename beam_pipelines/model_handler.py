@@ -155,10 +155,10 @@ class BlockModelHandler(ModelHandler[Shard, tuple, "LoadedEmbedder"]):
         _trace(embedder)
         return LoadedEmbedder(
             embedder,
-            self._progress(),
+            self.progress(),
         )
 
-    def _progress(self):
+    def progress(self) -> Progress:
         """A process knows what it has computed, not what the others have.
 
         It is assumed to get an equal share.

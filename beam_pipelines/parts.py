@@ -5,6 +5,7 @@ numbers only, written last: a part that has both is complete. `WriteBlocks`
 finds in it which bytes belong to which page without reading the records.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -119,17 +120,18 @@ class PartWriter:
         self.summary = None
 
     def __enter__(self):
-        self._temporary = temporary_path(self._path)
-        self._file = _open(self._temporary)
+        with contextlib.ExitStack() as stack:
+            path = stack.enter_context(writing(self._path))
+            self._file = stack.enter_context(_open(path))
+            self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind, *error):
         if kind is not None:
-            self._file.close()
+            self._stack.__exit__(kind, *error)
             return
-        self._file.write(bytes(self._buffer))
-        self._file.close()
-        publish(self._temporary, self._path)
+        with self._stack:
+            self._file.write(bytes(self._buffer))
         self.summary = Summary(
             np.array(self._pages, dtype=PAGES),
             np.array(self._blocks, dtype=BLOCKS),
@@ -177,10 +179,8 @@ class PartWriter:
             blocks=self.summary.blocks,
             counts=np.frombuffer(counts, dtype=np.uint8),
         )
-        temporary = temporary_path(self._summary_path)
-        with _open(temporary) as file:
+        with writing(self._summary_path) as path, _open(path) as file:
             file.write(content.getvalue())
-        publish(temporary, self._summary_path)
 
 
 def temporary_path(path: str, *, directory: str | None = None) -> str:
@@ -202,8 +202,22 @@ def temporary_path(path: str, *, directory: str | None = None) -> str:
     return f"{path}.{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
 
 
-def publish(temporary: str, path: str) -> None:
-    """Gives a file from `temporary_path` its name."""
+@contextlib.contextmanager
+def writing(path: str, *, directory: str | None = None):
+    """Yields where to write what appears at `path` when the block ends well.
+
+    If it does not (a full disk, say), nothing is left.
+
+    Args:
+        path: str.
+        directory: str. See `temporary_path`.
+    """
+    temporary = temporary_path(path, directory=directory)
+    try:
+        yield temporary
+    except BaseException:
+        remove(temporary)
+        raise
     if temporary != path:
         os.replace(temporary, path)
 

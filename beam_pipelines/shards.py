@@ -140,11 +140,13 @@ class WriteBlocks(beam.DoFn):
         counts = collections.Counter()
         longest = longest_joint = digest = 0
         block_id = plan.first_id
-        path = parts.temporary_path(plan.path, directory=self._directory)
         options = tf.io.TFRecordOptions(
             compression_type="GZIP", compression_level=COMPRESSION_LEVEL
         )
-        with tf.io.TFRecordWriter(path, options=options) as writer:
+        with (
+            parts.writing(plan.path, directory=self._directory) as path,
+            tf.io.TFRecordWriter(path, options=options) as writer,
+        ):
             for records, table in self._parts(plan):
                 for record in records:
                     record = parts.with_block_id(record, block_id)
@@ -156,12 +158,11 @@ class WriteBlocks(beam.DoFn):
                 longest = max(longest, int(lengths.max()))
                 lengths = lengths + table["title"] + blocks.NUM_SPECIAL
                 longest_joint = max(longest_joint, int(lengths.max()))
-        if block_id != plan.first_id + plan.num_blocks:
-            raise RuntimeError(
-                f"{plan.path}: expected {plan.num_blocks} blocks, found "
-                f"{block_id - plan.first_id}."
-            )
-        parts.publish(path, plan.path)
+            if block_id != plan.first_id + plan.num_blocks:
+                raise RuntimeError(
+                    f"{plan.path}: expected {plan.num_blocks} blocks, found "
+                    f"{block_id - plan.first_id}."
+                )
         summary = (
             ((plan.first_id, plan.num_blocks),),
             longest,

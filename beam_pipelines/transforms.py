@@ -67,9 +67,8 @@ def report_error(directory: str, error: InputError) -> None:
     """Writes down why the pipeline that uses `directory` must stop."""
     path = os.path.join(directory, _ERROR)
     # Several workers may find a mistake at the same time.
-    temporary = parts.temporary_path(path)
-    write_text(temporary, str(error))
-    parts.publish(temporary, path)
+    with parts.writing(path) as temporary:
+        write_text(temporary, str(error))
 
 
 def clear_error(directory: str) -> None:

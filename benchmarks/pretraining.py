@@ -39,14 +39,14 @@ from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts import packed_passages
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
-from realm_tf.beam_pipelines import annotate_spans
-from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.checkpoints import minilm
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.evaluation import masked_lm
+from realm_tf.operations.annotate import Annotate
+from realm_tf.operations.chunk import Chunk
 from realm_tf.text.tokenizer import Tokenizer
 from realm_tf.training import ict
 from realm_tf.training import plots
@@ -323,9 +323,9 @@ class _Experiment:
         blocks = self._chunk("blocks", [quickstart.CORPUS], vocab)
         annotated = self._make(
             "annotated",
-            lambda output: annotate_spans.annotate(
-                output, "rules", blocks=blocks
-            ),
+            lambda output: Annotate(
+                output=output, tagger="rules", blocks=blocks
+            ).run(),
         )
         packed = self._make(
             "packed-blocks",
@@ -357,12 +357,12 @@ class _Experiment:
     def _chunk(self, name, files, vocab):
         return self._make(
             name,
-            lambda output: chunk_wikipedia.chunk(
-                files,
-                output,
+            lambda output: Chunk(
+                input=files,
+                output=output,
                 vocab=vocab,
                 max_block_length=_MAX_BLOCK_LENGTH,
-            ),
+            ).run(),
         )
 
     def _start(self):

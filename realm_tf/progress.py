@@ -19,7 +19,8 @@ class Progress:
             as `"about {} of this worker"`. Defaults to `"{}"`.
         started: float or None. When the work began, by `clock`. Defaults to
             `None`: now.
-        clock: callable. Gives the time in seconds.
+        clock: callable. Gives the time in seconds. Defaults to `None`:
+            `time.monotonic`.
     """
 
     def __init__(
@@ -31,15 +32,15 @@ class Progress:
         before: int = 0,
         share: str = "{}",
         started: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ):
         self._command = command
         self._what = what
         self._total = total
         self._before = self._done = before
         self._share = share
-        self._clock = clock
-        self._last = clock()
+        self._clock = clock or time.monotonic
+        self._last = self._clock()
         self._started = self._last if started is None else started
 
     def __call__(self, done: int) -> None:

@@ -95,16 +95,16 @@ def questions_path(tmp_path_factory):
 @pytest.fixture(scope="session")
 def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
     """What `realm chunk` makes of the articles."""
-    from realm_tf.beam_pipelines import chunk_wikipedia
+    from realm_tf.operations.chunk import Chunk
 
     output = str(tmp_path_factory.mktemp("world") / "blocks")
-    chunk_wikipedia.chunk(
-        articles_path,
-        output,
-        vocabulary_path,
+    Chunk(
+        input=articles_path,
+        output=output,
+        vocab=vocabulary_path,
         max_block_length=MAX_BLOCK_LENGTH,
         num_shards=2,
-    )
+    ).run()
     return output
 
 

@@ -204,7 +204,8 @@ def write(
             }
             write_text(
                 stage.path(METADATA),
-                json.dumps(metadata, sort_keys=True, indent=2),
+                # Counts keep their order.
+                json.dumps(dict(sorted(metadata.items())), indent=2),
             )
             remove(stage.path(JOB))
             write_text(stage.path(MARKER), "")

@@ -85,7 +85,7 @@ def pack_passages(
         _append_row(files, -1, 0)
         stage.metadata.update(
             num_passages=counts["passages"],
-            counts=dict(sorted(counts.items())),
+            counts=dict(counts),
         )
     return Passages(output)
 

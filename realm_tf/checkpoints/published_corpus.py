@@ -96,7 +96,7 @@ def write_blocks(
     Raises:
         InputError: if there are no texts, or not as many as rows.
     """
-    from realm_tf.beam_pipelines import chunk_wikipedia
+    from realm_tf.operations.chunk import Chunk
 
     if texts is None:
         texts = bert.find(sources, BLOCK_RECORDS, BLOCKS_TFR)
@@ -113,18 +113,18 @@ def write_blocks(
         )
         return [there_already(blocks, is_ours)]
     is_tfrecord = not texts.endswith(".npy")
-    metadata = chunk_wikipedia.chunk(
-        texts,
-        blocks,
-        os.path.join(model, "vocab.txt"),
+    made = Chunk(
+        input=texts,
+        output=blocks,
+        vocab=os.path.join(model, "vocab.txt"),
         unit="rows",
         format=readers.ORQA if is_tfrecord else readers.BLOCK_RECORDS,
         lowercase=_lowercase(model),
         keep_all_titles=True,
         max_block_length=max_block_length,
         beam_options=beam_options,
-    )
-    num_blocks = metadata["num_blocks"]
+    ).run()
+    num_blocks = made.num_blocks
     if rows and num_blocks != rows.num_rows:
         remove(blocks)
         raise InputError(

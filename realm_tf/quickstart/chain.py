@@ -24,6 +24,7 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.cli import command_line
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
 from realm_tf.operations.evaluate import Evaluate
 
@@ -155,7 +156,6 @@ def _make_deterministic():
 
 def _stages(chain, wheel):
     from realm_tf.artifacts import model_directory
-    from realm_tf.beam_pipelines import chunk_wikipedia
     from realm_tf.checkpoints import minilm
     from realm_tf.configs import finetune as configs
     from realm_tf.export import saved_model
@@ -209,12 +209,12 @@ def _stages(chain, wheel):
         _Stage(
             "pages to blocks",
             "blocks",
-            lambda target: chunk_wikipedia.chunk(
-                quickstart.CORPUS,
-                target,
-                os.path.join(start, model_directory.VOCABULARY),
+            lambda target: Chunk(
+                input=quickstart.CORPUS,
+                output=target,
+                vocab=os.path.join(start, model_directory.VOCABULARY),
                 max_block_length=MAX_BLOCK_LENGTH,
-            ),
+            ).run(),
             command_line(
                 "chunk",
                 input=quickstart.CORPUS,

@@ -4,9 +4,9 @@ import pytest
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import model_directory
-from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,12 @@ def test_other_blocks_are_refused(
     tmp_path, model_dir, articles_path, vocabulary_path, scann_index_dir
 ):
     blocks = str(tmp_path / "blocks")
-    chunk_wikipedia.chunk(
-        articles_path, blocks, vocabulary_path, max_block_length=60
-    )
+    Chunk(
+        input=articles_path,
+        output=blocks,
+        vocab=vocabulary_path,
+        max_block_length=60,
+    ).run()
     with pytest.raises(InputError, match="not made from .*/blocks "):
         Corpus.load(model_dir, blocks, scann_index_dir)
 
@@ -58,7 +61,7 @@ def test_another_vocabulary_is_refused(
     with open(vocabulary, "a", encoding="utf-8") as file:
         file.write("canal\n")
     blocks = str(tmp_path / "blocks")
-    chunk_wikipedia.chunk(articles_path, blocks, str(vocabulary))
+    Chunk(input=articles_path, output=blocks, vocab=str(vocabulary)).run()
     with pytest.raises(InputError, match="cut with another vocabulary than"):
         Corpus.load(model_dir, blocks, scann_index_dir)
 

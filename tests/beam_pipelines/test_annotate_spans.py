@@ -1,4 +1,3 @@
-import argparse
 import collections
 import json
 import os
@@ -10,13 +9,15 @@ import sys
 
 import pytest
 
+from realm_tf import cli
+from realm_tf import progress
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import remove
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.beam_pipelines import annotation
-from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.errors import InputError
+from realm_tf.operations.annotate import Annotate
+from realm_tf.operations.chunk import Chunk
 from realm_tf.tagging import taggers
 from realm_tf.tagging.rules.salient_spans import find_spans
 
@@ -56,9 +57,12 @@ def world(tmp_path_factory, vocabulary_path):
     path = articles(directory / "articles.jsonl")
     other = articles(directory / "other.jsonl", TEXTS[::-1])
     for name, source in (("blocks", path), ("other", other)):
-        chunk_wikipedia.chunk(
-            source, str(directory / name), vocabulary_path, num_shards=2
-        )
+        Chunk(
+            input=source,
+            output=str(directory / name),
+            vocab=vocabulary_path,
+            num_shards=2,
+        ).run()
     return directory
 
 
@@ -71,9 +75,9 @@ def blocks(world):
 def expected(world, blocks):
     """The annotated blocks, three shards, by one worker."""
     output = str(world / "expected")
-    annotate_spans.annotate(
-        output, "rules", blocks=blocks, passages_per_shard=3
-    )
+    Annotate(
+        output=output, tagger="rules", blocks=blocks, passages_per_shard=3
+    ).run()
     return output
 
 
@@ -192,12 +196,16 @@ def test_overlong_passages_are_counted(tmp_path, vocabulary_path):
     path = articles(
         tmp_path / "articles.jsonl", ["Ada a a a in 1843.", "Ada a."]
     )
-    metadata = annotate_spans.annotate(
-        str(tmp_path / "out"),
-        "rules",
-        input=path,
-        vocab=vocabulary_path,
-        max_block_length=9,
+    metadata = (
+        Annotate(
+            output=str(tmp_path / "out"),
+            tagger="rules",
+            input=path,
+            vocab=vocabulary_path,
+            max_block_length=9,
+        )
+        .run()
+        .metadata
     )
     assert metadata["counts"]["overlong_passages"] == 1
 
@@ -214,12 +222,16 @@ def test_same_bytes_whatever_the_workers(
     tmp_path, blocks, expected, beam_options
 ):
     output = str(tmp_path / "out")
-    metadata = annotate_spans.annotate(
-        output,
-        "rules",
-        blocks=blocks,
-        passages_per_shard=3,
-        beam_options=beam_options,
+    metadata = (
+        Annotate(
+            output=output,
+            tagger="rules",
+            blocks=blocks,
+            passages_per_shard=3,
+            beam_options=beam_options,
+        )
+        .run()
+        .metadata
     )
     assert shard_bytes(output) == shard_bytes(expected)
     before = artifact.read(expected, kind=schema.ANNOTATED)
@@ -236,8 +248,15 @@ def test_shards_and_calls_change_no_record(
     monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
-        metadata = annotate_spans.annotate(
-            output, "rules", blocks=blocks, passages_per_shard=size
+        metadata = (
+            Annotate(
+                output=output,
+                tagger="rules",
+                blocks=blocks,
+                passages_per_shard=size,
+            )
+            .run()
+            .metadata
         )
         assert list(schema.read_annotated(output)) == passages
         assert metadata["shard_rows"] == rows
@@ -248,15 +267,27 @@ def test_the_fingerprint_follows_the_records(
     tmp_path, monkeypatch, world, expected
 ):
     fingerprints = {artifact.read(expected, kind="annotated")["fingerprint"]}
-    found = annotate_spans.annotate(
-        str(tmp_path / "other"), "rules", blocks=str(world / "other")
+    found = (
+        Annotate(
+            output=str(tmp_path / "other"),
+            tagger="rules",
+            blocks=str(world / "other"),
+        )
+        .run()
+        .metadata
     )
     fingerprints.add(found["fingerprint"])
     monkeypatch.setattr(
         taggers, "find_spans", lambda text: find_spans(text)[:1]
     )
-    found = annotate_spans.annotate(
-        str(tmp_path / "first"), "rules", blocks=str(world / "blocks")
+    found = (
+        Annotate(
+            output=str(tmp_path / "first"),
+            tagger="rules",
+            blocks=str(world / "blocks"),
+        )
+        .run()
+        .metadata
     )
     fingerprints.add(found["fingerprint"])
     assert len(fingerprints) == 3
@@ -284,9 +315,11 @@ def _break_off(monkeypatch, output, **arguments):
     with monkeypatch.context() as patch:
         patch.setattr(annotation, "merge_summaries", fail)
         with pytest.raises(RuntimeError, match="power cut"):
-            annotate_spans.annotate(
-                str(output), "rules", **{"passages_per_shard": 3, **arguments}
-            )
+            Annotate(
+                output=str(output),
+                tagger="rules",
+                **{"passages_per_shard": 3, **arguments},
+            ).run()
     assert not output.exists()
     return output.with_name(f"{output.name}.partial")
 
@@ -294,8 +327,15 @@ def _break_off(monkeypatch, output, **arguments):
 def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
     """The next run tags `again` alone and ends in the same bytes."""
     tagged = _count_calls(monkeypatch)
-    metadata = annotate_spans.annotate(
-        str(output), "rules", blocks=blocks, passages_per_shard=3
+    metadata = (
+        Annotate(
+            output=str(output),
+            tagger="rules",
+            blocks=blocks,
+            passages_per_shard=3,
+        )
+        .run()
+        .metadata
     )
     assert sorted(tagged) == again
     assert shard_bytes(output) == shard_bytes(expected)
@@ -347,9 +387,12 @@ def test_a_torn_shard_is_computed_again(
         patch.setattr(annotation, "BLOCKS_PER_CALL", 1)
         patch.setattr(taggers.RulesTagger, "tag", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
-            annotate_spans.annotate(
-                str(output), "rules", blocks=blocks, passages_per_shard=3
-            )
+            Annotate(
+                output=str(output),
+                tagger="rules",
+                blocks=blocks,
+                passages_per_shard=3,
+            ).run()
     partial = f"{output}.partial"
     assert "annotated-00001-of-00003.tfrecord.gz" not in os.listdir(partial)
     done = [name[10:15] for name in os.listdir(f"{partial}/summaries")]
@@ -362,7 +405,8 @@ def test_a_torn_shard_is_computed_again(
 def test_killed_at_any_point(tmp_path, monkeypatch, blocks, expected):
     program = """
 import os, signal, sys
-from beam_pipelines import annotate_spans, annotation
+from realm_tf.beam_pipelines import annotation
+from realm_tf.operations.annotate import Annotate
 annotation.BLOCKS_PER_CALL = 1
 left = int(sys.argv[3])
 annotate_block = annotation.annotate_block
@@ -373,9 +417,12 @@ def annotate_or_die(block, spans):
         os.kill(os.getpid(), signal.SIGKILL)
     return annotate_block(block, spans)
 annotation.annotate_block = annotate_or_die
-annotate_spans.annotate(
-    sys.argv[2], "rules", blocks=sys.argv[1], passages_per_shard=3
-)
+Annotate(
+    output=sys.argv[2],
+    tagger="rules",
+    blocks=sys.argv[1],
+    passages_per_shard=3,
+).run()
 """
     output = tmp_path / "out"
     # Two shards at most are done by then: three passages are left.
@@ -387,9 +434,9 @@ annotate_spans.annotate(
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert not output.exists()
-    annotate_spans.annotate(
-        str(output), "rules", blocks=blocks, passages_per_shard=3
-    )
+    Annotate(
+        output=str(output), tagger="rules", blocks=blocks, passages_per_shard=3
+    ).run()
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
@@ -420,13 +467,17 @@ def test_shards_of_another_job_are_not_trusted(
 
 
 def _annotate_input(output, path, vocabulary_path, **arguments):
-    return annotate_spans.annotate(
-        str(output),
-        arguments.pop("tagger", "rules"),
-        input=path,
-        vocab=vocabulary_path,
-        passages_per_shard=3,
-        **arguments,
+    return (
+        Annotate(
+            output=str(output),
+            tagger=arguments.pop("tagger", "rules"),
+            input=path,
+            vocab=vocabulary_path,
+            passages_per_shard=3,
+            **arguments,
+        )
+        .run()
+        .metadata
     )
 
 
@@ -489,13 +540,13 @@ def test_articles_are_cut_once_when_a_run_broke_off(
 ):
     path = articles(tmp_path / "articles.jsonl")
     cut = []
-    chunk = chunk_wikipedia.chunk
+    run = Chunk.run
 
-    def count(*args, **kwargs):
-        cut.append(kwargs)
-        return chunk(*args, **kwargs)
+    def count(chunk):
+        cut.append(chunk)
+        return run(chunk)
 
-    monkeypatch.setattr(chunk_wikipedia, "chunk", count)
+    monkeypatch.setattr(Chunk, "run", count)
     output = tmp_path / "out"
     arguments = {"input": path, "vocab": vocabulary_path}
     partial = _break_off(monkeypatch, output, **arguments)
@@ -540,7 +591,9 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     assert metadata["counts"]["spans_link"] == 1
     # Plain text has none.
     with pytest.raises(InputError, match="found no link in 7 passages"):
-        annotate_spans.annotate(str(tmp_path / "none"), "links", blocks=blocks)
+        Annotate(
+            output=str(tmp_path / "none"), tagger="links", blocks=blocks
+        ).run()
     assert sorted(os.listdir(tmp_path)) == ["dump.xml", "out"]
 
 
@@ -565,15 +618,17 @@ def test_errors_in_workers_come_out_whole(
     output = tmp_path / "out"
     arguments = {"passages_per_shard": 3, "beam_options": beam_options}
     with pytest.raises(InputError) as caught:
-        annotate_spans.annotate(
-            str(output), "rules", blocks=damaged, **arguments
-        )
+        Annotate(
+            output=str(output), tagger="rules", blocks=damaged, **arguments
+        ).run()
     assert str(caught.value).startswith(f"{path} is truncated or damaged")
     assert not output.exists()
     # Mended, it goes on.
     with open(path, "wb") as file:
         file.write(content)
-    annotate_spans.annotate(str(output), "rules", blocks=damaged, **arguments)
+    Annotate(
+        output=str(output), tagger="rules", blocks=damaged, **arguments
+    ).run()
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
@@ -582,9 +637,12 @@ def test_errors_in_workers_come_out_whole(
 
     monkeypatch.setattr(taggers, "make_tagger", refuse)
     with pytest.raises(InputError, match="^no such tagger on this worker$"):
-        annotate_spans.annotate(
-            str(tmp_path / "again"), "rules", blocks=blocks, **arguments
-        )
+        Annotate(
+            output=str(tmp_path / "again"),
+            tagger="rules",
+            blocks=blocks,
+            **arguments,
+        ).run()
 
 
 def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
@@ -600,13 +658,17 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
 
     monkeypatch.setattr(taggers, "make_tagger", make)
     monkeypatch.setattr(taggers, "identity", lambda *_, **__: "abc")
-    metadata = annotate_spans.annotate(
-        str(tmp_path / "out"),
-        "bert",
-        blocks=blocks,
-        tagger_model="model",
-        batch_size=9,
-        passages_per_shard=2,
+    metadata = (
+        Annotate(
+            output=str(tmp_path / "out"),
+            tagger="bert",
+            blocks=blocks,
+            tagger_model="model",
+            batch_size=9,
+            passages_per_shard=2,
+        )
+        .run()
+        .metadata
     )
     arguments = {"name": "bert", "batch_size": 9, "tagger_model": "model"}
     # Once a worker, not once a shard.
@@ -629,31 +691,25 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
         ({"blocks": None}, "either --blocks DIR or --input GLOB"),
         ({"blocks": None, "input": "x"}, "--input needs --vocab"),
         ({"blocks": "/none"}, "/none does not exist"),
-        ({"tagger": "flair"}, "--tagger flair is unknown"),
+        ({"tagger": "flair"}, "--tagger must be one of"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, blocks, arguments, reason):
     arguments = {"blocks": blocks, "tagger": "rules", **arguments}
     with pytest.raises(InputError, match=reason):
-        annotate_spans.annotate(str(tmp_path / "out"), **arguments)
+        Annotate(output=str(tmp_path / "out"), **arguments).run()
     assert not os.listdir(tmp_path)
 
 
 def test_the_command_prints_counters_and_sentences(
     tmp_path, blocks, monkeypatch, capsys
 ):
-    monkeypatch.setattr(annotation.transforms, "SECONDS_BETWEEN_REPORTS", -1)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1)
     monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
-    parser = argparse.ArgumentParser()
-    annotate_spans.add_arguments(parser)
     output = str(tmp_path / "out")
-    args = parser.parse_args(
-        [
-            *("--blocks", blocks, "--output", output, "--tagger", "rules"),
-            *("--passages-per-shard", "4"),
-        ]
-    )
-    annotate_spans.run(args, [])
+    arguments = f"--blocks {blocks} --output {output} --tagger rules"
+    arguments += " --passages-per-shard 4"
+    assert cli.main(["annotate", *arguments.split()]) == 0
     printed = capsys.readouterr()
     counters, *sentences, last = printed.out.strip().split("\n\n")
     counts = dict(line.split() for line in counters.split("\n"))

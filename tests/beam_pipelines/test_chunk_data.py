@@ -17,8 +17,8 @@ import tokenizers
 
 from realm_tf.articles import readers
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import transforms
+from realm_tf.operations.chunk import Chunk
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -67,7 +67,7 @@ def vocab(data_dir, tmp_path_factory):
 def chunked(dump, vocab, tmp_path_factory):
     """(directory, metadata) of one worker."""
     output = str(tmp_path_factory.mktemp("real") / "blocks")
-    return output, chunk_wikipedia.chunk(dump, output, vocab)
+    return output, Chunk(input=dump, output=output, vocab=vocab).run().metadata
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,9 @@ def test_links_are_in_the_text(found):
 @pytest.mark.parametrize("number", [2, 4])
 def test_same_bytes_from_more_workers(tmp_path, dump, vocab, chunked, number):
     output = str(tmp_path / "blocks")
-    chunk_wikipedia.chunk(dump, output, vocab, beam_options=workers(number))
+    Chunk(
+        input=dump, output=output, vocab=vocab, beam_options=workers(number)
+    ).run()
 
     assert shards(output) == shards(chunked[0])
 
@@ -169,7 +171,7 @@ def test_same_bytes_from_many_small_parts(
         "--direct_num_workers=4",
         "--direct_running_mode=multi_threading",
     ]
-    chunk_wikipedia.chunk(dump, output, vocab, beam_options=threads)
+    Chunk(input=dump, output=output, vocab=vocab, beam_options=threads).run()
 
     assert shards(output) == shards(chunked[0])
 
@@ -186,8 +188,16 @@ def test_same_bytes_in_any_order_of_files(tmp_path, data_dir, dump, vocab):
         (one, inputs, []),
         (other, inputs[::-1], workers(2)),
     ):
-        metadata = chunk_wikipedia.chunk(
-            paths, output, vocab, num_shards=3, beam_options=options
+        metadata = (
+            Chunk(
+                input=paths,
+                output=output,
+                vocab=vocab,
+                num_shards=3,
+                beam_options=options,
+            )
+            .run()
+            .metadata
         )
 
     assert shards(other) == shards(one)

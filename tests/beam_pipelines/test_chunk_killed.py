@@ -15,7 +15,8 @@ import pytest
 DRIVER = '''
 import json, os, signal, sys
 
-from beam_pipelines import chunk_wikipedia, sources, transforms
+from realm_tf.beam_pipelines import transforms
+from realm_tf.operations.chunk import Chunk
 
 arguments, output, num_points = json.loads(sys.argv[1])
 transforms.PAGES_PER_PART = 3
@@ -38,7 +39,7 @@ def run(output, kill_at=None):
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    chunk_wikipedia.chunk(output=output, **arguments)
+    Chunk(output=output, **arguments).run()
     with open(os.path.join(os.path.dirname(output), "seen"), "w") as file:
         file.write(str(seen))
     os._exit(0)

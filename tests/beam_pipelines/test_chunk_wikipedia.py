@@ -14,6 +14,7 @@ from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -115,7 +116,11 @@ def rows(count):
 
 def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
     output = str(tmp_path / "out")
-    metadata = chunk_wikipedia.chunk(inputs, output, vocab, max_block_length=30)
+    metadata = (
+        Chunk(input=inputs, output=output, vocab=vocab, max_block_length=30)
+        .run()
+        .metadata
+    )
     found = list(schema.read_blocks(output))
 
     assert [(b.block_id, b.article_id, b.title, b.text) for b in found] == [
@@ -146,14 +151,19 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
         "sentences": 7,
         "overlong_sentences": 0,
         "wordpieces": sum(len(block.token_ids) for block in found),
+        "unknown_wordpieces": 0,
     }
 
 
 def test_metadata(tmp_path, vocab, inputs):
     output = str(tmp_path / "out")
-    chunk_wikipedia.chunk(
-        inputs, output, vocab, max_block_length=30, num_shards=4
-    )
+    Chunk(
+        input=inputs,
+        output=output,
+        vocab=vocab,
+        max_block_length=30,
+        num_shards=4,
+    ).run()
     metadata = artifact.read(output, kind=schema.BLOCKS)
     tokenizer = Tokenizer(VOCABULARY)
 
@@ -185,8 +195,16 @@ def test_same_bytes_whatever_the_order_and_the_workers(
 
     def chunk(name, paths, **kwargs):
         output = str(tmp_path / name)
-        metadata = chunk_wikipedia.chunk(
-            paths, output, vocab, max_block_length=30, **kwargs
+        metadata = (
+            Chunk(
+                input=paths,
+                output=output,
+                vocab=vocab,
+                max_block_length=30,
+                **kwargs,
+            )
+            .run()
+            .metadata
         )
         fingerprints.add(metadata["fingerprint"])
         return output
@@ -210,16 +228,20 @@ def test_same_bytes_whatever_the_order_and_the_workers(
 def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
     inputs.append(jsonl(tmp_path / "c.jsonl", rows(2500)))
     alone, shared = str(tmp_path / "alone"), str(tmp_path / "shared")
-    chunk_wikipedia.chunk(inputs, alone, vocab, num_shards=3)
-    metadata = chunk_wikipedia.chunk(
-        inputs[::-1],
-        shared,
-        vocab,
-        num_shards=3,
-        beam_options=[
-            "--direct_num_workers=2",
-            "--direct_running_mode=multi_processing",
-        ],
+    Chunk(input=inputs, output=alone, vocab=vocab, num_shards=3).run()
+    metadata = (
+        Chunk(
+            input=inputs[::-1],
+            output=shared,
+            vocab=vocab,
+            num_shards=3,
+            beam_options=[
+                "--direct_num_workers=2",
+                "--direct_running_mode=multi_processing",
+            ],
+        )
+        .run()
+        .metadata
     )
 
     assert metadata["counts"]["articles_kept"] == 2503
@@ -228,9 +250,20 @@ def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
 
 def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
     path = jsonl(tmp_path / "rows.jsonl", rows(11))
-    alone = chunk_wikipedia.chunk(path, str(tmp_path / "alone"), vocab)
-    shared = chunk_wikipedia.chunk(
-        path, str(tmp_path / "shared"), vocab, beam_options=TWO_THREADS
+    alone = (
+        Chunk(input=path, output=str(tmp_path / "alone"), vocab=vocab)
+        .run()
+        .metadata
+    )
+    shared = (
+        Chunk(
+            input=path,
+            output=str(tmp_path / "shared"),
+            vocab=vocab,
+            beam_options=TWO_THREADS,
+        )
+        .run()
+        .metadata
     )
 
     assert shared["counts"] == alone["counts"]
@@ -240,11 +273,13 @@ def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
 
 def test_fingerprint_depends_on_the_content(tmp_path, vocab):
     fingerprints = {
-        chunk_wikipedia.chunk(
-            jsonl(tmp_path / f"{n}.jsonl", content),
-            str(tmp_path / f"out{n}"),
-            vocab,
-        )["fingerprint"]
+        Chunk(
+            input=jsonl(tmp_path / f"{n}.jsonl", content),
+            output=str(tmp_path / f"out{n}"),
+            vocab=vocab,
+        )
+        .run()
+        .metadata["fingerprint"]
         for n, content in enumerate([rows(3), rows(3)[::-1], rows(2)])
     }
 
@@ -257,8 +292,15 @@ def test_overlong_sentence_is_counted(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [{"id": "1", "title": "T", "text": f"Short. {long} Short."}],
     )
-    metadata = chunk_wikipedia.chunk(
-        path, str(tmp_path / "out"), vocab, max_block_length=20
+    metadata = (
+        Chunk(
+            input=path,
+            output=str(tmp_path / "out"),
+            vocab=vocab,
+            max_block_length=20,
+        )
+        .run()
+        .metadata
     )
 
     assert metadata["counts"]["overlong_sentences"] == 1
@@ -271,8 +313,15 @@ def test_keep_all_titles(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [{"id": "1", "title": "List of towns", "text": "Graz is one."}],
     )
-    metadata = chunk_wikipedia.chunk(
-        path, str(tmp_path / "out"), vocab, keep_all_titles=True
+    metadata = (
+        Chunk(
+            input=path,
+            output=str(tmp_path / "out"),
+            vocab=vocab,
+            keep_all_titles=True,
+        )
+        .run()
+        .metadata
     )
 
     assert metadata["counts"]["articles_kept"] == 1
@@ -283,7 +332,11 @@ def test_bad_records_are_counted_by_reason(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [*rows(1), {"id": "x", "title": "T"}, {"title": "T"}, 5],
     )
-    counts = chunk_wikipedia.chunk(path, str(tmp_path / "out"), vocab)["counts"]
+    counts = (
+        Chunk(input=path, output=str(tmp_path / "out"), vocab=vocab)
+        .run()
+        .metadata["counts"]
+    )
 
     assert counts["dropped_bad_record_no_text"] == 1
     assert counts["dropped_bad_record_no_id"] == 1
@@ -308,12 +361,12 @@ def test_errors_in_workers_come_out_whole(tmp_path, vocab, beam_options):
     messages = {}
     for path in (str(broken), str(truncated), conflict):
         with pytest.raises(InputError) as caught:
-            chunk_wikipedia.chunk(
-                path,
-                str(tmp_path / "out"),
-                vocab,
+            Chunk(
+                input=path,
+                output=str(tmp_path / "out"),
+                vocab=vocab,
                 beam_options=beam_options,
-            )
+            ).run()
         messages[path] = str(caught.value)
 
     assert messages[str(broken)].startswith(f"{broken}:2: broken JSON")
@@ -332,7 +385,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
     path = jsonl(tmp_path / "rows.jsonl", [{"id": "1", "title": "T"}] * 3)
 
     with pytest.raises(InputError, match="dropped_bad_record_no_text 3"):
-        chunk_wikipedia.chunk(path, str(tmp_path / "out"), vocab)
+        Chunk(input=path, output=str(tmp_path / "out"), vocab=vocab).run()
 
 
 @pytest.mark.parametrize(
@@ -340,7 +393,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
     [
         ({"max_block_length": 3}, "--max-block-length 3 leaves no room"),
         ({"num_shards": 0}, "--num-shards 0"),
-        ({"unit": "bytes"}, "--unit bytes is unknown"),
+        ({"unit": "bytes"}, "--unit must be one of"),
         ({"overlap": -1}, "--overlap -1: expected 0 or more"),
         (
             {"unit": "words", "max_block_length": 0},
@@ -349,7 +402,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
         ({"unit": "words", "overlap": 100}, "and less than 100 words"),
         ({"unit": "rows", "overlap": 1}, "rows are not cut"),
         ({"language": "English"}, "--language 'English'"),
-        ({"format": "parquet"}, "--format parquet is unknown"),
+        ({"format": "parquet"}, "--format must be one of"),
         ({"input": "none-*.xml"}, "matches no file"),
         ({"vocab": "none.txt"}, "none.txt does not exist"),
         ({"beam_options": ["--direct_nun_workers=2"]}, "unknown option"),
@@ -368,7 +421,7 @@ def test_wrong_arguments_before_the_pipeline_starts(
     }
 
     with pytest.raises(InputError, match=message):
-        chunk_wikipedia.chunk(**arguments)
+        Chunk(**arguments).run()
 
 
 def test_output_that_exists_is_left_alone(tmp_path, vocab, inputs):
@@ -377,7 +430,7 @@ def test_output_that_exists_is_left_alone(tmp_path, vocab, inputs):
     (output / "mine").write_text("x")
 
     with pytest.raises(InputError, match="Choose another --output"):
-        chunk_wikipedia.chunk(inputs, str(output), vocab)
+        Chunk(input=inputs, output=str(output), vocab=vocab).run()
     assert (output / "mine").read_text() == "x"
 
 
@@ -405,7 +458,7 @@ def test_an_interrupt_stays_one_and_the_next_run_goes_on(
 ):
     output = str(tmp_path / "out")
     expected = str(tmp_path / "expected")
-    chunk_wikipedia.chunk(inputs, expected, vocab)
+    Chunk(input=inputs, output=expected, vocab=vocab).run()
     cut = blocks.split_articles
     calls = []
 
@@ -418,10 +471,10 @@ def test_an_interrupt_stays_one_and_the_next_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "split_articles", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            chunk_wikipedia.chunk(inputs, output, vocab)
+            Chunk(input=inputs, output=output, vocab=vocab).run()
     assert os.listdir(f"{output}.partial")
     monkeypatch.setattr(blocks, "split_articles", interrupt)
-    metadata = chunk_wikipedia.chunk(inputs, output, vocab)
+    metadata = Chunk(input=inputs, output=output, vocab=vocab).run().metadata
 
     # Of six parts, all but the two that were there.
     assert len(calls) == 3 + 4
@@ -443,7 +496,7 @@ def test_what_has_changed_since_an_interruption_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(shards, "write_summary", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+            Chunk(input=inputs, output=output, vocab=vocab, num_shards=2).run()
     options = {"num_shards": 2}
     if what == "input":
         pathlib.Path(inputs[0]).write_text(
@@ -451,9 +504,17 @@ def test_what_has_changed_since_an_interruption_is_made_again(
         )
     else:
         options["max_block_length"] = 30
-    metadata = chunk_wikipedia.chunk(inputs, output, vocab, **options)
+    metadata = (
+        Chunk(input=inputs, output=output, vocab=vocab, **options)
+        .run()
+        .metadata
+    )
     expected = str(tmp_path / "expected")
-    fresh = chunk_wikipedia.chunk(inputs, expected, vocab, **options)
+    fresh = (
+        Chunk(input=inputs, output=expected, vocab=vocab, **options)
+        .run()
+        .metadata
+    )
 
     assert metadata["counts"] == fresh["counts"]
     assert shard_bytes(output) == shard_bytes(expected)
@@ -465,7 +526,7 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
 ):
     expected = str(tmp_path / "expected")
     output = str(tmp_path / "out")
-    chunk_wikipedia.chunk(inputs, expected, vocab, num_shards=2)
+    Chunk(input=inputs, output=expected, vocab=vocab, num_shards=2).run()
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -473,14 +534,18 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(shards, "write_summary", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+            Chunk(input=inputs, output=output, vocab=vocab, num_shards=2).run()
     first, second, *_ = find(output, "records")
     third = find(output, "npz")[2]
     os.remove(first)
     os.truncate(second, 9)
     os.remove(third)
     os.remove(find(output, "tfrecord.gz")[0])
-    metadata = chunk_wikipedia.chunk(inputs, output, vocab, num_shards=2)
+    metadata = (
+        Chunk(input=inputs, output=output, vocab=vocab, num_shards=2)
+        .run()
+        .metadata
+    )
 
     assert metadata["counts"]["pages_read"] == 11
     assert shard_bytes(output) == shard_bytes(expected)
@@ -497,8 +562,16 @@ def test_overlap(tmp_path, vocab):
     )
     output = str(tmp_path / "out")
     # Title and special ones 4, a sentence 5.
-    metadata = chunk_wikipedia.chunk(
-        path, output, vocab, max_block_length=14, overlap=1
+    metadata = (
+        Chunk(
+            input=path,
+            output=output,
+            vocab=vocab,
+            max_block_length=14,
+            overlap=1,
+        )
+        .run()
+        .metadata
     )
 
     assert [block.text for block in schema.read_blocks(output)] == [
@@ -515,8 +588,16 @@ def test_unit_words(tmp_path, vocab):
         tmp_path / "rows.jsonl", [{"id": "1", "title": "T", "text": text}]
     )
     output = str(tmp_path / "out")
-    metadata = chunk_wikipedia.chunk(
-        path, output, vocab, unit="words", max_block_length=4
+    metadata = (
+        Chunk(
+            input=path,
+            output=output,
+            vocab=vocab,
+            unit="words",
+            max_block_length=4,
+        )
+        .run()
+        .metadata
     )
     found = list(schema.read_blocks(output))
 
@@ -541,8 +622,16 @@ def test_unit_rows(tmp_path, vocab, max_block_length):
     ]
     path = jsonl(tmp_path / "rows.jsonl", rows)
     output = str(tmp_path / "out")
-    metadata = chunk_wikipedia.chunk(
-        path, output, vocab, unit="rows", max_block_length=max_block_length
+    metadata = (
+        Chunk(
+            input=path,
+            output=output,
+            vocab=vocab,
+            unit="rows",
+            max_block_length=max_block_length,
+        )
+        .run()
+        .metadata
     )
     found = list(schema.read_blocks(output))
 

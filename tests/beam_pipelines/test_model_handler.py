@@ -1,5 +1,6 @@
 import os
 import pickle
+import time
 
 import apache_beam as beam
 import numpy as np
@@ -9,11 +10,9 @@ from apache_beam.ml.inference.base import RunInference
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import model_handler
 from realm_tf.beam_pipelines.execution import pipeline_options
 from realm_tf.beam_pipelines.execution import run_pipeline
 from realm_tf.beam_pipelines.model_handler import BlockModelHandler
-from realm_tf.beam_pipelines.model_handler import Progress
 from realm_tf.beam_pipelines.model_handler import Shard
 from realm_tf.beam_pipelines.model_handler import length_buckets
 from realm_tf.errors import InputError
@@ -192,15 +191,19 @@ def test_a_model_that_gives_no_numbers_is_refused(
         (None, "embed: 300 blocks, 20.0 a second\n"),
     ],
 )
-def test_progress_has_an_estimate(capsys, num_processes, line):
+def test_progress_has_an_estimate(capsys, monkeypatch, num_processes, line):
     times = iter([0.0, 5.0, 15.0, 16.0])
-    progress = Progress(
-        1_000, num_processes=num_processes, clock=lambda: next(times)
-    )
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    progress = BlockModelHandler(
+        "model",
+        max_length=8,
+        error_directory="out",
+        num_blocks=1_000,
+        num_processes=num_processes,
+    ).progress()
     progress.add(100)
     assert capsys.readouterr().err == ""
     progress.add(200)
     assert capsys.readouterr().err == line
     progress.add(1)
     assert capsys.readouterr().err == ""
-    assert model_handler.SECONDS_BETWEEN_REPORTS == 10

@@ -150,7 +150,7 @@ class _DoFns(PipelineVisitor):
 
     def visit_transform(self, transform_node):
         dofn = getattr(transform_node.transform, "fn", None)
-        if type(dofn).__module__.startswith("beam_pipelines."):
+        if type(dofn).__module__.startswith("realm_tf.beam_pipelines."):
             self.found[transform_node.full_label] = dofn
 
 

@@ -96,7 +96,7 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        with parts.PartWriter(directory, part) as writer:
+        with parts.PartWriter(directory, part, unknown_id=1) as writer:
             for number in numbers:
                 found = [BLOCK, LONG][: 3 - number // 2]
                 page = Page(number, "here", f"id{number}", f"T{number}", "x")
@@ -130,6 +130,7 @@ def test_write_blocks(tmp_path, written):
         "blocks": 3,
         "sentences": 3,
         "wordpieces": 11,
+        "unknown_wordpieces": 2,
         # 3 special ones, 1 of the title, 7 of the text.
         "overlong_sentences": 1,
     }

@@ -24,12 +24,10 @@ def test_files_are_shared_by_their_size(tmp_path):
     other = write(tmp_path / "other", 40)
 
     def make(paths, num_workers):
-        formats = [JSONL] * len(paths)
-        return shares(
-            sources.make_sources(
-                paths, formats, [None] * len(paths), num_workers
-            )
+        inputs = sources.Inputs(
+            paths, [JSONL] * len(paths), [None] * len(paths)
         )
+        return shares(sources.make_sources(inputs, num_workers))
 
     assert make([big], 1) == [(0, 1, 0)]
     assert make([big], 3) == [(0, 3, 0), (0, 3, 1), (0, 3, 2)]
@@ -47,26 +45,24 @@ def test_inputs_leave_the_indices_of_dumps_out(tmp_path):
     dump = write(tmp_path / "w-multistream.xml.bz2", 1)
     index = write(tmp_path / "w-multistream-index.txt.bz2", 1)
 
-    assert sources.find_inputs([f"{tmp_path}/*"]) == [dump]
+    found = sources.find([f"{tmp_path}/*"], MEDIAWIKI)
+    assert found == sources.Inputs([dump], [MEDIAWIKI], [index])
+    assert sources.find([f"{tmp_path}/*"], JSONL).indices == [None]
     with pytest.raises(InputError, match="names only the index of a dump"):
-        sources.find_inputs([index])
-    assert sources.find_indices([dump], [MEDIAWIKI], None) == [index]
-    assert sources.find_indices([dump], [JSONL], None) == [None]
+        sources.find([index])
 
 
 def test_the_index_that_the_user_names(tmp_path):
     dump = write(tmp_path / "dump.xml.bz2", 1)
     index = write(tmp_path / "pages.txt", 1)
 
-    assert sources.find_indices([dump], [MEDIAWIKI], index) == [index]
-    for paths, formats in (
-        ([dump, dump], [MEDIAWIKI, MEDIAWIKI]),
-        ([dump], [JSONL]),
-    ):
+    other = write(tmp_path / "other.xml.bz2", 1)
+    assert sources.find([dump], MEDIAWIKI, index).indices == [index]
+    for paths, format in (([dump, other], MEDIAWIKI), ([dump], JSONL)):
         with pytest.raises(InputError, match="belongs to a single MediaWiki"):
-            sources.find_indices(paths, formats, index)
+            sources.find(paths, format, index)
     with pytest.raises(InputError, match="--multistream-index .*none does not"):
-        sources.find_indices([dump], [MEDIAWIKI], str(tmp_path / "none"))
+        sources.find([dump], MEDIAWIKI, str(tmp_path / "none"))
 
 
 def test_a_dump_with_an_index_becomes_ranges(tmp_path, monkeypatch):
@@ -77,7 +73,8 @@ def test_a_dump_with_an_index_becomes_ranges(tmp_path, monkeypatch):
     starts = [sum(map(len, pieces[:n])) for n in (1, 2, 3, 4)]
     index = tmp_path / "index.txt"
     index.write_text(f"{starts[0]}:1:A\n{starts[1]}:2:B\n{starts[2]}:3:C: D\n")
-    found = sources.make_sources([str(dump)], [MEDIAWIKI], [str(index)], 1)
+    inputs = sources.Inputs([str(dump)], [MEDIAWIKI], [str(index)])
+    found = sources.make_sources(inputs, 1)
 
     assert shares(found) == [(0, 1, 0), (0, 1, 1)]
     assert [(s.streams.start, s.streams.limit) for s in found] == [

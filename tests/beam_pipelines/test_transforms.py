@@ -10,6 +10,7 @@ from apache_beam.testing.util import equal_to
 
 from realm_tf.beam_pipelines import execution
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
 
@@ -25,9 +26,8 @@ def entry(part, *pages):
 
 
 def keep_first(directory, paths=(), formats=()):
-    return transforms.KeepFirst(
-        str(directory), paths=list(paths), formats=list(formats)
-    )
+    inputs = sources.Inputs(list(paths), list(formats), [None] * len(paths))
+    return transforms.KeepFirst(str(directory), inputs)
 
 
 def test_keep_first(tmp_path):

@@ -7,8 +7,8 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.data import masked_lm_warm_up
+from realm_tf.operations.annotate import Annotate
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def corpus(tmp_path_factory, blocks_dir, tokenizer):
     """The same blocks as passages and as blocks."""
     root = tmp_path_factory.mktemp("packed")
     annotated = str(root / "annotated")
-    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     pack_blocks(blocks_dir, str(root / "blocks"))
     pack_passages(annotated, tokenizer, str(root / "passages"))
     return PackedPassages(root / "passages"), PackedBlocks(root / "blocks")

@@ -6,11 +6,11 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.evaluation import masked_lm
 from realm_tf.models.masked_lm import MaskedLmModel
+from realm_tf.operations.annotate import Annotate
 from realm_tf.training import trainers
 
 RECIPE = get_recipe("tiny").replace(batch_size=4)
@@ -30,7 +30,7 @@ def loaded(tmp_path_factory, model_dir):
 def corpus(tmp_path_factory, blocks_dir, loaded):
     root = tmp_path_factory.mktemp("packed")
     annotated = str(root / "annotated")
-    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     pack_blocks(blocks_dir, str(root / "blocks"))
     pack_passages(annotated, loaded[1].tokenizer, str(root / "passages"))
     return PackedBlocks(root / "blocks"), PackedPassages(root / "passages")

@@ -10,6 +10,7 @@ from realm_tf import quickstart
 from realm_tf.articles import readers
 from realm_tf.artifacts import question_files
 from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
 from realm_tf.quickstart import statistics
 from realm_tf.text import answers
 from realm_tf.text import sentences
@@ -216,12 +217,14 @@ def test_the_readme_tells_what_the_data_hold():
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory, vocabulary_path):
-    from realm_tf.beam_pipelines import chunk_wikipedia
 
     output = str(tmp_path_factory.mktemp("corpus") / "blocks")
-    chunk_wikipedia.chunk(
-        quickstart.CORPUS, output, vocabulary_path, max_block_length=128
-    )
+    Chunk(
+        input=quickstart.CORPUS,
+        output=output,
+        vocab=vocabulary_path,
+        max_block_length=128,
+    ).run()
     return output
 
 

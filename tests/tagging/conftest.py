@@ -84,18 +84,16 @@ def start_dir(tmp_path_factory, vocabulary_path):
 @pytest.fixture(scope="session")
 def tagger_dir(tmp_path_factory, start_dir, conll_path):
     """What `realm train-tagger` makes of them."""
-    from realm_tf.configs import tagger as configs
-    from realm_tf.tagging import train
+    from realm_tf.operations.train_tagger import TrainTagger
 
     output = str(tmp_path_factory.mktemp("world") / "tagger")
-    train.train(
+    TrainTagger(
         # An epoch of seven sentences would be two steps.
-        [conll_path] * 12,
-        conll_path,
-        start_dir,
-        output,
+        train=[conll_path] * 12,
+        dev=conll_path,
         test=conll_path,
-        recipe=configs.get_recipe("tiny"),
-        verbose=0,
-    )
+        model=start_dir,
+        output=output,
+        recipe="tiny",
+    ).run(verbose=0)
     return output

@@ -5,15 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
+from realm_tf.operations.train_tagger import TrainTagger
 from realm_tf.tagging import conll
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging import train
+from realm_tf.tagging.scores import entity_scores
 
 
 def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
@@ -53,15 +56,15 @@ def test_the_metadata_says_what_was_done(tagger_dir, start_dir, conll_path):
 
 
 def _train(start_dir, conll_path, output, *overrides):
-    train.train(
-        [conll_path, conll_path],
-        conll_path,
-        start_dir,
-        str(output),
-        recipe=configs.get_recipe("tiny", overrides),
-        verbose=0,
-    )
-    return artifact.read(str(output), kind="tagger")
+    made = TrainTagger(
+        train=[conll_path, conll_path],
+        dev=conll_path,
+        model=start_dir,
+        output=str(output),
+        recipe="tiny",
+        set=overrides,
+    ).run(verbose=0)
+    return made.metadata
 
 
 @pytest.mark.slow
@@ -165,7 +168,7 @@ def test_scores_by_hand():
         ["B-PER", "O", "O", "I-LOC"],
         ["B-LOC", "O", "O"],
     ]
-    scores = train.entity_scores(expected, predicted)
+    scores = entity_scores(expected, predicted)
     assert scores["all"] == {
         "precision": pytest.approx(1 / 3),
         "recall": pytest.approx(1 / 4),
@@ -186,18 +189,17 @@ def test_what_cannot_be_measured_is_refused(start_dir, conll_path, tmp_path):
     other, nothing = tmp_path / "other", tmp_path / "nothing"
     other.write_text("Ada B-person\n")
     nothing.write_text("Ada O\n")
-    recipe = configs.get_recipe("tiny")
     output = tmp_path / "tagger"
 
     def run(dev, test=None):
-        train.train(
-            conll_path,
-            str(dev),
-            start_dir,
-            str(output),
-            recipe=recipe,
+        TrainTagger(
+            train=conll_path,
+            dev=str(dev),
             test=test,
-        )
+            model=start_dir,
+            output=str(output),
+            recipe="tiny",
+        ).run()
 
     with pytest.raises(InputError, match="other holds .* person.* LOC, PER"):
         run(other)
@@ -207,16 +209,11 @@ def test_what_cannot_be_measured_is_refused(start_dir, conll_path, tmp_path):
 
 
 def test_the_command(start_dir, conll_path, tmp_path, capsys):
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    train.add_arguments(parser)
     output = str(tmp_path / "tagger")
     arguments = f"--train {conll_path} {conll_path} --dev {conll_path}"
     arguments += f" --model {start_dir} --output {output} --recipe tiny"
-    train.run(
-        parser.parse_args([*arguments.split(), "--set", "num_epochs=1"]), []
-    )
+    arguments += " --set num_epochs=1"
+    assert cli.main(["train-tagger", *arguments.split()]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("      epoch 1/1: dev F1 0.")
     assert lines[-1].startswith(f"{output}: dev F1 0.")

@@ -17,10 +17,10 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.errors import InputError
+from realm_tf.operations.annotate import Annotate
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
 from realm_tf.training.pretrain import pretrain
@@ -48,7 +48,7 @@ class _Refreshes(keras.callbacks.Callback):
 def world(tmp_path_factory, model_dir, blocks_dir):
     root = tmp_path_factory.mktemp("pretrain")
     annotated = str(root / "annotated")
-    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     return {
         "root": root,
         "model": model_dir,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.configs.pretrain import get_recipe
+from realm_tf.operations.annotate import Annotate
 from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
 
@@ -83,7 +83,7 @@ print(json.dumps([kills, outputs]))
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, blocks_dir):
     annotated = str(tmp_path_factory.mktemp("killed") / "annotated")
-    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     return annotated
 
 

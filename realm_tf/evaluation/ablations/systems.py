@@ -18,6 +18,7 @@ from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.combine_models import CombineModels
 from realm_tf.operations.embed import Embed
 from realm_tf.operations.evaluate import Evaluate
+from realm_tf.operations.pack import Pack
 
 WARM_UP, ICT, PRETRAIN = "warm-up", "ict", "pretrain"
 DPR, FINETUNE = "dpr", "finetune"
@@ -226,28 +227,26 @@ class AblationStages:
         )
 
     def _packed_blocks(self):
-        from realm_tf.data import pack
-
         blocks = self._inputs.blocks
         return self._add(
             "packed-blocks",
             "pack blocks",
-            lambda output: pack.pack(output, blocks=blocks),
+            lambda output: Pack(output=output, blocks=blocks).run(),
             {"blocks": blocks},
             {},
             command_line("pack", blocks=blocks),
         )
 
     def _packed_corpus(self):
-        from realm_tf.data import pack
-
         corpus, model = self._inputs.corpus, self._inputs.model
         if artifact.read_metadata(corpus)["kind"] != schema.ANNOTATED:
             return corpus
         return self._add(
             "packed-corpus",
             "pack corpus",
-            lambda output: pack.pack(output, annotated=corpus, model=model),
+            lambda output: Pack(
+                output=output, annotated=corpus, model=model
+            ).run(),
             {"corpus": corpus},
             {"tokenizer": artifact.read_metadata(model)["tokenizer"]},
             command_line("pack", annotated=corpus, model=model),

@@ -10,11 +10,11 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ablations as configs
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations import ablate as ablations
+from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.combine_models import CombineModels
 
 TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
@@ -46,7 +46,9 @@ def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
         if len(variable.shape) > 1:
             variable.assign(25.0 * variable)
     model_directory.save(loaded, str(root / "model"))
-    annotate_spans.annotate(str(root / "annotated"), "rules", blocks=blocks_dir)
+    Annotate(
+        output=str(root / "annotated"), tagger="rules", blocks=blocks_dir
+    ).run()
     for name in ("nq.dev.jsonl", "nq.test.jsonl"):
         shutil.copy(questions_path, root / name)
     return {

@@ -5,8 +5,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.paths import Path
-from realm_tf.data import pack
 from realm_tf.errors import InputError
+from realm_tf.operations.pack import Pack
 from realm_tf.text.tokenizer import Tokenizer
 
 
@@ -50,32 +50,20 @@ def test_annotated_passages_with_a_vocabulary_and_with_a_models(
     assert PackedPassages(cased)[0].token_ids.tolist()[:2] == [1, 1]
 
 
-def test_progress(capsys, monkeypatch):
-    times = iter([100.0, 104.0, 110.0, 111.0, 120.0])
-    monkeypatch.setattr(pack.time, "monotonic", lambda: next(times))
-    progress = pack._Progress("blocks", 4000, every_seconds=10.0)
-    for done in (500, 1000, 1100, 2000):
-        progress(done)
-    assert capsys.readouterr().out.splitlines() == [
-        "      1,000/4,000 blocks, 30 s left",
-        "      2,000/4,000 blocks, 20 s left",
-    ]
-
-
 def test_bad_arguments_are_refused(
     annotated, blocks_dir, vocabulary_path, tmp_path, capsys
 ):
     output = str(tmp_path / "packed")
     with pytest.raises(InputError, match="takes one of --model and --vocab"):
-        pack.pack(output, annotated=annotated)
+        Pack(output=output, annotated=annotated).run()
     with pytest.raises(InputError, match="are for --annotated"):
-        pack.pack(output, blocks=blocks_dir, vocab=vocabulary_path)
+        Pack(output=output, blocks=blocks_dir, vocab=vocabulary_path).run()
     with pytest.raises(InputError, match="One of --blocks and --annotated"):
-        pack.pack(output)
+        Pack(output=output).run()
     with pytest.raises(InputError, match="One of --blocks and --annotated"):
-        pack.pack(output, blocks=blocks_dir, annotated=annotated)
+        Pack(output=output, blocks=blocks_dir, annotated=annotated).run()
     with pytest.raises(InputError, match="expected 'annotated'"):
-        pack.pack(output, annotated=blocks_dir, vocab=vocabulary_path)
+        Pack(output=output, annotated=blocks_dir, vocab=vocabulary_path).run()
     assert (
         cli.main(["pack", "--blocks", annotated, "--output", output])
         == cli.USAGE_ERROR

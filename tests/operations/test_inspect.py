@@ -1,24 +1,25 @@
-import argparse
 import json
 
 import pytest
 
-from realm_tf import inspection
+from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.errors import InputError
+from realm_tf.operations.annotate import Annotate
+from realm_tf.operations.inspect import Inspect
 from realm_tf.training import plots
 
 
 def _run(*arguments):
-    parser = argparse.ArgumentParser()
-    inspection.add_arguments(parser)
-    inspection.run(parser.parse_args([str(a) for a in arguments]), [])
+    inspect = cli.parse(Inspect, [str(each) for each in arguments])
+    print(inspect.report(inspect.run()))
 
 
 def test_it_prints_the_metadata(blocks_dir, capsys):
     _run(blocks_dir)
-    printed = json.loads(capsys.readouterr().out)
+    first, rest = capsys.readouterr().out.split("\n", 1)
+    assert first.startswith(f"Blocks({blocks_dir!r}: 11 blocks, fingerprint ")
+    printed = json.loads(rest)
     assert printed == artifact.read(blocks_dir, kind="blocks")
     assert printed["num_blocks"] == 11
     assert printed["counts"]["articles_kept"] == 6
@@ -36,9 +37,9 @@ def test_it_prints_the_metadata(blocks_dir, capsys):
 )
 def test_every_kind_says_what_it_is(fixture, kind, request):
     directory = request.getfixturevalue(fixture)
-    metadata = inspection.inspect(directory)
-    assert metadata["kind"] == kind
-    assert len(metadata["fingerprint"]) == 16
+    found = Inspect(directories=directory).run()
+    assert found.kind == kind
+    assert len(found.fingerprint) == 16
 
 
 def test_it_prints_a_block(blocks_dir, capsys):
@@ -52,17 +53,17 @@ def test_it_prints_a_block(blocks_dir, capsys):
 @pytest.mark.parametrize("block_id", [-1, 11])
 def test_a_block_that_is_not_there(blocks_dir, block_id):
     with pytest.raises(InputError, match=f"0 to 10.*--block {block_id}"):
-        inspection.read_block(blocks_dir, block_id)
+        _run(blocks_dir, "--block", block_id)
 
 
 def test_a_block_of_something_else(model_dir):
     with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
-        inspection.read_block(model_dir, 0)
+        _run(model_dir, "--block", 0)
 
 
 def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     annotated, page = str(tmp_path / "annotated"), tmp_path / "spans.html"
-    annotate_spans.annotate(annotated, "rules", blocks=blocks_dir)
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     _run(annotated, "--html", page, "--num-passages", 4)
     assert capsys.readouterr().out.endswith(f"\n{page}: open it in a browser\n")
     shown = page.read_text()
@@ -116,4 +117,4 @@ def test_a_directory_that_is_not_complete(tmp_path):
     (tmp_path / "metadata.json").write_text('{"kind": "blocks"}')
     for directory in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InputError, match="no COMPLETED"):
-            inspection.inspect(str(directory))
+            Inspect(directories=str(directory)).run()
