@@ -192,13 +192,17 @@ def command_line(name: str, **options) -> str:
     return shlex.join(words)
 
 
+def operation_class(name: str) -> type:
+    """The `Operation` that a command runs; only now its module is imported."""
+    module, _, class_name = COMMANDS[name][0].partition(":")
+    return getattr(importlib.import_module(module), class_name)
+
+
 def _run(name, arguments):
     target = COMMANDS[name][0]
     if ":" not in target:
         return _run_module(name, arguments)
-    module_name, _, class_name = target.partition(":")
-    module = importlib.import_module(module_name)
-    operation = parse(getattr(module, class_name), arguments)
+    operation = parse(operation_class(name), arguments)
     result = operation.run()
     text = operation.report(result)
     if text:

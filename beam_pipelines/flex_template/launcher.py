@@ -9,8 +9,7 @@ every shard in its place and completes the directory. (`realm chunk` reads
 inputs other than multistream dumps through once more.)
 """
 
-import argparse
-import importlib
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -80,17 +79,12 @@ def command_arguments(command: str, argv: Sequence[str]) -> list[str]:
     Returns:
         list of str.
     """
-    parser = argparse.ArgumentParser()
-    importlib.import_module(cli.COMMANDS[command][0]).add_arguments(parser)
-    ours = {
-        option.replace("-", "_"): option
-        for action in parser._actions
-        for option in action.option_strings
-    }
+    fields = {f.name for f in dataclasses.fields(cli.operation_class(command))}
     arguments = []
     for argument in argv:
         name, equals, value = argument.partition("=")
-        name = ours.get(name.replace("-", "_"), name)
+        if name[2:].replace("-", "_") in fields:
+            name = name.replace("_", "-")
         if name != "--runner":
             arguments.append(f"{name}{equals}{value}")
     # The launcher's own --runner is Dataflow, too.

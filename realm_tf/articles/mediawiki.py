@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
+from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import page_url
 from realm_tf.errors import InputError
@@ -11,7 +12,19 @@ from realm_tf.errors import InputError
 # Namespaces whose links show no text in an article: Media, File, Category
 # (https://www.mediawiki.org/wiki/Help:Namespaces).
 _SILENT_NAMESPACES = {"-2", "6", "14"}
+_HEAD = ("<mediawiki", "<?xml")
 _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
+
+
+# https://en.wikipedia.org/wiki/Template:Disambiguation and its kin, which are
+# called "X disambiguation" or by the short names here.
+_DISAMBIGUATION = re.compile(
+    r"\{\{\s*(?!about|for\b|main|other|r from|r to|redirect|see)"
+    r"(?:[\w -]{0,40}disambiguation(?: cleanup| page)?|disambig(?:-cleanup)?"
+    r"|disamb|dab|geodis|hndis|hospitaldis|mathdab|mil-unit-dis|numberdis"
+    r"|roaddis|schooldis)\s*[|}]|__DISAMBIG__",
+    re.IGNORECASE,
+)
 
 
 def read_mediawiki(
@@ -105,3 +118,28 @@ def _mediawiki_page(element, number, path, namespaces):
 def _local(tag):
     # Export versions differ in their namespace only.
     return tag.rpartition("}")[2]
+
+
+def is_disambiguation(title: str, markup: str = "") -> bool:
+    """Whether a page only lists what its title may mean.
+
+    >>> is_disambiguation("Ada", "'''Ada''' may refer to: {{disambig}}")
+    True
+    """
+    return "(disambiguation)" in title or bool(_DISAMBIGUATION.search(markup))
+
+
+def _is_in(head, text):
+    return text.startswith(_HEAD) and "<mediawiki" in text
+
+
+def _text(page):
+    # The parser is loaded for dumps alone.
+    from realm_tf.articles import wiki_markup
+
+    return wiki_markup.to_plain_text(
+        page.text, silent_prefixes=page.silent_prefixes
+    )
+
+
+MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki, _text)

@@ -6,15 +6,21 @@ import dataclasses
 import glob
 import gzip
 import os
+import re
 import urllib.parse
 import xml.etree.ElementTree as ET
 import zlib
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
 
+# Marks that a reader does not see.
+INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
 # As MediaWiki's wfUrlencode leaves them.
 _URL_SAFE = ";@$!*(),/~:"
 
@@ -45,6 +51,74 @@ class Page:
     url: str = ""
     dropped: str = ""
     silent_prefixes: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainText:
+    """Running text and where its wiki links stand.
+
+    Args:
+        text: str. Paragraphs, separated by one line feed; single spaces.
+        link_starts: list of int. Code point where each link's text begins.
+        link_limits: list of int. Code point after its last one.
+    """
+
+    text: str
+    link_starts: list[int] = dataclasses.field(default_factory=list)
+    link_limits: list[int] = dataclasses.field(default_factory=list)
+
+
+def plain_text(page: Page) -> PlainText:
+    """The text of a page that holds no markup: one paragraph a line.
+
+    White space is collapsed, and a first line that repeats the title dropped.
+    """
+    return PlainText(without_title(page, plain_paragraphs(page.text)))
+
+
+def plain_paragraphs(text: str) -> str:
+    """Plain text with single spaces and one line feed between paragraphs.
+
+    Every line is a paragraph; white space at its ends is dropped.
+    """
+    lines = (
+        " ".join(INVISIBLE.sub("", line).split()) for line in text.splitlines()
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def without_title(page: Page, text: str, *, alone: bool = False) -> str:
+    """Text without a first line that is the page's title.
+
+    Args:
+        page: `Page`.
+        text: str.
+        alone: bool. Drop it even if there is nothing else. Defaults to
+            `False`.
+    """
+    first_line, _, rest = text.partition("\n")
+    return rest if first_line == page.title and (rest or alone) else text
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of files of articles: one file of ours, one line in `readers`.
+
+    Args:
+        name: str. What `--format` calls it.
+        is_in: function of the beginning of a file, decompressed: its bytes,
+            and its text without white space before it. Whether the file is of
+            this format.
+        read: function of a binary file, decompressed, its path, and what
+            comes before the title in a page's URL, or `None`. Yields `Page`
+            in the order of the file.
+        text: function of a `Page`: its `PlainText`. Defaults to `plain_text`.
+    """
+
+    name: str
+    is_in: Callable[[bytes, str], bool]
+    read: Callable[[BinaryIO, str, str | None], Iterator[Page]]
+    text: Callable[[Page], PlainText] = plain_text
 
 
 def find_files(patterns: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ duplicate of another and rows stay those of the published embeddings.
 import os
 
 from realm_tf.articles import pickled_texts
+from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
@@ -86,3 +87,16 @@ def _page(path, row, text, title):
         title=title.decode("utf-8", errors="replace"),
         text=text.decode("utf-8", errors="replace"),
     )
+
+
+BLOCK_RECORDS = Format(
+    "block-records",
+    lambda head, text: head.startswith(b"\x93NUMPY"),
+    lambda file, path, base_url: read_records(path),
+)
+# A TFRecord file says nothing of what it holds: --format names it.
+ORQA = Format(
+    "orqa",
+    lambda head, text: False,
+    lambda file, path, base_url: read_tfrecords(path),
+)

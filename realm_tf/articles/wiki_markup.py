@@ -10,13 +10,14 @@ List items are kept only if they read like a sentence: at least
 at the end. Section headings are never kept.
 """
 
-import dataclasses
 import html
 import re
 
 import mwparserfromhell
 from mwparserfromhell import nodes
 
+from realm_tf.articles import residue
+from realm_tf.articles.pages import PlainText
 from realm_tf.articles.wiki_templates import template_text
 
 # Shorter list items are names and captions (our choice).
@@ -46,82 +47,17 @@ _ITEM = "\ue002"
 _APOSTROPHE = "\ue003"
 _LESS = "\ue004"
 _MARKS = re.compile("[\ue000-\ue004]")
-_INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
 
-_DROPPED_ELEMENTS = (
-    "ref|references|math|ce|chem|gallery|timeline|score|hiero|imagemap"
-    "|syntaxhighlight|source|pre|graph|mapframe|maplink|templatedata"
-    "|templatestyles|inputbox|categorytree|indicator|includeonly"
-)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_EMPTY_ELEMENT = re.compile(rf"<(?:{_DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
-_ELEMENT = re.compile(
-    rf"<({_DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
-)
+_EMPTY_ELEMENT = re.compile(rf"<(?:{residue.DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 
-# https://en.wikipedia.org/wiki/Template:Disambiguation and its kin, which are
-# called "X disambiguation" or by the short names here.
-_DISAMBIGUATION = re.compile(
-    r"\{\{\s*(?!about|for\b|main|other|r from|r to|redirect|see)"
-    r"(?:[\w -]{0,40}disambiguation(?: cleanup| page)?|disambig(?:-cleanup)?"
-    r"|disamb|dab|geodis|hndis|hospitaldis|mathdab|mil-unit-dis|numberdis"
-    r"|roaddis|schooldis)\s*[|}]|__DISAMBIG__",
-    re.IGNORECASE,
-)
-
-_TAGS = (
-    "abbr|b|bdi|big|blockquote|br|caption|center|cite|code|dd|del|dfn|div|dl|dt"
-    "|em|font|gallery|h[1-6]|hr|i|includeonly|ins|kbd|li|math|noinclude|nowiki"
-    "|ol|onlyinclude|p|poem|pre|q|ref|references|rp|rt|ruby|s|samp|section"
-    "|small|source|span|strike|strong|sub|sup|syntaxhighlight|table|tbody|td"
-    "|th|thead|timeline|tr|tt|u|ul|var"
-)
-_TAG_RESIDUE = re.compile(rf"</?(?:{_TAGS})\b[^<>]*/?>", re.IGNORECASE)
-_TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
-_BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
-_SILENT_LINK_RESIDUE = re.compile(
-    r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
-)
-_LINK_RESIDUE = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _QUOTES = re.compile("'{2,}")
 _TRAIL = re.compile("[a-z]+")
 
-_SEPARATORS = r"[\s,;:/–—-]|\bor\b|\band\b"
-_EMPTY_BRACKETS = re.compile(
-    rf"\s?\((?:{_SEPARATORS}|pronounced|pronunciation)*\)"
-)
-_BRACKET_START = re.compile(r"\([\s,;:]+")
-_BRACKET_END = re.compile(r"[\s,;:]+\)")
-_DOUBLE_SEPARATOR = re.compile(r"([,;])(?:\s*[,;])+")
-_LOOSE_PUNCTUATION = re.compile(r"\s+([,;:]|\.(?!\w|\.))(?=\s|$)")
 _SENTENCE_END = re.compile(r"[.!?…。！？।][\"'”’»)\]]*$")
 _PIECES = re.compile(f"[{_LINK_START}{_LINK_LIMIT}]|\\s+")
-
-
-@dataclasses.dataclass(frozen=True)
-class PlainText:
-    """Running text and where its wiki links stand.
-
-    Args:
-        text: str. Paragraphs, separated by one line feed; single spaces.
-        link_starts: list of int. Code point where each link's text begins.
-        link_limits: list of int. Code point after its last one.
-    """
-
-    text: str
-    link_starts: list[int] = dataclasses.field(default_factory=list)
-    link_limits: list[int] = dataclasses.field(default_factory=list)
-
-
-def is_disambiguation(title: str, markup: str = "") -> bool:
-    """Whether a page only lists what its title may mean.
-
-    >>> is_disambiguation("Ada", "'''Ada''' may refer to: {{disambig}}")
-    True
-    """
-    return "(disambiguation)" in title or bool(_DISAMBIGUATION.search(markup))
 
 
 def to_plain_text(
@@ -150,29 +86,11 @@ def to_plain_text(
     return _finish(_Renderer(silent).render(tree))
 
 
-def plain_paragraphs(text: str) -> str:
-    """Plain text with single spaces and one line feed between paragraphs.
-
-    Every line is a paragraph; white space at its ends is dropped.
-    """
-    lines = (
-        " ".join(_INVISIBLE.sub("", line).split()) for line in text.splitlines()
-    )
-    return "\n".join(line for line in lines if line)
-
-
-def strip_residue(text: str) -> str:
-    """Text without the tags and links that an extractor left in it."""
-    text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
-    text = _SILENT_LINK_RESIDUE.sub("", text)
-    return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
-
-
 def _drop_apparatus(markup):
     """Drops comments, references, headings and sections of references."""
     markup = _COMMENT.sub("", markup)
     markup = _EMPTY_ELEMENT.sub("", markup)
-    markup = _ELEMENT.sub("", markup)
+    markup = residue.ELEMENT.sub("", markup)
     markup = _SWITCH.sub("", markup)
     kept = []
     position = 0
@@ -250,7 +168,9 @@ class _Renderer:
             return " " if name == "br" else "\n\n"
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
-        if node.contents is None or re.fullmatch(_DROPPED_ELEMENTS, name):
+        if node.contents is None or re.fullmatch(
+            residue.DROPPED_ELEMENTS, name
+        ):
             return ""
         if any(
             "display:none" in str(a).replace(" ", "") for a in node.attributes
@@ -282,14 +202,13 @@ def _escaped(text):
 
 def _finish(text):
     """Text with marks to paragraphs and link places."""
-    text = _TABLE_RESIDUE.sub("\n\n", text)
-    text = _TAG_RESIDUE.sub("", text)
     paragraphs = []
     starts = []
     limits = []
     offset = 0
-    for is_item, paragraph in _paragraphs(text):
-        paragraph = _tidy(paragraph)
+    for is_item, paragraph in _paragraphs(residue.strip_markup(text)):
+        paragraph = residue.tidy(paragraph)
+        paragraph = paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
         plain, link_starts, link_limits = _take_links(paragraph)
         if not any(character.isalpha() for character in plain):
             continue
@@ -343,20 +262,6 @@ def _drop_quotes(line):
         surplus[sizes.index(3)] += 1
     kept = iter(surplus)
     return _QUOTES.sub(lambda match: "'" * next(kept), line)
-
-
-def _tidy(paragraph):
-    """Drops residue and what dropped templates leave: "(; born 1950)"."""
-    paragraph = _INVISIBLE.sub("", paragraph)
-    paragraph = _BRACKET_RESIDUE.sub("", paragraph)
-    for _ in range(2):
-        # Twice: brackets may stand in brackets.
-        paragraph = _EMPTY_BRACKETS.sub("", paragraph)
-    paragraph = _BRACKET_START.sub("(", paragraph)
-    paragraph = _BRACKET_END.sub(")", paragraph)
-    paragraph = _DOUBLE_SEPARATOR.sub(r"\1", paragraph)
-    paragraph = _LOOSE_PUNCTUATION.sub(r"\1", paragraph)
-    return paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
 
 
 def _take_links(paragraph):

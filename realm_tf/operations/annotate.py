@@ -27,7 +27,7 @@ PASSAGES_PER_SHARD = 5_000
 _BLOCKS = "blocks"
 _NUM_SAMPLES = 3
 # Fields that go on to `Chunk`.
-_CUTTING = (
+CUTTING = (
     "vocab",
     "max_block_length",
     "format",
@@ -105,7 +105,7 @@ class Annotate(Operation):
     @functools.cached_property
     def _cutting(self):
         """The fields that go on to `Chunk`, those with another value."""
-        given = {name: getattr(self, name) for name in _CUTTING}
+        given = {name: getattr(self, name) for name in CUTTING}
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         return {n: v for n, v in given.items() if v != defaults[n]}
 

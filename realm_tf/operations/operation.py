@@ -63,7 +63,7 @@ class Operation:
         for name, hint in _hints(type(self)).items():
             # One of what there may be several of.
             if isinstance(getattr(self, name), str | os.PathLike) and any(
-                typing.get_origin(part) is tuple for part in _parts(hint)
+                typing.get_origin(part) is tuple for part in parts_of(hint)
             ):
                 object.__setattr__(self, name, (getattr(self, name),))
         for name, kind in self._artifact_fields().items():
@@ -183,7 +183,7 @@ class Operation:
         hint, value = _hints(type(self))[name], getattr(self, name)
         choices = [
             choice
-            for part in _parts(hint)
+            for part in parts_of(hint)
             if typing.get_origin(part) is Literal
             for choice in typing.get_args(part)
         ]
@@ -220,17 +220,17 @@ def _flatten(values):
             yield each
 
 
-def _parts(hint):
+def parts_of(hint):
     """A type and those it is made of: `X` of `X | None`, `tuple[X, ...]`."""
     yield hint
     origin = typing.get_origin(hint)
     if origin in (Annotated, tuple, typing.Union, types.UnionType):
         for each in typing.get_args(hint):
-            yield from _parts(each)
+            yield from parts_of(each)
 
 
 def _artifact_class(hint):
-    for part in _parts(hint):
+    for part in parts_of(hint):
         if isinstance(part, type) and issubclass(part, Artifact | Questions):
             return part
     return None

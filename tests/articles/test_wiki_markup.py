@@ -1,5 +1,8 @@
 import pytest
 
+from realm_tf.articles import mediawiki
+from realm_tf.articles import pages
+from realm_tf.articles import residue
 from realm_tf.articles import wiki_markup
 from realm_tf.articles.wiki_templates import template_text
 
@@ -167,8 +170,8 @@ def test_no_residue_of_malformed_markup(markup):
     text = plain(markup)
 
     assert "A " in text
-    for residue in ("[[", "]]", "{{", "}}", "{|", "|}", "''", "</", "<small"):
-        assert residue not in text
+    for mark in ("[[", "]]", "{{", "}}", "{|", "|}", "''", "</", "<small"):
+        assert mark not in text
 
 
 def test_links_are_places_in_the_final_text():
@@ -223,13 +226,13 @@ def test_private_use_characters_of_the_input_do_no_harm():
     ],
 )
 def test_disambiguation(title, markup, expected):
-    assert wiki_markup.is_disambiguation(title, markup) is expected
+    assert mediawiki.is_disambiguation(title, markup) is expected
 
 
 def test_plain_paragraphs():
     text = " One\ttwo\xa0 three \r\n\n\x0bfour\u2028 five "
 
-    assert wiki_markup.plain_paragraphs(text) == "One two three\nfour\nfive"
+    assert pages.plain_paragraphs(text) == "One two three\nfour\nfive"
 
 
 def test_strip_residue():
@@ -238,6 +241,6 @@ def test_strip_residue():
         "[[Category:Rivers]] [[Graz]] [[Linz|the city]] [[open"
     )
 
-    assert wiki_markup.strip_residue(text) == (
+    assert residue.strip_residue(text) == (
         "A c d e, 1 < 2 > 0 <x>. Graz the city open"
     )

@@ -1,16 +1,21 @@
 import bz2
+import errno
 import glob
 import json
 import os
 import pathlib
 import string
+import subprocess
+import sys
 
 import pytest
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.beam_pipelines import chunk_wikipedia
+from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
@@ -549,6 +554,77 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
 
     assert metadata["counts"]["pages_read"] == 11
     assert shard_bytes(output) == shard_bytes(expected)
+
+
+def test_two_runs_into_one_output_are_refused(tmp_path, vocab, inputs):
+    output = str(tmp_path / "out")
+    with artifact.write(output, kind=schema.BLOCKS) as stage:
+        with pytest.raises(InputError, match="is being written by process"):
+            Chunk(input=inputs, output=output, vocab=vocab).run()
+        stage.metadata["mine"] = True
+    assert artifact.read(output, kind=schema.BLOCKS)["mine"]
+
+
+@pytest.mark.parametrize(
+    "where", [(parts.np, "savez"), (parts, "records"), (shards, "write_text")]
+)
+def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
+    expected, output = str(tmp_path / "expected"), str(tmp_path / "out")
+    Chunk(input=inputs, output=expected, vocab=vocab).run()
+
+    def write(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, write)
+        with pytest.raises(InputError, match="no space is left on the disk"):
+            Chunk(input=inputs, output=output, vocab=vocab).run()
+    assert not find(output, "tmp")
+    # Once there is some again, it goes on.
+    Chunk(input=inputs, output=output, vocab=vocab).run()
+    assert shard_bytes(output) == shard_bytes(expected)
+
+
+def test_unknown_wordpieces_are_counted(tmp_path, vocab, capsys):
+    known = {"id": "1", "title": "T", "text": "Row is here. " * 9}
+    path = jsonl(tmp_path / "known.jsonl", [known, {**known, "id": "2"}])
+    command = ["chunk", "--vocab", vocab, "--input", path, "--output"]
+    assert cli.main([*command, str(tmp_path / "known")]) == 0
+    assert "unknown_wordpieces               0\n" in (capsys.readouterr().out)
+    row = {"id": "1", "title": "T", "text": "Row 図 書 館 is here."}
+    jsonl(tmp_path / "known.jsonl", [row])
+    assert cli.main([*command, str(tmp_path / "other")]) == 0
+    printed = capsys.readouterr()
+    found = Blocks(tmp_path / "other").counts
+    assert (found["unknown_wordpieces"], found["wordpieces"]) == (3, 13)
+    assert "3  (23.1%)" in printed.out
+    assert printed.err.count("\n") == 1
+    assert f"23% of the wordpieces are [UNK]: the vocabulary {vocab} " in (
+        printed.err
+    )
+
+
+def test_unknown_formats_are_refused_at_once(tmp_path, vocab):
+    path = tmp_path / "book.pdf"
+    path.write_bytes(b"%PDF-1.7")
+    code = (
+        "import sys\n"
+        "from realm_tf import cli\n"
+        "status = cli.main(sys.argv[1:])\n"
+        "heavy = {'tensorflow', 'keras', 'apache_beam'}\n"
+        "print('imported:', sorted(heavy & set(sys.modules)))\n"
+        "sys.exit(status)\n"
+    )
+    command = ["chunk", "--input", path, "--vocab", vocab, "--output", "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "(it seems to be a PDF document)" in done.stderr
+    assert done.stdout == "imported: []\n"
 
 
 def find(output, ending):

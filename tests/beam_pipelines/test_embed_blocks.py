@@ -1,3 +1,4 @@
+import errno
 import functools
 import os
 import shutil
@@ -312,6 +313,19 @@ def test_a_torn_shard_is_computed_again(
     counts, rows = _embed(model_dir, blocks_dir, output, rows_per_shard=2)
     assert counts["shards_skipped"] == 2
     np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_a_full_disk(tmp_path, monkeypatch, model_dir, blocks_dir):
+    output = tmp_path / "embeddings"
+
+    def save(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", save)
+        with pytest.raises(InputError, match="no space is left on the disk"):
+            _embed(model_dir, blocks_dir, output)
+    assert not list(tmp_path.glob("**/*.tmp"))
 
 
 def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
