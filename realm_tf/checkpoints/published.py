@@ -150,7 +150,7 @@ def import_checkpoint(
         seed: int. Of a random reader's head.
         texts: str. Where block texts are. Defaults to that of a source.
         blocks: str. Blocks directory to make. Defaults to `None`.
-        max_block_length: int. See `chunk_wikipedia.chunk`. Defaults to 288.
+        max_block_length: int. See `operations.chunk.Chunk`. Defaults to 288.
         embeddings: str. Embeddings directory to make. Defaults to `None`.
         beam_options: list of str. For the pipeline that writes blocks.
 
