@@ -13,17 +13,18 @@ best of some rounds each, in turn; ours learns its words anew in every round.
 Ratios are ours to the peer's, in bytes a second.
 """
 
-import argparse
+import functools
 import json
 import os
-import pathlib
-import time
+import timeit
+from typing import Literal
 
 # Before the library is loaded: one thread.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import mwparserfromhell
 import tokenizers
+import tyro
 from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
@@ -35,43 +36,39 @@ from realm_tf.beam_pipelines import transforms
 from realm_tf.text import blocks
 from realm_tf.text import tokenizer as tokenizer_lib
 
-CLAIMS = ("markup", "plain_text")
 
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--vocab", required=True, help="vocab.txt of the model")
-    parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=CLAIMS)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--num-passages", type=int, help="of plain_text (default: all)"
-    )
-    args = parser.parse_args()
-    data_dir = pathlib.Path(args.data_dir)
-    passages = str(data_dir / "corpus.jsonl.gz")
+def main(
+    *,
+    data_dir: str,
+    vocab: str,
+    claims: tuple[Literal["markup", "plain_text"], ...] = (
+        "markup",
+        "plain_text",
+    ),
+    rounds: int = 3,
+    num_passages: int | None = None,
+):
+    """Measures each claim; `vocab` is the model's vocab.txt."""
     result = {"cpus": os.cpu_count()}
-    if "markup" in args.claims:
-        dump = str(data_dir / "wiki.xml.bz2")
-        result["markup"] = markup_rates(dump, args.rounds)
-    if "plain_text" in args.claims:
+    if "markup" in claims:
+        result["markup"] = markup_rates(f"{data_dir}/wiki.xml.bz2", rounds)
+    if "plain_text" in claims:
         result["plain_text"] = plain_text_rates(
-            passages, args.vocab, args.rounds, args.num_passages
+            f"{data_dir}/corpus.jsonl.gz", vocab, rounds, num_passages
         )
-    print(json.dumps(result, indent=2))
+    return result
 
 
 def markup_rates(dump, rounds):
     """Rates of reading a dump and of its markup alone."""
     ours, clean, theirs = [], [], []
+    seconds = functools.partial(timeit.timeit, number=1)
     for _ in range(rounds):
         found = []
-        ours.append(_seconds(lambda found=found: found.extend(_texts(dump))))
+        ours.append(seconds(lambda found=found: found.extend(_texts(dump))))
         kept = _kept(dump)
-        clean.append(_seconds(lambda kept=kept: list(map(_text, kept))))
-        theirs.append(_seconds(lambda kept=kept: list(map(_bare, kept))))
+        clean.append(seconds(lambda kept=kept: list(map(_text, kept))))
+        theirs.append(seconds(lambda kept=kept: list(map(_bare, kept))))
     with pages.open_bytes(dump) as file:
         num_bytes = len(file.read())
     num_pages = sum(1 for _ in readers.read_pages(dump))
@@ -124,12 +121,13 @@ def plain_text_rates(passages, vocab, rounds, num_passages):
     batches = list(_batches(kept))
     vocabulary = tokenizer_lib.read_vocabulary(vocab)
     ours, theirs = [], []
+    seconds = functools.partial(timeit.timeit, number=1)
     for _ in range(rounds):
         tokenizer = tokenizer_lib.Tokenizer(vocabulary)
         bare = _bare_tokenizer(vocabulary)
-        ours.append(_seconds(lambda t=tokenizer: _chunk(batches, t)))
+        ours.append(seconds(lambda t=tokenizer: _chunk(batches, t)))
         theirs.append(
-            _seconds(
+            seconds(
                 lambda b=bare: b.encode_batch_fast(
                     texts, add_special_tokens=False
                 )
@@ -184,11 +182,6 @@ def _bare_tokenizer(vocabulary):
     return bare
 
 
-def _seconds(work):
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

@@ -1,30 +1,40 @@
 """A corpus repeated with new ids, and `realm` in processes of its own."""
 
+import contextlib
 import gzip
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 
-def write_copies(corpus: str, folder: str, copies: int) -> int:
-    """Writes a JSONL file for each copy; returns the number of rows of all.
+@contextlib.contextmanager
+def copied(data_dir: str, copies: int, temporary_dir: str | None):
+    """The passages of a data directory so many times, with ids of their own.
 
     Args:
-        corpus: str. A .jsonl.gz with "id" in each row.
-        folder: str. Where the files go.
+        data_dir: str. Holds corpus.jsonl.gz, with "id" in each row.
         copies: int.
+        temporary_dir: str. Where to write; `None` for /tmp.
+
+    Yields:
+        A temporary directory, that of the JSONL files in it (one a copy), and
+        the number of all passages.
     """
-    with gzip.open(corpus, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    for copy in range(copies):
-        with open(pathlib.Path(folder, f"{copy:04d}.jsonl"), "w") as file:
-            for row in rows:
-                row = {**row, "id": f"{row['id']}-{copy}"}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    return copies * len(rows)
+    with gzip.open(f"{data_dir}/corpus.jsonl.gz", "rt", encoding="utf-8") as f:
+        rows = [json.loads(line) for line in f]
+    with tempfile.TemporaryDirectory(dir=temporary_dir) as folder:
+        inputs = pathlib.Path(folder, "inputs")
+        inputs.mkdir()
+        for copy in range(copies):
+            with open(inputs / f"{copy:04d}.jsonl", "w") as file:
+                for row in rows:
+                    row = {**row, "id": f"{row['id']}-{copy}"}
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        yield folder, str(inputs), copies * len(rows)
 
 
 def start(*arguments: str, workers: int = 1) -> subprocess.Popen:

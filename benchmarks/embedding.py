@@ -12,7 +12,6 @@ computed that is padding.
 Ratios are ours to the peer's, in blocks a second.
 """
 
-import argparse
 import json
 import os
 import tempfile
@@ -22,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
@@ -32,18 +32,13 @@ from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--blocks", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--num-blocks", type=int, default=2_000)
-    parser.add_argument("--batch-size", type=int, default=32)
-    args = parser.parse_args()
+def main(
+    *, blocks: str, model: str, num_blocks: int = 2_000, batch_size: int = 32
+):
+    """Measures over so many of the blocks."""
     with tempfile.TemporaryDirectory() as directory:
-        sample, blocks = _sample(args.blocks, args.num_blocks, directory)
-        print(json.dumps(_measure(args, sample, blocks, directory), indent=2))
+        sample, chosen = _sample(blocks, num_blocks, directory)
+        return _measure(model, batch_size, sample, chosen, directory)
 
 
 def _sample(source, num_blocks, directory):
@@ -71,21 +66,21 @@ def _sample(source, num_blocks, directory):
     return output, blocks
 
 
-def _measure(args, sample, blocks, directory):
+def _measure(model, batch_size, sample, blocks, directory):
     output = os.path.join(directory, "embeddings")
     started = time.perf_counter()
     counts = Embed(
-        model=args.model,
+        model=model,
         blocks=sample,
         output=output,
-        batch_size=args.batch_size,
+        batch_size=batch_size,
     ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
         [index_files.load_shard(path) for path, _ in Embeddings(output).shards]
     )
     length = artifact.read(sample, kind=schema.BLOCKS)["max_block_length"]
-    rows, peer_seconds = _predict(args, blocks, length)
+    rows, peer_seconds = _predict(model, batch_size, blocks, length)
     computed = counts["wordpieces"] + counts["padding"]
     rate, peer_rate = len(blocks) / seconds, len(blocks) / peer_seconds
     return {
@@ -111,9 +106,9 @@ def _measure(args, sample, blocks, directory):
     }
 
 
-def _predict(args, blocks, length):
+def _predict(model, batch_size, blocks, length):
     """Embeddings by Keras' predict at one length, and its seconds."""
-    loaded = model_directory.load(args.model)
+    loaded = model_directory.load(model)
     inputs = packing.join_bert(
         [(b.title_ids, b.token_ids) for b in blocks],
         cls_id=loaded.tokenizer.cls_id,
@@ -123,8 +118,8 @@ def _predict(args, blocks, length):
         segment_ids=loaded.block_segment_ids,
     )
     tower = loaded.model.block_embedder
-    options = {"batch_size": args.batch_size, "verbose": 0}
-    warm = {name: rows[: args.batch_size] for name, rows in inputs.items()}
+    options = {"batch_size": batch_size, "verbose": 0}
+    warm = {name: rows[:batch_size] for name, rows in inputs.items()}
     tower.predict(warm, **options)
     started = time.perf_counter()
     rows = tower.predict(inputs, **options)
@@ -132,4 +127,5 @@ def _predict(args, blocks, length):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

@@ -8,53 +8,44 @@ that of the resident memory of all processes of the run together, read every
 of the peaks by the difference of the sizes. Linux only.
 """
 
-import argparse
 import json
 import os
 import pathlib
-import tempfile
 import time
 
 import corpus
+import tyro
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SECONDS_BETWEEN_READINGS = 0.1
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--vocab", required=True, help="vocab.txt of the model")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--copies", nargs=2, type=int, default=(1, 10))
-    parser.add_argument(
-        "--temporary-dir", help="where to write (default: /tmp)"
-    )
-    args = parser.parse_args()
-    passages = str(pathlib.Path(args.data_dir, "corpus.jsonl.gz"))
-    runs = [
-        measure(passages, args.vocab, copies, args.workers, args.temporary_dir)
-        for copies in args.copies
+def main(
+    *,
+    data_dir: str,
+    vocab: str,
+    workers: int = 1,
+    copies: tuple[int, int] = (1, 10),
+    temporary_dir: str | None = None,
+):
+    """Measures `realm chunk` over so many copies of the passages."""
+    small, large = runs = [
+        _measure(data_dir, vocab, number, workers, temporary_dir)
+        for number in copies
     ]
-    small, large = runs
     growth = large["peak_bytes"] - small["peak_bytes"]
     difference = large["passages"] - small["passages"]
-    result = {
-        "workers": args.workers,
+    return {
+        "workers": workers,
         "runs": runs,
         "growth_bytes_per_passage": round(growth / difference, 1),
     }
-    print(json.dumps(result, indent=2))
 
 
-def measure(passages, vocab, copies, workers, temporary_dir):
+def _measure(data_dir, vocab, copies, workers, temporary_dir):
     """Peak of one run, in bytes."""
-    with tempfile.TemporaryDirectory(dir=temporary_dir) as folder:
-        inputs = pathlib.Path(folder, "inputs")
-        inputs.mkdir()
-        num_passages = corpus.write_copies(passages, str(inputs), copies)
+    with corpus.copied(data_dir, copies, temporary_dir) as copied:
+        folder, inputs, num_passages = copied
         process = corpus.start(
             *("chunk", "--input", f"{inputs}/*.jsonl", "--vocab", vocab),
             *("--output", f"{folder}/blocks"),
@@ -68,7 +59,7 @@ def measure(passages, vocab, copies, workers, temporary_dir):
             raise SystemExit(f"realm chunk failed with {process.returncode}")
         return {
             "passages": num_passages,
-            "input_bytes": corpus.num_bytes(str(inputs)),
+            "input_bytes": corpus.num_bytes(inputs),
             "peak_bytes": peak,
         }
 
@@ -100,4 +91,5 @@ def _resident(process):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

@@ -15,11 +15,12 @@ and in no other file. Test questions whose gold passage a training question shar
 are left out.
 """
 
-import argparse
 import gzip
 import json
 import pathlib
 import random
+
+import tyro
 
 # Of train and dev; nq_open has 1,308 and 333.
 _NUM_TRAIN = {
@@ -38,20 +39,15 @@ _NUM_TEST = 500
 _UNTITLED = "squad_untitled"
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("questions", "corpus", "output"):
-        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    args = parser.parse_args()
-    untitled = {
-        row["id"] for row in _read(args.corpus) if not row["title"].strip()
-    }
+def main(
+    *, questions: pathlib.Path, corpus: pathlib.Path, output: pathlib.Path
+):
+    """Draws the questions and writes them."""
+    untitled = {row["id"] for row in _read(corpus) if not row["title"].strip()}
 
     def draw(name, split, number, keep):
         """Some of a file's questions that are to be kept, in its order."""
-        rows = _read(args.questions / f"{name}.{split}.jsonl.gz")
+        rows = _read(questions / f"{name}.{split}.jsonl.gz")
         rows = [row for row in rows if keep(row)]
         kept = random.Random(f"{name}.{split}").sample(
             range(len(rows)), min(number, len(rows))
@@ -80,9 +76,9 @@ def main():
     files[_UNTITLED] = draw(
         "squad_open", "test", _NUM_TEST, lambda row: not titled(row)
     )
-    args.output.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():
-        with open(args.output / f"{name}.jsonl", "w") as file:
+        with open(output / f"{name}.jsonl", "w") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
         print(f"{name:<20}{len(rows):>6}")
 
@@ -93,4 +89,4 @@ def _read(path):
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -11,16 +11,18 @@ megabytes those of the arrays that the index holds.
 Times are of one run and to be compared within it. `brute_force` is exact.
 """
 
-import argparse
+import functools
 import json
 import os
 import statistics
 import time
+import typing
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+import tyro
 
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.brute_force import QuantizedBruteForce
@@ -28,62 +30,69 @@ from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.numpy_index import NumpyIndex
 from realm_tf.retrieval.scann import Scann
 
+Kind = typing.Literal[
+    "brute_force", "brute_force_int8", "ivf", "ivf_int8", "scann"
+]
 NUM_NEIGHBORS = 5
 BATCH_SIZES = (1, 32)
 ROWS_PER_BLOCK = 65_536
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--num-blocks", type=int, default=50_000)
-    parser.add_argument("--embedding-dim", type=int, default=128)
-    parser.add_argument("--num-clusters", type=int, default=1_000)
-    parser.add_argument("--embeddings", help="an .npy file, instead of these")
-    parser.add_argument("--num-queries", type=int, default=256)
-    parser.add_argument("--num-runs", type=int, default=30)
-    parser.add_argument("--num-partitions", type=int, help="of ivf")
-    parser.add_argument("--num-probed", type=int, help="of ivf")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS])
-    args = parser.parse_args()
-    embeddings, queries, own = load(args) if args.embeddings else draw(args)
-    truth = neighbors(NumpyIndex(embeddings).search, queries, own)
-    print(
-        json.dumps(
-            {
-                "num_blocks": len(embeddings),
-                "embedding_dim": embeddings.shape[1],
-                "cpus": os.cpu_count(),
-                "kinds": {
-                    kind: measure(kind, embeddings, queries, own, truth, args)
-                    for kind in args.kinds
-                },
-            },
-            indent=2,
+def main(
+    *,
+    num_blocks: int = 50_000,
+    embedding_dim: int = 128,
+    num_clusters: int = 1_000,
+    embeddings: str | None = None,
+    num_queries: int = 256,
+    num_runs: int = 30,
+    num_partitions: int | None = None,
+    num_probed: int | None = None,
+    seed: int = 0,
+    kinds: tuple[Kind, ...] = typing.get_args(Kind),
+):
+    """Measures each kind over drawn embeddings, or those of an .npy file."""
+    random = np.random.default_rng(seed)
+    if embeddings:
+        rows, queries, own = load(embeddings, num_queries, random)
+    else:
+        rows, queries, own = draw(
+            num_blocks, num_queries, num_clusters, embedding_dim, random
         )
+    truth = neighbors(NumpyIndex(rows).search, queries, own)
+    build = functools.partial(
+        _build, num_partitions=num_partitions, num_probed=num_probed
     )
+    return {
+        "num_blocks": len(rows),
+        "embedding_dim": rows.shape[1],
+        "cpus": os.cpu_count(),
+        "kinds": {
+            kind: measure(
+                functools.partial(build, kind),
+                *(rows, queries, own, truth, num_runs),
+            )
+            for kind in kinds
+        },
+    }
 
 
-def draw(args):
+def draw(num_blocks, num_queries, num_clusters, embedding_dim, random):
     """Embeddings, queries, and no query's own row."""
-    random = np.random.default_rng(args.seed)
-    centres = random.standard_normal((args.num_clusters, args.embedding_dim))
+    centres = random.standard_normal((num_clusters, embedding_dim))
 
     def around(num_rows):
-        rows = centres[random.integers(0, args.num_clusters, num_rows)]
+        rows = centres[random.integers(0, num_clusters, num_rows)]
         rows += random.standard_normal(rows.shape)
         return rows.astype("float32")
 
-    return around(args.num_blocks), around(args.num_queries), None
+    return around(num_blocks), around(num_queries), None
 
 
-def load(args):
+def load(path, num_queries, random):
     """Embeddings of a file, some of them as queries, and which these are."""
-    embeddings = np.load(args.embeddings).astype("float32")
-    random = np.random.default_rng(args.seed)
-    own = random.permutation(len(embeddings))[: args.num_queries]
+    embeddings = np.load(path).astype("float32")
+    own = random.permutation(len(embeddings))[:num_queries]
     return embeddings, embeddings[own], own
 
 
@@ -99,44 +108,25 @@ def neighbors(search, queries, own):
     ]
 
 
-def _build_brute_force(embeddings, args):
-    return BruteForce(embeddings, rows_per_block=ROWS_PER_BLOCK)
-
-
-def _build_brute_force_int8(embeddings, args):
-    return QuantizedBruteForce(embeddings, quantize="int8")
-
-
-def _build_ivf(embeddings, args, quantize="none"):
+def _build(kind, embeddings, *, num_partitions, num_probed):
+    if kind == "scann":
+        return Scann.build(embeddings)
+    if kind == "brute_force":
+        return BruteForce(embeddings, rows_per_block=ROWS_PER_BLOCK)
+    if kind == "brute_force_int8":
+        return QuantizedBruteForce(embeddings, quantize="int8")
     return Ivf.build(
         embeddings,
-        num_partitions=args.num_partitions,
-        num_probed=args.num_probed,
-        quantize=quantize,
+        num_partitions=num_partitions,
+        num_probed=num_probed,
+        quantize="int8" if kind == "ivf_int8" else "none",
     )
 
 
-def _build_ivf_int8(embeddings, args):
-    return _build_ivf(embeddings, args, "int8")
-
-
-def _build_scann(embeddings, args):
-    return Scann.build(embeddings)
-
-
-KINDS = {
-    "brute_force": _build_brute_force,
-    "brute_force_int8": _build_brute_force_int8,
-    "ivf": _build_ivf,
-    "ivf_int8": _build_ivf_int8,
-    "scann": _build_scann,
-}
-
-
-def measure(kind, embeddings, queries, own, truth, args):
+def measure(build, embeddings, queries, own, truth, num_runs):
     """Numbers of one kind of index, by name."""
     started = time.perf_counter()
-    index = KINDS[kind](embeddings, args)
+    index = build(embeddings)
     build_seconds = time.perf_counter() - started
     search = tf.function(index.search, reduce_retracing=True)
     found = neighbors(search, queries, own)
@@ -151,7 +141,7 @@ def measure(kind, embeddings, queries, own, truth, args):
     }
     for batch_size in BATCH_SIZES:
         result[f"milliseconds_of_{batch_size}"] = _milliseconds(
-            search, queries, batch_size, args.num_runs
+            search, queries, batch_size, num_runs
         )
     if isinstance(index, Scann):
         index.close()
@@ -189,4 +179,5 @@ def _milliseconds(search, queries, batch_size, num_runs):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

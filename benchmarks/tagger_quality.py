@@ -8,8 +8,9 @@ rules do not tell persons from places. `rules` was written with these sentences
 in sight; `bert` was not.
 """
 
-import argparse
 import json
+
+import tyro
 
 from realm_tf import quickstart
 from realm_tf.artifacts import schema
@@ -17,19 +18,13 @@ from realm_tf.quickstart import labelled
 from realm_tf.tagging import taggers
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument(
-        "--tagger-model", metavar="DIR", help="measures `bert`, too"
-    )
-    args = parser.parse_args()
+def main(*, tagger_model: str | None = None):
+    """Measures the rules, and `bert` if there is a tagger model."""
     marked = labelled.read_marked(quickstart.NAMES_AND_DATES)
     result = {"sentences": len(marked), "rules": scores(marked, "rules")}
-    if args.tagger_model:
-        result["bert"] = scores(marked, "bert", tagger_model=args.tagger_model)
-    print(json.dumps(result, indent=2))
+    if tagger_model:
+        result["bert"] = scores(marked, "bert", tagger_model=tagger_model)
+    return result
 
 
 def scores(marked, name, **arguments):
@@ -66,4 +61,5 @@ def _score(found, expected):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

@@ -8,16 +8,14 @@ sentences in the order of the text, in batches of the nominal size, each padded
 to its longest. Ratios are ours to the peer's, in sentences a second.
 """
 
-import argparse
 import json
 import os
-import time
+import timeit
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-import os
-
 import tokenizers
+import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
@@ -31,31 +29,26 @@ BATCH_SIZE = 32
 BLOCKS_PER_CALL = 64
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--blocks", required=True, help="blocks directory")
-    parser.add_argument(
-        "--tagger-model", metavar="DIR", help="measures `bert`, too"
-    )
-    parser.add_argument("--num-blocks", type=int, default=20_000)
-    parser.add_argument("--num-bert-blocks", type=int, default=1_000)
-    args = parser.parse_args()
-    num_blocks = artifact.read(args.blocks, kind=schema.BLOCKS)["num_blocks"]
+def main(
+    *,
+    blocks: str,
+    tagger_model: str | None = None,
+    num_blocks: int = 20_000,
+    num_bert_blocks: int = 1_000,
+):
+    """Measures the rules, and `bert` if there is a tagger model."""
+    total = artifact.read(blocks, kind=schema.BLOCKS)["num_blocks"]
     # One in so many, so that all of the corpus is in it.
     result = {
         "rules": rules_rates(
-            _sample(args.blocks, num_blocks, args.num_blocks),
-            os.path.join(args.blocks, "vocab.txt"),
+            _sample(blocks, total, num_blocks), f"{blocks}/vocab.txt"
         )
     }
-    if args.tagger_model:
+    if tagger_model:
         result["bert"] = bert_rates(
-            _sample(args.blocks, num_blocks, args.num_bert_blocks),
-            args.tagger_model,
+            _sample(blocks, total, num_bert_blocks), tagger_model
         )
-    print(json.dumps(result, indent=2))
+    return result
 
 
 def rules_rates(blocks, vocabulary):
@@ -63,9 +56,9 @@ def rules_rates(blocks, vocabulary):
     peer = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=True)
     texts = [block.text for block in blocks]
     tagger = taggers.make_tagger("rules")
-    ours = _seconds(lambda: _tag(tagger, blocks))
-    theirs = _seconds(
-        lambda: peer.encode_batch(texts, add_special_tokens=False)
+    ours = timeit.timeit(lambda: _tag(tagger, blocks), number=1)
+    theirs = timeit.timeit(
+        lambda: peer.encode_batch(texts, add_special_tokens=False), number=1
     )
     return _rates(blocks, ours, theirs)
 
@@ -99,8 +92,8 @@ def bert_rates(blocks, directory):
     # Both models are traced before they are timed.
     tagger.tag(blocks[:BLOCKS_PER_CALL])
     in_order(limit=BATCH_SIZE)
-    ours = _seconds(lambda: _tag(tagger, blocks))
-    return _rates(blocks, ours, _seconds(in_order))
+    ours = timeit.timeit(lambda: _tag(tagger, blocks), number=1)
+    return _rates(blocks, ours, timeit.timeit(in_order, number=1))
 
 
 def _sample(directory, num_blocks, wanted):
@@ -112,12 +105,6 @@ def _sample(directory, num_blocks, wanted):
 def _tag(tagger, blocks):
     for first in range(0, len(blocks), BLOCKS_PER_CALL):
         tagger.tag(blocks[first : first + BLOCKS_PER_CALL])
-
-
-def _seconds(work):
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _rates(blocks, ours, theirs):
@@ -134,4 +121,5 @@ def _rates(blocks, ours, theirs):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))

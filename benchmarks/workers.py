@@ -8,50 +8,38 @@ seconds which a second process takes to start count for little. After the first
 copy chunking knows all words: its rate is that of a corpus with few new ones.
 """
 
-import argparse
 import json
 import os
-import pathlib
-import tempfile
+from typing import Literal
 
 import corpus
+import tyro
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--vocab", required=True, help="vocab.txt of the model")
-    parser.add_argument(
-        "--commands",
-        nargs="+",
-        choices=("chunk", "annotate"),
-        default=("chunk", "annotate"),
-    )
-    parser.add_argument("--chunk-copies", type=int, default=16)
-    parser.add_argument("--annotate-copies", type=int, default=12)
-    parser.add_argument(
-        "--temporary-dir", help="where to write (default: /tmp)"
-    )
-    args = parser.parse_args()
-    passages = str(pathlib.Path(args.data_dir, "corpus.jsonl.gz"))
+def main(
+    *,
+    data_dir: str,
+    vocab: str,
+    commands: tuple[Literal["chunk", "annotate"], ...] = ("chunk", "annotate"),
+    chunk_copies: int = 16,
+    annotate_copies: int = 12,
+    temporary_dir: str | None = None,
+):
+    """Measures each command over so many copies of the passages."""
     result = {"cpus": os.cpu_count()}
-    for name in args.commands:
-        copies = getattr(args, f"{name}_copies")
-        with tempfile.TemporaryDirectory(dir=args.temporary_dir) as folder:
-            inputs = pathlib.Path(folder, "inputs")
-            inputs.mkdir()
-            num_passages = corpus.write_copies(passages, str(inputs), copies)
+    copies = {"chunk": chunk_copies, "annotate": annotate_copies}
+    for name in commands:
+        with corpus.copied(data_dir, copies[name], temporary_dir) as copied:
+            folder, inputs, num_passages = copied
             chunk = ["chunk", "--input", f"{inputs}/*.jsonl"]
-            chunk += ["--vocab", args.vocab, "--output"]
+            chunk += ["--vocab", vocab, "--output"]
             command = [*chunk, f"{folder}/chunk"]
             if name == "annotate":
                 corpus.seconds(*chunk, f"{folder}/blocks", workers=2)
                 command = ["annotate", "--blocks", f"{folder}/blocks"]
                 command += ["--tagger", "rules", "--output", f"{folder}/spans"]
-            result[name] = speed_up(command, num_passages, str(inputs))
-    print(json.dumps(result, indent=2))
+            result[name] = speed_up(command, num_passages, inputs)
+    return result
 
 
 def speed_up(command, num_passages, inputs):
@@ -74,4 +62,5 @@ def speed_up(command, num_passages, inputs):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))
