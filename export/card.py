@@ -28,7 +28,7 @@ def write(directory: str, facts: dict) -> None:
             `None`), `example_questions` (list of str that the model answers
             rightly), `example_titles` (list of str), `parents`
             (fingerprints), `parts` (name to bytes) and `model_card` (as in
-            the model's metadata.json, or `None`).
+            the model's metadata.json, or `None`), `warnings` (list of str).
     """
     files = {
         name: fingerprints.sha256(os.path.join(directory, name))
@@ -87,6 +87,7 @@ def _render(facts) -> str:
         f"Weights: {card.origin} License of the weights: {card.license}.",
         f"License of the texts: {license}.",
         "",
+        *(f"**{warning}**\n" for warning in facts["warnings"]),
         *(f"- {note}" for note in card.notes),
         *([""] if card.notes else []),
         f"- {facts['num_blocks']:,} blocks, search: {search}",

@@ -1,56 +1,54 @@
 """What the Python code answers, for `realm verify` to compare with."""
 
+import json
 import time
 
-import numpy as np
-
 from realm_tf.answering import calibration
-from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts import question_files as data
+from realm_tf.artifacts.paths import write_text
 from realm_tf.retrieval.numpy_index import NumpyIndex
+from realm_tf.retrieval.retrievers import Dense
 
 FILE = "assets.extra/expected.json"
 
 
-def compute(
-    model: str,
-    blocks: str,
-    index: str,
-    questions: list[str],
+def write(
+    path: str,
+    corpus,
+    index,
+    asked: list,
     *,
     num_reader_blocks: int,
-    num_retrieved: int,
     temperature: float,
-    quantize: str,
-) -> dict:
-    """Answers questions on this process's Keras backend.
+    quantize: str = "none",
+) -> None:
+    """Answers questions on this process's Keras backend, into a JSON file.
+
+    It holds `questions`, a dict a question with what the export must answer,
+    `block_ids` that it must find, and `exact_block_ids`, those of an exact
+    float32 search; and `milliseconds_per_question`, one question at a time.
 
     Args:
-        model: str. Model directory.
-        blocks: str. Blocks directory.
-        index: str. Index directory.
-        questions: list of str.
+        path: str. The file.
+        corpus: `Corpus`.
+        index: `Index`, the directory that the corpus's index is from.
+        asked: list of `Question`.
         num_reader_blocks: int. Blocks read for a question.
-        num_retrieved: int. Blocks found for a question.
         temperature: float. See `RealmModule`.
-        quantize: str. See `index_files.load`.
-
-    Returns:
-        dict of `questions`, one dict a question with what the export must
-        answer, `block_ids` that it must find, and `exact_block_ids`, those of
-        an exact float32 search; and `milliseconds_per_question`, one question
-        at a time.
+        quantize: str. How the corpus's index holds embeddings.
     """
-    corpus = Corpus.load(model, blocks, index, quantize=quantize)
+    questions = [question.question for question in asked]
+    num_retrieved = max(NUM_RETRIEVED, num_reader_blocks)
     predictor = Predictor(
         corpus,
         num_reader_blocks=num_reader_blocks,
         num_candidates=num_retrieved,
     )
     predictions = predictor.predict(questions)
-    exact = _exact_neighbors(corpus, index, questions, num_retrieved)
+    exact = NumpyIndex(index.embeddings).search(
+        Dense(corpus).embed(questions), min(num_retrieved, len(corpus.records))
+    )[1]
     rows = [
         {
             "question": question,
@@ -59,7 +57,7 @@ def compute(
             "exact_block_ids": neighbors if prediction.retrieved else [],
         }
         for question, prediction, neighbors in zip(
-            questions, predictions, exact, strict=True
+            questions, predictions, exact.tolist(), strict=True
         )
     ]
     # Compiled by now for each of them.
@@ -69,10 +67,11 @@ def compute(
     for question in questions:
         predictor.predict([question])
     seconds = time.monotonic() - started
-    return {
+    found = {
         "questions": rows,
         "milliseconds_per_question": round(1000 * seconds / len(questions), 1),
     }
+    write_text(path, json.dumps(found, ensure_ascii=False, indent=1))
 
 
 def _row(prediction) -> dict:
@@ -88,16 +87,3 @@ def _row(prediction) -> dict:
         "candidate_log_prob": [c.log_prob for c in candidates],
         "candidate_answer": [c.answer for c in candidates],
     }
-
-
-def _exact_neighbors(corpus, index, questions, num_retrieved):
-    tokenizer = corpus.loaded.tokenizer
-    packed = data.pack_queries(
-        [data.query_wordpieces(q, tokenizer) for q in questions],
-        tokenizer.pad_id,
-    )
-    packed["segment_ids"] = np.zeros_like(packed["token_ids"])
-    queries = np.asarray(corpus.loaded.model.embed_queries(packed), "float32")
-    exact = NumpyIndex(index_files.load_embeddings(index))
-    num_neighbors = min(num_retrieved, exact.num_blocks)
-    return exact.search(queries, num_neighbors)[1].tolist()

@@ -10,26 +10,25 @@ import os
 import subprocess
 import sys
 
+from realm_tf.artifacts.objects import SavedModel
 from realm_tf.errors import InputError
 
 _USAGE_ERROR = 2
 
 
-def export(arguments: dict) -> str:
-    """Calls `saved_model.export` where Keras runs on TensorFlow.
+def export(fields: dict, *, expected: str | None = None) -> SavedModel:
+    """Runs an `Export` where Keras runs on TensorFlow.
 
     Args:
-        arguments: dict. Of that function; JSON values.
-
-    Returns:
-        str, the version directory.
+        fields: dict. Of the operation; JSON values.
+        expected: str. See `Export.write_version`. Defaults to `None`.
 
     Raises:
-        InputError: as that function.
+        InputError: as `Export.run`.
         RuntimeError: if the process fails; its own words are on stderr.
     """
     done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(arguments)],
+        [sys.executable, "-m", __name__, json.dumps([fields, expected])],
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         stdout=subprocess.PIPE,
         text=True,
@@ -43,14 +42,16 @@ def export(arguments: dict) -> str:
             "The process that exports with TensorFlow ended with status "
             f"{done.returncode}."
         )
-    return json.loads(answer)
+    return SavedModel(json.loads(answer))
 
 
 def _main(text: str) -> int:
-    from realm_tf.export import saved_model
+    from realm_tf.operations.export import Export
 
+    fields, expected = json.loads(text)
     try:
-        answer, status = saved_model.export(**json.loads(text)), 0
+        made = Export(**fields).write_version(expected=expected)
+        answer, status = str(made), 0
     except InputError as error:
         answer, status = str(error), _USAGE_ERROR
     print(json.dumps(answer))

@@ -1,11 +1,14 @@
 """The graph that is exported, from the raw question to answer and evidence."""
 
+import dataclasses
 import types
 
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
 from realm_tf.export.compressed_texts import CompressedTexts
@@ -14,16 +17,12 @@ from realm_tf.models.best_spans import best_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
 from realm_tf.text.integer_types import smallest_dtype
 
-NUM_BEST = 5
-# Blocks that the signature `retrieve` returns.
-NUM_RETRIEVED = 20
-
 
 class RealmModule(tf.Module):
     """The graph that is exported, and everything that it needs.
 
     Args:
-        corpus: `Corpus`, loaded for export.
+        corpus: `Corpus`.
         num_reader_blocks: int. Blocks read; fewer blocks than that are
             padded with id -1.
         temperature: float. What scores are divided by in the confidence.
@@ -38,6 +37,7 @@ class RealmModule(tf.Module):
         temperature: float = 1.0,
     ):
         super().__init__()
+        corpus = dataclasses.replace(corpus, index=corpus.index.for_graph())
         records = corpus.records
         self._temperature = temperature
         self._num_padding = max(0, num_reader_blocks - len(records))
@@ -134,7 +134,9 @@ class RealmModule(tf.Module):
         inputs, asked = self._pack(question)
         outputs = self._keras.retrieve_and_read(inputs, training=False)
         spans = best_spans(
-            outputs, num_best=NUM_BEST, temperatures=(self._temperature,)
+            outputs,
+            num_best=NUM_ALTERNATIVES,
+            temperatures=(self._temperature,),
         )
         block_ids = outputs["read_ids"]
         # (b, n): the block of each of the n best spans.

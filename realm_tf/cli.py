@@ -82,7 +82,7 @@ COMMANDS = {
         "train and measure all systems of a comparison",
     ),
     "export": (
-        "realm_tf.export.saved_model",
+        "realm_tf.operations.export:Export",
         "write one SavedModel: question in, answer with evidence out",
     ),
     "export-checkpoint": (
@@ -90,7 +90,7 @@ COMMANDS = {
         "write a model in Hugging Face's format",
     ),
     "verify": (
-        "realm_tf.export.verify",
+        "realm_tf.operations.verify:Verify",
         "check a SavedModel in a fresh process",
     ),
     "serve": (

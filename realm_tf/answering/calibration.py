@@ -217,3 +217,25 @@ def read(evaluation: Evaluation) -> Calibration:
             "`realm evaluate` again."
         )
     return Calibration(**evaluation.metadata["calibration"])
+
+
+def temperature_of(evaluation: Evaluation | str | None) -> float:
+    """The temperature of a model that gives its best span as the answer.
+
+    Args:
+        evaluation: `Evaluation`, or its path; `None` for 1.
+
+    Raises:
+        InputError: if it holds no calibration, or one of answers whose shares
+            were added up.
+    """
+    if evaluation is None:
+        return 1.0
+    fitted = read(Evaluation.of(evaluation))
+    if fitted.aggregate_answers:
+        raise InputError(
+            f"--calibration {evaluation} was fitted on answers that were "
+            "added up, which an export does not: run `realm evaluate` "
+            "without --aggregate-answers."
+        )
+    return fitted.temperature

@@ -13,6 +13,7 @@ from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import Prediction
 from realm_tf.artifacts import question_files as data
 from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import to_text
 
 # [CLS], [unused7]; "[" alone is a wordpiece of text.
 _SPECIAL = re.compile(r"\[[^\[\]]+\]")
@@ -170,8 +171,6 @@ class ClosedBook:
         return found
 
     def _to_text(self, ids):
-        from realm_tf.training.retrieval_samples import to_text
-
         return to_text([self._tokenizer.vocabulary[i] for i in ids])
 
     def _fill(self, rows, num_masks):

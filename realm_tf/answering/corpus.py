@@ -1,4 +1,4 @@
-"""A model together with the blocks and the index that belong to it."""
+"""A model together with the blocks and the index that it answers from."""
 
 import dataclasses
 
@@ -31,7 +31,6 @@ class Corpus:
         blocks: Blocks | str,
         index: Index | str,
         *,
-        for_export: bool = False,
         quantize: str = "none",
     ):
         """Opens three directories, given as objects or paths.
@@ -40,8 +39,7 @@ class Corpus:
             model: `Model`.
             blocks: `Blocks`.
             index: `Index`.
-            for_export: bool. See `index_files.load`. Defaults to `False`.
-            quantize: str. See `index_files.load`. Defaults to `"none"`.
+            quantize: str. See `Index.from_files`. Defaults to `"none"`.
 
         Raises:
             InputError: if one is missing or they do not match.
@@ -60,11 +58,7 @@ class Corpus:
             what=f"Question and block of {blocks}",
             mend="run `realm chunk` with a smaller --max-block-length",
         )
-        return cls(
-            loaded,
-            records,
-            index.load(for_export=for_export, quantize=quantize),
-        )
+        return cls(loaded, records, index.load(quantize=quantize))
 
     def retrieve_and_read(self, *, model=None, **arguments):
         """`RetrieveAndRead` over these blocks.

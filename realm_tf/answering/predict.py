@@ -16,6 +16,8 @@ from realm_tf.artifacts import question_files as data
 from realm_tf.models.best_spans import best_spans
 
 NUM_READER_BLOCKS = 5
+# Blocks retrieved for a question.
+NUM_RETRIEVED = 20
 # Blocks of like length that are read together; measured, see docs/serving.md.
 ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
@@ -113,7 +115,7 @@ class Predictor:
         corpus: Corpus,
         *,
         model=None,
-        num_candidates: int = 20,
+        num_candidates: int = NUM_RETRIEVED,
         num_reader_blocks: int = NUM_READER_BLOCKS,
         batch_size: int = 16,
     ):

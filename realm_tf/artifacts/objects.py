@@ -149,13 +149,11 @@ class Index(Artifact):
 
         return index_files.read_state(self.search, names, self.path)
 
-    def load(self, *, for_export: bool = False, quantize: str = "none"):
+    def load(self, *, quantize: str = "none"):
         """The `retrieval.index.Index` of its kind; see `Index.from_files`."""
         from realm_tf.retrieval.index import index_class
 
-        return index_class(self.search).from_files(
-            self, for_export=for_export, quantize=quantize
-        )
+        return index_class(self.search).from_files(self, quantize=quantize)
 
     def summary(self) -> str:
         return f"{self.search} index over {self.num_blocks:,} blocks"
@@ -284,6 +282,12 @@ class SavedModel(Artifact):
     kinds = (schema.SAVED_MODEL,)
 
 
+class Verification(Artifact):
+    """What `realm verify` found, where no check failed."""
+
+    kinds = ("verification",)
+
+
 class Questions:
     """A JSONL file of questions, read once.
 
@@ -358,6 +362,7 @@ OBJECTS = (
     Comparison,
     HuggingFaceModel,
     SavedModel,
+    Verification,
 )
 
 

@@ -158,8 +158,8 @@ def _stages(chain, wheel):
     from realm_tf.artifacts import model_directory
     from realm_tf.checkpoints import minilm
     from realm_tf.configs import finetune as configs
-    from realm_tf.export import saved_model
-    from realm_tf.export import verify
+    from realm_tf.operations.export import Export
+    from realm_tf.operations.verify import Verify
     from realm_tf.training import finetune
 
     path = chain.path
@@ -284,14 +284,14 @@ def _stages(chain, wheel):
         _Stage(
             "export to one SavedModel",
             os.path.join("saved_model", "1"),
-            lambda target: saved_model.export(
-                tuned,
-                blocks,
-                index,
-                os.path.dirname(target),
+            lambda target: Export(
+                model=tuned,
+                blocks=blocks,
+                index=index,
+                output=os.path.dirname(target),
                 questions=test_file,
                 evidence_license=EVIDENCE_LICENSE,
-            ),
+            ).run(),
             command_line(
                 "export",
                 model=tuned,
@@ -304,7 +304,9 @@ def _stages(chain, wheel):
         _Stage(
             "verification in a fresh process",
             "verification",
-            lambda target: verify.verify(path("saved_model"), output=target),
+            lambda target: Verify(
+                saved_model=path("saved_model"), output=target
+            ).run(),
             command_line("verify", saved_model=path("saved_model")),
         ),
     ]

@@ -68,13 +68,10 @@ class BruteForce(keras.layers.Layer, Index):
     ALWAYS_EXACT = True
 
     @classmethod
-    def from_files(cls, files, *, for_export=False, quantize="none"):
+    def from_files(cls, files, *, quantize="none"):
         if quantize != "none":
             return QuantizedBruteForce(files.embeddings, quantize=quantize)
-        return cls(
-            files.embeddings,
-            rows_per_block=ROWS_AT_ONCE if for_export else None,
-        )
+        return cls(files.embeddings)
 
     @property
     def num_blocks(self):
@@ -102,6 +99,11 @@ class BruteForce(keras.layers.Layer, Index):
     def swap(self, embeddings):
         self._check_swap(embeddings)
         self.embeddings.assign(self._place(embeddings))
+
+    def for_graph(self):
+        # Whoever serves the graph has little memory for scores.
+        self._rows_per_block = self._rows_per_block or ROWS_AT_ONCE
+        return self
 
     def save_own_variables(self, store):
         store["0"] = np.asarray(self.embeddings)[: self.num_blocks]

@@ -71,16 +71,12 @@ class Index(abc.ABC):
         return {}
 
     @classmethod
-    def from_files(
-        cls, files, *, for_export: bool = False, quantize: str = "none"
-    ) -> "Index":
+    def from_files(cls, files, *, quantize: str = "none") -> "Index":
         """The index that a directory holds.
 
         Args:
             files: `artifacts.objects.Index`: `embeddings`, `state(names)`,
                 `parameters` and `metadata` are what was kept.
-            for_export: bool. Give one whose search can be saved in a
-                SavedModel. Defaults to `False`.
             quantize: str. How embeddings are held in memory and in a
                 SavedModel: `"none"`, `"int8"` or `"bfloat16"`. Defaults to
                 `"none"`.
@@ -136,6 +132,14 @@ class Index(abc.ABC):
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
         """
+
+    def for_graph(self):
+        """An index of the same rows whose search can be saved in a SavedModel.
+
+        Returns:
+            `Index`. It shares its memory with this one, and may be this one.
+        """
+        return self
 
     def _check_num_candidates(self, num_candidates):
         if not 1 <= num_candidates <= self.num_blocks:

@@ -134,7 +134,7 @@ class Ivf(keras.layers.Layer, Index):
         return cls(embeddings, partitions, **numbers, **kwargs)
 
     @classmethod
-    def from_files(cls, files, *, for_export=False, quantize="none"):
+    def from_files(cls, files, *, quantize="none"):
         embeddings = files.embeddings
         names = [field.name for field in dataclasses.fields(Partitions)]
         partitions = Partitions(**files.state(names))

@@ -7,7 +7,6 @@ of each, so that whoever reads or measures does not ask which it is.
 
 import numpy as np
 
-from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.errors import InputError
 
@@ -20,12 +19,12 @@ _BATCH_SIZE = 32
 NAMES = ("realm", "bm25", "hybrid")
 
 
-def make(name: str, corpus: Corpus):
+def make(name: str, corpus):
     """A retriever by name.
 
     Args:
         name: str. One of `NAMES`.
-        corpus: `Corpus`.
+        corpus: `answering.corpus.Corpus`.
 
     Raises:
         InputError: if there is no retriever of this name.
@@ -46,10 +45,10 @@ class Dense:
     """The model's query tower over its index.
 
     Args:
-        corpus: `Corpus`, with an index.
+        corpus: `answering.corpus.Corpus`, with an index.
     """
 
-    def __init__(self, corpus: Corpus):
+    def __init__(self, corpus):
         self._corpus = corpus
 
     def embed(self, questions: list[str]) -> np.ndarray:

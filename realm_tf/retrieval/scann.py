@@ -1,5 +1,6 @@
 """Approximate search with ScaNN's TensorFlow op, in the graph."""
 
+import copy
 import math
 import uuid
 
@@ -149,15 +150,14 @@ class Scann(Index):
         )
 
     @classmethod
-    def from_files(cls, files, *, for_export=False, quantize="none"):
+    def from_files(cls, files, *, quantize="none"):
         if quantize != "none":
             raise InputError(
                 f"{files} is a ScaNN index, which holds its rows as it was "
                 f"built: expected quantize='none', received {quantize!r}; "
                 "build it with `realm index --reordering int8` instead."
             )
-        kind = ExportedScann if for_export else cls
-        return kind(
+        return cls(
             files.state(STATE_NAMES),
             num_blocks=files.num_blocks,
             embedding_dim=files.metadata["embedding_dim"],
@@ -204,7 +204,10 @@ class Scann(Index):
                 "The index kind 'scann' is a TensorFlow op and the Keras "
                 f"backend is {keras_backend()!r}: use --kind ivf or brute_force."
             )
-        block_ids, scores = self._get_searcher().search_batched(
+        searcher = self._searcher or _scann_ops().searcher_from_module(
+            self.module
+        )
+        block_ids, scores = searcher.search_batched(
             tf.cast(queries, tf.float32),
             final_num_neighbors=num_candidates,
             pre_reorder_num_neighbors=max(num_candidates, self._num_reordered),
@@ -214,8 +217,16 @@ class Scann(Index):
         block_ids = tf.cast(block_ids, tf.int32)
         return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
 
-    def _get_searcher(self):
-        return self._searcher
+    def for_graph(self):
+        """As `Index.for_graph`; track its `module` in what is saved.
+
+        The searcher is made again from the state's variables, which the
+        SavedModel holds, when the graph first runs; the resource of this
+        process means nothing there.
+        """
+        index = copy.copy(self)
+        index._searcher = None
+        return index
 
     def swap(self, embeddings):
         """Takes new embeddings; compiled searches see them at once.
@@ -249,18 +260,6 @@ class Scann(Index):
         import tensorflow as tf
 
         tf.raw_ops.DestroyResourceOp(resource=self._searcher.searcher_handle)
-
-
-class ExportedScann(Scann):
-    """`Scann` inside a graph that will be saved.
-
-    The searcher is made again from the state's variables, which the
-    SavedModel holds, when the graph first runs; the resource of this process
-    means nothing there. Track `module` in what is saved.
-    """
-
-    def _get_searcher(self):
-        return _scann_ops().searcher_from_module(self.module)
 
 
 # The variables of scann_ops.ScannState, in the order of its constructor.

@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 import tokenizers
+from tokenizers import decoders
 from tokenizers import models
 from tokenizers import normalizers
 from tokenizers import pre_tokenizers
@@ -285,3 +286,14 @@ class _Column:
             self._values = grown
         self._values[self._length : limit] = values
         self._length = limit
+
+
+def to_text(wordpieces: list[str]) -> str:
+    """Wordpieces as text.
+
+    Example:
+
+    >>> to_text(["et", "##na", "."])
+    'etna.'
+    """
+    return decoders.WordPiece().decode(list(wordpieces))

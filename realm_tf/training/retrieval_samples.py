@@ -4,9 +4,9 @@ import dataclasses
 
 import keras
 import numpy as np
-from tokenizers import decoders
 
 from realm_tf import metrics
+from realm_tf.text.tokenizer import to_text
 
 # Wordpieces of a block that are shown (our choice).
 _NUM_SHOWN = 32
@@ -277,11 +277,6 @@ def format_sample(sample: Sample, vocabulary: list[str]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def to_text(wordpieces: list[str]) -> str:
-    """Wordpieces as text: `["et", "##na", "."]` is `"etna."`."""
-    return decoders.WordPiece().decode(list(wordpieces))
 
 
 def _runs(positions):

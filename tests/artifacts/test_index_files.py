@@ -14,7 +14,6 @@ from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.ivf import Ivf
-from realm_tf.retrieval.scann import ExportedScann
 from realm_tf.retrieval.scann import Scann
 
 PARENTS = {"block_tower": "tower", "blocks": "blocks"}
@@ -88,19 +87,10 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
 
 
 @pytest.mark.parametrize(
-    "kind, for_export, expected",
-    [
-        ("brute_force", False, BruteForce),
-        ("brute_force", True, BruteForce),
-        ("ivf", False, Ivf),
-        ("ivf", True, Ivf),
-        ("scann", False, Scann),
-        ("scann", True, ExportedScann),
-    ],
+    "kind, expected",
+    [("brute_force", BruteForce), ("ivf", Ivf), ("scann", Scann)],
 )
-def test_an_index_can_be_built_and_loaded(
-    tmp_path, embeddings, kind, for_export, expected
-):
+def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
     output = str(tmp_path / "index")
     metadata = (
         BuildIndex(embeddings=embeddings, output=output, kind=kind)
@@ -113,26 +103,26 @@ def test_an_index_can_be_built_and_loaded(
     assert metadata["embedding_dim"] == 8
     assert metadata["recall@5"] == 1.0
     assert metadata["recall_queries"] == (0 if kind == "brute_force" else 50)
-    index = index_files.load(output, for_export=for_export)
+    index = index_files.load(output)
     assert type(index) is expected
     assert (index.num_blocks, index.embedding_dim) == (50, 8)
-    _check(index, _embeddings())
+    for each in (index, index.for_graph()):
+        _check(each, _embeddings())
     np.testing.assert_array_equal(
         index_files.load_embeddings(output), _embeddings()
     )
 
 
-@pytest.mark.parametrize("for_export", [False, True])
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
 @pytest.mark.parametrize(
     "kind, expected", [("brute_force", QuantizedBruteForce), ("ivf", Ivf)]
 )
 def test_an_index_can_hold_smaller_rows(
-    tmp_path, embeddings, kind, expected, quantize, for_export
+    tmp_path, embeddings, kind, expected, quantize
 ):
     output = str(tmp_path / "index")
     BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-    index = index_files.load(output, for_export=for_export, quantize=quantize)
+    index = index_files.load(output, quantize=quantize)
     assert type(index) is expected
     assert index.rows.values.dtype == quantize
     queries = _embeddings(9, seed=1)
@@ -166,13 +156,15 @@ def test_an_exported_exact_search_goes_block_by_block(tmp_path):
     index_files.write_exact(rows, directory, parents=PARENTS)
     queries = _embeddings(3, seed=1)[:, :2]
     expected = np.argsort(-(queries @ rows.T), axis=1)[:, :4]
-    for for_export in (False, True):
-        index = index_files.load(directory, for_export=for_export)
+    index = index_files.load(directory)
+    for for_graph in (False, True):
+        if for_graph:
+            index = index.for_graph()
         search = tf.function(lambda queries: index.search(queries, 4))  # noqa: B023
         np.testing.assert_array_equal(search(queries)[1], expected)
         graph = search.get_concrete_function(queries).graph
         loops = [op for op in graph.get_operations() if "While" in op.type]
-        assert len(loops) == for_export
+        assert len(loops) == for_graph
 
 
 def test_the_partitions_of_the_file_are_searched(tmp_path):

@@ -49,7 +49,7 @@ def exported(
     evaluation_dir,
 ):
     """The base directory; version 1 reads more blocks than there are."""
-    from realm_tf.export.saved_model import export
+    from realm_tf.operations.export import Export
 
     root = tmp_path_factory.mktemp("export")
     questions = root / "questions.jsonl"
@@ -77,6 +77,12 @@ def exported(
         ),
         start=1,
     ):
-        path = export(model_dir, blocks_dir, index, base, **arguments)
-        assert path == f"{base}/{version}"
+        made = Export(
+            model=model_dir,
+            blocks=blocks_dir,
+            index=index,
+            output=base,
+            **arguments,
+        ).run()
+        assert made.path == f"{base}/{version}"
     return base

@@ -8,7 +8,7 @@ import pytest
 
 from realm_tf.errors import InputError
 from realm_tf.export import other_backends
-from realm_tf.export.verify import verify
+from realm_tf.operations.verify import Verify
 from realm_tf.serving.custom_ops import op_names
 
 
@@ -38,7 +38,7 @@ def test_jax_answers_what_its_export_answers(
         env={**os.environ, "KERAS_BACKEND": "jax"},
         check=True,
     )
-    report = verify(base)
+    report = Verify(saved_model=base).run()
     assert report["ok"], [c for c in report["checks"] if not c["ok"]]
     # What JAX would put into a SavedModel.
     assert "XlaCallModule" not in op_names(f"{base}/1")

@@ -1,5 +1,6 @@
 """The SavedModel's signatures, and that it says what the Python code says."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -10,15 +11,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from realm_tf.answering import calibration
+from realm_tf.answering.answerer import NUM_ALTERNATIVES
+from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from realm_tf.export import realm_module
 from realm_tf.export import saved_model
+from realm_tf.operations.export import Export
+from realm_tf.serving.answers import to_answers
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",
@@ -119,7 +124,7 @@ def test_the_shapes_of_what_comes_out(ask, version):
         outputs = ask(["Where was Ada?"] * batch_size)
         for name, value in outputs.items():
             width = {
-                "nbest": (realm_module.NUM_BEST,),
+                "nbest": (NUM_ALTERNATIVES,),
                 "candidate": (NUM_READ[version],),
             }.get(name.split("_")[0], ())
             assert value.shape == (batch_size, *width), name
@@ -128,33 +133,57 @@ def test_the_shapes_of_what_comes_out(ask, version):
             assert value.shape == (batch_size, NUM_BLOCKS)
 
 
-def test_answers_are_those_of_the_python_code(ask, corpus, asked, version):
-    predictions = Predictor(
-        corpus, num_reader_blocks=NUM_READ[version]
-    ).predict(asked)
-    outputs = ask(asked)
-    for row, wanted in enumerate(predictions):
-        found = {name: value[row] for name, value in outputs.items()}
-        assert found["answer"].decode("utf-8") == wanted.answer
-        assert found["block_id"] == wanted.block_id
-        assert (found["start"], found["limit"]) == (wanted.start, wanted.limit)
-        assert found["score"] == pytest.approx(wanted.score, abs=1e-4)
-        assert found["confidence"] == pytest.approx(wanted.confidence, abs=1e-4)
-        num_read = len(wanted.candidates)
-        assert found["candidate_block_id"].tolist() == [
-            c.block_id for c in wanted.candidates
-        ] + [-1] * (NUM_READ[version] - num_read)
-        assert _decode(found["candidate_answer"])[:num_read] == [
-            c.answer for c in wanted.candidates
-        ]
-        assert _decode(found["candidate_url"])[:num_read] == [
-            corpus.records.urls[c.block_id] for c in wanted.candidates
-        ]
-        np.testing.assert_allclose(
-            found["candidate_log_prob"][:num_read],
-            [c.log_prob for c in wanted.candidates],
-            atol=1e-4,
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_answers_are_those_of_the_python_code(
+    exported,
+    asked,
+    version,
+    model_dir,
+    blocks_dir,
+    brute_force_index_dir,
+    ivf_index_dir,
+    evaluation_dir,
+):
+    arguments = {
+        1: {"num_reader_blocks": 15},
+        2: {},
+        3: {"quantize": "bfloat16", "calibrated_by": evaluation_dir},
+    }
+    answerer = Answerer(
+        model_dir,
+        blocks_dir,
+        ivf_index_dir if version == 3 else brute_force_index_dir,
+        **arguments[version],
+    )
+    found = answerer.ask(asked)
+    loaded = tf.saved_model.load(f"{exported}/{version}")
+    outputs = loaded.signatures["serving_default"](question=tf.constant(asked))
+    wanted = to_answers(
+        {name: value.numpy().tolist() for name, value in outputs.items()},
+        count=len(asked),
+    )
+    for python, graph in zip(found, wanted, strict=True):
+        for name in ("score", "confidence"):
+            assert getattr(python, name) == pytest.approx(
+                getattr(graph, name), abs=1e-4
+            )
+        for name, numbers in (("nbest", "score"), ("candidates", "log_prob")):
+            of_python, of_graph = (
+                [dataclasses.asdict(each) for each in getattr(answer, name)]
+                for answer in (python, graph)
+            )
+            assert [each.pop(numbers) for each in of_python] == pytest.approx(
+                [each.pop(numbers) for each in of_graph], abs=1e-4
+            )
+            for each in (*of_python, *of_graph):
+                each.pop("url", None)
+            assert of_python == of_graph
+        same = {"score": 0, "confidence": 0, "nbest": (), "candidates": ()}
+        assert dataclasses.replace(python, **same) == dataclasses.replace(
+            graph, **same
         )
+    assert found[3].answer == "" and found[3].block_id == -1
+    assert answerer.ask(asked[0]) == found[0]
 
 
 def test_the_evidence_is_the_blocks_own(ask, corpus, asked):
@@ -178,12 +207,12 @@ def test_the_evidence_is_the_blocks_own(ask, corpus, asked):
         assert np.all(np.diff(outputs["nbest_score"][row]) <= 0)
         for place, candidate in enumerate(outputs["candidate_block_id"][row]):
             if candidate >= 0:
-                title, text = (
-                    outputs[f"candidate_{name}"][row, place].decode("utf-8")
-                    for name in ("title", "text")
-                )
-                assert title == records.titles[candidate]
-                assert text == records.texts[candidate]
+                for name in ("title", "text", "url"):
+                    value = outputs[f"candidate_{name}"][row, place]
+                    assert (
+                        value.decode("utf-8")
+                        == (getattr(records, f"{name}s")[candidate])
+                    )
         log_probs = outputs["candidate_log_prob"][row]
         assert np.exp(log_probs).sum() == pytest.approx(1.0, abs=1e-5)
 
@@ -330,61 +359,42 @@ def test_each_export_is_a_new_version(
             parent = artifact.read(directory, kind=name)
             assert metadata["parents"][name] == parent["fingerprint"]
         assert metadata["num_blocks"] == NUM_BLOCKS
-    assert saved_model.next_version(exported) == 4
 
 
 def test_versions_are_counted_by_number(tmp_path):
-    assert saved_model.next_version(str(tmp_path / "none")) == 1
+    def result(output):
+        export = Export(model="m", blocks="b", index="i", output=str(output))
+        return export.result.path
+
+    assert result(tmp_path / "none") == f"{tmp_path}/none/1"
     for name in ("2", "10", "11.partial", "notes"):
         (tmp_path / name).mkdir()
-    assert saved_model.next_version(str(tmp_path)) == 11
+    assert result(tmp_path) == f"{tmp_path}/10"
 
 
-def test_what_does_not_belong_together_is_refused(
+def test_what_does_not_match_is_refused(
     exported, tmp_path, model_dir, blocks_dir, scann_index_dir
 ):
-    directories = model_dir, blocks_dir, scann_index_dir
+    base = tmp_path / "base"
+
+    def export(**arguments):
+        given = {"model": model_dir, "blocks": blocks_dir, "output": str(base)}
+        Export(**{**given, "index": scann_index_dir, **arguments}).run()
+
     aggregated = str(tmp_path / "aggregated")
     with artifact.write(aggregated, kind="evaluation") as stage:
         stage.metadata["calibration"] = {"aggregate_answers": True}
     with pytest.raises(InputError, match="without --aggregate-answers"):
-        saved_model.export(
-            *directories, str(tmp_path / "base"), calibration=aggregated
-        )
+        export(calibration=aggregated)
     with pytest.raises(InputError, match="--reordering int8"):
-        saved_model.export(
-            *directories, str(tmp_path / "base"), quantize_embeddings="int8"
-        )
-    with pytest.raises(InputError, match="is itself a finished stage"):
-        saved_model.export(*directories, f"{exported}/1")
+        export(quantize_embeddings="int8")
+    with pytest.raises(InputError, match="is itself a finished directory"):
+        export(output=f"{exported}/1")
     with pytest.raises(InputError, match="expected 'index'"):
-        saved_model.export(model_dir, blocks_dir, blocks_dir, str(tmp_path))
+        export(index=blocks_dir)
     with pytest.raises(InputError, match="num_reader_blocks=0"):
-        saved_model.export(
-            *directories, str(tmp_path / "base"), num_reader_blocks=0
-        )
-    assert not list(tmp_path.rglob("*.partial"))
-
-
-def test_confidence_is_at_the_temperature_of_the_calibration(
-    exported, model_dir, blocks_dir, ivf_index_dir, asked
-):
-    corpus = Corpus.load(
-        model_dir, blocks_dir, ivf_index_dir, quantize="bfloat16"
-    )
-    predictions = Predictor(corpus).predict(asked)
-    loaded = tf.saved_model.load(f"{exported}/3")
-    found = loaded.signatures["serving_default"](question=tf.constant(asked))
-    np.testing.assert_allclose(
-        found["confidence"],
-        [
-            calibration.choose(p, temperature=4.0).confidence
-            for p in predictions
-        ],
-        atol=1e-4,
-    )
-    at_one = [p.confidence for p in predictions]
-    assert np.abs(found["confidence"] - at_one).max() > 0.01
+        export(num_reader_blocks=0)
+    assert not base.exists()
 
 
 def test_the_card_says_what_the_model_holds(exported, asked):
@@ -443,12 +453,48 @@ def _variables(directory):
 
 
 def test_a_disk_that_is_too_full_is_refused(
-    tmp_path, model_dir, blocks_dir, brute_force_index_dir, monkeypatch
+    tmp_path, model_dir, blocks_dir, brute_force_index_dir, monkeypatch, capsys
 ):
     usage = types.SimpleNamespace(free=1000)
     monkeypatch.setattr(saved_model.shutil, "disk_usage", lambda _: usage)
+    base = tmp_path / "base"
+    export = Export(
+        model=model_dir,
+        blocks=blocks_dir,
+        index=brute_force_index_dir,
+        output=str(base),
+    )
     with pytest.raises(InputError, match="only 0 MB are free where"):
-        saved_model.export(
-            model_dir, blocks_dir, brute_force_index_dir, str(tmp_path / "base")
-        )
-    assert not list((tmp_path / "base").iterdir())
+        export.run()
+    assert f"warning: {saved_model.UNTRAINED_READER}" in capsys.readouterr().err
+    assert not base.exists()
+    # The rest of another export stays.
+    (base / "7.partial").mkdir(parents=True)
+    with pytest.raises(InputError, match="only 0 MB are free where"):
+        export.run()
+    assert [each.name for each in base.iterdir()] == ["7.partial"]
+
+
+def test_a_reader_that_was_never_trained_is_named(
+    exported, tmp_path, model_dir, blocks_dir, brute_force_index_dir, capsys
+):
+    loaded = Model(model_dir).load()
+    span_scorer = loaded.model.reader.get_layer("span_scorer")
+    span_scorer.layer_norm.beta.assign(span_scorer.layer_norm.beta + 0.1)
+    trained = str(tmp_path / "model")
+    model_directory.save(loaded, trained)
+    made = Export(
+        model=trained,
+        blocks=blocks_dir,
+        index=brute_force_index_dir,
+        output=str(tmp_path / "base"),
+    ).run()
+    assert "warning" not in capsys.readouterr().err
+    for directory, warnings in (
+        (made, []),
+        (f"{exported}/1", [saved_model.UNTRAINED_READER]),
+    ):
+        card = Path(f"{directory}/assets.extra/card.json").read_text()
+        assert json.loads(card)["warnings"] == warnings
+        text = Path(f"{directory}/README.md").read_text()
+        assert ("**The reader was never trained:" in text) == bool(warnings)

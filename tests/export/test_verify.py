@@ -13,7 +13,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.export import verify as verify_module
 from realm_tf.export import verify_worker
-from realm_tf.export.verify import verify
+from realm_tf.operations.verify import Verify
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 def test_an_export_passes_every_check(exported, version, tmp_path):
     directory = f"{exported}/{version}"
     output = str(tmp_path / "verification")
-    report = verify(directory, output=output)
+    report = Verify(saved_model=directory, output=output).run()
     failed = [c["name"] for c in report["checks"] if not c["ok"]]
     assert report["ok"] and not failed
     # A fresh process: not even the package it stands in was imported.
@@ -121,16 +121,16 @@ def test_a_failure_leaves_no_complete_report(copy, monkeypatch, tmp_path):
     monkeypatch.setattr(verify_module, "_run_worker", lambda _: report)
     output = tmp_path / "verification"
     with pytest.raises(RuntimeError, match="from: score within 0.0001"):
-        verify(str(copy), output=str(output))
+        Verify(saved_model=str(copy), output=str(output)).run()
     assert not output.exists()
 
 
 def test_what_is_no_export_is_refused(copy, tmp_path, capsys):
     with pytest.raises(InputError, match="none does not exist"):
-        verify(str(tmp_path / "none"))
+        Verify(saved_model=str(tmp_path / "none")).run()
     (copy / "1" / "assets.extra" / "card.json").unlink()
     with pytest.raises(InputError, match="exported by an earlier version"):
-        verify(str(copy))
+        Verify(saved_model=str(copy)).run()
     (copy / "1" / "COMPLETED").unlink()
     assert cli.main(["verify", "--saved-model", str(copy)]) == 2
     assert "was not written by `realm export` to its end" in (

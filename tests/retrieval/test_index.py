@@ -9,7 +9,6 @@ from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.ivf import Ivf
-from realm_tf.retrieval.scann import ExportedScann
 from realm_tf.retrieval.scann import Scann
 
 NUM_BLOCKS, EMBEDDING_DIM = 60, 8
@@ -34,9 +33,9 @@ def _scann(embeddings):
     return Scann.build(embeddings)
 
 
-def _scann_from_state(embeddings, kind=Scann):
+def _scann_from_state(embeddings):
     num_blocks, embedding_dim = embeddings.shape
-    return kind(
+    return Scann(
         Scann.build(embeddings).state(),
         num_blocks=num_blocks,
         embedding_dim=embedding_dim,
@@ -44,7 +43,7 @@ def _scann_from_state(embeddings, kind=Scann):
 
 
 def _exported_scann(embeddings):
-    return _scann_from_state(embeddings, ExportedScann)
+    return _scann_from_state(embeddings).for_graph()
 
 
 ALL = [_brute_force, _ivf, _scann, _scann_from_state, _exported_scann]

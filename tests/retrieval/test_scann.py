@@ -8,7 +8,6 @@ import tensorflow as tf
 from realm_tf.errors import InputError
 from realm_tf.retrieval import scann
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.scann import ExportedScann
 from realm_tf.retrieval.scann import Scann
 
 
@@ -110,14 +109,14 @@ def test_more_reordering_finds_more(many):
 
 
 @pytest.mark.parametrize("reordering", scann.REORDERINGS)
-@pytest.mark.parametrize("kind", [Scann, ExportedScann])
-def test_a_saved_state_gives_the_same_results(many, reordering, kind):
+def test_a_saved_state_gives_the_same_results(many, reordering):
     queries = _clustered(20, seed=1)
     for embeddings in (many[:3_000], many):
         index = Scann.build(embeddings, reordering=reordering)
-        loaded = _reload(index, kind, reordering=reordering)
+        loaded = _reload(index, reordering=reordering)
         assert loaded.is_exact == index.is_exact
         _equal(index, loaded, queries, 20)
+        _equal(index, loaded.for_graph(), queries, 20)
         keras.utils.set_random_seed(1)
         _equal(index, loaded, queries, 20)
         # A copy of the copy.
@@ -184,7 +183,7 @@ def test_in_a_saved_model(tmp_path):
     class Module(tf.Module):
         def __init__(self):
             super().__init__()
-            self.index = _reload(Scann.build(embeddings), ExportedScann)
+            self.index = _reload(Scann.build(embeddings)).for_graph()
             self.state = self.index.module
 
         @tf.function(

@@ -111,12 +111,6 @@ def test_masks_apart():
     assert "masked: **f g**, **h**; predicted: **i j**, **b**" in text
 
 
-def test_wordpieces_as_text():
-    pieces = ["et", "##na", "is", "a", "hill", "."]
-    assert retrieval_samples.to_text(pieces) == "etna is a hill."
-    assert retrieval_samples.to_text([]) == ""
-
-
 def _train(model, batch, *callbacks):
     def batches():
         while True:

@@ -1,0 +1,103 @@
+"""A model that answers strings in Python, as its export does in a graph."""
+
+from collections.abc import Sequence
+
+from realm_tf.answering import calibration
+from realm_tf.answering.answer import Alternative
+from realm_tf.answering.answer import Answer
+from realm_tf.answering.answer import Candidate
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import NUM_READER_BLOCKS
+from realm_tf.answering.predict import Predictor
+
+# Of the n-best list, in an answer and in an export.
+NUM_ALTERNATIVES = 5
+
+
+class Answerer:
+    """A model with its blocks and index: questions in, answers out.
+
+        answerer = Answerer("model", "blocks", "index")
+        answerer.ask("Where was Ada?").answer
+
+    The answers equal those of the SavedModel that `realm export` makes of the
+    same directories.
+
+    Args:
+        model: `Model`, or the path of its directory.
+        blocks: `Blocks`, or the path of its directory.
+        index: `Index`, or the path of its directory.
+        num_reader_blocks: int. Blocks read for a question. Defaults to `5`.
+        calibrated_by: `Evaluation`, or the path of its directory. Confidences
+            are at the temperature that it fitted. Defaults to `None`: 1.
+        quantize: str. See `index_files.load`. Defaults to `"none"`.
+
+    Raises:
+        InputError: if one is missing or they do not match.
+    """
+
+    def __init__(
+        self,
+        model,
+        blocks,
+        index,
+        *,
+        num_reader_blocks: int = NUM_READER_BLOCKS,
+        calibrated_by=None,
+        quantize: str = "none",
+    ):
+        self.corpus = Corpus.load(model, blocks, index, quantize=quantize)
+        self.temperature = calibration.temperature_of(calibrated_by)
+        self._predictor = Predictor(
+            self.corpus, num_reader_blocks=num_reader_blocks
+        )
+
+    def ask(self, questions: str | Sequence[str]) -> Answer | list[Answer]:
+        """Answers a question, or each of several.
+
+        Args:
+            questions: str or sequence of str. An empty one has no answer;
+                longer ones than `question_files.MAX_QUERY_LENGTH` are cut.
+
+        Returns:
+            `Answer`, or a list of them in the order of the questions.
+        """
+        if isinstance(questions, str):
+            return self.ask([questions])[0]
+        predictions = self._predictor.predict(list(questions))
+        return [self._answer(prediction) for prediction in predictions]
+
+    def _answer(self, prediction):
+        chosen = calibration.choose(prediction, temperature=self.temperature)
+        return Answer(
+            chosen.answer,
+            chosen.score,
+            chosen.confidence,
+            chosen.block_id,
+            **self._evidence(chosen.block_id),
+            start=chosen.start,
+            limit=chosen.limit,
+            nbest=tuple(
+                Alternative(span.answer, span.score)
+                for span in chosen.nbest[:NUM_ALTERNATIVES]
+            ),
+            candidates=tuple(
+                Candidate(
+                    block_id=candidate.block_id,
+                    answer=candidate.answer,
+                    log_prob=candidate.log_prob,
+                    **self._evidence(candidate.block_id),
+                )
+                for candidate in chosen.candidates
+            ),
+        )
+
+    def _evidence(self, block_id):
+        if block_id < 0:
+            return {"title": "", "text": "", "url": ""}
+        records = self.corpus.records
+        return {
+            "title": records.titles[block_id],
+            "text": records.texts[block_id],
+            "url": records.urls[block_id],
+        }

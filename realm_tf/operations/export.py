@@ -1,0 +1,223 @@
+"""`realm export`."""
+
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.answering import calibration
+from realm_tf.answering.predict import NUM_READER_BLOCKS
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Questions
+from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import list_files
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+
+# Questions whose answers `realm verify` compares.
+NUM_EXPECTED = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Export(Operation):
+    """Writes one SavedModel: raw question in, answer with its evidence out.
+
+    Tokenizer, query tower, index, block texts, reader and the slicing of the
+    answer are inside; nothing of Python is needed to serve it. The kind of
+    search is that of the index: `scann` needs ScaNN's op wherever it is
+    served, `brute_force` and `ivf` only ops of TensorFlow and tensorflow_text,
+    which the stock TF Serving has. OUTPUT gets a new version directory
+    (OUTPUT/1, OUTPUT/2, ...) as TF Serving reads them. `realm verify
+    --saved-model OUTPUT` checks it.
+
+    On another Keras backend than TensorFlow's a process of its own makes the
+    graph, and `realm verify` compares its answers with those of the backend in
+    use.
+    """
+
+    command: ClassVar[str] = "export"
+    makes = SavedModel
+
+    model: Model
+    """model directory"""
+    blocks: Blocks
+    """blocks directory"""
+    index: Index
+    """index directory; its kind is the kind of search"""
+    output: str
+    """base directory; gets a new version"""
+    num_reader_blocks: int = NUM_READER_BLOCKS
+    """blocks read for a question, fixed in the export"""
+    quantize_embeddings: Literal["none", "bfloat16", "int8"] = "none"
+    """of a brute_force or ivf index: hold the embeddings in half (bfloat16) or
+    a quarter (int8) of the memory, at some recall; scann: `realm index
+    --reordering int8`"""
+    calibration: Evaluation | None = None
+    """an evaluation (`realm evaluate`) of this model on held-out questions:
+    confidences are at the temperature that it fitted (default: temperature
+    1)"""
+    evidence_license: str | None = None
+    """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
+    4.0'"""
+    questions: Questions | None = None
+    """JSONL of questions whose answers are stored for `realm verify`
+    (default: the titles of a few blocks)"""
+
+    @property
+    def result(self) -> SavedModel:
+        """The highest version, or the first one before there is any."""
+        version = max(self._versions(), default=1)
+        return SavedModel(os.path.join(self.output, str(version)))
+
+    def parameters(self) -> dict:
+        return {
+            "num_reader_blocks": self.num_reader_blocks,
+            "quantize": self.quantize_embeddings,
+            "temperature": calibration.temperature_of(self.calibration),
+        }
+
+    def parents(self) -> dict:
+        return {
+            "model": self.model.fingerprint,
+            "blocks": self.blocks.fingerprint,
+            "index": self.index.fingerprint,
+        }
+
+    def run(self) -> SavedModel:
+        """Writes a new version of the SavedModel.
+
+        Returns:
+            `SavedModel`, the version directory.
+
+        Raises:
+            InputError: if the inputs do not match, or the disk is too full
+                for it.
+        """
+        import keras
+
+        if artifact.is_complete(self.output):
+            raise InputError(
+                f"--output {self.output} is itself a finished directory of "
+                "realm's; expected a base directory for versions."
+            )
+        if keras.backend.backend() == "tensorflow":
+            return self.write_version()
+        from realm_tf.export import other_backends
+
+        fields = {
+            name: value
+            if value is None or isinstance(value, int)
+            else str(value)
+            for name, value in vars(self).items()
+        }
+        # ScaNN's op is TensorFlow's: only that process can search with it.
+        if self.index.search == "scann":
+            return other_backends.export(fields)
+        from realm_tf.export import expected
+
+        corpus = self._open()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "expected.json")
+            expected.write(
+                path, corpus, self.index, self._asked(), **self.parameters()
+            )
+            return other_backends.export(fields, expected=path)
+
+    def write_version(self, *, expected: str | None = None) -> SavedModel:
+        """As `run`, in a process where Keras runs on TensorFlow.
+
+        Args:
+            expected: str. JSON file of `export.expected`, where another
+                backend has computed it. Defaults to `None`: it is computed
+                here.
+        """
+        from realm_tf.export import saved_model
+
+        parameters = self.parameters()
+        asked = self._asked()
+        corpus = self._open()
+        if not corpus.loaded.model.reader.is_trained:
+            print(
+                f"warning: {saved_model.UNTRAINED_READER} ({self.model})",
+                file=sys.stderr,
+            )
+        path = os.path.join(
+            self.output, str(max(self._versions(), default=0) + 1)
+        )
+        with (
+            self._base_directory(),
+            artifact.write(
+                path,
+                kind=self.makes.kinds[0],
+                parameters=parameters,
+                parents=self.parents(),
+            ) as stage,
+        ):
+            saved_model.write(
+                stage,
+                corpus,
+                self.index,
+                asked,
+                parents=self.parents(),
+                evidence_license=self.evidence_license,
+                expected=expected,
+            )
+        return SavedModel(path)
+
+    def report(self, result: SavedModel) -> str:
+        size = sum(
+            Path(result.file(name)).stat().length
+            for name in list_files(result.path)
+        )
+        return f"{result}: {size / 1e6:.0f} MB"
+
+    @contextlib.contextmanager
+    def _base_directory(self):
+        """Removes the base directory if nothing was written into a new one."""
+        is_new = not Path(self.output).exists()
+        try:
+            yield
+        finally:
+            if is_new and not self._versions():
+                remove(self.output)
+
+    def _versions(self) -> list[int]:
+        """Versions that are there, whole or not."""
+        if not Path(self.output).exists():
+            return []
+        names = (each.name for each in Path(self.output).iterdir())
+        return [int(name) for name in names if name.isdigit()]
+
+    def _open(self):
+        from realm_tf.answering.corpus import Corpus
+
+        return Corpus.load(
+            self.model,
+            self.blocks,
+            self.index,
+            quantize=self.quantize_embeddings,
+        )
+
+    def _asked(self) -> list[question_files.Question]:
+        """What `realm verify` will ask."""
+        if self.questions is not None:
+            asked = question_files.read_questions(
+                str(self.questions), need_answers=False
+            )
+            return asked[:NUM_EXPECTED]
+        titles = {}
+        for block in self.blocks.read():
+            titles[block.title] = None
+            if len(titles) == NUM_EXPECTED:
+                break
+        return [question_files.Question(title, answers=()) for title in titles]

@@ -1,0 +1,105 @@
+"""`realm verify`."""
+
+import dataclasses
+import json
+import os
+import sys
+from typing import ClassVar
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.objects import Verification
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verify(Operation):
+    """Checks a SavedModel in a fresh process.
+
+    Every file must have the checksum that the model's card says. Then a
+    process loads TensorFlow and tensorflow_text, ScaNN's op where the index is
+    ScaNN's, and nothing of realm's. It answers the questions stored in the
+    export, and compares answers, spans, scores, candidates and neighbours with
+    what the Python code had computed, and how long both take; then it asks the
+    same questions alone and in one batch of 64, and asks what users should
+    not: an empty string, 10,000 characters, emoji, invalid UTF-8.
+    """
+
+    command: ClassVar[str] = "verify"
+    makes = Verification
+
+    saved_model: str
+    """base directory (its highest version) or version directory"""
+    output: str | None = None
+    """directory for the report, if wanted"""
+
+    def parents(self) -> dict:
+        return {"saved_model": self._version().parents["model"]}
+
+    def run(self) -> dict:
+        """Loads the SavedModel in a fresh process and compares.
+
+        Returns:
+            dict with `ok`, `checks`, `load_seconds`,
+            `milliseconds_per_question`, `milliseconds_in_python` and
+            `neighbors_found` (of an exact search's, the share); `error`
+            instead of these, if files are not those of the export or the
+            fresh process itself failed. `output`, if given, holds it as
+            report.json.
+
+        Raises:
+            InputError: if there is no SavedModel that `realm export` wrote.
+            RuntimeError: if a check fails while `output` is given.
+        """
+        from realm_tf.export import verify
+
+        version = self._version()
+        report = verify.check(version.path)
+        if self.output is None:
+            return report
+        with self.write() as stage:
+            write_text(stage.path("report.json"), json.dumps(report, indent=1))
+            if not report["ok"]:
+                failed = [c["name"] for c in report["checks"] if not c["ok"]]
+                raise RuntimeError(
+                    f"{version} does not answer as the model it was made "
+                    f"from: {'; '.join(failed)}. {report.get('error', '')}"
+                )
+        return report
+
+    def report(self, result: dict) -> str:
+        lines = [
+            f"{'ok    ' if check['ok'] else 'FAILED'}  {check['name']}"
+            for check in result["checks"]
+        ]
+        if "error" in result:
+            print(result["error"], file=sys.stderr)
+        else:
+            lines.append(
+                f"loaded in {result['load_seconds']} s, "
+                f"{result['milliseconds_per_question']} ms a question (the "
+                f"Python code: {result['milliseconds_in_python']} ms)"
+            )
+        return "\n".join(lines)
+
+    def status(self, result: dict) -> int:
+        return 0 if result["ok"] else 1
+
+    def _version(self) -> SavedModel:
+        from realm_tf.export import card
+        from realm_tf.serving.locate import find_version
+
+        directory, _ = find_version(self.saved_model)
+        if not artifact.is_complete(directory):
+            raise InputError(
+                f"{directory} was not written by `realm export` to its end."
+            )
+        if not Path(os.path.join(directory, card.FILE)).exists():
+            raise InputError(
+                f"{directory} was exported by an earlier version of realm: run "
+                "`realm export` again."
+            )
+        return SavedModel(directory)
