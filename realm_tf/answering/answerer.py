@@ -30,7 +30,7 @@ class Answerer:
         num_reader_blocks: int. Blocks read for a question. Defaults to `5`.
         calibrated_by: `Evaluation`, or the path of its directory. Confidences
             are at the temperature that it fitted. Defaults to `None`: 1.
-        quantize: str. See `index_files.load`. Defaults to `"none"`.
+        quantize: str. See `retrieval.index.Index.from_files`. Defaults to `"none"`.
 
     Raises:
         InputError: if one is missing or they do not match.

@@ -11,6 +11,7 @@ import numpy as np
 
 from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import Prediction
+from realm_tf.artifacts import matching
 from realm_tf.artifacts import question_files as data
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import to_text
@@ -96,15 +97,14 @@ class ClosedBook:
                 f"batch_size={batch_size}"
             )
         knowledge_augmented_encoder = masked_lm_encoder(loaded)
-        limit = knowledge_augmented_encoder.encoder.max_sequence_length
         # The null block adds its [SEP].
-        longest = self._width(data.MAX_QUERY_LENGTH, max_answer_length) + 1
-        if longest > limit:
-            raise InputError(
-                f"Question and answer can be {longest} wordpieces long, the "
-                f"model's encoder takes {limit}: give a model with a longer "
-                "one or a smaller max_answer_length."
-            )
+        matching.check_length(
+            self._width(data.MAX_QUERY_LENGTH, max_answer_length) + 1,
+            knowledge_augmented_encoder.encoder.max_sequence_length,
+            what="Question and answer",
+            mend="give a model with a longer one or a smaller "
+            "max_answer_length",
+        )
         self._tokenizer = tokenizer = loaded.tokenizer
         self._max_answer_length = max_answer_length
         self._batch_size = batch_size
@@ -138,14 +138,11 @@ class ClosedBook:
             its exponential; without a block, `block_id` is -1 and `retrieved`
             and `candidates` are empty.
         """
-        rows = [data.query_wordpieces(q, self._tokenizer) for q in questions]
-        # Two special wordpieces only: nothing was asked.
-        asked = [row for row, ids in enumerate(rows) if len(ids) > 2]
-        order = sorted(asked, key=lambda row: len(rows[row]))
         predictions = [NO_ANSWER] * len(questions)
-        for first in range(0, len(order), self._batch_size):
-            batch = order[first : first + self._batch_size]
-            found = self._answer([rows[row] for row in batch])
+        for batch, rows in data.batches_by_length(
+            questions, self._tokenizer, self._batch_size
+        ):
+            found = self._answer(rows)
             for row, prediction in zip(batch, found, strict=True):
                 predictions[row] = prediction
             if progress:
@@ -157,21 +154,21 @@ class ClosedBook:
             self._fill(rows, num_masks)
             for num_masks in range(1, self._max_answer_length + 1)
         ]
+        vocabulary = self._tokenizer.vocabulary
         # (b, n): one score for each length.
         scores = np.stack([log_probs.mean(1) for _, log_probs in filled], 1)
         found = []
         for row, best in enumerate(scores.argmax(1)):
             score = float(scores[row, best])
-            answer = self._to_text(filled[best][0][row])
+            answer = to_text(
+                [vocabulary[number] for number in filled[best][0][row]]
+            )
             found.append(
                 Prediction(
                     answer, score, float(np.exp(score)), -1, 0, 0, [], []
                 )
             )
         return found
-
-    def _to_text(self, ids):
-        return to_text([self._tokenizer.vocabulary[i] for i in ids])
 
     def _fill(self, rows, num_masks):
         """Wordpieces and their log-probabilities, `(num_rows, num_masks)`."""

@@ -150,16 +150,11 @@ class Predictor:
             list of `Prediction`, in the order of the questions.
         """
         tokenizer = self._corpus.loaded.tokenizer
-        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
-        # Two special wordpieces only: nothing was asked.
-        asked = [row for row, ids in enumerate(rows) if len(ids) > 2]
-        order = sorted(asked, key=lambda row: len(rows[row]))
         predictions = [NO_ANSWER] * len(questions)
-        for first in range(0, len(order), self._batch_size):
-            batch = order[first : first + self._batch_size]
-            inputs = data.pack_queries(
-                [rows[row] for row in batch], tokenizer.pad_id
-            )
+        for batch, rows in data.batches_by_length(
+            questions, tokenizer, self._batch_size
+        ):
+            inputs = data.pack_queries(rows, tokenizer.pad_id)
             if search is not None:
                 scores, block_ids = search(
                     [questions[row] for row in batch], self._num_candidates

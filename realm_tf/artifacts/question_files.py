@@ -153,6 +153,27 @@ def query_wordpieces(question: str, tokenizer) -> list[int]:
     return [tokenizer.cls_id, *ids, tokenizer.sep_id]
 
 
+def batches_by_length(questions: list[str], tokenizer, batch_size: int):
+    """Questions of like length together, so that little is padding.
+
+    Args:
+        questions: list of str. Those that ask nothing are left out.
+        tokenizer: `Tokenizer`.
+        batch_size: int. Questions of a batch, at most.
+
+    Yields:
+        `(places, rows)` of a batch: lists of int, the numbers of the
+        questions, and of their `query_wordpieces`.
+    """
+    rows = [query_wordpieces(question, tokenizer) for question in questions]
+    # Two special wordpieces only: nothing was asked.
+    asked = [place for place, ids in enumerate(rows) if len(ids) > 2]
+    order = sorted(asked, key=lambda place: len(rows[place]))
+    for first in range(0, len(order), batch_size):
+        places = order[first : first + batch_size]
+        yield places, [rows[place] for place in places]
+
+
 def pack_queries(rows: list[list[int]], pad_id: int) -> dict:
     """`token_ids` and `padding_mask`, padded to the longest row's bucket."""
     longest = max(map(len, rows))

@@ -76,13 +76,6 @@ class BlockTable(keras.layers.Layer):
         """`(token_ids, lengths)` of the blocks asked for."""
         return _rows(self.token_ids, block_ids), _rows(self.lengths, block_ids)
 
-    def titles(self, block_ids):
-        """`(title_ids, title_lengths)` of the blocks asked for."""
-        return (
-            _rows(self.title_ids, block_ids),
-            _rows(self.title_lengths, block_ids),
-        )
-
     def contents(self, block_ids, *, own_ids=None):
         """What is embedded and read of blocks.
 
@@ -100,10 +93,9 @@ class BlockTable(keras.layers.Layer):
         """
         rows = ops.maximum(block_ids, 0)
         token_ids, lengths = self(rows)
-        title_ids, title_lengths = self.titles(rows)
         found = {
-            "title_ids": title_ids,
-            "title_lengths": title_lengths,
+            "title_ids": _rows(self.title_ids, rows),
+            "title_lengths": _rows(self.title_lengths, rows),
             "token_ids": token_ids,
             "lengths": lengths,
         }

@@ -39,19 +39,17 @@ class MarginalLikelihood(keras.layers.Layer):
 
     >>> import numpy as np
     >>> from keras import ops
-    >>> from realm_tf.models.bert_encoder import BertEncoder
-    >>> from realm_tf.models.embedder import Embedder
-    >>> from realm_tf.models.knowledge_augmented_encoder import (
-    ...     KnowledgeAugmentedEncoder,
-    ... )
-    >>> from realm_tf.models.packing import JoinBert, pack_text, query_inputs
+    >>> import realm_tf as realm
+    >>> from realm_tf.models.packing import pack_text, query_inputs
+    >>> def make_bert():
+    ...     return realm.BertEncoder(50, 1, 2, 8, 16)
     >>> class Realm(keras.Model):
     ...     def __init__(self):
     ...         super().__init__()
-    ...         self.embedder = Embedder(BertEncoder(50, 1, 2, 8, 16))
-    ...         self.encoder = KnowledgeAugmentedEncoder(self.embedder.encoder)
-    ...         self.join_bert = JoinBert(sep_id=3)
-    ...         self.likelihood = MarginalLikelihood()
+    ...         self.embedder = realm.Embedder(make_bert())
+    ...         self.encoder = realm.KnowledgeAugmentedEncoder(make_bert())
+    ...         self.join_bert = realm.JoinBert(sep_id=3)
+    ...         self.likelihood = realm.MarginalLikelihood()
     ...
     ...     def call(self, x):
     ...         query, shape = query_inputs(x), ops.shape(x["block_ids"])

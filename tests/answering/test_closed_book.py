@@ -189,6 +189,8 @@ def test_wrong_arguments(loaded, model_dir):
     head = KnowledgeAugmentedEncoder(encoder)
     short.model.knowledge_augmented_encoder = head
     # 64 of the question, "?", 5 of the answer, "." and the block's [SEP].
-    with pytest.raises(InputError, match="72 wordpieces.* takes 71"):
+    with pytest.raises(
+        InputError, match="72 wordpieces long, the encoder takes 71"
+    ):
         ClosedBook(short)
     ClosedBook(short, max_answer_length=4)

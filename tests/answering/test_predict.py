@@ -46,34 +46,49 @@ def _inputs(ids, segments):
     }
 
 
-def _slow_best_span(corpus, question, block):
-    """Score (without relevance) and text of a block's best span."""
+def _query(corpus, question):
+    """A question's wordpieces and its embedding."""
+    ids = query_wordpieces(question, corpus.loaded.tokenizer)
+    inputs = _inputs(ids, [0] * len(ids))
+    return ids, np.asarray(corpus.loaded.model.embed_queries(inputs))[0]
+
+
+def _slow_spans(corpus, question, blocks, relevance=None):
+    """`(score, text, block)` of all spans of some blocks, best first."""
     tokenizer, records = corpus.loaded.tokenizer, corpus.records
-    query = query_wordpieces(question, tokenizer)
-    body = tokenizer.tokenize(records.texts[block])
-    ids = [*query, *body.ids, tokenizer.sep_id]
-    segments = [0] * len(query) + [1] * (len(body) + 1)
-    logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))[0]
-    score, start, last = max(
-        (float(logits[len(query) + start, width]), start, start + width)
-        for start in range(len(body))
-        for width in range(min(10, len(body) - start))
-    )
-    text = records.texts[block][body.starts[start] : body.limits[last]]
-    return score, text
+    query, embedding = _query(corpus, question)
+    if relevance is None:
+        relevance = np.asarray(corpus.index.embeddings)[blocks] @ embedding
+    spans = []
+    for block, score in zip(blocks, relevance, strict=True):
+        body = tokenizer.tokenize(records.texts[block])
+        ids = [*query, *body.ids, tokenizer.sep_id]
+        segments = [0] * len(query) + [1] * (len(body) + 1)
+        logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))
+        for start in range(len(body)):
+            for width in range(min(10, len(body) - start)):
+                first, last = body.starts[start], body.limits[start + width]
+                spans.append(
+                    (
+                        float(logits[0, len(query) + start, width] + score),
+                        records.texts[block][first:last],
+                        block,
+                    )
+                )
+    return sorted(spans, key=lambda span: -span[0])
+
+
+def _read(prediction):
+    return [candidate.block_id for candidate in prediction.candidates]
 
 
 def test_retrieval_is_the_order_of_the_inner_products(corpus, predictions):
-    table = np.asarray(corpus.index.embeddings)
     for question, found in zip(QUESTIONS, predictions, strict=True):
-        ids = query_wordpieces(question, corpus.loaded.tokenizer)
-        query = np.asarray(
-            corpus.loaded.model.embed_queries(_inputs(ids, [0] * len(ids)))
-        )[0]
-        scores = table @ query
+        _, query = _query(corpus, question)
+        scores = np.asarray(corpus.index.embeddings) @ query
         assert found.retrieved == np.argsort(-scores)[:6].tolist()
         read = found.retrieved[:3]
-        assert [c.block_id for c in found.candidates] == read
+        assert _read(found) == read
         shares = np.exp(scores[read]) / np.exp(scores[read]).sum()
         np.testing.assert_allclose(
             [c.log_prob for c in found.candidates], np.log(shares), atol=1e-5
@@ -81,15 +96,11 @@ def test_retrieval_is_the_order_of_the_inner_products(corpus, predictions):
 
 
 def test_answers_are_the_best_spans_of_the_blocks(corpus, predictions):
-    table = np.asarray(corpus.index.embeddings)
     for question, found in zip(QUESTIONS, predictions, strict=True):
-        ids = query_wordpieces(question, corpus.loaded.tokenizer)
-        query = np.asarray(
-            corpus.loaded.model.embed_queries(_inputs(ids, [0] * len(ids)))
-        )[0]
         for candidate in found.candidates:
-            score, text = _slow_best_span(corpus, question, candidate.block_id)
-            score += float(table[candidate.block_id] @ query)
+            score, text, _ = _slow_spans(
+                corpus, question, [candidate.block_id]
+            )[0]
             assert candidate.answer == text
             assert candidate.score == pytest.approx(score, abs=1e-4)
         best = max(found.candidates, key=lambda c: c.score)
@@ -100,40 +111,9 @@ def test_answers_are_the_best_spans_of_the_blocks(corpus, predictions):
         assert 0 < found.confidence <= 1
 
 
-def _slow_spans(corpus, question, found):
-    """All spans of the blocks read: score, text, block, by brute force."""
-    tokenizer, records = corpus.loaded.tokenizer, corpus.records
-    query = query_wordpieces(question, tokenizer)
-    table = np.asarray(corpus.index.embeddings)
-    embedding = np.asarray(
-        corpus.loaded.model.embed_queries(_inputs(query, [0] * len(query)))
-    )[0]
-    spans = []
-    for candidate in found.candidates:
-        block = candidate.block_id
-        body = tokenizer.tokenize(records.texts[block])
-        ids = [*query, *body.ids, tokenizer.sep_id]
-        segments = [0] * len(query) + [1] * (len(body) + 1)
-        logits = np.asarray(corpus.loaded.model.reader(_inputs(ids, segments)))
-        for start in range(len(body)):
-            for width in range(min(10, len(body) - start)):
-                first, last = body.starts[start], body.limits[start + width]
-                spans.append(
-                    (
-                        float(
-                            logits[0, len(query) + start, width]
-                            + table[block] @ embedding
-                        ),
-                        records.texts[block][first:last],
-                        block,
-                    )
-                )
-    return sorted(spans, key=lambda span: -span[0])
-
-
 def test_the_nbest_list_and_its_shares(corpus, predictions):
     for question, found in zip(QUESTIONS, predictions, strict=True):
-        spans = _slow_spans(corpus, question, found)
+        spans = _slow_spans(corpus, question, _read(found))
         assert len(found.nbest) == NUM_BEST
         for span, (score, text, block) in zip(found.nbest, spans, strict=False):
             assert span.score == pytest.approx(score, abs=1e-4)
@@ -154,7 +134,7 @@ def test_the_nbest_list_and_its_shares(corpus, predictions):
 
 def test_equal_strings_are_added_up(corpus, predictions):
     for question, found in zip(QUESTIONS, predictions, strict=True):
-        spans = _slow_spans(corpus, question, found)
+        spans = _slow_spans(corpus, question, _read(found))
         scores = np.array([score for score, *_ in spans])
         total = np.exp(scores / 4 - scores[0]).sum()
         sums = {}
@@ -225,14 +205,14 @@ def test_another_retrievers_blocks_are_read(corpus, predictor):
     scores, block_ids = bm25.search(QUESTIONS, 6)
     for row, prediction in enumerate(found):
         assert prediction.retrieved == block_ids[row].tolist()
-        for place, candidate in enumerate(prediction.candidates):
-            score, text = _slow_best_span(
-                corpus, QUESTIONS[row], block_ids[row, place]
-            )
+        for candidate, score in zip(
+            prediction.candidates, scores[row], strict=False
+        ):
+            score, text, _ = _slow_spans(
+                corpus, QUESTIONS[row], [candidate.block_id], [score]
+            )[0]
             assert candidate.answer == text
-            assert candidate.score == pytest.approx(
-                score + scores[row, place], abs=1e-4
-            )
+            assert candidate.score == pytest.approx(score, abs=1e-4)
 
 
 def test_scann_gives_what_brute_force_gives(

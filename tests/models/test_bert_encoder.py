@@ -2,7 +2,6 @@
 
 import math
 
-import keras
 import numpy as np
 import pytest
 
@@ -135,21 +134,6 @@ def test_padding_changes_nothing(make_encoder, token_batch):
         np.asarray(wider["pooled_output"]),
         np.asarray(outputs["pooled_output"]),
         atol=1e-5,
-    )
-
-
-def test_serialised_and_back_it_is_equal(make_encoder, token_batch):
-    encoder = make_encoder(
-        activation="gelu", dropout=0.3, layer_norm_epsilon=1e-5
-    )
-    copy = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(encoder)
-    )
-    assert copy.get_config() == encoder.get_config()
-    copy.set_weights(encoder.get_weights())
-    np.testing.assert_array_equal(
-        np.asarray(copy(token_batch)["sequence_output"]),
-        np.asarray(encoder(token_batch)["sequence_output"]),
     )
 
 

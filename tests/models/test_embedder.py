@@ -1,6 +1,5 @@
 """Pooling, projection and normalisation against numpy."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -105,21 +104,6 @@ def test_what_is_not_read_is_not_trained(make_encoder):
         "pooled_dense"
     }
     assert not Embedder(make_encoder()).non_trainable_weights
-
-
-def test_serialised_and_back_it_is_equal(make_encoder, token_batch):
-    embedder = Embedder(
-        make_encoder(), pooling="mean", projection_dim=4, normalize=True
-    )
-    config = keras.saving.serialize_keras_object(embedder)
-    # Twice from one config: reading must not use it up.
-    for _ in range(2):
-        copy = keras.saving.deserialize_keras_object(config)
-        assert copy.get_config() == embedder.get_config()
-        copy.set_weights(embedder.get_weights())
-        np.testing.assert_array_equal(
-            np.asarray(copy(token_batch)), np.asarray(embedder(token_batch))
-        )
 
 
 def test_an_unknown_pooling_is_refused(make_encoder):

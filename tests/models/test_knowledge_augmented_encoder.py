@@ -279,24 +279,6 @@ def test_the_word_embeddings_are_tied_and_counted_once(make_encoder):
     }
 
 
-def test_serialised_and_back_it_is_equal(
-    make_encoder, randomize, inputs, tmp_path
-):
-    model = KnowledgeAugmentedEncoder(make_encoder(activation="gelu"))
-    randomize(model, seed=2)
-    expected = np.asarray(model(inputs))
-    copy = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(model)
-    )
-    assert copy.get_config() == model.get_config()
-    model.save_weights(tmp_path / "model.weights.h5")
-    copy.load_weights(tmp_path / "model.weights.h5")
-    np.testing.assert_array_equal(np.asarray(copy(inputs)), expected)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(np.asarray(loaded(inputs)), expected)
-
-
 def test_a_block_is_attended_to_only_through_the_mask(
     make_encoder, randomize, inputs
 ):

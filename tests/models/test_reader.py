@@ -1,6 +1,5 @@
 """The reader's span scores against a loop in numpy float64."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -88,18 +87,6 @@ def test_a_span_is_scored_by_its_ends_alone(reader):
         for width in range(3):
             changed = difference[start, width] > 1e-6
             assert changed == ((start, width) in touched)
-
-
-def test_serialised_and_back_it_is_equal(reader, token_batch):
-    config = keras.saving.serialize_keras_object(reader)
-    # Twice from one config: reading must not use it up.
-    for _ in range(2):
-        copy = keras.saving.deserialize_keras_object(config)
-        assert copy.get_config() == reader.get_config()
-        copy.set_weights(reader.get_weights())
-        np.testing.assert_array_equal(
-            np.asarray(copy(token_batch)), np.asarray(reader(token_batch))
-        )
 
 
 def test_the_pooled_output_is_not_trained(reader):

@@ -1,4 +1,4 @@
-"""Gradients on either backend."""
+"""Gradients on either backend, and what they are compared with."""
 
 import keras
 import numpy as np
@@ -31,3 +31,23 @@ def gradient(function, values):
             total = tf.reduce_sum(function(tensors))
         found = tape.gradient(total, tensors)
     return keras.tree.map_structure(np.asarray, found)
+
+
+def differences(function, array, step=1e-5):
+    """The gradient by central differences, in float64."""
+    array = array.astype("float64")
+    found = np.zeros_like(array)
+    for place in np.ndindex(array.shape):
+        for sign in (1, -1):
+            moved = array.copy()
+            moved[place] += sign * step
+            found[place] += sign * function(moved) / (2 * step)
+    return found
+
+
+def logsumexp(values):
+    # Of no values: None. Shifted, as float64 too ends at exp(710).
+    if not values:
+        return None
+    largest = max(values)
+    return largest + np.log(sum(np.exp(v - largest) for v in values))

@@ -1,0 +1,182 @@
+"""RetrieveAndRead's losses and gradients against the slow recomputation."""
+
+import keras
+import numpy as np
+import open_qa_oracle as oracle
+import pytest
+
+JIT = keras.backend.backend() == "jax"
+
+
+def _paths(part):
+    return [v.path for v in part.variables if "seed_generator" not in v.path]
+
+
+def _values(part):
+    return [
+        np.asarray(v).copy()
+        for v in part.variables
+        if "seed_generator" not in v.path
+    ]
+
+
+def _moved(before, part):
+    return [
+        float(np.abs(b - a).max())
+        for b, a in zip(before, _values(part), strict=True)
+    ]
+
+
+def _assign(part, values):
+    variables = [v for v in part.variables if "seed_generator" not in v.path]
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def test_losses_and_metrics(model, answers, expected):
+    model.reset_metrics()
+    outputs = model(oracle.batch(answers))
+    loss = float(model.compute_loss(y_pred=outputs))
+    assert loss == pytest.approx(
+        np.mean([r["retriever_loss"] + r["reader_loss"] for r in expected]),
+        abs=1e-5,
+    )
+    metrics = {m.name: float(m.result()) for m in model.metrics}
+    wanted = {
+        name: np.mean([row[name] for row in expected])
+        for name in ("retriever_loss", "reader_loss")
+    }
+    wanted["candidates_recall"] = np.mean(
+        [any(row["has_answer"]) for row in expected]
+    )
+    wanted["top_block_recall"] = np.mean(
+        [row["has_answer"][0] for row in expected]
+    )
+    wanted["span_accuracy"] = np.mean(
+        [row["best_is_right"] for row in expected if row["answerable"]]
+    )
+    for name, value in wanted.items():
+        assert metrics[name] == pytest.approx(value, abs=1e-5), name
+    # What teaches nothing costs nothing.
+    assert [row["retriever_loss"] > 0 for row in expected] == [
+        *(True, True, False, True, False, True)
+    ]
+    assert [row["reader_loss"] > 0 for row in expected] == [
+        *(True, False, False, True, False, True)
+    ]
+
+
+def test_span_accuracy_asks_for_the_best_span_not_for_the_sum(model):
+    """Three right spans of score 1 outweigh one of 1.5; they are not best."""
+    scores = np.array([[[[1.0], [1.0], [1.0], [1.5]]]], "float32")
+    correct = np.array([[[[True], [True], [True], [False]]]])
+    outputs = {
+        "relevance_scores": np.zeros((1, 2), "float32"),
+        "has_answer": np.array([[True, False]]),
+        "span_scores": scores,
+        "correct": correct,
+        "allowed": np.ones_like(correct),
+    }
+    for best, accuracy in ((1.5, 0.0), (0.5, 1.0)):
+        scores[..., 3, 0] = best
+        model.reset_metrics()
+        model.compute_loss(y_pred=outputs)
+        metrics = {m.name: float(m.result()) for m in model.metrics}
+        assert metrics["span_accuracy"] == accuracy
+    model.reset_metrics()
+
+
+def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):
+    model = make_model()
+    parts = {
+        "query": model.open_qa.query_embedder,
+        "reader": model.open_qa.reader,
+        "block": model.open_qa.block_embedder,
+        "index": model.index,
+        "table": model.block_table,
+    }
+    before = {name: _values(part) for name, part in parts.items()}
+    # One step of rate 1 subtracts the gradient.
+    model.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=JIT)
+    loss_before = oracle.loss(model, answers)
+    metrics = model.train_on_batch(oracle.batch(answers), return_dict=True)
+    assert metrics["loss"] == pytest.approx(loss_before, abs=1e-5)
+    moved = {name: _moved(before[name], part) for name, part in parts.items()}
+    for name in ("block", "index", "table"):
+        assert set(moved[name]) == {0.0}, name
+    # A softmax does not feel the same amount added to all: the keys' and the
+    # score's bias and the shift before it. Nothing reads the reader's pooler.
+    for name, still in (
+        ("query", {"key/bias"}),
+        (
+            "reader",
+            {
+                "key/bias",
+                "span_scorer/layer_norm/beta",
+                "score/bias",
+                "pooled_dense",
+            },
+        ),
+    ):
+        for path, distance in zip(
+            _paths(parts[name]), moved[name], strict=True
+        ):
+            if not any(part in path for part in still):
+                assert distance > 1e-6, path
+
+    # A small step against the gradient, by the slow recomputation.
+    gradients = {
+        name: [
+            b - a
+            for b, a in zip(before[name], _values(parts[name]), strict=True)
+        ]
+        for name in ("query", "reader")
+    }
+    for name in ("query", "reader"):
+        squared = sum(float(np.sum(g**2)) for g in gradients[name])
+        step = 1e-3 / np.sqrt(squared)
+        losses = []
+        for sign in (1, -1):
+            for other in ("query", "reader"):
+                _assign(parts[other], before[other])
+            _assign(
+                parts[name],
+                [
+                    b + sign * step * g
+                    for b, g in zip(before[name], gradients[name], strict=True)
+                ],
+            )
+            losses.append(oracle.loss(model, answers))
+        measured = (losses[0] - losses[1]) / (2 * step)
+        assert measured == pytest.approx(squared, rel=1e-2), name
+
+
+@pytest.mark.parametrize("num_read", [1, oracle.NUM_READ])
+def test_an_answer_is_read_in_the_last_place(
+    make_model, answers, expected, num_read
+):
+    model = make_model(read_an_answer=True, num_reader_blocks=num_read)
+    outputs = oracle.to_numpy(model(oracle.batch(answers), training=True))
+    for row, wanted in enumerate(expected):
+        best = wanted["candidates"][:num_read]
+        if any(wanted["has_answer"]) and not any(
+            wanted["has_answer"][:num_read]
+        ):
+            place = wanted["has_answer"].index(True)
+            best = [*best[:-1], wanted["candidates"][place]]
+        assert outputs["read_ids"][row].tolist() == best
+        np.testing.assert_allclose(
+            outputs["read_scores"][row],
+            [
+                wanted["scores"][wanted["candidates"].index(block)]
+                for block in best
+            ],
+            atol=1e-5,
+        )
+    assert outputs["correct"].any(axis=(1, 2, 3)).tolist() == [
+        *(True, True, False, True, False, True)
+    ]
+    calm = oracle.to_numpy(model(oracle.batch(answers), training=False))
+    np.testing.assert_array_equal(
+        calm["read_ids"], calm["candidate_ids"][:, :num_read]
+    )
