@@ -1,4 +1,4 @@
-"""The card of a SavedModel: what it holds, in words and for a server."""
+"""The card of a SavedModel: its content, for people and for servers."""
 
 import datetime
 import json
@@ -14,7 +14,7 @@ from realm_tf.version import __version__
 
 FILE = "assets.extra/card.json"
 README = "README.md"
-# Those of the stage, and what is written here.
+# Files of every directory, and those that are written here.
 _NOT_LISTED = (artifact.JOB, artifact.MARKER, artifact.METADATA, FILE, README)
 
 

@@ -17,7 +17,7 @@ STRINGS_PER_GROUP = 8
 class CompressedTexts(tf.Module):
     """A table of strings, looked up by row.
 
-    Neighbours are compressed together with zlib, so that what they share (one
+    Neighbours are compressed together with zlib, so that their common text (one
     article's title, its words) is stored once. Only TensorFlow's own ops.
 
     Args:

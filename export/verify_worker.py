@@ -109,7 +109,7 @@ def _check_answers(expected, batch):
 
 
 def _check_batching(answer, questions, batch):
-    """Answers do not depend on what is asked beside."""
+    """Answers do not depend on the other questions of a batch."""
     answers = _decode(batch["answer"])
     alone = [_ask(answer, [question]) for question in questions]
     many = _ask(answer, (questions * 64)[:64])

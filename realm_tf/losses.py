@@ -257,7 +257,7 @@ def check_marginalization(marginalization):
 
 
 def mean_over_masked(values, mask_weights):
-    """Sum of what is known, divided by the number of masked wordpieces.
+    """Sum of values, divided by the number of masked wordpieces.
 
     Of a likelihood it makes nats per masked wordpiece of the whole batch, in
     both forms: the form does not change the unit, and rows of padding do not

@@ -202,8 +202,8 @@ def test_the_forms_agree_on_one_candidate_or_one_wordpiece():
 @pytest.mark.parametrize("marginalization", MARGINALIZATIONS)
 def test_what_is_masked_out_counts_for_nothing(marginalization):
     world = _world()
-    # Row 0 masks no wordpiece, row 2 has no candidate, and what stands
-    # there is not read.
+    # Row 0 masks no wordpiece, row 2 has no candidate: their values are
+    # not read.
     world["mask_weights"][0] = 0
     world["mask"][2] = False
     world["log_probs"][0] = np.nan

@@ -3,7 +3,7 @@
 import numpy as np
 
 NUM_SAMPLES = 2000
-# Of what is written: more than is shown, so that nothing is rounded twice.
+# Of written numbers: more than pages show, so that nothing is rounded twice.
 DIGITS = 6
 # Sums of scores in another order differ by less, scores that differ by more.
 _ROUNDING = 1e-12

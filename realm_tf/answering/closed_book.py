@@ -1,7 +1,7 @@
 """Answers without any document: the masked LM alone, over the null block.
 
-What an encoder knows by heart, to be set against what it finds: the measure
-of the paper's closed-book baseline (T5), taken of REALM's own encoder.
+It measures what an encoder knows by heart, as the paper's closed-book
+baseline (T5) does, with REALM's own encoder.
 """
 
 import re
@@ -18,7 +18,7 @@ from realm_tf.text.tokenizer import to_text
 
 # [CLS], [unused7]; "[" alone is a wordpiece of text.
 _SPECIAL = re.compile(r"\[[^\[\]]+\]")
-# What stands around the masks: "?" and ".".
+# Before and after the masks: "?" and ".".
 _NUM_ADDED = 2
 
 
@@ -56,9 +56,9 @@ class ClosedBook:
     log-probability of what was filled in, and the best n wins (confidence-
     based decoding and length by average log-probability as in X-FACTR).
 
-    The masks stand in the query, for that is where pre-training puts them;
+    The masks are in the query, for that is where pre-training puts them;
     the block is the null block, empty, as pre-training's first candidate is.
-    They stand after the question, as a sentence of its own: inside of it
+    They come after the question, as a sentence of its own: inside of it
     nothing says where an answer would go, and a "?" in front and a "." behind
     tell the encoder that both end. (A "?" that is there is not doubled.)
 

@@ -23,7 +23,7 @@ ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
 _UNCHANGED = TEMPERATURES.index(1.0)
-# `best_spans` gives far less to what is no span.
+# `best_spans` gives a far lower score to a place without a span.
 _LEAST_SCORE = -1e29
 
 

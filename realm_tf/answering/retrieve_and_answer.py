@@ -48,7 +48,7 @@ def answer(
     num_reader_blocks,
     progress=None,
 ) -> Answered:
-    """Searches for questions and reads what is found.
+    """Searches for questions and reads the blocks found.
 
     Args:
         model: `Model`.

@@ -29,7 +29,7 @@ def allowed_spans(block_positions, max_span_width):
 
 
 def match_answers(token_ids, answer_ids, is_continuation, *, max_span_width):
-    """Where an answer's wordpieces stand, as whole words.
+    """Where an answer's wordpieces occur as whole words.
 
     A match must not be followed by a continuation (`##...`): "us" is not
     found in "us ##a". Wordpieces of uncased vocabularies make it insensitive

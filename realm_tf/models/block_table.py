@@ -1,4 +1,4 @@
-"""What a step needs of every block, on the device."""
+"""The wordpieces of all blocks, on the device."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ class BlockTable(keras.layers.Layer):
     """The wordpieces of every block's body, and of its title if given.
 
     Weights are of the smallest type that holds them, uint16 for BERT's
-    vocabularies; what is looked up is int32.
+    vocabularies; a lookup gives int32.
 
     Args:
         token_ids: int array `(num_blocks, block_length)`. Bodies, padded

@@ -3,7 +3,7 @@
 from keras import ops
 
 # Guu et al., 2020, section 3.4, rule out the block that the sentence is from.
-# Blocks that were cut differently are told by their text: half of the
+# Blocks that were cut differently are recognised by their text: half of the
 # sentence's 8-grams (our choice), or, of a shorter sentence, the whole of it.
 NGRAM_LENGTH = 8
 MIN_SHARE = 0.5
@@ -40,14 +40,15 @@ def may_be_read(found, block_id, sentence_ids):
 def shares_text(sentence_ids, token_ids):
     """Which blocks hold a sentence, or most of it: trivial retrieval.
 
-    True where at least half of the sentence's 8-grams stand in the block;
-    for a sentence of fewer wordpieces, where it stands there as a whole.
+    True where at least half of the sentence's 8-grams occur in the block;
+    for a sentence of fewer wordpieces, where it occurs there as a whole.
 
     Args:
         sentence_ids: int tensor `(batch_size, sentence_length)`. Unmasked
             wordpieces, padded with -1.
         token_ids: int tensor `(batch_size, num_candidates, block_length)`.
-            Padded with what is no wordpiece of a sentence, such as 0.
+            Padded with a number that is no wordpiece of a sentence, such as
+            0.
 
     Returns:
         bool tensor `(batch_size, num_candidates)`.

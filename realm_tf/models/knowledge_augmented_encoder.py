@@ -14,7 +14,7 @@ class KnowledgeAugmentedEncoder(EncoderModel):
         p(y_m | z, x) = softmax(MLM(BERT(join_BERT(x, z_body))[m]))
 
     Query and block attend to each other. A row is a query with one of its
-    candidates (`packing.JoinBert`); the query stands first, so its
+    candidates (`packing.JoinBert`); the query comes first, so its
     `mask_positions` are those of the joint sequence. Inputs are a dict of
     int tensors: `token_ids`, `segment_ids` and `padding_mask`,
     `(num_rows, sequence_length)`, and `mask_positions`,

@@ -19,7 +19,7 @@ def in_length_groups(function, joined, num_groups):
         joined: dict of tensors `(batch_size, sequence_length)`, with
             `padding_mask`.
         num_groups: int. Where they do not divide the rows, the last groups
-            overlap, and what is computed twice is thrown away.
+            overlap, and results that are computed twice are dropped.
 
     Returns:
         What `function(joined)` gives, but for values at padding.

@@ -57,7 +57,7 @@ class MaskedLmModel(keras.Model):
         loss = -mean over wordpieces m to predict of log p(y_m | z, x)
 
     It gives a head to an encoder that comes without one, and teaches it to
-    look up what is masked, before `RealmModel` trains it with a retriever.
+    look up masked words, before `RealmModel` trains it with a retriever.
     Inputs as `RealmModel`, of which it reads `token_ids`, `padding_mask`,
     `mask_positions`, `mask_ids` and `mask_weights`, and what
     `data.masked_lm_warm_up` adds: `block_token_ids` `(batch_size, block_length)`,

@@ -1,4 +1,4 @@
-"""REALM's pre-training model: retrieve, then predict what is masked."""
+"""REALM's pre-training model: retrieve, then predict masked words."""
 
 import keras
 from keras import ops
@@ -34,7 +34,7 @@ class RealmModel(keras.Model):
     the block that the sentence is from, or -1. With `candidate_block_ids`
     `(batch_size, num)`, another retriever's blocks are taken instead of the
     index's, best first and -1 where there are fewer, and pass the same rules;
-    where no table holds the blocks, the batch also brings what they say:
+    where no table holds the blocks, the batch also brings their wordpieces:
     `candidate_token_ids` and `candidate_title_ids` `(batch_size, num,
     length)`, padded with 0, `candidate_lengths` and `candidate_title_lengths`
     `(batch_size, num)`, and `candidate_of_article` `(batch_size, num)`, 1 for
@@ -139,7 +139,7 @@ class RealmModel(keras.Model):
                 # Whether a candidate is of the sentence's own article, of the
                 # sentences that come from one.
                 "article_recall",
-                # Whether a candidate holds what is masked (of a span).
+                # Whether a candidate holds the masked wordpieces of a span.
                 "answer_recall",
             )
         }

@@ -5,7 +5,7 @@ import keras_hub
 
 
 class TransformerEncoder(keras_hub.layers.TransformerEncoder):
-    """`keras_hub.layers.TransformerEncoder` that can forget what it computed.
+    """`keras_hub.layers.TransformerEncoder` that can forget activations.
 
     With `recompute`, training keeps only the layer's input and computes the
     rest again in the backward pass: about a third more time for memory that

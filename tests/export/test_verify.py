@@ -28,7 +28,7 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
     report = Verify(saved_model=directory, output=output).run()
     failed = [c["name"] for c in report["checks"] if not c["ok"]]
     assert report["ok"] and not failed
-    # A fresh process: not even the package it stands in was imported.
+    # A fresh process: not even the package that it is in was imported.
     assert report["modules_of_realm"] == []
     names = " ".join(check["name"] for check in report["checks"])
     for what in (

@@ -19,7 +19,7 @@ def model(make_model):
 
 @pytest.fixture(scope="module")
 def answers(model):
-    """One kind of question each; where the answer stands follows the model."""
+    """One kind of question each; where the answer occurs depends on the model."""
     ranked = [oracle.ranking(model, query)[0] for query in oracle.QUERIES]
     unread = [
         next(b for b in row[oracle.NUM_READ :] if oracle.LENGTHS[b] > 1)
@@ -38,7 +38,7 @@ def answers(model):
             [59, 58],
             oracle.BODIES[ranked[3][1]][:2],
         ],
-        # Wider than any span, though it stands in a block.
+        # Wider than any span, though it occurs in a block.
         [oracle.BODIES[2][:5]],
         # Cut inside a word, beside one that is whole.
         [oracle.BODIES[5][:1], oracle.BODIES[ranked[5][1]][-1:]],

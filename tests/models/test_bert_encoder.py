@@ -116,7 +116,7 @@ def test_the_two_gelus_differ_in_the_fourth_digit(make_encoder, token_batch):
 def test_padding_changes_nothing(make_encoder, token_batch):
     encoder = make_encoder()
     outputs = encoder(token_batch)
-    # What stands where the mask is 0 is not read either.
+    # Wordpieces where the mask is 0 are not read either.
     padded = {
         name: np.pad(array, [[0, 0], [0, 4]], constant_values=value)
         for (name, array), value in zip(

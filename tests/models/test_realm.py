@@ -263,7 +263,7 @@ def test_candidates_follow_the_rules(make_model):
         ids = np.asarray(outputs["candidate_ids"])[row]
         assert mask.tolist() == [True, *[True] * len(kept)]
         assert ids.tolist() == kept
-    # All eight were searched: what is missing was ruled out.
+    # All eight were searched: a block that is missing was ruled out.
     first = np.asarray(outputs["candidate_ids"])[0].tolist()
     assert 1 not in first and 6 not in first
 

@@ -181,7 +181,7 @@ def test_scann_gives_what_brute_force_gives(make_model, model, answers):
         "loss"
     ]
     assert loss == pytest.approx(oracle.loss(exact, answers), abs=1e-5)
-    # The embeddings that train it are no part of what is learned.
+    # The embeddings that train it are not trained themselves.
     np.testing.assert_array_equal(
         np.asarray(approximate._embeddings), embeddings
     )
