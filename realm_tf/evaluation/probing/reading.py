@@ -135,7 +135,7 @@ def _read_blocks(blocks, ids):
     """`schema.Block` of each id; of packed ones, what the wordpieces say."""
     if not blocks.is_packed:
         return [next(blocks.read(each, each + 1)) for each in ids]
-    from realm_tf.training.retrieval_samples import to_text
+    from realm_tf.text.tokenizer import to_text
 
     packed = PackedBlocks(blocks)
     return [

@@ -117,7 +117,7 @@ def _predicted(source, found):
 
 
 def _joined(wordpieces):
-    from realm_tf.training.retrieval_samples import to_text
+    from realm_tf.text.tokenizer import to_text
 
     return to_text(wordpieces)
 
