@@ -178,7 +178,7 @@ class Reproduce(Operation):
         commands = [
             # A value is one word, whatever spaces it holds.
             [word.format(**values) for word in shlex.split(line)]
-            for line in measurement.commands
+            for line in measurement.lines
         ]
         failure = _run_all(commands, directory, root)
         found = [
@@ -189,7 +189,7 @@ class Reproduce(Operation):
         if None not in cells:
             kept.measured(
                 cells,
-                commands=measurement.commands,
+                commands=measurement.lines,
                 machine=f"{os.cpu_count()} CPUs ({platform.machine()})",
                 version=__version__,
                 date=time.strftime("%F", time.gmtime()),

