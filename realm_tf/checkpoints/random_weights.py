@@ -2,8 +2,7 @@
 
 import functools
 
-from realm_tf.checkpoints.starting import Start
-from realm_tf.checkpoints.starting import open_qa
+from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
 
 # Of embedding tables in mimetic weights, times the width: BERT-base's 0.02
@@ -84,16 +83,16 @@ def random(
             make_mimetic(encoder, seed)
         return encoder
 
-    start = Start(
+    return open_qa(
         functools.partial(make_encoder, num_layers),
         tokenizer,
         Card("random weights."),
         make_reader_encoder=functools.partial(
             make_encoder, reader_layers or num_layers
         ),
-    )
-    return open_qa(
-        start, cosine=cosine, projection_dim=projection_dim, seed=seed
+        cosine=cosine,
+        projection_dim=projection_dim,
+        seed=seed,
     )
 
 

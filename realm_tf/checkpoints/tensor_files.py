@@ -1,11 +1,11 @@
 """Opens the tensors of a Hugging Face directory, whatever holds them."""
 
+import dataclasses
 import json
 import os
 
-import numpy as np
-
-from realm_tf.checkpoints.torch_files import TorchFile
+from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
 # In the order in which they are looked for.
@@ -15,138 +15,9 @@ _FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-_SAFETENSORS = ".safetensors"
 
 
-class SafetensorsFile:
-    """The tensors of a safetensors file, read when they are asked for.
-
-    Args:
-        path: str.
-
-    Attributes:
-        source: str. The path, for messages.
-
-    Raises:
-        InputError: if the file is missing, truncated or damaged.
-    """
-
-    def __init__(self, path: str):
-        self.source = path
-        with self._open() as file:
-            names = file.keys()
-            self._shapes = {
-                name: tuple(file.get_slice(name).get_shape()) for name in names
-            }
-
-    def files(self) -> tuple[str, ...]:
-        """The files that hold the tensors."""
-        return (self.source,)
-
-    def names(self) -> list[str]:
-        """Names of all tensors."""
-        return list(self._shapes)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor."""
-        return self._shapes[name]
-
-    def read(self, name: str, start: int = 0, limit: int | None = None):
-        """Rows of a tensor.
-
-        Args:
-            name: str.
-            start: int. First row. Defaults to `0`.
-            limit: int. The row after the last. Defaults to all.
-
-        Returns:
-            numpy array; float16 and bfloat16 become float32.
-        """
-        # Opened anew, as what was read stays mapped until it is closed.
-        with self._open() as file:
-            if not self._shapes[name]:
-                return widen(file.get_tensor(name))
-            return widen(file.get_slice(name)[start:limit])
-
-    def _open(self):
-        # Registers bfloat16 with numpy.
-        import ml_dtypes  # noqa: F401
-        import safetensors
-
-        try:
-            return safetensors.safe_open(self.source, framework="numpy")
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(
-                f"{self.source} cannot be read as safetensors ({error}): it "
-                "is missing or damaged. Get it again."
-            ) from error
-
-
-class Joined:
-    """Several files as one.
-
-    Args:
-        source: str. For messages.
-        holders: dict. Name of each tensor to the file that holds it.
-    """
-
-    def __init__(self, source: str, holders: dict):
-        self.source = source
-        self._holders = holders
-
-    def files(self):
-        """The files that hold the tensors."""
-        return tuple({f.source: None for f in self._holders.values()})
-
-    def names(self):
-        """Names of all tensors."""
-        return list(self._holders)
-
-    def shape(self, name):
-        """Shape of a tensor."""
-        return self._holders[name].shape(name)
-
-    def read(self, name, start=0, limit=None):
-        """Rows of a tensor, as `SafetensorsFile.read`."""
-        return self._holders[name].read(name, start, limit)
-
-
-class Renamed:
-    """Some tensors of a file, under other names.
-
-    Args:
-        tensors: what has `source`, `names`, `shape` and `read`.
-        names: dict. Name here to name there.
-    """
-
-    def __init__(self, tensors, names: dict[str, str]):
-        self._tensors = tensors
-        self._names = names
-
-    def names(self):
-        """Names of all tensors."""
-        return list(self._names)
-
-    def name_there(self, name):
-        """What a tensor is called in the file."""
-        return self._names[name]
-
-    def shape(self, name):
-        """Shape of a tensor."""
-        return self._tensors.shape(self._names[name])
-
-    def read(self, name, start=0, limit=None):
-        """Rows of a tensor, as `SafetensorsFile.read`."""
-        return self._tensors.read(self._names[name], start, limit)
-
-
-def widen(rows: np.ndarray) -> np.ndarray:
-    """float16 and bfloat16 as float32; the rest as it is."""
-    is_half = rows.dtype.name in ("float16", "bfloat16")
-    return rows.astype("float32") if is_half else rows
-
-
-def open_directory(directory: str):
+def open_directory(directory: str) -> Tensors:
     """The tensors of a directory that Hugging Face's libraries wrote.
 
     safetensors are preferred. Of files cut into pieces the index says which
@@ -156,8 +27,7 @@ def open_directory(directory: str):
         directory: str. Local.
 
     Returns:
-        What has `source`, `names()`, `shape(name)` and `read(name, start,
-        limit)`: `SafetensorsFile`, `TorchFile` or `Joined`.
+        `Tensors`.
 
     Raises:
         InputError: if there is no file of weights, or it is damaged.
@@ -165,19 +35,67 @@ def open_directory(directory: str):
     for name in _FILES:
         path = os.path.join(directory, name)
         if os.path.exists(path):
-            break
-    else:
+            return _open_pieces(path) if path.endswith(".json") else _open(path)
+    raise InputError(
+        f"{directory} holds no weights: expected {_FILES[0]} or {_FILES[2]}, "
+        "or one of these cut into pieces with its index."
+    )
+
+
+def open_safetensors(path: str) -> Tensors:
+    """The tensors of a safetensors file.
+
+    Args:
+        path: str. A local file.
+
+    Raises:
+        InputError: if it is missing, truncated or damaged.
+    """
+    with _safe_open(path) as file:
+        names = file.keys()
+        shapes = {
+            name: tuple(file.get_slice(name).get_shape()) for name in names
+        }
+    return Tensors(
+        {name: _Slice(path, name, shape) for name, shape in shapes.items()},
+        path,
+        (path,),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Slice:
+    """A tensor of a safetensors file, as `Tensors` wants an array."""
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+
+    def __getitem__(self, rows):
+        # Opened each time, as what was read stays mapped until it is closed.
+        with _safe_open(self.path) as file:
+            if not self.shape:
+                return file.get_tensor(self.name)
+            return file.get_slice(self.name)[rows]
+
+
+def _safe_open(path):
+    # Registers bfloat16 with numpy.
+    import ml_dtypes  # noqa: F401
+    import safetensors
+
+    try:
+        return safetensors.safe_open(path, framework="numpy")
+    except (OSError, safetensors.SafetensorError) as error:
         raise InputError(
-            f"{directory} holds no weights: expected {_FILES[0]} or "
-            f"{_FILES[2]}, or one of these cut into pieces with its index."
-        )
-    return _open_pieces(path) if path.endswith(".json") else _open(path)
+            f"{path} cannot be read as safetensors ({error}): it is missing "
+            "or damaged. Get it again."
+        ) from error
 
 
 def _open(path):
-    if path.endswith(_SAFETENSORS):
-        return SafetensorsFile(path)
-    return TorchFile(path)
+    is_safe = path.endswith(".safetensors")
+    return open_safetensors(path) if is_safe else open_torch_file(path)
 
 
 def _open_pieces(path):
@@ -189,13 +107,16 @@ def _open_pieces(path):
             f'{path} is no index of weights ({error}): expected "weight_map" '
             "with the file of each tensor."
         ) from error
-    directory = os.path.dirname(path)
-    files = {}
+    opened = {}
     for name in sorted(set(pieces.values())):
         if os.path.basename(name) != name:
             raise InputError(f"{path} names a file elsewhere: {name!r}.")
-        files[name] = _open(os.path.join(directory, name))
+        opened[name] = _open(os.path.join(os.path.dirname(path), name))
     for name, piece in pieces.items():
-        if name not in files[piece].names():
+        if name not in opened[piece].arrays:
             raise InputError(f"{path}: {piece} lacks the tensor {name}.")
-    return Joined(path, {name: files[p] for name, p in pieces.items()})
+    return Tensors(
+        {name: opened[piece].arrays[name] for name, piece in pieces.items()},
+        path,
+        tuple(path for piece in opened.values() for path in piece.files),
+    )

@@ -1,0 +1,182 @@
+"""Models whose towers and reader begin with one BERT."""
+
+from collections.abc import Callable
+
+from realm_tf.checkpoints.assignment import variables_by_path
+from realm_tf.errors import InputError
+
+# Cosines lie between -1 and 1; times 20 the best few blocks share p(z|x).
+# sentence-transformers trains such models with the same factor
+# (MultipleNegativesRankingLoss, scale=20).
+COSINE_SCORE_SCALE = 20.0
+
+
+def from_source(
+    kind: str,
+    source: str,
+    *,
+    vocab: str | None = None,
+    cased: bool = False,
+    num_heads: int | None = None,
+    **options,
+):
+    """A model that begins with a BERT from files.
+
+    Args:
+        kind: str. `"hf"`, `"tf1"`, `"garden"` or `"keras-hub"`.
+        source: str. A directory; of the second and third also the prefix of a
+            checkpoint, of the last also the name of a preset.
+        vocab: str. Its vocab.txt. Defaults to the one beside it.
+        cased: bool. Whether that is a cased BERT's, which files of the second
+            and third kind do not say. Defaults to `False`.
+        num_heads: int. Of the second kind; see `tf1.bert_config`.
+        **options: see `open_qa`.
+
+    Returns:
+        `LoadedModel`.
+
+    Raises:
+        InputError: if something is missing, damaged or no BERT.
+    """
+    from realm_tf.artifacts.model_card import Card
+
+    if kind == "keras-hub":
+        from realm_tf.checkpoints import keras_hub_preset
+
+        if vocab or cased:
+            raise InputError(
+                "A Keras Hub preset brings its tokenizer: leave --vocab and "
+                "--cased out."
+            )
+        make_encoder, tokenizer = keras_hub_preset.load(source)
+        card = Card(f"BERT from the Keras Hub preset {source}.")
+        return open_qa(make_encoder, tokenizer, card, **options)
+    from realm_tf.checkpoints.source import BERT
+    from realm_tf.checkpoints.source import ENCODER
+    from realm_tf.checkpoints.source import find_license
+    from realm_tf.checkpoints.source import find_tokenizer
+    from realm_tf.checkpoints.source import open_source
+
+    opened = open_source(kind, source, num_heads)
+    if BERT not in opened.makers:
+        raise InputError(
+            f"{source} holds {', '.join(opened.makers)} of a REALM: use "
+            f"`realm import {kind} --source {source}`."
+        )
+    origins = {
+        "hf": "Hugging Face directory",
+        "tf1": "TF1 checkpoint",
+        "garden": "Model Garden checkpoint",
+    }
+    return open_qa(
+        opened.makers[BERT],
+        find_tokenizer([opened.directory], vocab, cased=cased),
+        Card(
+            f"BERT from the {origins[kind]} {source}.",
+            find_license([opened.directory]),
+            opened.checksums(),
+        ),
+        make_masked_lm=opened.makers.get(ENCODER),
+        **options,
+    )
+
+
+def open_qa(
+    make_encoder: Callable,
+    tokenizer,
+    card,
+    *,
+    make_masked_lm: Callable | None = None,
+    make_reader_encoder: Callable | None = None,
+    cosine: bool = False,
+    projection_dim: int | None = 128,
+    reader_layers: int | None = None,
+    seed: int = 0,
+):
+    """A model whose towers and reader begin with one BERT.
+
+    Args:
+        make_encoder: function without arguments that gives a `BertEncoder`
+            with the weights; for the towers and for the reader.
+        tokenizer: `Tokenizer`.
+        card: `Card`.
+        make_masked_lm: function that gives a `KnowledgeAugmentedEncoder`, for
+            weights that come with a masked-LM head. Defaults to `None`.
+        make_reader_encoder: function that gives another `BertEncoder` for the
+            reader. Defaults to `None`: the same as for the towers.
+        cosine: bool. Embed as MiniLM: the mean of the wordpieces, without
+            projection, compared by cosines times `COSINE_SCORE_SCALE`.
+            Defaults to `False`: BERT's pooled [CLS] through a projection, as
+            the paper, which is random.
+        projection_dim: int. Width of the projection. Defaults to `128`.
+        reader_layers: int. Lowest layers that the reader takes, which leaves
+            a masked-LM head behind. Defaults to all.
+        seed: int. Of projection and reader's head. Defaults to `0`.
+
+    Returns:
+        `LoadedModel`.
+
+    Raises:
+        InputError: if there are not so many layers.
+    """
+    import keras
+
+    from realm_tf.artifacts.model_directory import LoadedModel
+    from realm_tf.models.embedder import Embedder
+    from realm_tf.models.open_qa import OpenQa
+    from realm_tf.models.reader import Reader
+
+    keras.utils.set_random_seed(seed)
+    embedder = Embedder(
+        make_encoder(),
+        pooling="mean" if cosine else "cls",
+        projection_dim=None if cosine else projection_dim,
+        normalize=cosine,
+    )
+    masked_lm = None
+    if reader_layers is None and make_masked_lm:
+        masked_lm = make_masked_lm()
+        encoder = masked_lm.encoder
+    else:
+        make = make_reader_encoder or make_encoder
+        encoder = lowest_layers(make(), reader_layers)
+    model = OpenQa(
+        embedder,
+        embedder,
+        Reader(encoder),
+        knowledge_augmented_encoder=masked_lm,
+        score_scale=COSINE_SCORE_SCALE if cosine else 1.0,
+    )
+    return LoadedModel(
+        model,
+        tokenizer,
+        # Sentence encoders are trained on single texts.
+        block_segment_ids=(0, 0) if cosine else (0, 1),
+        card=card,
+    )
+
+
+def lowest_layers(encoder, num_layers: int | None):
+    """A BERT of the lowest layers of another; itself, if these are all.
+
+    Args:
+        encoder: `BertEncoder`.
+        num_layers: int or `None`. `None` is all.
+
+    Raises:
+        InputError: if it has not so many.
+    """
+    if num_layers in (None, encoder.num_layers):
+        return encoder
+    if not 1 <= num_layers <= encoder.num_layers:
+        raise InputError(
+            f"--reader-layers must be from 1 to {encoder.num_layers}, as many "
+            f"as there are. Received: {num_layers}"
+        )
+    lower = type(encoder).from_config(
+        {**encoder.get_config(), "num_layers": num_layers}
+    )
+    values = variables_by_path(encoder)
+    for path, variable in variables_by_path(lower).items():
+        variable.assign(values[path])
+    return lower

@@ -1,0 +1,174 @@
+"""Checkpoints that people have, opened: the parts of a model in them."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.paths import Path
+from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.errors import InputError
+
+# Parts that a checkpoint can hold, and the classes of what is made of them.
+BERT = "bert"  # `BertEncoder`
+ENCODER = "encoder"  # `KnowledgeAugmentedEncoder`, a BERT with its head
+EMBEDDER = "embedder"  # `Embedder`
+QUERY_EMBEDDER = "query_embedder"  # `Embedder`
+READER = "reader"  # `Reader`
+
+_VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockEmbeddings:
+    """Published embeddings of all blocks, read in pieces.
+
+    Args:
+        tensors: `Tensors`.
+        name: str. Of the tensor.
+    """
+
+    tensors: Tensors
+    name: str
+
+    @property
+    def num_rows(self) -> int:
+        """Number of blocks."""
+        return self.tensors.shape(self.name)[0]
+
+    def read(self, start: int, limit: int) -> np.ndarray:
+        """float32 rows.
+
+        Raises:
+            InputError: if one holds NaN or infinity.
+        """
+        rows = np.asarray(self.tensors.read(self.name, start, limit), "float32")
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            raise InputError(
+                f"{self.tensors.source}: row {start + int(finite.argmin())} "
+                f"of {self.name} holds NaN or infinity."
+            )
+        return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A checkpoint that was opened.
+
+    Args:
+        directory: str. Where it is, for messages and for files beside it.
+        makers: dict. Name of each part, such as `BERT`, to the function
+            without arguments that makes it with its weights.
+        files: tuple of str. Those that hold the weights.
+        ignored: dict of tensor name to the reason why it is not read. Makers
+            may add to it.
+        block_embeddings: `BlockEmbeddings`. Defaults to `None`.
+    """
+
+    directory: str
+    makers: dict
+    files: tuple[str, ...]
+    ignored: dict = dataclasses.field(default_factory=dict)
+    block_embeddings: BlockEmbeddings | None = None
+
+    def checksums(self) -> tuple[tuple[str, str], ...]:
+        """Each file of weights with its SHA-256."""
+        return tuple((path, fingerprints.sha256(path)) for path in self.files)
+
+
+def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
+    """Opens a checkpoint.
+
+    Args:
+        kind: str. `"hf"`, `"tf1"` or `"garden"`.
+        source: str. A local directory; of the last two also the prefix of a
+            checkpoint.
+        num_heads: int. Attention heads of `"tf1"`, whose files do not say it;
+            see `tf1.bert_config`.
+
+    Returns:
+        `Source`.
+
+    Raises:
+        InputError: if something is missing, damaged or of no known kind.
+    """
+    if kind == "hf":
+        from realm_tf.checkpoints import hugging_face
+
+        return hugging_face.open_source(source)
+    if kind == "tf1":
+        from realm_tf.checkpoints import tf1
+
+        return tf1.open_source(source, num_heads)
+    from realm_tf.checkpoints import model_garden
+
+    return model_garden.open_source(source)
+
+
+def add_maker(makers: dict, part: str, make, directory: str):
+    """Adds to `Source.makers`.
+
+    Raises:
+        InputError: if the part is there already.
+    """
+    if part in makers:
+        raise InputError(
+            f"{directory} holds a second {part}: give one --source a part."
+        )
+    makers[part] = make
+
+
+def find(directories, *names) -> str | None:
+    """The first of some files in some directories, or `None`."""
+    for directory in directories:
+        for name in names:
+            path = os.path.join(directory, name)
+            if os.path.exists(path):
+                return path
+    return None
+
+
+def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
+    """The tokenizer of a checkpoint.
+
+    Args:
+        directories: list of str. Where its vocab.txt may be, and Hugging
+            Face's tokenizer_config.json.
+        vocab: str. Another vocab.txt. Defaults to `None`.
+        cased: bool. Whether it is a cased BERT's, whatever a
+            tokenizer_config.json says. Defaults to `False`.
+
+    Returns:
+        `Tokenizer`.
+
+    Raises:
+        InputError: if there is none.
+    """
+    from realm_tf.text.tokenizer import Tokenizer
+
+    path = vocab or find(directories, *_VOCABULARIES)
+    if not path:
+        raise InputError(
+            f"{', '.join(directories)} holds no vocab.txt: name that of its "
+            "BERT with --vocab."
+        )
+    said = find(directories, "tokenizer_config.json")
+    if said:
+        try:
+            config = json.loads(Path(said).read_text())
+        except ValueError as error:
+            raise InputError(f"{said} is not JSON ({error}).") from error
+        cased = cased or not config.get("do_lower_case", True)
+    return Tokenizer.from_file(path, lowercase=not cased)
+
+
+def find_license(directories) -> str:
+    """What the header of a README.md says, or "unknown"."""
+    from realm_tf.artifacts import model_card
+
+    path = find(directories, "README.md")
+    found = path and model_card.read_license(Path(path).read_text())
+    return found or model_card.UNKNOWN_LICENSE
