@@ -18,11 +18,11 @@ COMMANDS = {
         "run the whole chain on the embedded corpus",
     ),
     "init": (
-        "realm_tf.checkpoints.initialize",
+        "realm_tf.operations.init:Init",
         "make a model directory to start from",
     ),
     "import": (
-        "realm_tf.checkpoints.published",
+        "realm_tf.operations.import_checkpoint:ImportCheckpoint",
         "make a model directory of a published REALM or ORQA checkpoint",
     ),
     "chunk": (
@@ -86,7 +86,7 @@ COMMANDS = {
         "write one SavedModel: question in, answer with evidence out",
     ),
     "export-checkpoint": (
-        "realm_tf.checkpoints.export_hugging_face",
+        "realm_tf.operations.export_checkpoint:ExportCheckpoint",
         "write a model in Hugging Face's format",
     ),
     "verify": (

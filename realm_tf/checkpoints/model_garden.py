@@ -220,21 +220,22 @@ class _Objects:
         """
         import tensorflow as tf
 
-        root = layer
-        for name in reversed(self.paths()[node]):
-            root = tf.train.Checkpoint(**{name: root})
-        root = tf.train.Checkpoint(root) if root is layer else root
+        path = self.paths()[node]
+        tree = layer
+        for name in reversed(path):
+            tree = tf.train.Checkpoint(**{name: tree})
+        checkpoint = tree if path else tf.train.Checkpoint(layer)
         source = self.tensors.source
         try:
-            status = root.read(source)
+            status = checkpoint.read(source)
             status.assert_existing_objects_matched()
-        except (AssertionError, ValueError) as error:
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise InputError(
                 f"{source} does not fit a {type(layer).__name__} of the Model "
                 f"Garden: {error}"
             ) from error
         status.expect_partial()
-        known = tf.train.CheckpointView(source).match(root)
+        known = tf.train.CheckpointView(source).match(tree)
         unknown = [
             key
             for found in self.paths(node)

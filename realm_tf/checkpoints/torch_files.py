@@ -115,7 +115,8 @@ def _read_zip(path):
             "is a damaged or truncated zip archive. Get it again."
         ) from error
     values, _ = _load(io.BytesIO(pickled))
-    return _checked(values), storages
+    _check_dict(values)
+    return values, storages
 
 
 def _stored(entry, content):
@@ -140,18 +141,23 @@ def _read_legacy(path):
     (_, _), (version, _), (machine, _) = (_load(stream) for _ in range(3))
     if version != _LEGACY_VERSION:
         raise _Refused(f"is of an unknown version, expected {_LEGACY_VERSION}.")
-    _check_byte_order(type(machine) is dict and machine.get("little_endian"))
+    _check_byte_order(
+        isinstance(machine, dict) and machine.get("little_endian") is True
+    )
     values, itemsizes = _load(stream)
+    _check_dict(values)
     keys, _ = _load(stream)
     storages, offset = {}, stream.tell()
-    if type(keys) is not list or not set(map(str, keys)) <= set(itemsizes):
+    if type(keys) is not list or not all(
+        type(key) is str and key in itemsizes for key in keys
+    ):
         raise _Refused(f"has no list of its storages. {_ADVICE}")
     for key in keys:
         # Behind the number of its elements.
         count = int.from_bytes(content[offset : offset + 8], "little")
         start, offset = offset + 8, offset + 8 + count * itemsizes[key]
         storages[key] = content[start:offset]
-    return _checked(values), storages
+    return values, storages
 
 
 def _check_byte_order(is_little):
@@ -161,15 +167,12 @@ def _check_byte_order(is_little):
         )
 
 
-def _checked(values):
-    """A dict of names to `_Tensor`."""
+def _check_dict(values):
     # Never their repr, which may be far larger than the file.
-    if not isinstance(values, dict):
-        raise _Refused(f"holds a {type(values).__name__}. {_ADVICE}")
-    for name, value in values.items():
-        if type(name) is not str or type(value) is not _Tensor:
+    found = values.values() if isinstance(values, dict) else [values]
+    for value in found:
+        if type(value) is not _Tensor or not isinstance(values, dict):
             raise _Refused(f"holds a {type(value).__name__}. {_ADVICE}")
-    return values
 
 
 def _load(stream):
@@ -234,10 +237,15 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid):
         kind, dtype, key, _, count, *view = pid
-        if kind != "storage" or dtype not in _GLOBALS.values() or any(view):
+        if (
+            (type(kind), type(dtype), type(key)) != (str, str, str)
+            or kind != "storage"
+            or dtype not in _GLOBALS.values()
+            or any(view)
+        ):
             raise _Refused("has a storage that is part of another")
-        storage = _Storage(str(key), np.dtype(dtype), count)
-        self.itemsizes[storage.key] = storage.dtype.itemsize
+        storage = _Storage(key, np.dtype(dtype), count)
+        self.itemsizes[key] = storage.dtype.itemsize
         return storage
 
 

@@ -3,9 +3,12 @@
 import keras
 import numpy as np
 import pytest
+from named_weights import assert_filled
+from named_weights import weights
 
-from realm_tf.checkpoints.assignment import ArrayTensors
+from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
+from realm_tf.checkpoints.assignment import expand
 from realm_tf.errors import InputError
 
 MAPPING = {
@@ -15,7 +18,7 @@ MAPPING = {
 }
 
 
-class Recording(ArrayTensors):
+class Recording(Tensors):
     """Counts what is read."""
 
     def read(self, name):
@@ -49,30 +52,22 @@ def _assign(model, arrays, mapping=MAPPING, ignored=None):
     return assign(
         model,
         mapping,
-        Recording(arrays),
-        source="model.npz",
+        Recording(arrays, "model.npz"),
         what="a test",
         ignored=ignored,
     )
 
 
-def _values(model):
-    return {
-        v.path: np.array(v)
-        for v in model.variables
-        if "seed_generator" not in v.path
-    }
-
-
 def test_every_variable_is_filled(model, arrays):
     assert _assign(model, arrays) == {}
-    values = _values(model)
-    np.testing.assert_array_equal(values.pop("dense/kernel"), arrays["w"].T)
-    np.testing.assert_array_equal(values.pop("dense/bias"), arrays["b"])
-    np.testing.assert_array_equal(
-        values.pop("embedding/embeddings"), arrays["table"]
+    assert_filled(
+        model,
+        {
+            "dense/kernel": arrays["w"].T,
+            "dense/bias": arrays["b"],
+            "embedding/embeddings": arrays["table"],
+        },
     )
-    assert not values
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
@@ -82,7 +77,7 @@ def test_other_floating_point_types_are_converted(model, arrays, dtype):
     dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     arrays["b"] = np.array([1.5, -2.0]).astype(dtype)
     _assign(model, arrays)
-    np.testing.assert_array_equal(_values(model)["dense/bias"], [1.5, -2.0])
+    np.testing.assert_array_equal(weights(model)["dense/bias"], [1.5, -2.0])
 
 
 def test_what_is_ignored_is_returned_with_its_reason(model, arrays):
@@ -100,7 +95,7 @@ def test_what_is_ignored_is_returned_with_its_reason(model, arrays):
         "step": "counts",
     }
     assert sorted(READ) == ["b", "table", "w"]
-    np.testing.assert_array_equal(_values(model)["dense/bias"], arrays["b"])
+    np.testing.assert_array_equal(weights(model)["dense/bias"], arrays["b"])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +133,7 @@ def test_what_is_ignored_is_returned_with_its_reason(model, arrays):
 def test_nothing_changes_if_names_or_shapes_are_wrong(
     model, arrays, changes, message
 ):
-    before = _values(model)
+    before = weights(model)
     arrays = {
         name: value
         for name, value in {**arrays, **changes}.items()
@@ -148,7 +143,7 @@ def test_nothing_changes_if_names_or_shapes_are_wrong(
         _assign(model, arrays)
     assert str(caught.value) == message
     assert not READ
-    for path, value in _values(model).items():
+    for path, value in weights(model).items():
         np.testing.assert_array_equal(value, before[path])
 
 
@@ -195,7 +190,7 @@ def test_attention_heads_are_a_dimension_of_their_own():
     }
     mapping = {name: (f"attention/{name}", "as") for name in arrays}
     _assign(model, arrays, mapping)
-    values = _values(model)
+    values = weights(model)
     for name in ("query", "key", "value"):
         # Column 2 * h + d is dimension d of head h.
         for head in range(3):
@@ -215,3 +210,24 @@ def test_attention_heads_are_a_dimension_of_their_own():
     arrays["key/bias"] = np.zeros((3, 2), "float32")
     with pytest.raises(InputError, match=r"key/bias has the shape \(3, 2\)"):
         _assign(model, arrays, mapping)
+
+
+def test_a_table_of_layers_becomes_a_mapping():
+    layers = {
+        "token_embedding": "words",
+        "layer_{i}/dense": "{i}.fc",
+        "layer_{i}/layer_norm": "{i}.ln",
+    }
+    endings = {
+        **dict.fromkeys(("embeddings", "kernel", "gamma"), ".w"),
+        **dict.fromkeys(("bias", "beta"), ".b"),
+    }
+    mapping = {"words.w": ("token_embedding/embeddings", "as")}
+    for i in (0, 1):
+        mapping |= {
+            f"{i}.fc.w": (f"layer_{i}/dense/kernel", "transpose"),
+            f"{i}.fc.b": (f"layer_{i}/dense/bias", "as"),
+            f"{i}.ln.w": (f"layer_{i}/layer_norm/gamma", "as"),
+            f"{i}.ln.b": (f"layer_{i}/layer_norm/beta", "as"),
+        }
+    assert expand(layers, 2, endings=endings, kernel="transpose") == mapping

@@ -13,7 +13,7 @@ import pytest
 
 from realm_tf import losses
 from realm_tf.checkpoints import assignment
-from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints import hugging_face_names
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.best_spans import best_spans
 from realm_tf.models.block_table import BlockTable
@@ -52,9 +52,8 @@ def _encoder(goldens):
     )
     assignment.assign(
         encoder,
-        hugging_face.bert_mapping(2),
-        assignment.ArrayTensors(tensors),
-        source="goldens",
+        hugging_face_names.mapping("bert", 2, prefix=""),
+        assignment.Tensors(tensors, "goldens"),
         what="BERT",
     )
     return encoder

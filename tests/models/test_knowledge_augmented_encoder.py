@@ -14,7 +14,7 @@ from keras import ops
 
 from realm_tf import losses
 from realm_tf.checkpoints import assignment
-from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints import hugging_face_names
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
@@ -42,9 +42,8 @@ def model(goldens):
     }
     assignment.assign(
         model,
-        hugging_face.knowledge_augmented_encoder_mapping(2),
-        assignment.ArrayTensors(tensors),
-        source="goldens",
+        hugging_face_names.mapping("encoder", 2),
+        assignment.Tensors(tensors, "goldens"),
         what="the encoder",
     )
     return model
@@ -180,7 +179,7 @@ def test_gradients_are_the_peers(model, goldens):
     np.testing.assert_allclose(
         by_relevance, goldens["grad/relevance_score"], **TOLERANCE
     )
-    mapping = hugging_face.knowledge_augmented_encoder_mapping(2)
+    mapping = hugging_face_names.mapping("encoder", 2)
     norms = dict(
         zip(
             goldens["grad/param_names"].tolist(),

@@ -9,15 +9,26 @@ import safetensors.numpy
 
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
-from realm_tf.checkpoints import export_hugging_face
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints import published
 from realm_tf.checkpoints import random_weights
-from realm_tf.checkpoints.torch_files import TorchFile
+from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
+from realm_tf.operations.export_checkpoint import ExportCheckpoint
+from realm_tf.operations.import_checkpoint import ImportCheckpoint
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 ENCODER = GOLDEN / "encoder"
+
+
+def _import(sources, output, **options):
+    """What `realm import hf` prints."""
+    operation = ImportCheckpoint(
+        kind="hf",
+        source=[str(GOLDEN / source) for source in sources],
+        output=str(output),
+        **options,
+    )
+    return operation.run().lines
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +57,7 @@ def test_the_tensors_are_those_that_were_read(open_qa):
     found = safetensors.numpy.load_file(
         pathlib.Path(open_qa["exported"]) / "openqa" / "model.safetensors"
     )
-    source = TorchFile(str(GOLDEN / "openqa" / "pytorch_model.bin"))
+    source = open_torch_file(str(GOLDEN / "openqa" / "pytorch_model.bin"))
     for name, value in found.items():
         np.testing.assert_array_equal(value, source.read(name))
     # All but the heads that neither side reads.
@@ -140,7 +151,7 @@ def test_transformers_answers_from_what_is_written(open_qa, tmp_path):
 def test_it_can_be_imported_again(open_qa, tmp_path):
     output = str(tmp_path / "again")
     exported = pathlib.Path(open_qa["exported"])
-    published.import_checkpoint("hf", [str(exported / "openqa")], output)
+    _import([str(exported / "openqa")], output)
     again = model_directory.load(output)
     before = model_directory.load(open_qa["model"])
     assert again.metadata["fingerprint"] == before.metadata["fingerprint"]
@@ -152,20 +163,16 @@ def test_it_can_be_imported_again(open_qa, tmp_path):
 def test_a_masked_lm_head_and_two_towers(tmp_path):
     paths = [str(tmp_path / name) for name in ("model", "hf", "again")]
     vocab = str(GOLDEN / "embedder" / "vocab.txt")
-    published.import_checkpoint(
-        "hf", [str(GOLDEN / "scorer"), str(ENCODER)], paths[0], vocab=vocab
-    )
-    names = export_hugging_face.export(paths[0], paths[1])
-    assert names == ["scorer", "reader", "encoder"]
+    _import([str(GOLDEN / "scorer"), str(ENCODER)], paths[0], vocab=vocab)
+    exported = ExportCheckpoint(to="hf", model=paths[0], output=paths[1]).run()
+    assert set(exported.metadata["classes"]) == {"scorer", "reader", "encoder"}
     encoder = safetensors.numpy.load_file(
         pathlib.Path(paths[1]) / "encoder" / "model.safetensors"
     )
-    source = TorchFile(str(ENCODER / "pytorch_model.bin"))
+    source = open_torch_file(str(ENCODER / "pytorch_model.bin"))
     for name, value in encoder.items():
         np.testing.assert_array_equal(value, source.read(name))
-    published.import_checkpoint(
-        "hf", [f"{paths[1]}/scorer", f"{paths[1]}/reader"], paths[2]
-    )
+    _import([f"{paths[1]}/scorer", f"{paths[1]}/reader"], paths[2])
     model, again = (
         model_directory.load(path).model for path in (paths[0], paths[2])
     )
@@ -186,7 +193,7 @@ def test_what_the_format_has_no_place_for_is_refused(vocabulary_path, tmp_path):
     model = str(tmp_path / "model")
     model_directory.save(loaded, model)
     with pytest.raises(InputError, match="pooling mean, projection None"):
-        export_hugging_face.export(model, str(tmp_path / "hf"))
+        ExportCheckpoint(to="hf", model=model, output=tmp_path / "hf").run()
     assert not (tmp_path / "hf").exists()
     command = f"export-checkpoint --to hf --model {model} --output {tmp_path}/x"
     assert cli.main([*command.split(), "--blocks", "b"]) == 2

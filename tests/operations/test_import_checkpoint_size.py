@@ -14,8 +14,8 @@ import safetensors.numpy
 
 from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints.published_corpus import BlockEmbeddings
-from realm_tf.checkpoints.tensor_files import SafetensorsFile
+from realm_tf.checkpoints.source import BlockEmbeddings
+from realm_tf.checkpoints.tensor_files import open_safetensors
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 CONFIG = {
@@ -143,7 +143,7 @@ def test_rows_of_all_blocks_are_read_in_pieces(tmp_path):
         file.truncate(start + size)
         file.seek(start + 9_000_001 * 512)
         file.write(row.tobytes())
-    rows = BlockEmbeddings(SafetensorsFile(str(path)), "block_emb")
+    rows = BlockEmbeddings(open_safetensors(str(path)), "block_emb")
     assert rows.num_rows == NUM_ROWS
     piece = rows.read(9_000_000, 9_000_003)
     assert piece.shape == (3, 128)

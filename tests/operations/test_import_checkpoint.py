@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
+from named_weights import save_tf
 
 from realm_tf import cli
 from realm_tf.answering.corpus import Corpus
@@ -20,16 +21,27 @@ from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Embeddings
-from realm_tf.checkpoints import published
-from realm_tf.checkpoints.published_corpus import BlockEmbeddings
-from realm_tf.checkpoints.tensor_files import SafetensorsFile
-from realm_tf.checkpoints.torch_files import TorchFile
+from realm_tf.checkpoints.source import BlockEmbeddings
+from realm_tf.checkpoints.tensor_files import open_safetensors
+from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
+from realm_tf.operations.import_checkpoint import ImportCheckpoint
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-4}
 NUM_BLOCKS = 64
+
+
+def _import(sources, output, **options):
+    """What `realm import hf` prints."""
+    operation = ImportCheckpoint(
+        kind="hf",
+        source=[str(GOLDEN / source) for source in sources],
+        output=str(output),
+        **options,
+    )
+    return operation.run().lines
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +89,7 @@ def open_qa(tmp_path_factory):
 
 def test_an_embedder(goldens, tmp_path):
     output = str(tmp_path / "model")
-    lines = published.import_checkpoint(
-        "hf", [str(GOLDEN / "embedder")], output
-    )
+    lines = _import(["embedder"], output)
     model = model_directory.load(output).model
     assert model.share_embedders
     np.testing.assert_allclose(
@@ -100,9 +110,8 @@ def test_an_embedder(goldens, tmp_path):
 
 def test_a_scorer_has_two_towers(goldens, tmp_path):
     output = str(tmp_path / "model")
-    published.import_checkpoint(
-        "hf",
-        [str(GOLDEN / "scorer")],
+    _import(
+        ["scorer"],
         output,
         vocab=str(GOLDEN / "embedder" / "vocab.txt"),
     )
@@ -190,15 +199,14 @@ def test_what_is_there_already_is_left_alone(open_qa):
         name: (pathlib.Path(path) / "metadata.json").read_bytes()
         for name, path in open_qa.items()
     }
-    lines = published.import_checkpoint(
-        "hf",
-        [str(GOLDEN / "openqa")],
+    lines = _import(
+        ["openqa"],
         open_qa["model"],
         blocks=open_qa["blocks"],
         max_block_length=64,
         embeddings=open_qa["embeddings"],
     )
-    assert lines == [
+    assert list(lines) == [
         f"{open_qa[name]}: there already"
         for name in ("model", "blocks", "embeddings")
     ]
@@ -214,9 +222,8 @@ def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
     texts = tmp_path / "block_records.npy"
     shutil.copy(GOLDEN / "openqa" / "block_records.npy", texts)
     with pytest.raises(InputError, match="was made of something else"):
-        published.import_checkpoint(
-            "hf",
-            [str(GOLDEN / "openqa")],
+        _import(
+            ["openqa"],
             paths["model"],
             seed=1,
             blocks=paths["blocks"],
@@ -230,9 +237,8 @@ def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
 
 def test_blocks_of_another_length_are_refused(open_qa):
     with pytest.raises(InputError, match="blocks exists already"):
-        published.import_checkpoint(
-            "hf",
-            [str(GOLDEN / "openqa")],
+        _import(
+            ["openqa"],
             open_qa["model"],
             license="apache-2.0",
             blocks=open_qa["blocks"],
@@ -245,7 +251,7 @@ def test_a_row_that_is_no_number_is_refused(tmp_path):
     rows[4, 1] = np.nan
     path = str(tmp_path / "model.safetensors")
     safetensors.numpy.save_file({"e": rows}, path)
-    embeddings = BlockEmbeddings(SafetensorsFile(path), "e")
+    embeddings = BlockEmbeddings(open_safetensors(path), "e")
     assert embeddings.num_rows == 6
     np.testing.assert_array_equal(embeddings.read(1, 4), rows[1:4])
     with pytest.raises(InputError, match="row 4 of e holds NaN"):
@@ -298,26 +304,17 @@ def _tf1_names(tensors):
     return found
 
 
-def _save(prefix, arrays):
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=list(arrays),
-        shape_and_slices=[""] * len(arrays),
-        tensors=[tf.constant(value) for value in arrays.values()],
-    )
-
-
 def test_the_originals_files_give_the_same(open_qa, tmp_path):
     """TF1 checkpoints, embeddings, texts and titles."""
-    source = TorchFile(str(GOLDEN / "openqa" / "pytorch_model.bin"))
+    source = open_torch_file(str(GOLDEN / "openqa" / "pytorch_model.bin"))
     directory = tmp_path / "orqa"
     (directory / "encoded").mkdir(parents=True)
     arrays = _tf1_names(source)
     assert arrays["reader/dense/kernel"].shape == (32, 64)
     arrays["global_step"] = np.int64(9)
     arrays["reader/dense/bias/adam_m"] = np.zeros(64, "float32")
-    _save(directory / "model.ckpt-9", arrays)
-    _save(
+    save_tf(directory / "model.ckpt-9", arrays)
+    save_tf(
         directory / "encoded" / "encoded.ckpt",
         {"block_emb": source.read("block_emb")},
     )
@@ -376,14 +373,13 @@ def _copy(name, tmp_path):
     [
         (["scorer"], "holds no vocab.txt"),
         (["embedder", "openqa"], "holds a second embedder"),
-        (["nothing"], "nothing is no directory"),
+        (["nothing"], "nothing is no directory, and nothing is downloaded"),
     ],
 )
 def test_sources_that_make_no_model(tmp_path, sources, message):
     with pytest.raises(InputError, match=message):
-        published.import_checkpoint(
-            "hf",
-            [str(GOLDEN / source) for source in sources],
+        _import(
+            sources,
             str(tmp_path / "model"),
         )
     assert not list(tmp_path.iterdir())
@@ -394,9 +390,7 @@ def test_a_vocabulary_of_another_size(tmp_path):
     with (source / "vocab.txt").open("a") as file:
         file.write("another\n")
     with pytest.raises(InputError, match="1,001 wordpieces, the query tower 1"):
-        published.import_checkpoint(
-            "hf", [str(source)], str(tmp_path / "model")
-        )
+        _import([str(source)], str(tmp_path / "model"))
     assert not (tmp_path / "model").exists()
 
 
@@ -440,8 +434,7 @@ def test_texts_that_do_not_belong_to_the_embeddings(tmp_path):
     records = np.load(path, allow_pickle=True)
     np.save(path, records[:-1], allow_pickle=True)
     with pytest.raises(InputError, match="holds 63 texts .* 64 embeddings"):
-        published.import_checkpoint(
-            "hf",
+        _import(
             [str(source)],
             str(tmp_path / "model"),
             blocks=str(tmp_path / "blocks"),
@@ -451,8 +444,6 @@ def test_texts_that_do_not_belong_to_the_embeddings(tmp_path):
 
 def test_what_is_not_read_is_counted_for_each_part(tmp_path):
     """Both parts have a masked-LM head of the same names."""
-    lines = published.import_checkpoint(
-        "hf", [str(GOLDEN / "openqa")], str(tmp_path / "model")
-    )
+    lines = _import(["openqa"], str(tmp_path / "model"))
     for part in ("embedder", "reader"):
         assert f"7 tensors not read: no {part} reads its head" in lines

@@ -9,12 +9,12 @@ import keras_hub
 import numpy as np
 import pytest
 import safetensors.numpy
-import tensorflow as tf
+from named_weights import save_tf
 
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import keras_hub_preset
-from realm_tf.checkpoints.torch_files import TorchFile
+from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_bert"
@@ -92,7 +92,7 @@ def _bare(tensors):
 
 
 def _written(tmp_path, rename, **config):
-    source = TorchFile(str(GOLDEN / "pytorch_model.bin"))
+    source = open_torch_file(str(GOLDEN / "pytorch_model.bin"))
     tensors = rename({n: source.read(n) for n in source.names()})
     directory = tmp_path / "source"
     directory.mkdir()
@@ -164,7 +164,7 @@ def _tf1_name(name):
 
 
 def test_googles_checkpoint_is_the_same_bert(goldens, tmp_path):
-    source = TorchFile(str(GOLDEN / "pytorch_model.bin"))
+    source = open_torch_file(str(GOLDEN / "pytorch_model.bin"))
     tensors = {"global_step": np.int64(7)}
     for name in source.names():
         if "decoder" in name or "seq_relationship" in name:
@@ -175,12 +175,7 @@ def test_googles_checkpoint_is_the_same_bert(goldens, tmp_path):
     directory = tmp_path / "bert"
     directory.mkdir()
     shutil.copy(GOLDEN / "vocab.txt", directory)
-    tf.raw_ops.SaveV2(
-        prefix=str(directory / "bert_model.ckpt"),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=[tf.constant(value) for value in tensors.values()],
-    )
+    save_tf(directory / "bert_model.ckpt", tensors)
     options = ("--num-heads", "2")
     for place in (directory, directory / "bert_model.ckpt"):
         model = _init(tmp_path, "tf1", place, *options).model
@@ -238,6 +233,10 @@ def test_a_keras_hub_preset(preset, goldens, tmp_path):
 
 
 def test_a_checkpoint_of_the_model_garden(tmp_path):
+    pytest.importorskip(
+        "official.nlp.modeling",
+        reason="needs tf-models-official: pip install 'realm-tf[garden]'",
+    )
     source = GOLDEN.parent / "model_garden"
     vocab = tmp_path / "vocab.txt"
     words = (GOLDEN / "vocab.txt").read_text().splitlines()[:50]
@@ -266,8 +265,9 @@ def test_a_preset_that_is_not_there(tmp_path):
     [
         ("--from hf", "--from hf needs --source"),
         ("--from hf --source {golden}/../hf_realm/embedder", "realm import hf"),
-        ("--from hf --source {tmp}/none", "is no directory"),
-        ("--from tf1 --source {tmp}", "must hold one checkpoint"),
+        ("--from hf --source google/bert", "and nothing is downloaded: fetch"),
+        ("--from tf1 --source {tmp}", "no part of a REALM or BERT"),
+        ("--from tf1 --source {tmp}/none", "none.index is missing"),
         ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),
         ("--from keras-hub --source x --cased", "brings its tokenizer"),
     ],

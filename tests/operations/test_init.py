@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shlex
 import subprocess
 import zipfile
 
@@ -15,6 +16,7 @@ from realm_tf.artifacts import question_files as data
 from realm_tf.checkpoints import minilm as minilm_wheel
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
+from realm_tf.operations.init import Init
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
 SIZES = {
@@ -136,12 +138,14 @@ def test_the_command_writes_a_model_directory(
     assert cli.main([*arguments, *vocab, *sizes, "--seed", "7"]) == 0
     assert f"{output}: " in capsys.readouterr().out
     metadata = artifact.read(output, kind="model")
-    assert metadata["parameters"] == {
-        "from": "random",
-        "source": None,
-        "seed": 7,
-        "reader_layers": None,
-    }
+    made = Init(
+        **{"from_": "random", "vocab": vocabulary_path, "seed": 7, **SIZES},
+        output=output,
+    )
+    assert metadata["parameters"] == made.parameters()
+    assert metadata["parameters"]["from"] == "random"
+    words = shlex.split(made.command_line())[2:]
+    assert cli.parse(Init, words) == made
     expected = random_weights.random(vocab=vocabulary_path, seed=7, **SIZES)
     found = model_directory.load(output)
     for a, b in zip(_values(found), _values(expected), strict=True):

