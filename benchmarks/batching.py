@@ -21,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import load
 
-from realm_tf.serving.locate import find_version
+from realm_tf.artifacts.saved_models import find_version
 
 SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _NUM_CLIENTS = 16

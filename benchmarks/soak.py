@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from realm_tf.serving.locate import find_version
+from realm_tf.artifacts.saved_models import find_version
 
 _SHARE = 0.8
 _NUM_CLIENTS = 16

@@ -16,7 +16,7 @@ import load
 import numpy as np
 
 from realm_tf.serving import memory
-from realm_tf.serving.locate import find_version
+from realm_tf.artifacts.saved_models import find_version
 from realm_tf.serving.servable import SavedModelServable
 
 

@@ -94,11 +94,11 @@ COMMANDS = {
         "check a SavedModel in a fresh process",
     ),
     "serve": (
-        "realm_tf.serving.server",
-        "serve SavedModels: TF Serving's gRPC and REST APIs, a web page",
+        "realm_tf.operations.serve:Serve",
+        "serve a SavedModel: TF Serving's gRPC and REST APIs, a web page",
     ),
     "ask": (
-        "realm_tf.serving.ask",
+        "realm_tf.operations.ask:Ask",
         "ask a server or a SavedModel a question",
     ),
     "inspect": (

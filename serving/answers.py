@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from collections.abc import Mapping
 
 NO_BLOCK_ID = -1
@@ -47,6 +46,7 @@ class Candidate:
         text: str. The block.
         answer: str. The best span of this block alone.
         log_prob: float. log p(z | x) over the blocks read, in nats.
+        url: str. Where the block came from. Defaults to `""`.
     """
 
     block_id: int
@@ -54,6 +54,7 @@ class Candidate:
     text: str
     answer: str
     log_prob: float
+    url: str = ""
 
     @property
     def probability(self) -> float:
@@ -71,12 +72,14 @@ class RetrievedBlock:
             block's, on the scale that the model was trained with.
         title: str. The article's title.
         text: str. The block.
+        url: str. Where the block came from. Defaults to `""`.
     """
 
     block_id: int
     score: float
     title: str
     text: str
+    url: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,23 +144,9 @@ class ModelVersionStatus:
     error_message: str
 
 
-def _columns(record: type, prefix: str = "") -> dict[str, type]:
-    """Output name to type of the values that a record is made of."""
-    return {
-        f"{prefix}{field.name}": field.type
-        for field in dataclasses.fields(record)
-        if field.type in (str, int, float)
-    }
-
-
-_ANSWER = _columns(Answer)
-_NBEST = _columns(Alternative, "nbest_")
-_CANDIDATE = _columns(Candidate, "candidate_")
-_RETRIEVED = _columns(RetrievedBlock)
-# The outputs of `serving_default` and of `retrieve` that are read.
-OUTPUTS = (*_ANSWER, *_NBEST, *_CANDIDATE)
-RETRIEVE_OUTPUTS = tuple(_RETRIEVED)
-EMBEDDING = "embedding"
+_EMBEDDING = "embedding"
+# Earlier exports have none.
+_OPTIONAL = "url"
 
 
 def _value(value, kind: type, name: str):
@@ -174,6 +163,11 @@ def _value(value, kind: type, name: str):
 
 
 def _rows(outputs: Mapping, name: str, count: int) -> list:
+    if name not in outputs:
+        raise unexpected(
+            f"The model does not return {name}, so it is not a REALM export; "
+            "make one with `realm export`."
+        )
     rows = outputs[name]
     if not isinstance(rows, list) or len(rows) != count:
         size = len(rows) if isinstance(rows, list) else "no"
@@ -183,32 +177,43 @@ def _rows(outputs: Mapping, name: str, count: int) -> list:
     return rows
 
 
-def _check_names(outputs: Mapping, names) -> None:
-    missing = [name for name in names if name not in outputs]
-    if missing:
-        raise unexpected(
-            f"The model does not return {', '.join(missing)}, so it is not a "
-            "REALM export; make one with `realm export`."
+def _fields(outputs: Mapping, record: type, prefix: str, count: int) -> dict:
+    """Name to (type, rows) of a record's fields that are single values."""
+    return {
+        field.name: (
+            field.type,
+            _rows(outputs, f"{prefix}{field.name}", count),
         )
+        for field in dataclasses.fields(record)
+        if field.type in (str, int, float)
+        and (field.name != _OPTIONAL or f"{prefix}{field.name}" in outputs)
+    }
 
 
-def _lists(outputs: Mapping, columns: dict, record: Callable, count: int):
+def _lists(outputs: Mapping, record: type, prefix: str, count: int) -> list:
     """For each question the list of records in its parallel lists."""
-    table = {name: _rows(outputs, name, count) for name in columns}
-    order = list(enumerate(columns))
+    fields = _fields(outputs, record, prefix, count)
     found = []
     for row in range(count):
-        values = {name: rows[row] for name, rows in table.items()}
-        lists = [v for v in values.values() if isinstance(v, list)]
-        if len(lists) < len(values) or len({len(v) for v in lists}) != 1:
+        lists = [rows[row] for _, rows in fields.values()]
+        if {type(one) for one in lists} != {list} or (
+            len({len(one) for one in lists}) != 1
+        ):
+            names = ", ".join(f"{prefix}{name}" for name in fields)
             raise unexpected(
-                f"The model's outputs {', '.join(columns)} are not lists of "
-                "one length."
+                f"The model's outputs {names} are not lists of one length."
             )
         found.append(
             [
-                record(*(_value(one[i], columns[n], n) for i, n in order))
-                for one in zip(*values.values(), strict=True)
+                record(
+                    **{
+                        name: _value(value, kind, f"{prefix}{name}")
+                        for value, (name, (kind, _)) in zip(
+                            values, fields.items(), strict=True
+                        )
+                    }
+                )
+                for values in zip(*lists, strict=True)
             ]
         )
     return found
@@ -225,8 +230,7 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
     Padded candidates (block id -1) and empty n-best answers are left out.
 
     Args:
-        outputs: mapping of output name to nested lists, strings as bytes;
-            `OUTPUTS` names those needed.
+        outputs: mapping of output name to nested lists, strings as bytes.
         count: int. How many questions were asked.
 
     Returns:
@@ -236,10 +240,9 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
         RealmServerError: if an output is missing, of another type or of
             another length.
     """
-    _check_names(outputs, OUTPUTS)
-    table = {name: _rows(outputs, name, count) for name in _ANSWER}
-    nbest = _lists(outputs, _NBEST, Alternative, count)
-    candidates = _lists(outputs, _CANDIDATE, Candidate, count)
+    fields = _fields(outputs, Answer, "", count)
+    nbest = _lists(outputs, Alternative, "nbest_", count)
+    candidates = _lists(outputs, Candidate, "candidate_", count)
     for candidate in (c for row in candidates for c in row):
         if candidate.log_prob > _MAX_LOG_PROB:
             raise unexpected(
@@ -249,8 +252,8 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
     return [
         Answer(
             **{
-                name: _value(table[name][row], kind, name)
-                for name, kind in _ANSWER.items()
+                name: _value(rows[row], kind, name)
+                for name, (kind, rows) in fields.items()
             },
             nbest=tuple(one for one in nbest[row] if one.answer),
             candidates=_real_blocks(candidates[row]),
@@ -265,7 +268,7 @@ def to_retrieved(
     """Blocks from the outputs of the signature `retrieve`.
 
     Args:
-        outputs: As of `to_answers`; `RETRIEVE_OUTPUTS` names those needed.
+        outputs: As of `to_answers`.
         count: int. How many questions were asked.
 
     Returns:
@@ -275,8 +278,7 @@ def to_retrieved(
     Raises:
         RealmServerError: As `to_answers`.
     """
-    _check_names(outputs, RETRIEVE_OUTPUTS)
-    rows = _lists(outputs, _RETRIEVED, RetrievedBlock, count)
+    rows = _lists(outputs, RetrievedBlock, "", count)
     return [list(_real_blocks(row)) for row in rows]
 
 
@@ -286,7 +288,7 @@ def to_embeddings(
     """Embeddings from the outputs of the signature `embed_query`.
 
     Args:
-        outputs: As of `to_answers`; `EMBEDDING` is needed.
+        outputs: As of `to_answers`.
         count: int. How many questions were asked.
 
     Returns:
@@ -295,6 +297,7 @@ def to_embeddings(
     Raises:
         RealmServerError: As `to_answers`.
     """
-    _check_names(outputs, [EMBEDDING])
-    columns = {EMBEDDING: float}
-    return _lists(outputs, columns, lambda value: value, count)
+    rows = _rows(outputs, _EMBEDDING, count)
+    if not all(isinstance(row, list) for row in rows):
+        raise unexpected(f"The model's output {_EMBEDDING} is not of rank 2.")
+    return [[_value(v, float, _EMBEDDING) for v in row] for row in rows]

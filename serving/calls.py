@@ -1,11 +1,6 @@
-"""What a client's calls are made of, whoever makes them: thread or coroutine.
-
-`Calls` builds the requests and reads the responses, `Attempts` says when a
-call is tried again.
-"""
+"""What a client's calls are made of, whoever makes them: thread or coroutine."""
 
 import dataclasses
-import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -19,14 +14,6 @@ _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 _SIGNATURE_DEF = "signature_def"
-# Nothing was computed, or nothing that a second time would change: every
-# call of this client only reads.
-_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-# Four pauses of at most 1.5 s together: a server that swaps versions or is
-# busy for a moment is waited for, one that is not there is told soon. Our
-# choice.
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +107,6 @@ class Calls:
     Args:
         model: str. The name it is served under.
         version: int. The version to ask; `None` leaves it to the server.
-        label: str. The version's label; `None` likewise.
         batch_size: int. The most questions in one request.
     """
 
@@ -129,14 +115,8 @@ class Calls:
         *,
         model: str,
         version: int | None,
-        label: str | None,
         batch_size: int,
     ):
-        if version is not None and label is not None:
-            raise ValueError(
-                "A model is asked by `version` or by `label`, not both. "
-                f"Received: version={version}, label={label!r}"
-            )
         if batch_size < 1:
             raise ValueError(
                 "`batch_size` must be at least 1. "
@@ -144,30 +124,19 @@ class Calls:
             )
         self._model = model
         self._version = version
-        self._label = label
         self._batch_size = batch_size
 
     def ask(self, questions: list[str]) -> Iterator[Call]:
         """`serving_default`; results are lists of `Answer`."""
-        return self._predict(questions, "", answers.OUTPUTS, answers.to_answers)
+        return self._predict(questions, "", answers.to_answers)
 
     def retrieve(self, questions: list[str]) -> Iterator[Call]:
         """`retrieve`; results are lists of lists of `RetrievedBlock`."""
-        return self._predict(
-            questions,
-            "retrieve",
-            answers.RETRIEVE_OUTPUTS,
-            answers.to_retrieved,
-        )
+        return self._predict(questions, "retrieve", answers.to_retrieved)
 
     def embed(self, questions: list[str]) -> Iterator[Call]:
         """`embed_query`; results are lists of lists of floats."""
-        return self._predict(
-            questions,
-            "embed_query",
-            (answers.EMBEDDING,),
-            answers.to_embeddings,
-        )
+        return self._predict(questions, "embed_query", answers.to_embeddings)
 
     def metadata(self) -> Call:
         """The result is a dict."""
@@ -186,10 +155,8 @@ class Calls:
         spec.name = self._model
         if self._version is not None:
             spec.version.value = self._version
-        if self._label is not None:
-            spec.version_label = self._label
 
-    def _predict(self, questions, signature, outputs, read) -> Iterator[Call]:
+    def _predict(self, questions, signature, read) -> Iterator[Call]:
         if isinstance(questions, str):
             raise TypeError(
                 "`questions` must be a list of str. "
@@ -200,67 +167,18 @@ class Calls:
             self._predict_part(
                 questions[first : first + self._batch_size],
                 signature,
-                outputs,
                 read,
             )
             for first in range(0, len(questions), self._batch_size)
         )
 
-    def _predict_part(self, questions, signature, outputs, read) -> Call:
+    def _predict_part(self, questions, signature, read) -> Call:
         request = messages.PredictRequest()
         self._fill(request.model_spec)
         request.model_spec.signature_name = signature
         request.inputs["question"].CopyFrom(messages.encode_strings(questions))
-        request.output_filter.extend(outputs)
         return Call(
             _PREDICT,
             request.SerializeToString(),
             lambda response: read(_outputs(response), count=len(questions)),
         )
-
-
-class Attempts:
-    """When a call is tried again, and when it is given up.
-
-    Pauses double from 0.1 s to 2 s, each cut by up to a half at random so
-    that the clients of a server do not come back all at once.
-
-    Args:
-        timeout_seconds: float. For all attempts and pauses together.
-        max_attempts: int. 1 means that nothing is tried again.
-        jitter: callable. Returns a float in [0, 1).
-    """
-
-    def __init__(
-        self,
-        *,
-        timeout_seconds: float,
-        max_attempts: int,
-        jitter: Callable[[], float],
-    ):
-        self._deadline = time.monotonic() + timeout_seconds
-        self._max_attempts = max_attempts
-        self._jitter = jitter
-        self.failed = 0
-
-    def seconds_left(self) -> float:
-        """What is left of the deadline, for the next attempt."""
-        return max(0.0, self._deadline - time.monotonic())
-
-    def pause_after(self, code: grpc.StatusCode) -> float | None:
-        """How long to wait after a failed attempt.
-
-        Args:
-            code: grpc.StatusCode. How it failed.
-
-        Returns:
-            float, seconds; `None` if the call is to be given up: it would
-            fail again, there were attempts enough, or time is over first.
-        """
-        longest = min(
-            _LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**self.failed
-        )
-        self.failed += 1
-        pause = longest * (1 - self._jitter() / 2)
-        again = code in _RETRIED and self.failed < self._max_attempts
-        return pause if again and pause < self.seconds_left() else None

@@ -8,11 +8,7 @@ async with AsyncRealmClient("127.0.0.1:8500") as client:
     answers = await client.ask(["Who wrote Frankenstein?"])
 """
 
-import asyncio
 import math
-import random
-import time
-from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -22,34 +18,17 @@ from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import RetrievedBlock
-from realm_tf.serving.calls import Attempts
 from realm_tf.serving.calls import Call
 from realm_tf.serving.calls import Calls
 
 # Few enough for a server that allows batches of 32; our choice.
 BATCH_SIZE = 16
 MODEL_NAME = "realm"
-MAX_ATTEMPTS = 5
 TIMEOUT_SECONDS = 30.0
-
-
-def _check_limits(timeout_seconds: float, max_attempts: int) -> None:
-    if not 0 < timeout_seconds < math.inf:
-        raise ValueError(
-            "`timeout_seconds` must be positive and finite. "
-            f"Received: timeout_seconds={timeout_seconds}"
-        )
-    if max_attempts < 1:
-        raise ValueError(
-            "`max_attempts` must be at least 1. "
-            f"Received: max_attempts={max_attempts}"
-        )
 
 
 class _Client:
     """What both clients are made of but the call itself; see `RealmClient`."""
-
-    _default_sleep: Callable
 
     def __init__(
         self,
@@ -57,71 +36,56 @@ class _Client:
         *,
         model: str = MODEL_NAME,
         version: int | None = None,
-        label: str | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        max_attempts: int = MAX_ATTEMPTS,
+        max_attempts: int = connection.MAX_ATTEMPTS,
         batch_size: int = BATCH_SIZE,
         tls: bool = False,
         tls_ca: str | None = None,
         client_certificate: str | None = None,
         client_key: str | None = None,
         api_key: str | None = None,
-        sleep: Callable | None = None,
-        jitter: Callable[[], float] = random.random,
     ):
-        _check_limits(timeout_seconds, max_attempts)
+        if not 0 < timeout_seconds < math.inf:
+            raise ValueError(
+                "`timeout_seconds` must be positive and finite. "
+                f"Received: timeout_seconds={timeout_seconds}"
+            )
         self.target = target
         self.model = model
         self.timeout_seconds = timeout_seconds
-        self._calls = Calls(
-            model=model, version=version, label=label, batch_size=batch_size
-        )
-        self._max_attempts = max_attempts
-        self._sleep = sleep or self._default_sleep
-        self._jitter = jitter
+        self._calls = Calls(model=model, version=version, batch_size=batch_size)
         self._headers = connection.headers(api_key)
-        self._channel = self._open_channel(
-            connection.credentials(
-                tls=tls,
-                tls_ca=tls_ca,
-                client_certificate=client_certificate,
-                client_key=client_key,
-            )
+        options = connection.channel_options(max_attempts)
+        credentials = connection.credentials(
+            tls=tls,
+            tls_ca=tls_ca,
+            client_certificate=client_certificate,
+            client_key=client_key,
         )
+        if credentials is None:
+            self._channel = self._grpc.insecure_channel(target, options)
+        else:
+            self._channel = self._grpc.secure_channel(
+                target, credentials, options
+            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
 
-    def _open_channel(self, credentials):
-        raise NotImplementedError
-
-    def _attempts(self) -> Attempts:
-        return Attempts(
-            timeout_seconds=self.timeout_seconds,
-            max_attempts=self._max_attempts,
-            jitter=self._jitter,
-        )
-
-    def _start(self, call: Call, attempts: Attempts):
+    def _start(self, call: Call):
         """The response, or what it can be awaited by."""
         return self._channel.unary_unary(call.method)(
-            call.request,
-            timeout=attempts.seconds_left(),
-            metadata=self._headers,
+            call.request, timeout=self.timeout_seconds, metadata=self._headers
         )
 
-    def _pause_after(self, error: grpc.RpcError, attempts: Attempts) -> float:
-        """Seconds until the next attempt; raises if there is to be none."""
-        pause = attempts.pause_after(error.code())
-        if pause is not None:
-            return pause
+    def _explained(self, error: grpc.RpcError) -> RealmServerError:
         message = connection.explain(
             error.code().name,
             error.details() or "",
             target=self.target,
             timeout_seconds=self.timeout_seconds,
         )
-        raise RealmServerError(error.code().name, message) from error
+        return RealmServerError(error.code().name, message)
 
 
 class RealmClient(_Client):
@@ -138,12 +102,11 @@ class RealmClient(_Client):
             `"realm"`.
         version: int. The version to ask. Defaults to `None`: the one the
             server prefers, which is the highest.
-        label: str. The label of the version to ask, in place of `version`.
         timeout_seconds: float. The longest a request may take with all its
             attempts; of a long list of questions, each request. Defaults to
             30.
-        max_attempts: int. How often a request is sent at most. Defaults to
-            5; 1 sends it once.
+        max_attempts: int. How often a request is sent at most, 1 to 5 (the
+            most that gRPC allows). Defaults to 5.
         batch_size: int. The most questions in one request; a longer list is
             sent in several. Defaults to 16.
         tls: bool. Whether to speak TLS, trusting the public authorities.
@@ -155,10 +118,6 @@ class RealmClient(_Client):
         client_key: str. Path of its key (PEM).
         api_key: str. Sent with every request; without TLS it is readable
             on the way. Not shown in errors.
-        sleep: callable. Takes the seconds of a pause. Defaults to
-            `time.sleep`.
-        jitter: callable. Returns the random part of a pause, in [0, 1).
-            Defaults to `random.random`.
 
     Raises:
         ValueError: if an argument is wrong or a certificate cannot be used.
@@ -171,7 +130,7 @@ class RealmClient(_Client):
     ```
     """
 
-    _default_sleep = staticmethod(time.sleep)
+    _grpc = grpc
 
     def __enter__(self) -> "RealmClient":
         return self
@@ -250,27 +209,15 @@ class RealmClient(_Client):
         """
         return self._call(self._calls.status())
 
-    def _open_channel(self, credentials):
-        if credentials is None:
-            return grpc.insecure_channel(
-                self.target, connection.CHANNEL_OPTIONS
-            )
-        return grpc.secure_channel(
-            self.target, credentials, connection.CHANNEL_OPTIONS
-        )
-
     def _all(self, calls) -> list:
         return [row for call in calls for row in self._call(call)]
 
     def _call(self, call: Call):
-        attempts = self._attempts()
-        while True:
-            try:
-                response = self._start(call, attempts)
-                return call.result(response, target=self.target)
-            except grpc.RpcError as error:
-                pause = self._pause_after(error, attempts)
-            self._sleep(pause)
+        try:
+            response = self._start(call)
+        except grpc.RpcError as error:
+            raise self._explained(error) from error
+        return call.result(response, target=self.target)
 
 
 class AsyncRealmClient(_Client):
@@ -282,7 +229,6 @@ class AsyncRealmClient(_Client):
 
     Args:
         target: str. As this and the other arguments, see `RealmClient`.
-        sleep: callable. Returns an awaitable. Defaults to `asyncio.sleep`.
 
     Example:
 
@@ -292,7 +238,7 @@ class AsyncRealmClient(_Client):
     ```
     """
 
-    _default_sleep = staticmethod(asyncio.sleep)
+    _grpc = grpc.aio
 
     async def __aenter__(self) -> "AsyncRealmClient":
         return self
@@ -326,24 +272,12 @@ class AsyncRealmClient(_Client):
         """See `RealmClient.status`."""
         return await self._call(self._calls.status())
 
-    def _open_channel(self, credentials):
-        if credentials is None:
-            return grpc.aio.insecure_channel(
-                self.target, connection.CHANNEL_OPTIONS
-            )
-        return grpc.aio.secure_channel(
-            self.target, credentials, connection.CHANNEL_OPTIONS
-        )
-
     async def _all(self, calls) -> list:
         return [row for call in calls for row in await self._call(call)]
 
     async def _call(self, call: Call):
-        attempts = self._attempts()
-        while True:
-            try:
-                response = await self._start(call, attempts)
-                return call.result(response, target=self.target)
-            except grpc.RpcError as error:
-                pause = self._pause_after(error, attempts)
-            await self._sleep(pause)
+        try:
+            response = await self._start(call)
+        except grpc.RpcError as error:
+            raise self._explained(error) from error
+        return call.result(response, target=self.target)

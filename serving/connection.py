@@ -1,22 +1,14 @@
 """A client's connection: its channel, what it is secured by, what fails."""
 
+import json
 import pathlib
 import ssl
 from collections.abc import Callable
 
 import grpc
 
-CHANNEL_OPTIONS = (
-    # Block texts of a large batch pass gRPC's default of 4 MB. The limit is
-    # TF Serving's (main.cc: the largest int32).
-    ("grpc.max_receive_message_length", 2**31 - 1),
-    ("grpc.max_send_message_length", 2**31 - 1),
-    # gRPC waits a second before it connects anew, and fails what is called
-    # meanwhile: all of a call's attempts (see `calls.Attempts`) would be
-    # spent on that.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-)
+# The most that gRPC allows.
+MAX_ATTEMPTS = 5
 _ADVICE = {
     "NOT_FOUND": "Ask for a model and a version that it serves.",
     "UNAUTHENTICATED": "Give a key that it accepts.",
@@ -28,6 +20,47 @@ _ADVICE = {
 # How gRPC 1.85 words a failed handshake, which has no code of its own.
 _TLS_SIGNS = ("handshake failed", "verification check failed")
 _NO_CAUSES = ("OK", "Invalid certificate verification context", "")
+
+
+def channel_options(max_attempts: int) -> tuple[tuple, ...]:
+    """How a channel sends large messages, and requests again.
+
+    Nothing was computed where a server says UNAVAILABLE or
+    RESOURCE_EXHAUSTED, and every call of this client only reads. Four pauses
+    of at most 1.5 s together: a server that is busy for a moment is waited
+    for, one that is not there is told soon (our choice).
+
+    Args:
+        max_attempts: int. How often a request is sent at most.
+
+    Raises:
+        ValueError: if gRPC cannot do as many.
+    """
+    if not 1 <= max_attempts <= MAX_ATTEMPTS:
+        raise ValueError(
+            f"`max_attempts` must be between 1 and {MAX_ATTEMPTS}. "
+            f"Received: max_attempts={max_attempts}"
+        )
+    policy = {
+        "maxAttempts": max_attempts,
+        "initialBackoff": "0.1s",
+        "maxBackoff": "2s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
+    }
+    again = {"retryPolicy": policy} if max_attempts > 1 else {}
+    config = {"methodConfig": [{"name": [{}], **again}]}
+    return (
+        # Block texts of a large batch pass gRPC's default of 4 MB. The limit
+        # is TF Serving's (main.cc: the largest int32).
+        ("grpc.max_receive_message_length", 2**31 - 1),
+        ("grpc.max_send_message_length", 2**31 - 1),
+        ("grpc.service_config", json.dumps(config)),
+        # gRPC waits a second before it connects anew, and fails what is
+        # called meanwhile: all attempts would be spent on that.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+    )
 
 
 def _check_pem(load: Callable, *paths: str, expected: str) -> None:

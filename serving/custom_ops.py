@@ -7,8 +7,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
+from realm_tf.artifacts.saved_models import SAVED_MODEL_FILE
 from realm_tf.errors import InputError
-from realm_tf.serving.locate import SAVED_MODEL_FILE
 
 _SCANN_PREFIX = "Scann>"
 

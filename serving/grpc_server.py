@@ -1,42 +1,85 @@
-"""The gRPC side of `realm serve`: port, services, limits."""
+"""The gRPC side of `realm serve`: port, services, grpc.health.v1."""
 
 from concurrent import futures
 
 import grpc
 from grpc_health.v1 import health
+from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
-from realm_tf.serving import locate
 from realm_tf.serving import security
-from realm_tf.serving import service
-from realm_tf.serving import service_descriptors
-from realm_tf.serving.health import HealthService
+from realm_tf.serving.grpc_services import ENTRYPOINT
+from realm_tf.serving.grpc_services import ModelService
+from realm_tf.serving.grpc_services import PredictionService
+from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_handler import RequestHandler
 
 # Threads beyond the requests that may be pending, so that one too many is
 # refused, not kept waiting, and health checks are answered. Our choice.
 _NUM_SPARE_THREADS = 16
-# As TF Serving (main.cc) for answers: the largest int32.
-_MAX_SENT_BYTES = 2**31 - 1
+_CHANNEL_OPTIONS = (
+    # As TF Serving (main.cc) for answers: the largest int32.
+    ("grpc.max_send_message_length", 2**31 - 1),
+    # Or a second server on the port would get half of the calls.
+    ("grpc.so_reuseport", 0),
+    # Clients that say nothing, or are gone without a word (our choice).
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+# The empty name is the server as a whole.
+_HEALTH_NAMES = (
+    "",
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+)
 
 
-class GrpcServer:
-    """TF Serving's services, grpc.health.v1 and reflection on a port.
+class HealthService(health.HealthServicer):
+    """grpc.health.v1: SERVING while a request would be answered.
 
     Args:
         handler: `RequestHandler`.
-        host: str. Where to listen.
-        port: int. 0: any free one.
-        max_message_bytes: int. The largest message it reads.
-        tls: `security.TlsFiles`. Defaults to `None`: unencrypted.
-        api_keys: `security.ApiKeys`. Defaults to `None`: everybody may ask.
+    """
+
+    def __init__(self, handler: RequestHandler):
+        super().__init__()
+        self._handler = handler
+        self._status = None
+        self.update()
+
+    def Check(self, request, context):
+        """The state of now."""
+        self.update()
+        return super().Check(request, context)
+
+    def update(self) -> None:
+        """Looks again, and tells those who watch."""
+        status = (
+            health_pb2.HealthCheckResponse.SERVING
+            if self._handler.is_ready()
+            else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
+        if status != self._status:
+            self._status = status
+            for name in _HEALTH_NAMES:
+                self.set(name, status)
+
+
+class GrpcServer:
+    """The services on a port.
+
+    Args:
+        handler: `RequestHandler`.
+        options: `ServerOptions`.
+        api_keys: `security.ApiKeys`, or `None`: everybody may ask.
 
     Attributes:
         target: str. `"HOST:PORT"`.
+        health: `HealthService`.
 
     Raises:
         InputError: if the port is taken.
@@ -45,60 +88,56 @@ class GrpcServer:
     def __init__(
         self,
         handler: RequestHandler,
+        options: ServerOptions,
         *,
-        host: str,
-        port: int,
-        max_message_bytes: int,
-        tls: security.TlsFiles | None = None,
-        api_keys: security.ApiKeys | None = None,
+        api_keys: security.ApiKeys | None,
     ):
         # TensorFlow computes outside the interpreter lock, in threads of its
         # own; these wait for it, or for a batch.
-        num_threads = handler.limits.max_pending + _NUM_SPARE_THREADS
-        self._threads = futures.ThreadPoolExecutor(num_threads, "grpc")
+        self._threads = futures.ThreadPoolExecutor(
+            options.max_pending + _NUM_SPARE_THREADS, "grpc"
+        )
+        interceptors = []
+        if api_keys is not None:
+            interceptors.append(
+                security.ApiKeyInterceptor(
+                    api_keys,
+                    lambda method, peer: handler.refuse_key(
+                        method, entrypoint=ENTRYPOINT, peer=peer
+                    ),
+                )
+            )
         self._server = grpc.server(
             self._threads,
-            interceptors=[security.ApiKeyInterceptor(api_keys)]
-            if api_keys
-            else [],
+            interceptors=interceptors,
             options=(
-                ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_send_message_length", _MAX_SENT_BYTES),
-                # Or a second server on the port would get half of the calls.
-                ("grpc.so_reuseport", 0),
+                *_CHANNEL_OPTIONS,
+                ("grpc.max_receive_message_length", options.max_message_bytes),
             ),
         )
-        address = f"[{host}]" if ":" in host else host
-        self.target = f"{address}:{self._listen(address, host, port, tls)}"
-        self._health = HealthService(handler)
-        self._add_services(handler)
-        self._server.start()
-
-    def _listen(self, address: str, host: str, port: int, tls) -> int:
-        wanted = f"{address}:{port}"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        wanted = f"{host}:{options.grpc_port}"
+        credentials = security.grpc_credentials(options)
         try:
-            if tls is None:
-                return self._server.add_insecure_port(wanted)
-            return self._server.add_secure_port(wanted, tls.grpc_credentials())
+            if credentials is None:
+                port = self._server.add_insecure_port(wanted)
+            else:
+                port = self._server.add_secure_port(wanted, credentials)
         except RuntimeError as error:
             raise InputError(
-                locate.port_message(host, port, str(error))
+                f"Cannot listen on {wanted} ({error}): choose another "
+                "--grpc-port."
             ) from error
-
-    def _add_services(self, handler: RequestHandler) -> None:
+        self.target = f"{host}:{port}"
+        self.health = HealthService(handler)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            service.PredictionService(handler), self._server
+            PredictionService(handler), self._server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            service.ModelService(handler), self._server
+            ModelService(handler), self._server
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = [
-            *service_descriptors.register(),
-            health.SERVICE_NAME,
-            reflection.SERVICE_NAME,
-        ]
-        reflection.enable_server_reflection(names, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        self._server.start()
 
     def stop(self, *, grace_seconds: float):
         """Refuses new calls and lets running ones finish.
@@ -110,7 +149,7 @@ class GrpcServer:
         Returns:
             threading.Event, set when none is left.
         """
-        self._health.stop()
+        self.health.enter_graceful_shutdown()
         return self._server.stop(grace_seconds)
 
     def close(self) -> None:

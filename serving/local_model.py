@@ -22,10 +22,10 @@ class LocalModel:
     """
 
     def __init__(self, saved_model: str):
-        from realm_tf.serving import locate
+        from realm_tf.artifacts import saved_models
 
         # A wrong path shows before TensorFlow is imported.
-        locate.find_version(saved_model)
+        saved_models.find_version(saved_model)
         from realm_tf.serving import servable
 
         self._servable = servable.SavedModelServable(saved_model)

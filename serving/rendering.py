@@ -1,7 +1,6 @@
 """An answer with its evidence, as text for people."""
 
 import dataclasses
-import re
 
 from rich.console import Console
 from rich.console import ConsoleOptions
@@ -11,10 +10,8 @@ from rich.text import Text
 
 from realm_tf.serving.answers import NO_BLOCK_ID
 from realm_tf.serving.answers import Answer
+from realm_tf.text import sentences
 
-# A display, not the corpus' sentence splitter: a full stop, closing quotes
-# or brackets, then a space; CJK full stops need no space.
-_SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|[。！？]")
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
 # Question and answer stand at the margin, what follows is indented.
@@ -55,9 +52,9 @@ def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
         start and limit of the sentence in code points, at most 400 longer
         than the span.
     """
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    first = max((end for end in ends if end <= start), default=0)
-    last = min((end for end in ends if end >= limit), default=len(text))
+    found = sentences.split(text)
+    first = max((s for s, _ in found if s <= start), default=0)
+    last = min((end for _, end in found if end >= limit), default=len(text))
     margin = _MAX_SENTENCE_LENGTH // 2
     return max(first, start - margin), min(last, limit + margin)
 
@@ -110,8 +107,9 @@ def _lines(
         lines.append(
             Text(
                 f"{candidate.probability:6.4f}  "
-                f"{_printable(candidate.title)} (block "
-                f"{candidate.block_id}): {_printable(candidate.answer)}"
+                f"{_printable(candidate.title)} (block {candidate.block_id}): "
+                f"{_printable(candidate.answer)}  "
+                f"{_printable(candidate.url)}".rstrip()
             )
         )
     return lines

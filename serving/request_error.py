@@ -20,6 +20,16 @@ class RequestError(Exception):
         self.message = message
 
 
+def invalid(message: str) -> RequestError:
+    """A request that no retry would help."""
+    return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
 def deadline_exceeded() -> RequestError:
     """The error of a request whose time ran out while it waited."""
     return RequestError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded.")
+
+
+def unavailable(message: str) -> RequestError:
+    """A request that may be answered by another server, or later."""
+    return RequestError(grpc.StatusCode.UNAVAILABLE, message)

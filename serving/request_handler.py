@@ -7,7 +7,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,27 +14,33 @@ from dataclasses import dataclass
 import grpc
 import numpy as np
 
-from realm_tf.errors import InputError
-from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_error import deadline_exceeded
+from realm_tf.serving.request_error import invalid
+from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.request_log import locations
-from realm_tf.serving.versions import config as model_config
 
-# Method: (TF Serving's word, method_name its signatures have), from
-# classifier.cc and regressor.cc of tensorflow/serving.
-EXAMPLE_METHODS = {
-    "Classify": ("classification", "tensorflow/serving/classify"),
-    "Regress": ("regression", "tensorflow/serving/regress"),
-}
-# Those that TF Serving's prediction_service_impl.cc counts.
-_COUNTED_METHODS = ("Predict", *EXAMPLE_METHODS)
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """What to run.
+
+    Args:
+        inputs: mapping of name to array, strings as bytes in arrays of dtype
+            object.
+        signature: str. Defaults to `serving_default`.
+        output_filter: tuple of str. The outputs wanted. Defaults to all.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    signature: str = ""
+    output_filter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,61 +61,56 @@ class Prediction:
 
 
 class RequestHandler:
-    """Answers requests over the versions of a `ModelManager`.
+    """Answers requests over the version that is served.
 
     Args:
-        manager: `ModelManager`, or what has its methods.
-        limits: `Limits`.
+        versions: `Versions`, or what has its methods.
+        options: `ServerOptions`.
         metrics: `ServingMetrics`.
         log: `RequestLog`.
 
     Attributes:
-        limits: `Limits`.
+        options: `ServerOptions`.
         metrics: `ServingMetrics`.
+        num_pending: int. Requests accepted and not yet answered.
+        is_draining: bool. Whether no request is accepted any more.
     """
 
     def __init__(
         self,
-        manager,
+        versions,
         *,
-        limits: Limits,
+        options: ServerOptions,
         metrics: ServingMetrics,
         log: RequestLog,
     ):
-        self.limits = limits
+        self.options = options
         self.metrics = metrics
-        self._manager = manager
+        self.num_pending = 0
+        self.is_draining = False
+        self._versions = versions
         self._log = log
         self._lock = threading.Lock()
-        self._pending = 0
-        self._turns = threading.Semaphore(limits.max_running or 0)
 
     def predict(
         self,
         name: str,
-        inputs: Mapping[str, np.ndarray] | Callable[[], Mapping],
+        read: Callable[[Mapping], PredictRequest],
         *,
         version: int | None = None,
-        label: str | None = None,
-        signature: str = "",
-        output_filter: Iterable[str] = (),
         timeout_seconds: float | None = None,
-        entrypoint: str = "GRPC",
+        entrypoint: str,
         request_id: str = "",
     ) -> Prediction:
         """Runs a signature.
 
         Args:
             name: str. The model.
-            inputs: mapping of name to array, strings as bytes in arrays of
-                dtype object; or a function that gives it, which is called
-                only once the request is accepted.
-            version: int. Defaults to the highest.
-            label: str. A version by its label.
-            signature: str. Defaults to `serving_default`.
-            output_filter: names of the outputs wanted. Defaults to all.
+            read: function of the signatures (name to `SignatureDef`) that
+                gives the request; called only once it is accepted.
+            version: int. Defaults to the one that is served.
             timeout_seconds: float. What is left of the client's deadline;
-                time spent waiting counts. Defaults to the limits' default.
+                time spent waiting counts. Defaults to the option.
             entrypoint: str. `"GRPC"` or `"REST"`.
             request_id: str. Defaults to a new one.
 
@@ -122,45 +122,41 @@ class RequestHandler:
         """
         started = time.monotonic()
         if timeout_seconds is None:
-            timeout_seconds = self.limits.default_timeout_seconds
-        deadline = started + timeout_seconds
+            timeout_seconds = self.options.default_timeout_seconds
         with (
             self.recorded(
                 "Predict",
                 model=name,
                 entrypoint=entrypoint,
                 request_id=request_id,
-                signature=signature,
             ) as record,
             self._admitted(),
-            self._manager.use(name, version=version, label=label) as used,
+            self._versions.use(name, version=version) as used,
         ):
             record.version, servable = used
-            arrays = inputs() if callable(inputs) else inputs
-            self.limits.check_sizes(arrays)
-            record.batch_size = _count_rows(arrays)
+            request = read(servable.signature_defs)
+            record.signature = request.signature
+            record.batch_size = self._check_rows(request.inputs)
+            inputs = {
+                key: self._cut(array) for key, array in request.inputs.items()
+            }
             if self._log.log_questions:
-                record.questions = _texts(arrays)
-            outputs = self._run(
-                servable,
-                arrays,
-                record=record,
-                output_filter=output_filter,
-                deadline=deadline,
+                record.questions = _texts(inputs)
+            outputs = servable.run(
+                inputs,
+                signature=request.signature,
+                output_filter=request.output_filter,
+                timeout_seconds=timeout_seconds - (time.monotonic() - started),
             )
         return Prediction(
             version=record.version,
-            signature=signature or DEFAULT_SIGNATURE,
+            signature=request.signature or DEFAULT_SIGNATURE,
             outputs=outputs,
             seconds=time.monotonic() - started,
         )
 
     def metadata(
-        self,
-        name: str,
-        *,
-        version: int | None = None,
-        label: str | None = None,
+        self, name: str, *, version: int | None = None
     ) -> tuple[int, dict]:
         """The version that would answer and its signatures.
 
@@ -170,96 +166,43 @@ class RequestHandler:
         Raises:
             RequestError: if there is none.
         """
-        with self._manager.use(name, version=version, label=label) as used:
+        with self._versions.use(name, version=version) as used:
             return used[0], dict(used[1].signature_defs)
 
-    def status(
-        self,
-        name: str,
-        *,
-        version: int | None = None,
-        label: str | None = None,
-    ) -> list:
-        """`VersionStatus` of a model's versions, highest first.
+    def status(self, name: str, *, version: int | None = None) -> list:
+        """`Version`s of the model, highest first.
 
         Raises:
             RequestError: if there are none.
         """
-        return self._manager.status(name, version=version, label=label)
+        return self._versions.status(name, version=version)
 
-    def card(self, name: str) -> dict:
-        """What `realm export` says of the version that would answer."""
-        with self._manager.use(name) as (_, servable):
-            return servable.card
+    def card(self) -> tuple[int, dict]:
+        """The version that would answer and what `realm export` says of it."""
+        with self._versions.use(self.options.model_name) as used:
+            return used[0], used[1].card
 
-    def names(self) -> list[str]:
-        """The models that are configured."""
-        return list(self._manager.names())
+    def is_ready(self) -> bool:
+        """Whether a request would be answered."""
+        return self._versions.current is not None and not self.is_draining
 
-    def reload(self, config) -> None:
-        """Makes the given models the only ones.
-
-        Args:
-            config: `ModelServerConfig`.
-
-        Raises:
-            RequestError: if it is wrong or a model does not load.
-        """
-        try:
-            settings = model_config.from_proto(config, source="the request")
-        except InputError as error:
-            raise RequestError(
-                grpc.StatusCode.INVALID_ARGUMENT, str(error)
-            ) from error
-        self._manager.apply(settings)
-
-    def refuse_examples(
-        self,
-        method: str,
-        name: str,
-        *,
-        version: int | None = None,
-        label: str | None = None,
-        signature: str = "",
-        entrypoint: str = "GRPC",
-        request_id: str = "",
-    ) -> None:
-        """Answers Classify and Regress as TF Serving for other signatures.
-
-        Args:
-            method: str. A key of `EXAMPLE_METHODS`.
-
-        Raises:
-            RequestError: always; REALM has no signature that takes
-                tf.Examples.
-        """
-        with self.recorded(
-            method,
-            model=name,
-            entrypoint=entrypoint,
-            request_id=request_id,
-            signature=signature,
-        ) as record:
-            record.version, definitions = self.metadata(
-                name, version=version, label=label
+    def refuse_key(self, method: str, *, entrypoint: str, peer: str) -> None:
+        """Counts and logs a request without a key that is accepted."""
+        self.metrics.count_refused_key(entrypoint)
+        self._log.request(
+            RequestRecord(
+                method=method,
+                entrypoint=entrypoint,
+                model="",
+                request_id=choose_request_id(None),
+                peer=peer,
+                status=grpc.StatusCode.UNAUTHENTICATED.name,
             )
-            signature = signature or DEFAULT_SIGNATURE
-            if signature not in definitions:
-                raise RequestError(
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                    f"No signature was found with the name: {signature}",
-                )
-            raise examples_refusal(method, definitions[signature])
+        )
 
     @contextlib.contextmanager
     def recorded(
-        self,
-        method: str,
-        *,
-        model: str,
-        entrypoint: str,
-        request_id: str = "",
-        signature: str = "",
+        self, method: str, *, model: str, entrypoint: str, request_id: str = ""
     ) -> Iterator[RequestRecord]:
         """Counts and logs what is done in it, whatever becomes of it.
 
@@ -278,7 +221,6 @@ class RequestHandler:
             entrypoint=entrypoint,
             model=model,
             request_id=request_id or choose_request_id(None),
-            signature=signature,
         )
         started = time.monotonic()
         try:
@@ -295,100 +237,76 @@ class RequestHandler:
                 f"{record.request_id}.",
             ) from error
         finally:
-            self._finish(record, time.monotonic() - started)
-
-    def _finish(self, record: RequestRecord, seconds: float) -> None:
-        record.milliseconds = 1000 * seconds
-        if record.method in _COUNTED_METHODS:
-            known = record.model in self._manager.names()
-            self.metrics.count_request(
-                model=record.model if known else UNKNOWN_MODEL,
-                api=record.method,
-                entrypoint=record.entrypoint,
-                status=record.status,
-                seconds=seconds,
-            )
-        self._log.request(record)
+            seconds = time.monotonic() - started
+            record.milliseconds = 1000 * seconds
+            known = model == self.options.model_name
+            if method == "Predict":
+                self.metrics.count_request(
+                    model=model if known else UNKNOWN_MODEL,
+                    entrypoint=entrypoint,
+                    status=record.status,
+                    seconds=seconds,
+                )
+            self._log.request(record)
 
     @contextlib.contextmanager
     def _admitted(self) -> Iterator[None]:
+        if self.is_draining:
+            raise unavailable("The server is stopping; ask another one.")
         with self._lock:
-            if self._pending >= self.limits.max_pending:
+            if self.num_pending >= self.options.max_pending:
                 raise RequestError(
                     grpc.StatusCode.RESOURCE_EXHAUSTED,
-                    f"The server has {self._pending} requests to answer, as "
+                    f"The server has {self.num_pending} requests to answer, as "
                     "many as it takes; try again later.",
                 )
-            self._pending += 1
-        self.metrics.pending.inc()
+            self.num_pending += 1
         try:
             yield
         finally:
             with self._lock:
-                self._pending -= 1
-            self.metrics.pending.dec()
+                self.num_pending -= 1
 
-    @contextlib.contextmanager
-    def _turn(self, deadline: float) -> Iterator[None]:
-        """Waits until one more request may run."""
-        if self.limits.max_running is None:
-            yield
-            return
-        if not self._turns.acquire(timeout=max(0, deadline - time.monotonic())):
-            raise deadline_exceeded()
-        try:
-            yield
-        finally:
-            self._turns.release()
+    def _check_rows(self, inputs: Mapping[str, np.ndarray]) -> int | None:
+        """The rows of a request; `None` if it has none."""
+        most = self.options.max_batch_size
+        for name, array in inputs.items():
+            if array.ndim and len(array) > most:
+                raise invalid(
+                    f"input {name} has {len(array)} rows, more than the "
+                    f"{most} that this server takes at once; send them in "
+                    "several requests."
+                )
+        return next((len(a) for a in inputs.values() if a.ndim), None)
 
-    def _run(self, servable, arrays, *, record, output_filter, deadline):
-        with self._turn(deadline):
-            started = time.monotonic()
-            if started >= deadline:
-                raise deadline_exceeded()
-            outputs = servable.run(
-                arrays,
-                signature=record.signature,
-                output_filter=output_filter,
-                timeout_seconds=deadline - started,
-            )
-            self.metrics.count_run(
-                model=record.model,
-                signature=record.signature or DEFAULT_SIGNATURE,
-                rows=record.batch_size,
-                seconds=time.monotonic() - started,
-            )
-        return outputs
+    def _cut(self, array: np.ndarray) -> np.ndarray:
+        """Strings no longer than the limit, cut between characters.
+
+        The model reads 64 wordpieces of a question, but has to tokenise all
+        of it, which takes a hundred times its bytes of memory.
+        """
+        most = self.options.max_string_bytes
+        if array.dtype != object or all(len(v) <= most for v in array.flat):
+            return array
+        cut = np.empty_like(array)
+        cut.flat = [_cut_string(value, most) for value in array.flat]
+        return cut
 
 
-def examples_refusal(method: str, definition) -> RequestError:
-    """Why Classify or Regress cannot use a signature.
-
-    Args:
-        method: str. A key of `EXAMPLE_METHODS`.
-        definition: `SignatureDef`.
-    """
-    word, method_name = EXAMPLE_METHODS[method]
-    if definition.method_name != method_name:
-        return RequestError(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f"Expected {word} signature method_name to be {method_name}. "
-            f"Was: {definition.method_name}",
-        )
-    return RequestError(
-        grpc.StatusCode.UNIMPLEMENTED,
-        f"This server runs no {word} signatures; TF Serving does.",
-    )
+def _cut_string(value: bytes, limit: int) -> bytes:
+    if len(value) <= limit:
+        return value
+    # UTF-8 marks the bytes inside a character, of which there are at most 3.
+    for end in range(limit, max(0, limit - 4), -1):
+        if value[end] & 0xC0 != 0x80:
+            return value[:end]
+    return value[:limit]
 
 
-def _count_rows(arrays: Mapping[str, np.ndarray]) -> int | None:
-    return next((len(a) for a in arrays.values() if a.ndim), None)
-
-
-def _texts(arrays: Mapping[str, np.ndarray]) -> list[str]:
+def _texts(inputs: Mapping[str, np.ndarray]) -> list[str]:
     return [
         value.decode("utf-8", "replace")
-        for array in arrays.values()
+        for array in inputs.values()
         if array.dtype == object
         for value in array.flat
     ]

@@ -51,6 +51,7 @@ class RequestRecord:
         entrypoint: str. `"GRPC"` or `"REST"`, as in TF Serving's metrics.
         model: str. The name the client sent.
         request_id: str.
+        peer: str. The client's address, where it was turned away.
         signature: str. Empty: none was asked for.
         version: int. `None` until it is known.
         batch_size: int. Rows of the request; `None` if it has none.
@@ -65,6 +66,7 @@ class RequestRecord:
     entrypoint: str
     model: str
     request_id: str
+    peer: str = ""
     signature: str = ""
     version: int | None = None
     batch_size: int | None = None
@@ -84,8 +86,8 @@ class RequestLog:
 
     Args:
         path: str. A file to append to; one that is renamed, as logrotate
-            does, is opened anew. `"-"` is stderr. Defaults to `None`:
-            nothing is written.
+            does, is opened anew. `"-"` is stderr. Defaults to `""`: nothing
+            is written.
         log_questions: bool. Whether questions and messages of errors are
             written too. Defaults to `False`.
 
@@ -93,7 +95,7 @@ class RequestLog:
         InputError: if the file cannot be written.
     """
 
-    def __init__(self, path: str | None = None, *, log_questions: bool = False):
+    def __init__(self, path: str = "", *, log_questions: bool = False):
         self.log_questions = log_questions
         # Not from logging.getLogger: every server has its own.
         self._logger = logging.Logger("realm.requests", logging.INFO)
@@ -119,7 +121,7 @@ class RequestLog:
         """Writes the line of a model's event.
 
         Args:
-            event: `model_manager.Event`.
+            event: `versions.Event`.
         """
         fields = dataclasses.asdict(event)
         # The word says which kind of line this is.
@@ -132,8 +134,8 @@ class RequestLog:
         self._logger.info(json.dumps({"time": time, "kind": kind, **fields}))
 
 
-def _handler(path: str | None) -> logging.Handler:
-    if path is None:
+def _handler(path: str) -> logging.Handler:
+    if not path:
         return logging.NullHandler()
     if path == "-":
         return logging.StreamHandler(sys.stderr)

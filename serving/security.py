@@ -1,22 +1,24 @@
 """Who may talk to the server: TLS and API keys, for gRPC and REST alike.
 
 Both are off unless asked for. A key is sent as `authorization: Bearer KEY` or
-`x-api-key: KEY`, as gRPC metadata or as an HTTP header. Health checks
-(grpc.health.v1) need none, so that a probe holds no secret; everything else
-does, metrics and reflection too.
+`x-api-key: KEY`, as gRPC metadata or as an HTTP header. Health checks need
+none, so that a probe holds no secret; everything else but the page's own files
+does, metrics too.
 """
 
 import hashlib
 import hmac
 import ssl
+from collections.abc import Callable
 from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import grpc
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
-from realm_tf.serving import locate
+from realm_tf.serving.options import ServerOptions
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
 # Our choice.
@@ -44,20 +46,18 @@ class ApiKeys:
         # Digests have one length, so a comparison tells nothing of a key's.
         self._digests = [_digest(key) for key in keys]
 
-    def accepts(
-        self, authorization: str | None, x_api_key: str | None = None
-    ) -> bool:
+    def accepts(self, headers: Mapping[str, str]) -> bool:
         """Whether a request carries one of the keys.
 
         Takes the same time whichever key it is, and how wrong it is.
 
         Args:
-            authorization: str. The header of that name; `None` if not sent.
-            x_api_key: str. The header `x-api-key`.
+            headers: mapping of lower-case name to value.
         """
-        sent = x_api_key or ""
-        if authorization and authorization[:7].lower() == _BEARER:
-            sent = authorization[7:].strip()
+        sent = headers.get("x-api-key") or ""
+        authorization = headers.get("authorization") or ""
+        if authorization[: len(_BEARER)].lower() == _BEARER:
+            sent = authorization[len(_BEARER) :].strip()
         digest = _digest(sent)
         matches = [hmac.compare_digest(digest, d) for d in self._digests]
         return any(matches)
@@ -76,9 +76,8 @@ def read_api_keys(path: str) -> ApiKeys:
             short or has characters that a header cannot carry.
     """
     try:
-        data = Path(path).read_bytes()
-        lines = data.decode("utf-8").splitlines()
-    except (*locate.storage_errors(path), UnicodeDecodeError) as error:
+        lines = Path(path).read_bytes().decode("utf-8").splitlines()
+    except (*storage_errors(path), UnicodeDecodeError) as error:
         raise InputError(
             f"--api-key-file {path} cannot be read ({error}): expected a "
             "text file with a key a line."
@@ -105,72 +104,66 @@ def read_api_keys(path: str) -> ApiKeys:
     return ApiKeys(keys)
 
 
-@dataclass(frozen=True)
-class TlsFiles:
-    """The PEM files of a server.
+def check_tls(options: ServerOptions) -> None:
+    """Refuses what TLS would only refuse at a client's first call.
 
     Args:
-        certificate: str. Path of its certificate chain.
-        key: str. Path of its private key, without a passphrase.
-        client_ca: str. Path of the certificates that sign clients': those
-            without one are turned away. Defaults to `None`: any client.
+        options: `ServerOptions`.
+
+    Raises:
+        InputError: if a file is missing or broken, or key and certificate
+            do not match.
     """
-
-    certificate: str
-    key: str
-    client_ca: str | None = None
-
-    def check(self) -> None:
-        """Refuses what TLS would only refuse at a client's first call.
-
-        Raises:
-            InputError: if a file is missing or broken, or key and
-                certificate do not belong together.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            # An empty passphrase, or OpenSSL would ask at the terminal.
-            context.load_cert_chain(
-                self.certificate, self.key, password=lambda: b""
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"--tls-certificate {self.certificate} with --tls-key "
-                f"{self.key} cannot be used ({error}): expected a PEM "
-                "certificate chain and its PEM private key without a "
-                "passphrase."
-            ) from error
-        if self.client_ca is None:
-            return
-        try:
-            context.load_verify_locations(self.client_ca)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"--tls-client-ca {self.client_ca} cannot be used ({error}): "
-                "expected a PEM file of certificates."
-            ) from error
-
-    def grpc_credentials(self):
-        """`grpc.ServerCredentials` for a port."""
-        return grpc.ssl_server_credentials(
-            [
-                (
-                    Path(self.key).read_bytes(),
-                    Path(self.certificate).read_bytes(),
-                )
-            ],
-            root_certificates=self.client_ca
-            and Path(self.client_ca).read_bytes(),
-            require_client_auth=self.client_ca is not None,
+    if not options.tls_certificate:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An empty passphrase, or OpenSSL would ask at the terminal.
+        context.load_cert_chain(
+            options.tls_certificate, options.tls_key, password=b""
         )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--tls-certificate {options.tls_certificate} with --tls-key "
+            f"{options.tls_key} cannot be used ({error}): expected a PEM "
+            "certificate chain and its PEM private key without a passphrase."
+        ) from error
+    if not options.tls_client_ca:
+        return
+    try:
+        context.load_verify_locations(options.tls_client_ca)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--tls-client-ca {options.tls_client_ca} cannot be used "
+            f"({error}): expected a PEM file of certificates."
+        ) from error
 
-    def uvicorn_options(self) -> dict:
-        """The same as arguments of `uvicorn.Config`."""
-        options = {"ssl_certfile": self.certificate, "ssl_keyfile": self.key}
-        if self.client_ca is not None:
-            options["ssl_ca_certs"] = self.client_ca
-            options["ssl_cert_reqs"] = ssl.CERT_REQUIRED
-        return options
+
+def grpc_credentials(options: ServerOptions):
+    """`grpc.ServerCredentials` for a port; `None` without TLS."""
+    if not options.tls_certificate:
+        return None
+    ca = options.tls_client_ca
+    chain = Path(options.tls_certificate).read_bytes()
+    return grpc.ssl_server_credentials(
+        [(Path(options.tls_key).read_bytes(), chain)],
+        root_certificates=Path(ca).read_bytes() if ca else None,
+        require_client_auth=ca is not None,
+    )
+
+
+def uvicorn_options(options: ServerOptions) -> dict:
+    """The same as arguments of `uvicorn.Config`."""
+    if not options.tls_certificate:
+        return {}
+    found = {
+        "ssl_certfile": options.tls_certificate,
+        "ssl_keyfile": options.tls_key,
+    }
+    if options.tls_client_ca:
+        found["ssl_ca_certs"] = options.tls_client_ca
+        found["ssl_cert_reqs"] = ssl.CERT_REQUIRED
+    return found
 
 
 class ApiKeyInterceptor(grpc.ServerInterceptor):
@@ -178,43 +171,27 @@ class ApiKeyInterceptor(grpc.ServerInterceptor):
 
     Args:
         keys: `ApiKeys`.
+        on_refused: function of a method's name and a client's address.
     """
 
-    def __init__(self, keys: ApiKeys):
+    def __init__(self, keys: ApiKeys, on_refused: Callable[[str, str], None]):
         self._keys = keys
+        self._on_refused = on_refused
 
     def intercept_service(self, continuation, handler_call_details):
         """The call's own handler, or one that refuses it."""
-        handler = continuation(handler_call_details)
-        if handler is None or handler_call_details.method.startswith(
-            _OPEN_SERVICES
-        ):
-            return handler
+        method = handler_call_details.method
         sent = {
             key: value
             for key, value in handler_call_details.invocation_metadata
             if isinstance(value, str)
         }
-        if self._keys.accepts(sent.get("authorization"), sent.get("x-api-key")):
-            return handler
-        return _refusing(handler)
+        if method.startswith(_OPEN_SERVICES) or self._keys.accepts(sent):
+            return continuation(handler_call_details)
 
+        def abort(request, context):
+            self._on_refused(method.rpartition("/")[2], context.peer())
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, REFUSAL)
 
-def _refusing(handler):
-    """A handler of the same kind, streaming or not, that aborts."""
-
-    def abort(request, context):
-        context.abort(grpc.StatusCode.UNAUTHENTICATED, REFUSAL)
-
-    kinds = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }
-    kind = kinds[handler.request_streaming, handler.response_streaming]
-    return kind(
-        abort,
-        request_deserializer=handler.request_deserializer,
-        response_serializer=handler.response_serializer,
-    )
+        # All other services answer one message by one.
+        return grpc.unary_unary_rpc_method_handler(abort)

@@ -22,21 +22,18 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of its graphs
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.serving import custom_ops
 from realm_tf.serving import memory
-from realm_tf.serving.locate import find_version
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import invalid
+from realm_tf.serving.request_error import unavailable
 
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"
-_CARD_FILE = "assets.extra/card.json"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-
-
-def _invalid(message: str) -> RequestError:
-    return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -44,21 +41,22 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _read_card(directory: str) -> dict:
-    path = os.path.join(directory, _CARD_FILE)
+    """The card of a version directory, if it has one, its files checked."""
+    from realm_tf.export import card as export_card
+
+    path = os.path.join(directory, export_card.FILE)
     if not Path(path).exists():
         return {}
     try:
         card = json.loads(Path(path).read_bytes())
-    except ValueError as error:
+        problems = export_card.check_files(directory)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(
-            f"{path} is not JSON ({error}): expected the card that `realm "
-            "export` writes; export again."
+            f"{path} cannot be read ({error!r}): expected the card that "
+            "`realm export` writes; export again."
         ) from error
-    if not isinstance(card, dict):
-        raise InputError(
-            f"{path} holds no JSON object: expected the card that `realm "
-            "export` writes; export again."
-        )
+    if problems:
+        raise InputError(f"{' '.join(problems)} Export or copy it again.")
     return card
 
 
@@ -127,8 +125,8 @@ class SavedModelServable:
             `"files"`; empty if it has no card.
 
     Raises:
-        InputError: if there is no SavedModel, or it needs ops that are not
-            installed.
+        InputError: if there is no SavedModel, a file is not the one that was
+            exported, or it needs ops that are not installed.
     """
 
     def __init__(self, path: str):
@@ -209,8 +207,9 @@ class SavedModelServable:
                 graph fails on it, time runs out or the servable is closed.
         """
         wanted = list(output_filter)
-        self.check(inputs, signature=signature, output_filter=wanted)
-        definition = self.signature(signature)
+        definition = self.check(
+            inputs, signature=signature, output_filter=wanted
+        )
         options = None
         if timeout_seconds is not None:
             # 0 would mean no limit.
@@ -245,10 +244,13 @@ class SavedModelServable:
         *,
         signature: str = "",
         output_filter: Iterable[str] = (),
-    ) -> None:
+    ):
         """Refuses what `run` would refuse before it runs anything.
 
         Arguments as of `run`.
+
+        Returns:
+            `SignatureDef`.
 
         Raises:
             RequestError: if the request does not fit the signature.
@@ -256,6 +258,7 @@ class SavedModelServable:
         definition = self.signature(signature)
         _check_inputs(definition, inputs)
         _check_outputs(definition, list(output_filter))
+        return definition
 
     def warm_up(self) -> float:
         """Runs the model's warm-up requests, so that no user waits for it.
@@ -321,10 +324,7 @@ class SavedModelServable:
         with self._idle:
             session = self._session
             if session is None:
-                raise RequestError(
-                    grpc.StatusCode.UNAVAILABLE,
-                    f"Version {self.version} is being unloaded.",
-                )
+                raise unavailable(f"Version {self.version} is being unloaded.")
             self._running += 1
         try:
             yield session
@@ -339,7 +339,7 @@ def _check_inputs(definition, inputs: Mapping) -> None:
     extra = set(inputs) - set(expected)
     missing = set(expected) - set(inputs)
     if extra or missing:
-        raise _invalid(
+        raise invalid(
             f"input size does not match signature: expected the inputs "
             f"{_names(expected)}, received {_names(inputs)}. Sent "
             f"extra: {_names(extra)}. Missing but required: "
@@ -348,13 +348,13 @@ def _check_inputs(definition, inputs: Mapping) -> None:
     for name, value in inputs.items():
         dtype = tf.as_dtype(expected[name].dtype)
         if tf.as_dtype(value.dtype) != dtype:
-            raise _invalid(
+            raise invalid(
                 f"input {name} must be of dtype {dtype.name}, received "
                 f"{tf.as_dtype(value.dtype).name}."
             )
         shape = tf.TensorShape(expected[name].tensor_shape)
         if not shape.is_compatible_with(value.shape):
-            raise _invalid(
+            raise invalid(
                 f"input {name} must be of shape {shape} (None is any "
                 f"size), received {value.shape}."
             )
@@ -363,13 +363,13 @@ def _check_inputs(definition, inputs: Mapping) -> None:
 def _check_outputs(definition, wanted: list[str]) -> None:
     for position, name in enumerate(wanted):
         if name not in definition.outputs:
-            raise _invalid(
+            raise invalid(
                 f"output tensor alias not found in signature: {name}. "
                 "Outputs expected to be in the set "
                 f"{_names(definition.outputs)}."
             )
         if name in wanted[:position]:
-            raise _invalid(f"duplicate output tensor alias: {name}.")
+            raise invalid(f"duplicate output tensor alias: {name}.")
 
 
 def _example(info) -> np.ndarray:

@@ -1,48 +1,36 @@
-"""Serves SavedModels with TF Serving's gRPC and REST APIs.
+"""Serves a SavedModel with TF Serving's gRPC and REST APIs.
 
-  realm serve --saved-model DIR
-  realm serve --model-config-file models.config
-
-gRPC: PredictionService, ModelService, grpc.health.v1 and reflection. REST: the
-/v1/models paths, /monitoring/prometheus/metrics, and a web page at /. Prints
-one line when it is ready; SIGTERM or Ctrl-C lets running requests finish and
-ends it.
+gRPC: PredictionService, ModelService and grpc.health.v1. REST: the /v1/models
+paths, /monitoring/prometheus/metrics, probes, and a web page at /.
 """
 
-import argparse
 import contextlib
-import dataclasses
 import logging
 import os
 import signal
 import threading
 import time
 
-from realm_tf.serving import locate
-from realm_tf.serving import options as options_module
-from realm_tf.serving.options import DEFAULT_MODEL_NAME
+from realm_tf.artifacts import saved_models
 from realm_tf.serving.options import ServerOptions
-from realm_tf.serving.versions.config import ModelSettings
 
 # How long running requests may go on after SIGTERM; our choice, under the
 # 30 s after which Kubernetes kills.
 GRACE_SECONDS = 20.0
-# How long cancelled ones may take to end.
+# How long cancelled ones, or a version that is being loaded, may take to end.
 _CANCEL_SECONDS = 5.0
-add_arguments = options_module.add_arguments
 
 
 class RunningServer:
     """A server that answers until it is stopped.
 
     Args:
-        manager: `ModelManager`, started.
         options: `ServerOptions`.
+        versions: `Versions`.
+        watcher: `VersionWatcher`, started.
         metrics: `ServingMetrics`.
         log: `RequestLog`.
         bound: socket for REST, of `rest_server.bind`; `None` without.
-        config_file: `ModelConfigFile`, started; `None` without.
-        default_model: str. What the web page asks. Defaults to `"realm"`.
 
     Attributes:
         target: str. `"HOST:PORT"`, what a gRPC client connects to.
@@ -54,59 +42,40 @@ class RunningServer:
     """
 
     def __init__(
-        self,
-        manager,
-        options: ServerOptions,
-        *,
-        metrics,
-        log,
-        bound=None,
-        config_file=None,
-        default_model: str = DEFAULT_MODEL_NAME,
+        self, options: ServerOptions, *, versions, watcher, metrics, log, bound
     ):
+        from realm_tf.serving import rest_api
+        from realm_tf.serving import security
         from realm_tf.serving.grpc_server import GrpcServer
-        from realm_tf.serving.health import versions
         from realm_tf.serving.request_handler import RequestHandler
+        from realm_tf.serving.rest_server import RestServer
+        from realm_tf.serving.versions import State
 
-        self._manager = manager
+        self._versions = versions
+        self._watcher = watcher
         self._log = log
-        self._config_file = config_file
-        self._rest = None
         self.handler = RequestHandler(
-            manager, limits=options.limits, metrics=metrics, log=log
+            versions, options=options, metrics=metrics, log=log
         )
-        metrics.watch_versions(
-            lambda: (
-                (name, *version)
-                for name in self.handler.names()
-                for version in versions(self.handler, name)
-            )
+        metrics.watch(
+            model=options.model_name,
+            list_versions=lambda: (
+                (version.number, version.state is State.AVAILABLE)
+                for version in versions.status(options.model_name)
+            ),
+            count_pending=lambda: self.handler.num_pending,
         )
-        self._grpc = GrpcServer(
-            self.handler,
-            host=options.host,
-            port=options.grpc_port,
-            max_message_bytes=options.max_message_bytes,
-            tls=options.tls,
-            api_keys=options.api_keys,
-        )
+        api_keys = None
+        if options.api_key_file:
+            api_keys = security.read_api_keys(options.api_key_file)
+        self._grpc = GrpcServer(self.handler, options, api_keys=api_keys)
         self.target = self._grpc.target
+        self._rest = None
         self.rest_url = None
         if bound is not None:
-            self._rest = self._start_rest(options, bound, default_model)
+            app = rest_api.make_app(self.handler, api_keys=api_keys)
+            self._rest = RestServer(app, bound, options)
             self.rest_url = self._rest.url
-
-    def _start_rest(self, options: ServerOptions, bound, default_model: str):
-        from realm_tf.serving.rest import app as rest
-        from realm_tf.serving.rest.server import RestServer
-
-        app = rest.make_app(
-            self.handler,
-            max_body_bytes=options.max_message_bytes,
-            api_key=options.api_keys,
-            default_model=default_model,
-        )
-        return RestServer(app, bound, tls=options.tls)
 
     def __enter__(self) -> "RunningServer":
         return self
@@ -114,100 +83,76 @@ class RunningServer:
     def __exit__(self, *exception_info) -> None:
         self.stop()
 
-    def stop(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Refuses new requests, lets running ones finish, frees the models.
+    def update_health(self) -> None:
+        """Tells those who watch it whether a question would be answered."""
+        self._grpc.health.update()
+
+    def stop(self, *, grace_seconds: float = GRACE_SECONDS) -> bool:
+        """Refuses new requests, lets running ones finish, frees the model.
 
         Args:
             grace_seconds: float. Requests still running after it are
                 cancelled. Defaults to 20.
+
+        Returns:
+            bool, whether nothing is left: not if a version that is being
+            loaded does not end.
         """
         deadline = time.monotonic() + grace_seconds
+        self.handler.is_draining = True
         if self._rest is not None:
             self._rest.stop(grace_seconds=grace_seconds)
         self._grpc.stop(grace_seconds=grace_seconds).wait()
         if self._rest is not None:
             self._rest.join(max(0.0, deadline - time.monotonic()))
-        if self._config_file is not None:
-            self._config_file.stop(grace_seconds=0)
         # Requests that outlived the grace must not hold up the exit.
-        self._manager.stop(grace_seconds=0)
+        self._versions.stop(grace_seconds=0)
         self._grpc.close()
         if self._rest is not None:
             self._rest.join(_CANCEL_SECONDS)
+        ended = self._watcher.stop(timeout_seconds=_CANCEL_SECONDS)
         self._log.close()
+        return ended
 
     def describe(self) -> str:
         """Where it listens and what it serves, for people and scripts."""
         where = self.target
         if self.rest_url is not None:
             where += f" and {self.rest_url}"
-        models = []
-        for name in self.handler.names():
-            with self._manager.use(name) as (version, servable):
-                models.append(
-                    f"model {name}, version {version} ({servable.directory})"
-                )
-        return f"{where}, {'; '.join(models)}"
+        name = self._versions.name
+        with self._versions.use(name) as (version, servable):
+            return (
+                f"{where}, model {name}, version {version} "
+                f"({servable.directory})"
+            )
 
 
 def _make_loader(options: ServerOptions, metrics):
-    """The function that loads a version for the manager."""
-    from realm_tf.serving.batching.batching_servable import BatchingServable
+    """The function that loads a version."""
+    from realm_tf.serving.batching import BatchingServable
     from realm_tf.serving.servable import SavedModelServable
 
-    class MeasuredServable(SavedModelServable):
-        def warm_up(self) -> float:
-            seconds = super().warm_up()
-            metrics.count_warm_up(self.directory, seconds)
-            return seconds
-
-    def observe(batch) -> None:
-        metrics.count_batch(
-            batch, thread_pool_name=options.batching.thread_pool_name
-        )
+    # Enough to prepare one batch while another runs; our choice.
+    num_threads = options.max_running or max(2, (os.cpu_count() or 1) // 4)
 
     def load(directory: str, version: int):
-        started = time.monotonic()
-        try:
-            servable = MeasuredServable(directory)
-        except BaseException:
-            metrics.count_load(directory, None)
-            raise
-        metrics.count_load(directory, time.monotonic() - started)
-        if options.batching is None:
-            return servable
-        return BatchingServable(servable, options.batching, observe=observe)
+        return BatchingServable(
+            SavedModelServable(directory),
+            max_rows=options.max_merged_size,
+            timeout_seconds=options.batch_timeout_seconds,
+            num_threads=num_threads,
+            observe=metrics.count_batch,
+        )
 
     return load
 
 
-def _follow_config(settings, options: ServerOptions, manager, log):
-    """The started `ModelConfigFile`, if the options ask for one."""
-    from realm_tf.serving.versions.config_file import ModelConfigFile
-
-    if options.config_path is None or not options.config_poll_seconds:
-        return None
-    config_file = ModelConfigFile(
-        options.config_path,
-        manager=manager,
-        settings=settings,
-        poll_seconds=options.config_poll_seconds,
-        on_event=log.event,
-    )
-    config_file.start()
-    return config_file
-
-
 def start_server(
-    settings: list[ModelSettings],
-    options: ServerOptions,
-    *,
-    only_serves: bool = False,
+    options: ServerOptions, *, only_serves: bool = False
 ) -> RunningServer:
-    """Loads models, warms them up and serves them from this process.
+    """Loads a model, warms it up and serves it from this process.
 
     Args:
-        settings: list of `ModelSettings`.
         options: `ServerOptions`.
         only_serves: bool. Whether this process does nothing else: see
             `memory.keep_imports`. Defaults to `False`.
@@ -216,78 +161,86 @@ def start_server(
         `RunningServer`, ready to answer.
 
     Raises:
-        InputError: if a model is not there or does not load, or a port is
-            taken.
+        InputError: if the model is not there or does not load, a port is
+            taken or a file cannot be used.
     """
+    from realm_tf.serving import rest_server
+    from realm_tf.serving import security
+    from realm_tf.serving.request_log import RequestLog
+
     # The quick mistakes first: loading takes long.
-    locate.check_port(options.host, options.grpc_port)
+    options.check()
+    saved_models.find_version(options.saved_model)
+    security.check_tls(options)
+    if options.api_key_file:
+        security.read_api_keys(options.api_key_file)
+    # gRPC would share a port silently where its owner allows it.
+    rest_server.bind(
+        options.host, options.grpc_port, flag="--grpc-port"
+    ).close()
     from realm_tf.serving import memory
     from realm_tf.serving.metrics import ServingMetrics
-    from realm_tf.serving.request_log import RequestLog
-    from realm_tf.serving.rest import server as rest_server
-    from realm_tf.serving.versions.manager import ModelManager
+    from realm_tf.serving.version_watcher import VersionWatcher
+    from realm_tf.serving.versions import Versions
 
     with contextlib.ExitStack() as on_failure:
-        log = RequestLog(options.log_path, log_questions=options.log_questions)
+        log = RequestLog(options.log_file, log_questions=options.log_questions)
         on_failure.callback(log.close)
         bound = None
-        if options.rest_port is not None:
-            bound = rest_server.bind(options.host, options.rest_port)
+        if not options.no_rest:
+            bound = rest_server.bind(
+                options.host, options.rest_port, flag="--rest-port"
+            )
             on_failure.callback(bound.close)
         metrics = ServingMetrics()
-        manager = ModelManager(
-            settings,
-            load=_make_loader(options, metrics),
-            poll_seconds=options.poll_seconds,
-            allow_labels_for_unavailable=options.allow_unavailable_labels,
-            on_event=log.event,
-        )
+        running = None
+
+        def on_event(event) -> None:
+            log.event(event)
+            if running is not None:
+                running.update_health()
+
+        versions = Versions(options.model_name, on_event=on_event)
+        load = _make_loader(options, metrics)
         if only_serves:
             memory.keep_imports()
-        on_failure.callback(manager.stop, grace_seconds=0)
-        manager.start()
+        on_failure.callback(versions.stop, grace_seconds=0)
+        watcher = VersionWatcher(
+            options.saved_model,
+            versions=versions,
+            load=load,
+            poll_seconds=options.file_system_poll_wait_seconds,
+            on_event=on_event,
+        )
+        on_failure.callback(watcher.stop, timeout_seconds=0)
+        watcher.start()
         running = RunningServer(
-            manager,
             options,
+            versions=versions,
+            watcher=watcher,
             metrics=metrics,
             log=log,
             bound=bound,
-            config_file=_follow_config(settings, options, manager, log),
-            default_model=settings[0].name,
         )
         on_failure.pop_all()
     return running
 
 
-def start(
-    saved_model: str,
-    *,
-    host: str = "127.0.0.1",
-    grpc_port: int = 0,
-    rest_port: int | None = None,
-    model_name: str = DEFAULT_MODEL_NAME,
-    options: ServerOptions | None = None,
-) -> RunningServer:
+def start(saved_model: str, **options) -> RunningServer:
     """Loads a SavedModel, warms it up and serves it from this process.
 
-    Versions that are exported later are not looked for, and nothing is
-    logged, unless `options` say so.
-
     Args:
-        saved_model: str. Its base directory, whose highest version is
-            served, or a version directory.
-        host: str. Where to listen. Defaults to `"127.0.0.1"`.
-        grpc_port: int. Defaults to 0: any free port.
-        rest_port: int. 0: any free port. Defaults to `None`: no REST.
-        model_name: str. The name clients ask for. Defaults to `"realm"`.
-        options: `ServerOptions`. All else; host and ports are those above.
+        saved_model: str. Its base directory, whose newest version is served,
+            or a version directory.
+        **options: As of `ServerOptions`. Those that default to something
+            else here: any free ports, nothing is logged, and versions that
+            are exported later are not looked for.
 
     Returns:
         `RunningServer`, ready to answer.
 
     Raises:
-        InputError: if there is no SavedModel, it does not load, or a port
-            is taken.
+        InputError: As `start_server`.
 
     Example:
 
@@ -296,24 +249,41 @@ def start(
         RealmClient(server.target).ask(["Who wrote Frankenstein?"])
     ```
     """
+    defaults = {
+        "grpc_port": 0,
+        "rest_port": 0,
+        "file_system_poll_wait_seconds": 0.0,
+        "log_file": "",
+    }
     return start_server(
-        options_module.single_model(saved_model, model_name),
-        dataclasses.replace(
-            options or ServerOptions(),
-            host=host,
-            grpc_port=grpc_port,
-            rest_port=rest_port,
-        ),
+        ServerOptions(saved_model=saved_model, **{**defaults, **options})
     )
 
 
-def _until_signal(running: RunningServer) -> None:
-    """Says that it is ready, waits for SIGTERM or SIGINT and stops."""
+def serve_until_signal(options: ServerOptions) -> None:
+    """Serves until SIGTERM or Ctrl-C; for the main thread of a process.
+
+    Prints one line when it is ready. Ends the process where something is
+    left that does not end.
+
+    Args:
+        options: `ServerOptions`.
+
+    Raises:
+        InputError: As `start_server`.
+    """
+    # gRPC's C++ log is for its developers.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # A traceback for every message that is no protobuf, between the lines
+    # of the log.
+    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
+    running = start_server(options, only_serves=True)
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = [
         signal.signal(number, lambda *_: stopped.set()) for number in signals
     ]
+    ended = False
     try:
         print(f"realm serve: ready at {running.describe()}", flush=True)
         stopped.wait()
@@ -321,18 +291,7 @@ def _until_signal(running: RunningServer) -> None:
         # A second signal ends the process at once.
         for number, handler in zip(signals, previous, strict=True):
             signal.signal(number, handler)
-        running.stop()
-
-
-def run(args: argparse.Namespace, extra: list[str]) -> int:
-    """Runs `realm serve`, from the main thread."""
-    # gRPC's C++ log is for its developers.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # A traceback for every message that is no protobuf, between the lines
-    # of the log.
-    logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
-    settings = options_module.read_settings(args)
-    options = options_module.read_options(args)
-    running = start_server(settings, options, only_serves=True)
-    _until_signal(running)
-    return 0
+        ended = running.stop()
+    if not ended:
+        # A load that is stuck would also hold up the interpreter's end.
+        os._exit(0)

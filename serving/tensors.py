@@ -2,16 +2,17 @@
 
 import math
 
-import grpc
 import numpy as np
 import tensorflow as tf
 
 from realm_tf.serving import messages
-from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import invalid
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.
 _MAX_FILLED_ELEMENTS = 1 << 16
+# No signature of REALM has more than 2; numpy's iterators end at 64. Our choice.
+MAX_RANK = 32
 # As TF Serving's default: clients read these fields directly.
 _VALUE_FIELDS = {
     tf.float32: "float_val",
@@ -48,10 +49,7 @@ def decode_tensor(name: str, proto) -> np.ndarray:
             return np.array(strings, dtype=object).reshape(sizes)
         return np.asarray(tf.make_ndarray(proto))
     except (TypeError, ValueError) as error:
-        raise RequestError(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f"tensor parsing error: {name}: {error}",
-        ) from error
+        raise invalid(f"tensor parsing error: {name}: {error}") from error
 
 
 def _known_sizes(proto) -> list[int]:
@@ -59,6 +57,10 @@ def _known_sizes(proto) -> list[int]:
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
         raise ValueError("its shape is not fully known")
+    if len(sizes) > MAX_RANK:
+        raise ValueError(
+            f"it has {len(sizes)} dimensions: expected at most {MAX_RANK}"
+        )
     count = math.prod(sizes)
     # No value takes less than a byte in either encoding.
     if count > max(proto.ByteSize(), _MAX_FILLED_ELEMENTS):

@@ -90,7 +90,7 @@ class Verify(Operation):
 
     def _version(self) -> SavedModel:
         from realm_tf.export import card
-        from realm_tf.serving.locate import find_version
+        from realm_tf.artifacts.saved_models import find_version
 
         directory, _ = find_version(self.saved_model)
         if not artifact.is_complete(directory):

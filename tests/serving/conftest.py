@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import threading
 
 import pytest
@@ -14,13 +15,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from realm_tf.serving import rest_server
 from realm_tf.serving import server
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_log import RequestLog
-from realm_tf.serving.rest import server as rest_server
-from realm_tf.serving.versions.config import ModelSettings
-from realm_tf.serving.versions.manager import ModelManager
+from realm_tf.serving.version_watcher import VersionWatcher
+from realm_tf.serving.versions import Version
+from realm_tf.serving.versions import Versions
 
 # The third row is for every other question: no block, padded candidates.
 QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]
@@ -50,6 +52,11 @@ ROWS = {
     "candidate_text": [
         [FRANKENSTEIN, "London is large.", ""],
         [TOWER, "London is large.", ""],
+        ["", "", ""],
+    ],
+    "candidate_url": [
+        ["https://example.org/frankenstein", "", ""],
+        ["", "", ""],
         ["", "", ""],
     ],
     "candidate_answer": [
@@ -148,7 +155,7 @@ def saved_model(tmp_path_factory):
 @pytest.fixture(scope="session")
 def running(saved_model):
     """A server of version 2 at free ports, gRPC and REST."""
-    with server.start(saved_model, rest_port=0) as running:
+    with server.start(saved_model) as running:
         yield running
 
 
@@ -176,11 +183,9 @@ class FakeServable:
         self.runs = 0
         self.closed = False
 
-    def signature(self, name=""):
-        return self.signature_defs[name or "serving_default"]
-
-    def check(self, inputs, **unused):
+    def check(self, inputs, *, signature="", output_filter=()):
         assert list(inputs) == ["question"]
+        return self.signature_defs[signature or "serving_default"]
 
     def warm_up(self):
         return 0.0
@@ -205,43 +210,60 @@ def fake_servable():
 
 
 @pytest.fixture
-def fake_manager(fake_servable, tmp_path):
-    """A manager whose model `realm` has the fake servable as version 1."""
-    (tmp_path / "realm" / "1").mkdir(parents=True)
-    (tmp_path / "realm" / "1" / "saved_model.pb").write_bytes(b"")
-    manager = ModelManager(
-        [ModelSettings("realm", str(tmp_path / "realm"))],
-        load=lambda directory, version: fake_servable,
-        poll_seconds=0,
-    )
-    manager.start()
-    yield manager
+def fake_versions(fake_servable):
+    """Versions of the model `realm`; the fake servable is version 1."""
+    versions = Versions("realm")
+    version = Version(1, servable=fake_servable)
+    versions.add(version)
+    versions.replace_by(version, "")
+    yield versions
     fake_servable.let_go.set()
-    manager.stop(grace_seconds=0)
+    versions.stop(grace_seconds=0)
 
 
 @pytest.fixture
-def serve_fake(fake_manager, fake_servable):
+def serve_fake(fake_versions, fake_servable, tmp_path):
     """Starts a server of the fake servable with the given options."""
     with contextlib.ExitStack() as stack:
 
         def start(**options):
-            options = ServerOptions(**options)
-            bound = None
-            if options.rest_port is not None:
-                bound = rest_server.bind(options.host, options.rest_port)
+            options = ServerOptions(
+                **{
+                    "saved_model": "fake",
+                    "grpc_port": 0,
+                    "rest_port": 0,
+                    "log_file": str(tmp_path / "log"),
+                    **options,
+                }
+            )
             running = server.RunningServer(
-                fake_manager,
                 options,
+                versions=fake_versions,
+                watcher=VersionWatcher(
+                    "fake", versions=fake_versions, load=None, poll_seconds=0
+                ),
                 metrics=ServingMetrics(),
-                log=RequestLog(),
-                bound=bound,
+                log=RequestLog(
+                    options.log_file, log_questions=options.log_questions
+                ),
+                bound=rest_server.bind("127.0.0.1", 0, flag="--rest-port"),
             )
             stack.callback(running.stop)
             stack.callback(fake_servable.let_go.set)
             return running
 
         yield start
+
+
+@pytest.fixture
+def read_log(tmp_path):
+    """Reads the log of `serve_fake`."""
+
+    def read():
+        lines = (tmp_path / "log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    return read
 
 
 def _certificate(name, *, key, issuer, issuer_key, is_ca=False):

@@ -8,15 +8,8 @@ import shutil
 import subprocess
 import sys
 
-import grpc
 import pytest
-import tensorflow as tf
 import yaml
-from tensorflow_serving.apis import get_model_metadata_pb2
-from tensorflow_serving.apis import get_model_status_pb2
-from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf import serving
 
@@ -24,7 +17,7 @@ FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 QUESTIONS = ["Who wrote Frankenstein?", "", "where is the Eiffel Tower?"]
 ANSWERS = ["Mary Shelley", "", "Paris"]
 SCORES = [112.5, 0.0, 109.25]
-NUM_OUTPUTS = 16
+NUM_OUTPUTS = 17
 
 
 def rest_target(running):
@@ -35,56 +28,6 @@ def rest_target(running):
 @pytest.fixture(scope="module")
 def rest_address(running):
     return rest_target(running)
-
-
-@pytest.fixture(scope="module")
-def channel(running):
-    with grpc.insecure_channel(running.target) as channel:
-        yield channel
-
-
-def test_stock_stub_predicts(channel):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "realm"
-    request.inputs["question"].CopyFrom(tf.make_tensor_proto(QUESTIONS))
-    response = stub.Predict(request, timeout=10)
-    spec = response.model_spec
-    assert (spec.name, spec.version.value) == ("realm", 2)
-    assert spec.signature_name == "serving_default"
-    arrays = {k: tf.make_ndarray(v) for k, v in response.outputs.items()}
-    assert len(arrays) == NUM_OUTPUTS
-    assert [a.decode() for a in arrays["answer"]] == ANSWERS
-    assert arrays["score"].tolist() == SCORES
-    assert arrays["candidate_block_id"].tolist() == [
-        [7, 2, -1],
-        [-1, -1, -1],
-        [3, 2, -1],
-    ]
-
-
-def test_stock_stub_reads_the_metadata(channel):
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    request = get_model_metadata_pb2.GetModelMetadataRequest()
-    request.model_spec.name = "realm"
-    request.metadata_field.append("signature_def")
-    response = stub.GetModelMetadata(request, timeout=10)
-    assert response.model_spec.version.value == 2
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    assert response.metadata["signature_def"].Unpack(signatures)
-    default = signatures.signature_def["serving_default"]
-    assert list(default.inputs) == ["question"]
-    assert len(default.outputs) == NUM_OUTPUTS
-
-
-def test_stock_stub_reads_the_status(channel):
-    stub = model_service_pb2_grpc.ModelServiceStub(channel)
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.name = "realm"
-    statuses = stub.GetModelStatus(request, timeout=10).model_version_status
-    states = get_model_status_pb2.ModelVersionStatus
-    assert [(s.version, s.state) for s in statuses] == [(2, states.AVAILABLE)]
-    assert statuses[0].status.error_code == 0
 
 
 # In a process without TensorFlow: ovmsclient has protos of the same names.
@@ -220,37 +163,6 @@ def test_the_commands_of_the_readme(readme_commands, rest_address):
     assert row == {name: values[0] for name, values in outputs.items()}
     assert row["candidate_log_prob"][2] == float("-inf")
     assert re.search(r"^:?\w.*request_count", metrics, re.MULTILINE)
-
-
-def test_curl_is_refused_as_by_tf_serving(readme_commands, rest_address):
-    def ask(path, *arguments):
-        done = subprocess.run(
-            [
-                "curl",
-                "--silent",
-                "--write-out",
-                "\n%{http_code}",
-                *arguments,
-                f"http://{rest_address}/v1/models/{path}",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        body, _, code = done.stdout.rpartition("\n")
-        return int(code), json.loads(body)["error"]
-
-    code, error = ask("other:predict", "-d", '{"instances": ["x"]}')
-    assert code == 404
-    assert error == "Servable not found for request: Latest(other)"
-    code, error = ask("realm/versions/9:predict", "-d", '{"instances": ["x"]}')
-    assert code == 404
-    assert error == "Servable not found for request: Specific(realm, 9)"
-    code, error = ask("realm:predict", "-d", "no json")
-    assert code == 400 and error
-    code, error = ask("realm:nothing", "-d", "{}")
-    assert code == 400
-    assert error == "Malformed request: POST /v1/models/realm:nothing"
 
 
 def test_the_health_check_of_the_container(rest_address):

@@ -1,4 +1,4 @@
-"""What a stock client of TF Serving gets from the server."""
+"""What a stock gRPC client of TF Serving gets from the server."""
 
 import time
 
@@ -10,11 +10,14 @@ from grpc_health.v1 import health_pb2_grpc
 from stock_requests import assert_refused
 from stock_requests import predict_request
 from stock_requests import slow_request
+from tensorflow_serving.apis import classification_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import inference_pb2
+from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc
-from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
+from tensorflow_serving.apis import regression_pb2
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def stub(channel):
     return prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
 
-def test_stock_client_gets_answers_of_the_highest_version(stub):
+def test_stock_client_gets_answers_of_the_highest_version(stub, rows):
     request = predict_request("who wrote FRANKENSTEIN?", "")
     response = stub.Predict(request, timeout=10)
     assert response.model_spec.name == "realm"
@@ -42,7 +45,7 @@ def test_stock_client_gets_answers_of_the_highest_version(stub):
     titles = tf.make_ndarray(response.outputs["candidate_title"])
     assert titles.shape == (2, 3)
     assert titles[0].tolist() == [b"Frankenstein", b"London", b""]
-    assert len(response.outputs) == 16
+    assert len(response.outputs) == len(rows)
 
 
 def test_batches_of_any_size(stub):
@@ -83,14 +86,13 @@ def test_output_filter_and_version_are_honoured(stub):
         (
             predict_request("x", label="stable"),
             "INVALID_ARGUMENT",
-            "Unrecognized servable version label: stable",
+            "knows no version labels: .* TensorFlow Serving",
         ),
         (
             predict_request("x", model=""),
             "INVALID_ARGUMENT",
             "ModelSpec has no name specified",
         ),
-        (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         (
             predict_request("x", signature="nope"),
             "FAILED_PRECONDITION",
@@ -143,6 +145,21 @@ def test_tensors_that_are_none(stub):
     refused("tensor parsing error: question")
     request.inputs["question"].ClearField("dtype")
     refused("tensor parsing error: question")
+    request = predict_request("x")
+    for rank, message in ((32, "must be of shape"), (33, "33 dimensions")):
+        shape = request.inputs["question"].tensor_shape
+        shape.ClearField("dim")
+        for _ in range(rank):
+            shape.dim.add(size=1)
+        refused(message)
+
+
+def test_long_questions_are_cut_before_they_are_read(stub):
+    # A megabyte each would take gigabytes to tokenise.
+    questions = ["x" * (1 << 20)] * 20 + ["where is the Eiffel Tower?"]
+    response = stub.Predict(predict_request(*questions), timeout=20)
+    answers = list(response.outputs["answer"].string_val)
+    assert answers == [b""] * 20 + [b"Paris"]
 
 
 def test_strings_in_tensor_content_are_read(stub):
@@ -159,13 +176,14 @@ def test_strings_in_tensor_content_are_read(stub):
 def test_metadata_holds_the_signatures(stub):
     request = get_model_metadata_pb2.GetModelMetadataRequest()
     request.model_spec.name = "realm"
-    assert_refused(
-        stub.GetModelMetadata, request, "INVALID_ARGUMENT", "at least one"
-    )
-    request.metadata_field.append("nope")
-    assert_refused(
-        stub.GetModelMetadata, request, "INVALID_ARGUMENT", "nope is not"
-    )
+    for fields in ([], ["nope"]):
+        request.metadata_field[:] = fields
+        assert_refused(
+            stub.GetModelMetadata,
+            request,
+            "INVALID_ARGUMENT",
+            "expected signature_def",
+        )
     request.metadata_field[:] = ["signature_def"]
     response = stub.GetModelMetadata(request, timeout=10)
     assert response.model_spec.version.value == 2
@@ -196,7 +214,7 @@ def test_status_and_health(channel):
     )
     request.model_spec.name = "other"
     assert_refused(
-        stub.GetModelStatus, request, "NOT_FOUND", "any versions of model other"
+        stub.GetModelStatus, request, "NOT_FOUND", "version 9 of model other"
     )
     health = health_pb2_grpc.HealthStub(channel)
     for name in ("", "tensorflow.serving.PredictionService"):
@@ -226,3 +244,36 @@ def test_many_clients_at_once_get_their_own_answers(stub):
     for kind, call in calls:
         answers = call.result().outputs["answer"].string_val
         assert list(answers) == [expected[kind]]
+
+
+def test_what_the_stock_server_is_for(channel, stub):
+    model_stub = model_service_pb2_grpc.ModelServiceStub(channel)
+    reload = model_management_pb2.ReloadConfigRequest()
+    for call, request, message in [
+        (stub.Classify, classification_pb2.ClassificationRequest(), "Predict"),
+        (stub.Regress, regression_pb2.RegressionRequest(), "Predict"),
+        (stub.MultiInference, inference_pb2.MultiInferenceRequest(), "Predict"),
+        (
+            model_stub.HandleReloadConfigRequest,
+            reload,
+            "several models with TensorFlow Serving",
+        ),
+    ]:
+        assert_refused(call, request, "UNIMPLEMENTED", message)
+
+
+def test_the_request_id_comes_back(stub):
+    _, call = stub.Predict.with_call(
+        predict_request("x"), timeout=10, metadata=(("x-request-id", "mine"),)
+    )
+    assert dict(call.trailing_metadata())["x-request-id"] == "mine"
+    call = stub.Predict.future(
+        predict_request("x", model="é" * 5000),
+        timeout=10,
+        metadata=(("x-request-id", "x" * 500),),
+    )
+    assert call.code() == grpc.StatusCode.NOT_FOUND
+    made = dict(call.trailing_metadata())["x-request-id"]
+    assert len(made) == 16
+    # Long errors are cut.
+    assert 1000 < len(call.details().encode()) <= 1024

@@ -1,18 +1,15 @@
-"""Where the SavedModel is and whether its port is free.
+"""Where a SavedModel is: base directories and their versions.
 
-Apart from `servable` and `service`, so that mistakes show before TensorFlow
-is imported.
+Imports no TensorFlow, so that mistakes show at once.
 """
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterator
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
-from realm_tf.artifacts.paths import list_files
 from realm_tf.errors import InputError
 
 SAVED_MODEL_FILE = "saved_model.pb"
@@ -101,31 +98,6 @@ def is_whole(directory: str) -> bool:
         return not being_written or artifact.is_complete(directory)
 
 
-def files_of(directory: str) -> dict[str, tuple[int, int]]:
-    """What a directory holds, to see whether it has changed.
-
-    Args:
-        directory: str. Local or remote.
-
-    Returns:
-        dict of path to bytes and time of change, in nanoseconds.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
-    with _reading(directory):
-        paths = [
-            os.path.join(directory, name) for name in list_files(directory)
-        ]
-        if not is_remote(directory):
-            stats = {path: os.stat(path) for path in paths}
-            return {k: (s.st_size, s.st_mtime_ns) for k, s in stats.items()}
-        import tensorflow as tf
-
-        stats = {path: tf.io.gfile.stat(path) for path in paths}
-        return {k: (s.length, s.mtime_nsec) for k, s in stats.items()}
-
-
 @contextlib.contextmanager
 def _reading(path: str) -> Iterator[None]:
     try:
@@ -149,38 +121,3 @@ def storage_errors(path: str) -> tuple[type[Exception], ...]:
 def _is_version(name: str) -> bool:
     digits = name.isascii() and name.isdigit()
     return digits and int(name) <= _MAX_VERSION
-
-
-def check_port(host: str, port: int) -> None:
-    """Refuses a port that another process listens on.
-
-    gRPC would share it silently where that process allows it.
-
-    Args:
-        host: str. A name or address of this machine.
-        port: int. 0 is always free.
-
-    Raises:
-        InputError: if the port is taken or the host is not ours.
-    """
-    if not 0 <= port <= 65535:
-        raise InputError(f"Port {port} is not between 0 and 65535.")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # A port whose last connections are still closing is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise InputError(port_message(host, port, error.strerror)) from error
-
-
-def port_message(host: str, port: int, reason: str) -> str:
-    """The sentence for a port that cannot be listened on."""
-    return (
-        f"Cannot listen on {host} port {port} ({reason}). Stop the program "
-        "that uses it, or choose another with --grpc-port (0 takes any "
-        "free one)."
-    )

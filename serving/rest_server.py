@@ -4,12 +4,47 @@ import socket
 import threading
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from realm_tf.errors import InputError
 from realm_tf.serving import security
+from realm_tf.serving.options import ServerOptions
 
 # uvicorn's own log, beside ours: only what is a defect.
 _LOG_LEVEL = "error"
+# A connection on which nothing moves for so long, and no request is being
+# answered, is closed; our choice.
+_STALL_SECONDS = 20.0
+# Beyond the requests that may be pending: page, probes, those who only
+# connect. More are refused with 503, so that their bodies take no memory.
+_NUM_SPARE_CONNECTIONS = 128
+
+
+class _Protocol(H11Protocol):
+    """Closes connections that stall; uvicorn waits for ever for a request's
+    first and last bytes, and for a client to read its answer."""
+
+    stall_seconds = _STALL_SECONDS
+
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self._timer = None
+        self._look_again(None)
+
+    def connection_lost(self, exc) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look_again(self, before) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        now = (self.cycle, unsent)
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if now == before and not answering:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(
+            self.stall_seconds, self._look_again, now
+        )
 
 
 class _Server(uvicorn.Server):
@@ -24,18 +59,17 @@ class _Server(uvicorn.Server):
         self.answered.set()
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket on the port, which nobody can reach yet.
+def bind(host: str, port: int, *, flag: str) -> socket.socket:
+    """A socket on a port, which nobody can reach yet.
 
     Args:
         host: str. A name or address of this machine.
         port: int. 0: any free one.
+        flag: str. The option that says the port, for errors.
 
     Raises:
         InputError: if the port is taken or the host is not ours.
     """
-    if not 0 <= port <= 65535:
-        raise InputError(f"--rest-port {port} is not between 0 and 65535.")
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -51,8 +85,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise InputError(
             f"Cannot listen on {host} port {port} ({error.strerror}). Stop "
-            "the program that uses it, choose another with --rest-port (0 "
-            "takes any free one), or leave REST out with --no-rest."
+            f"the program that uses it, or choose another with {flag} (0 "
+            "takes any free one)."
         ) from error
     return bound
 
@@ -63,25 +97,20 @@ class RestServer:
     Args:
         app: the application.
         bound: socket, of `bind`; this closes it.
-        tls: `security.TlsFiles`. Defaults to `None`: unencrypted.
+        options: `ServerOptions`.
 
     Attributes:
         url: str. `"http://HOST:PORT"`.
     """
 
-    def __init__(
-        self,
-        app,
-        bound: socket.socket,
-        *,
-        tls: security.TlsFiles | None = None,
-    ):
+    def __init__(self, app, bound: socket.socket, options: ServerOptions):
         host, port = bound.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
-        scheme = "http" if tls is None else "https"
+        scheme = "https" if options.tls_certificate else "http"
         self.url = f"{scheme}://{address}:{port}"
         self._config = uvicorn.Config(
             app,
+            http=_Protocol,
             log_config=None,
             log_level=_LOG_LEVEL,
             access_log=False,
@@ -89,7 +118,8 @@ class RestServer:
             ws="none",
             proxy_headers=False,
             server_header=False,
-            **(tls.uvicorn_options() if tls else {}),
+            limit_concurrency=options.max_pending + _NUM_SPARE_CONNECTIONS,
+            **security.uvicorn_options(options),
         )
         self._server = _Server(self._config)
         self._thread = threading.Thread(

@@ -1,0 +1,253 @@
+"""`realm ask`."""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from typing import ClassVar
+
+import tyro
+
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import read_questions
+from realm_tf.errors import InputError
+from realm_tf.operations.operation import Operation
+from realm_tf.serving.answers import Answer
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.client import BATCH_SIZE
+from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.client import TIMEOUT_SECONDS
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.local_model import LocalModel
+
+DEFAULT_SERVER = "127.0.0.1:8500"
+_OF_SERVER = (
+    "server",
+    "version",
+    "tls_ca",
+    "tls_certificate",
+    "tls_key",
+    "api_key_file",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ask(Operation):
+    """Asks a running server, or a SavedModel in this process.
+
+    Without --saved-model and --server it asks the server at 127.0.0.1:8500.
+    With --questions and --output it answers a file of questions, one JSON
+    object a line.
+    """
+
+    command: ClassVar[str] = "ask"
+
+    question: tyro.conf.Positional[tuple[str, ...]] = ()
+    """what to ask"""
+    saved_model: str | None = None
+    """load this SavedModel and ask it"""
+    server: str | None = None
+    """ask this server, HOST:PORT"""
+    model_name: str = MODEL_NAME
+    """the name the server serves it under"""
+    version: int | None = None
+    """the version to ask, in place of the server's newest"""
+    timeout_seconds: float = TIMEOUT_SECONDS
+    """the longest a request may take"""
+    tls_ca: str | None = None
+    """speak TLS and trust the certificates in this PEM file; those of the
+    public authorities are usually in /etc/ssl/certs/ca-certificates.crt"""
+    tls_certificate: str | None = None
+    """PEM file of a certificate, for a server that asks for one"""
+    tls_key: str | None = None
+    """PEM file of its key"""
+    api_key_file: str | None = None
+    """text file with the server's API key on a line"""
+    json: bool = False
+    """print one JSON line a question"""
+    questions: str | None = None
+    """answer a file, a JSON object with "question" a line"""
+    output: str | None = None
+    """where to write the answers to --questions: the same lines plus
+    prediction, score, block_id, title, text and url"""
+
+    def run(self) -> list[Answer] | int:
+        """Answers the question, or the file of questions.
+
+        Returns:
+            list of `Answer`, one a question; of a file their number.
+
+        Raises:
+            InputError: if options contradict each other, there is no
+                SavedModel, a file cannot be used, or the server cannot be
+                reached or refuses.
+        """
+        # gRPC's C++ log is for its developers.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        self._check()
+        try:
+            if self.questions:
+                return self._answer_file()
+            # The shell may hand over bytes that are no text.
+            questions = [
+                text.encode("utf-8", "replace").decode("utf-8")
+                for text in self.question
+            ]
+            with self._open() as model:
+                answers = model.ask(questions)
+                self._print(questions, answers, model)
+        except RealmServerError as error:
+            raise InputError(error.message) from error
+        return answers
+
+    def report(self, result: list[Answer] | int) -> str:
+        if self.questions:
+            return f"{self.output}: {result} questions answered"
+        return ""
+
+    def _check(self) -> None:
+        if bool(self.question) == bool(self.questions):
+            raise InputError("Expected either a question or --questions FILE.")
+        if bool(self.questions) != bool(self.output):
+            raise InputError("--questions FILE and --output FILE go together.")
+        if self.saved_model is not None:
+            for name in _OF_SERVER:
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f"--{name.replace('_', '-')} is for a server and "
+                        "--saved-model for none: give one of them, not both."
+                    )
+        host, _, port = (self.server or DEFAULT_SERVER).rpartition(":")
+        if not host or not port.isdigit():
+            raise InputError(
+                f"--server {self.server!r} is not an address: expected "
+                f"HOST:PORT, such as {DEFAULT_SERVER}."
+            )
+
+    def _open(self) -> LocalModel | RealmClient:
+        if self.saved_model is not None:
+            return LocalModel(self.saved_model)
+        try:
+            return RealmClient(
+                self.server or DEFAULT_SERVER,
+                model=self.model_name,
+                version=self.version,
+                timeout_seconds=self.timeout_seconds,
+                tls_ca=self.tls_ca,
+                client_certificate=self.tls_certificate,
+                client_key=self.tls_key,
+                api_key=self.api_key_file and _read_key(self.api_key_file),
+            )
+        except ValueError as error:
+            # Of files that cannot be used; it names them.
+            raise InputError(str(error)) from error
+
+    def _print(self, questions, answers, model) -> None:
+        from rich.console import Console
+
+        from realm_tf.serving.rendering import render
+
+        # TF Serving's protocol has no place for it.
+        terms = getattr(model, "evidence_license", None)
+        console = Console()
+        for answer, question in zip(answers, questions, strict=True):
+            if self.json:
+                print(to_json(answer, question, evidence_license=terms))
+                continue
+            # A file has no width to wrap at.
+            console.print(
+                render(answer, question, evidence_license=terms),
+                soft_wrap=not console.is_terminal,
+            )
+            console.print()
+
+    def _answer_file(self) -> int:
+        if Path(self.output).exists():
+            raise InputError(
+                f"{self.output} exists already. Remove it or choose another "
+                "--output."
+            )
+        folder = os.path.dirname(self.output)
+        if folder and not (is_remote(folder) or os.path.isdir(folder)):
+            raise InputError(
+                f"--output: the directory {folder} does not exist."
+            )
+        records = [
+            question.line
+            for question in read_questions(self.questions, need_answers=False)
+        ]
+        with self._open() as model:
+            lines = _answer_records(model, records)
+        # It appears whole or not at all.
+        write_text(self.output, "".join(lines))
+        return len(records)
+
+
+def _read_key(path: str) -> str:
+    """The first key of a file such as the server reads."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"--api-key-file {path} cannot be read ({error}): expected a "
+            "text file with the key on a line."
+        ) from error
+    keys = [line.strip() for line in lines if not line.startswith("#")]
+    key = next(filter(None, keys), None)
+    if key is None:
+        raise InputError(
+            f"--api-key-file {path} holds no key: expected it on a line."
+        )
+    return key
+
+
+def _answer_records(model, records: list[dict]) -> list[str]:
+    from rich.console import Console
+    from rich.progress import track
+
+    lines = []
+    for first in track(
+        range(0, len(records), BATCH_SIZE),
+        description="Answering",
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    ):
+        batch = records[first : first + BATCH_SIZE]
+        answers = model.ask([record["question"] for record in batch])
+        for record, answer in zip(batch, answers, strict=True):
+            line = {
+                **record,
+                "prediction": answer.answer,
+                "score": _finite(answer.score),
+                "block_id": answer.block_id,
+                "title": answer.title,
+                "text": answer.text,
+                "url": answer.url,
+            }
+            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    return lines
+
+
+def _finite(value):
+    # JSON has no infinity.
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def to_json(
+    answer: Answer, question: str, *, evidence_license: str | None = None
+) -> str:
+    """One JSON line with everything about an answer."""
+    record = {"question": question, **dataclasses.asdict(answer)}
+    record["candidates"] = [
+        {**dataclasses.asdict(c), "probability": c.probability}
+        for c in answer.candidates
+    ]
+    for each in (record, *record["nbest"], *record["candidates"]):
+        each.update({name: _finite(value) for name, value in each.items()})
+    record["evidence_license"] = evidence_license
+    return json.dumps(record, ensure_ascii=False)

@@ -1,0 +1,33 @@
+"""`realm serve`."""
+
+import dataclasses
+from typing import ClassVar
+
+from realm_tf.operations.operation import Operation
+from realm_tf.serving.options import ServerOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Serve(ServerOptions, Operation):
+    """Serves a SavedModel with TF Serving's gRPC and REST APIs, and a web page.
+
+    Prints one line when it is ready. A new version in the base directory is
+    loaded and warmed while the old one answers. SIGTERM or Ctrl-C lets running
+    requests finish and ends it.
+    """
+
+    command: ClassVar[str] = "serve"
+
+    def run(self) -> None:
+        """Serves until a signal ends it; in the main thread of a process.
+
+        Raises:
+            InputError: if the model is not there or does not load, a port is
+                taken or a file cannot be used.
+        """
+        from realm_tf.serving import server
+
+        server.serve_until_signal(self)
+
+    def report(self, result: None) -> str:
+        return ""

@@ -1,0 +1,266 @@
+"""Merges concurrent requests: a model answers several questions sooner at once.
+
+Requests of one signature whose inputs agree in all but the first dimension
+are concatenated, run once and split again. A batch is what has come in when a
+thread is free and either the batch is full or its first request has waited
+long enough.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+
+import grpc
+import numpy as np
+
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import deadline_exceeded
+from realm_tf.serving.request_error import invalid
+from realm_tf.serving.request_error import unavailable
+
+# How long cancelled runs may take to end; our choice.
+_CANCEL_SECONDS = 5.0
+# After these a run of each request alone would end in the same way.
+_FINAL = (
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNAVAILABLE,
+)
+
+
+@dataclass(eq=False)
+class _Task:
+    """A request that waits for its outputs; `key` is that of its batches."""
+
+    key: tuple
+    inputs: Mapping[str, np.ndarray]
+    rows: int
+    queued: float
+    deadline: float
+    done: threading.Event = field(default_factory=threading.Event)
+    outputs: dict[str, np.ndarray] | None = None
+    error: Exception | None = None
+
+    def finish(self, outputs=None, *, error: Exception | None = None) -> None:
+        self.outputs, self.error = outputs, error
+        self.done.set()
+
+
+class BatchingServable:
+    """A servable that runs what is asked of it at the same time at once.
+
+    Has a servable's interface; closing it closes the servable. Signatures
+    whose inputs or outputs have no batch dimension, and requests without
+    rows, are batches of their own.
+
+    Args:
+        servable: `SavedModelServable`.
+        max_rows: int. The most rows of a batch of several requests.
+        timeout_seconds: float. How long a batch may wait to be filled.
+        num_threads: int. The most batches that run at once.
+        observe: function of a batch's rows and of the seconds that each of
+            its requests waited, called after every batch.
+    """
+
+    def __init__(
+        self,
+        servable,
+        *,
+        max_rows: int,
+        timeout_seconds: float,
+        num_threads: int,
+        observe: Callable[[int, list[float]], None],
+    ):
+        self._servable = servable
+        self._max_rows = max_rows
+        self._timeout_seconds = timeout_seconds
+        self._observe = observe
+        self.directory = servable.directory
+        self.signature_defs = servable.signature_defs
+        self.card = servable.card
+        self.warm_up = servable.warm_up
+        # In the order in which they came.
+        self._waiting: list[_Task] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name="batch", daemon=True)
+            for _ in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        signature: str = "",
+        output_filter: Iterable[str] = (),
+        timeout_seconds: float,
+    ) -> dict[str, np.ndarray]:
+        """Runs a signature; any number of threads may do so at once.
+
+        Arguments, result and errors as of `SavedModelServable.run`.
+        """
+        wanted = list(output_filter)
+        # Before it is queued: its mistakes must not fail other requests.
+        definition = self._servable.check(
+            inputs, signature=signature, output_filter=wanted
+        )
+        now = time.monotonic()
+        rows = _count_rows(inputs, definition)
+        shapes = (inputs[name].shape[1:] for name in sorted(inputs))
+        # Nothing else equals a new object.
+        key = (
+            signature or DEFAULT_SIGNATURE,
+            *(shapes if rows else [object()]),
+        )
+        task = _Task(key, inputs, rows, now, now + timeout_seconds)
+        with self._changed:
+            if self._closed:
+                raise unavailable("This version is being unloaded.")
+            self._waiting.append(task)
+            self._changed.notify_all()
+        if not task.done.wait(timeout_seconds):
+            with self._changed:
+                if task in self._waiting:
+                    self._waiting.remove(task)
+            raise deadline_exceeded()
+        if task.error is not None:
+            raise task.error
+        return {name: task.outputs[name] for name in wanted or task.outputs}
+
+    def close(self, *, grace_seconds: float | None = None) -> None:
+        """Refuses new runs, finishes those queued, closes the servable.
+
+        Args:
+            grace_seconds: float. How long to wait for them; what is not done
+                then is cancelled. Defaults to no limit.
+        """
+        deadline = None
+        if grace_seconds is not None:
+            deadline = time.monotonic() + grace_seconds
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(deadline and max(0.0, deadline - time.monotonic()))
+        # Cancels what still runs, which ends the threads.
+        self._servable.close(grace_seconds=grace_seconds and 0.0)
+        for thread in self._threads:
+            thread.join(_CANCEL_SECONDS)
+
+    def _work(self) -> None:
+        """A thread's life: waits for a batch, runs it, and so on."""
+        while tasks := self._next_batch():
+            started = time.monotonic()
+            try:
+                self._run(tasks)
+            except Exception as error:
+                # A defect must reach its requests, not end the thread.
+                for task in tasks:
+                    task.finish(error=error)
+            self._observe(
+                sum(task.rows for task in tasks),
+                [started - task.queued for task in tasks],
+            )
+
+    def _next_batch(self) -> list[_Task]:
+        """The next requests to run as one; none once closed."""
+        with self._changed:
+            while True:
+                if not self._waiting:
+                    if self._closed:
+                        return []
+                    self._changed.wait()
+                    continue
+                batch, is_full = self._oldest_batch()
+                first = self._waiting[0]
+                left = first.queued + self._timeout_seconds - time.monotonic()
+                if is_full or self._closed or left <= 0 or not first.rows:
+                    self._waiting = [t for t in self._waiting if t not in batch]
+                    return batch
+                self._changed.wait(left)
+
+    def _oldest_batch(self) -> tuple[list[_Task], bool]:
+        """The first request with those like it, and whether more would fit."""
+        first = self._waiting[0]
+        batch, rows = [first], first.rows
+        for task in self._waiting[1:]:
+            if task.key != first.key:
+                continue
+            if rows + task.rows > self._max_rows:
+                return batch, True
+            batch.append(task)
+            rows += task.rows
+        return batch, rows >= self._max_rows
+
+    def _run(self, tasks: list[_Task]) -> None:
+        now = time.monotonic()
+        for task in tasks:
+            if task.deadline <= now:
+                task.finish(error=deadline_exceeded())
+        tasks = [task for task in tasks if not task.done.is_set()]
+        if not tasks:
+            return
+        inputs = tasks[0].inputs
+        if len(tasks) > 1:
+            inputs = {
+                name: np.concatenate([task.inputs[name] for task in tasks])
+                for name in inputs
+            }
+        try:
+            outputs = self._servable.run(
+                inputs,
+                signature=tasks[0].key[0],
+                # Stopped only when nobody waits for it any more.
+                timeout_seconds=max(task.deadline for task in tasks) - now,
+            )
+        except RequestError as error:
+            if len(tasks) > 1 and error.code not in _FINAL:
+                # Only the guilty one fails.
+                for task in tasks:
+                    self._run([task])
+                return
+            for task in tasks:
+                task.finish(error=error)
+            return
+        if len(tasks) == 1:
+            tasks[0].finish(outputs)
+            return
+        start = 0
+        for task in tasks:
+            part = slice(start, start + task.rows)
+            task.finish({name: array[part] for name, array in outputs.items()})
+            start += task.rows
+
+
+def _count_rows(inputs: Mapping[str, np.ndarray], definition) -> int:
+    """The size of a request's batch dimension.
+
+    Args:
+        inputs: mapping of input name to array, fitting the signature.
+        definition: `SignatureDef`.
+
+    Returns:
+        int; 0 if an input or an output of the signature has no first
+        dimension that is left open.
+
+    Raises:
+        RequestError: if the inputs' sizes differ.
+    """
+    for info in (*definition.inputs.values(), *definition.outputs.values()):
+        shape = info.tensor_shape
+        if shape.unknown_rank or not shape.dim or shape.dim[0].size >= 0:
+            return 0
+    sizes = {len(array) for array in inputs.values()}
+    if len(sizes) > 1:
+        raise invalid(
+            "Batching Run() input tensors must have equal 0th-dimension size"
+        )
+    return sizes.pop() if sizes else 0

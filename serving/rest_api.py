@@ -1,0 +1,340 @@
+"""TF Serving's REST API, version 1, probes and the web page, over a handler.
+
+GET /v1/models/M[/versions/V][/metadata], POST /v1/models/M[/versions/V]:predict,
+GET /monitoring/prometheus/metrics. Beside them GET / is a page to ask on,
+/about.json what it says about the model, /healthz and /readyz are for probes.
+
+References:
+    [RESTful API](https://www.tensorflow.org/tfx/serving/api_rest). HTTP
+    statuses: tensorflow/serving, tensorflow_serving/model_servers/
+    http_server.cc.
+"""
+
+import pathlib
+import re
+from urllib.parse import unquote
+
+import anyio
+import grpc
+from google.protobuf import json_format
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
+
+from realm_tf.serving import grpc_services
+from realm_tf.serving import rest_json
+from realm_tf.serving import security
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import invalid
+from realm_tf.serving.request_handler import PredictRequest
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.rest_middleware import GuardMiddleware
+
+PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
+# TF Serving's default (prometheus_exporter.cc).
+METRICS_PATH = "/monitoring/prometheus/metrics"
+# TF Serving's word for this API in metrics.
+_ENTRYPOINT = "REST"
+_PATH = re.compile(
+    r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19}))?(?::(predict|classify"
+    r"|regress)|/(metadata))?"
+)
+# For status, metrics and refusals while all others wait; our choice.
+_NUM_SPARE_THREADS = 16
+# A client that sends its body more slowly is let go; our choice.
+_BODY_SECONDS = 30
+_HTTP_STATUS = {
+    grpc.StatusCode.CANCELLED: 499,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+}
+_ERROR_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    # Seconds; our choice, about the time of a batch.
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "1"},
+}
+# Shorter answers gain nothing from gzip. Level 9, the default, takes three
+# times as long for 2 % less. Our choice.
+_GZIP = {"minimum_size": 1024, "compresslevel": 5}
+_OF_CARD = (
+    "num_blocks",
+    "index",
+    "evidence_license",
+    "example_questions",
+    "example_titles",
+)
+
+
+def _json(content: bytes, *, status: int = 200, headers=None) -> Response:
+    return Response(
+        content,
+        status_code=status,
+        headers=headers,
+        media_type="application/json",
+    )
+
+
+def _on_request_error(request: Request, error: RequestError) -> Response:
+    status = _HTTP_STATUS.get(error.code, 500)
+    return _json(
+        rest_json.write({"error": error.message}),
+        status=status,
+        headers=_ERROR_HEADERS.get(status),
+    )
+
+
+def _on_http_error(request: Request, error: HTTPException) -> Response:
+    message = error.detail
+    if error.status_code in (404, 405):
+        path = request.scope["raw_path"].decode("latin-1")
+        message = f"Malformed request: {request.method} {path}"
+    return _json(
+        rest_json.write({"error": message}),
+        status=error.status_code,
+        headers=error.headers,
+    )
+
+
+def _on_disconnect(request: Request, error: ClientDisconnect) -> Response:
+    # Nobody reads it.
+    return Response(status_code=_HTTP_STATUS[grpc.StatusCode.CANCELLED])
+
+
+def _on_bug(request: Request, error: Exception) -> Response:
+    # Starlette raises it again, so that its traceback is logged.
+    return _json(rest_json.write({"error": "Internal error."}), status=500)
+
+
+def _to_dict(message) -> dict:
+    """A proto as TF Serving writes it: proto names, zeros included."""
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+
+
+async def _read_body(request: Request, most: int) -> bytes:
+    """The body, refused as soon as it is known to be too long."""
+    too_long = HTTPException(
+        413, f"The request body is longer than {most} bytes."
+    )
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise HTTPException(
+            415, f"Content-Encoding {encoding!r} is not supported: send none."
+        )
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise too_long
+    body = bytearray()
+    try:
+        with anyio.fail_after(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise too_long
+    except TimeoutError as error:
+        raise HTTPException(
+            408, f"The body did not come within {_BODY_SECONDS} s."
+        ) from error
+    return bytes(body)
+
+
+class RestApi:
+    """The endpoints.
+
+    Args:
+        handler: `RequestHandler`.
+        api_keys: `security.ApiKeys`, or `None`: everybody may ask.
+    """
+
+    def __init__(
+        self, handler: RequestHandler, api_keys: security.ApiKeys | None
+    ):
+        self._handler = handler
+        self._api_keys = api_keys
+        self._files = StaticFiles(directory=PAGE_DIRECTORY)
+        # More than requests may be pending, so that one too many is refused
+        # and does not wait.
+        self._threads = anyio.CapacityLimiter(
+            handler.options.max_pending + _NUM_SPARE_THREADS
+        )
+
+    def routes(self) -> list:
+        """What is answered; the page's files for every other path."""
+        return [
+            Route("/v1/{path:path}", self.models, methods=["GET", "POST"]),
+            Route(METRICS_PATH, self.metrics, methods=["GET"]),
+            Route("/about.json", self.about, methods=["GET"]),
+            Route("/healthz", self.healthz, methods=["GET"]),
+            Route("/readyz", self.readyz, methods=["GET"]),
+            Route("/", self.page, methods=["GET"]),
+            Mount("/", self._files),
+        ]
+
+    async def healthz(self, request: Request) -> Response:
+        """Whether the process answers at all; needs no key."""
+        return PlainTextResponse("ok")
+
+    async def readyz(self, request: Request) -> Response:
+        """Whether a question would be answered; needs no key."""
+        if self._handler.is_ready():
+            return PlainTextResponse("ready")
+        return PlainTextResponse("not ready", status_code=503)
+
+    async def page(self, request: Request) -> Response:
+        """The web page, or 304 if the browser has it."""
+        return await self._files.get_response("index.html", request.scope)
+
+    async def models(self, request: Request) -> Response:
+        """Status, metadata and predict."""
+        self._check_access(request)
+        sent = request.scope["raw_path"].decode("latin-1")
+        match = _PATH.fullmatch(sent)
+        verb = match and (match[3] or match[4])
+        posted = request.method == "POST"
+        if match is None or posted != (verb not in (None, "metadata")):
+            raise invalid(f"Malformed request: {request.method} {sent}")
+        name = unquote(match[1])
+        version = None if match[2] is None else int(match[2])
+        if not posted:
+            return await self._in_thread(
+                self._describe, request, name, version, verb
+            )
+        body = await _read_body(
+            request, self._handler.options.max_message_bytes
+        )
+        return await self._in_thread(
+            self._predict, request, name, version, verb, body
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        """The handler's metrics in Prometheus' text form."""
+        self._check_access(request)
+        content, content_type = await self._in_thread(
+            self._handler.metrics.render
+        )
+        return Response(content, headers={"Content-Type": content_type})
+
+    async def about(self, request: Request) -> Response:
+        """What the page says about the model."""
+        self._check_access(request)
+        version, card = self._handler.card()
+        facts = {
+            "model": self._handler.options.model_name,
+            "version": version,
+            **{name: card.get(name) for name in _OF_CARD},
+        }
+        return _json(rest_json.write(facts))
+
+    async def _in_thread(self, function, *arguments):
+        # TensorFlow blocks, and so does the JSON of a large batch.
+        return await anyio.to_thread.run_sync(
+            function, *arguments, limiter=self._threads
+        )
+
+    def _check_access(self, request: Request) -> None:
+        if self._api_keys is None or self._api_keys.accepts(request.headers):
+            return
+        self._handler.refuse_key(
+            f"{request.method} {request.url.path}",
+            entrypoint=_ENTRYPOINT,
+            peer=request.client.host if request.client else "",
+        )
+        raise RequestError(grpc.StatusCode.UNAUTHENTICATED, security.REFUSAL)
+
+    def _recorded(self, method: str, request: Request, name: str):
+        return self._handler.recorded(
+            method,
+            model=name,
+            entrypoint=_ENTRYPOINT,
+            request_id=request.state.request_id,
+        )
+
+    def _describe(self, request, name, version, verb) -> Response:
+        if verb is None:
+            with self._recorded("GetModelStatus", request, name):
+                found = grpc_services.status_response(
+                    self._handler, name, version=version
+                )
+            return _json(rest_json.write(_to_dict(found)))
+        with self._recorded("GetModelMetadata", request, name) as record:
+            spec, signatures = grpc_services.describe_model(
+                self._handler, name, version=version, record=record
+            )
+        document = {
+            "model_spec": _to_dict(spec),
+            "metadata": {"signature_def": _to_dict(signatures)},
+        }
+        return _json(rest_json.write(document))
+
+    def _predict(self, request, name, version, verb, body) -> Response:
+        if verb != "predict":
+            with self._recorded(verb.capitalize(), request, name):
+                raise RequestError(
+                    grpc.StatusCode.UNIMPLEMENTED, grpc_services.NO_EXAMPLES
+                )
+        forms = []
+
+        def read(signatures) -> PredictRequest:
+            asked, by_row = rest_json.read_request(body, signatures)
+            forms.append(by_row)
+            return asked
+
+        prediction = self._handler.predict(
+            name,
+            read,
+            version=version,
+            entrypoint=_ENTRYPOINT,
+            request_id=request.state.request_id,
+        )
+        milliseconds = 1000 * prediction.seconds
+        return _json(
+            rest_json.write_answer(prediction.outputs, by_row=forms[0]),
+            headers={"Server-Timing": f"predict;dur={milliseconds:.1f}"},
+        )
+
+
+def make_app(
+    handler: RequestHandler, *, api_keys: security.ApiKeys | None = None
+) -> Starlette:
+    """The REST API and the page as an ASGI application.
+
+    Args:
+        handler: `RequestHandler`.
+        api_keys: `security.ApiKeys`. Defaults to `None`: everybody may ask.
+            Probes and the page's own files need none.
+
+    Returns:
+        `Starlette`.
+    """
+    return Starlette(
+        routes=RestApi(handler, api_keys).routes(),
+        middleware=[
+            Middleware(GuardMiddleware, options=handler.options),
+            Middleware(GZipMiddleware, **_GZIP),
+        ],
+        exception_handlers={
+            RequestError: _on_request_error,
+            HTTPException: _on_http_error,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_bug,
+        },
+    )

@@ -1,0 +1,303 @@
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from realm_tf.serving.batching import BatchingServable
+from realm_tf.serving.request_error import RequestError
+
+
+def _signature(**shapes):
+    definition = meta_graph_pb2.SignatureDef()
+    for name, shape in shapes.items():
+        info = meta_graph_pb2.TensorInfo(dtype=types_pb2.DT_INT64)
+        for size in shape:
+            info.tensor_shape.dim.add(size=size)
+        side = definition.outputs if name == "y" else definition.inputs
+        side[name].CopyFrom(info)
+    return definition
+
+
+class Doubling:
+    """Doubles `x`, as many rows at a time as it is given; 13 is refused."""
+
+    directory = "doubling"
+    card = {}
+    signature_defs = {
+        "serving_default": _signature(x=[-1], y=[-1]),
+        "wide": _signature(x=[-1, -1], y=[-1, -1]),
+        "fixed": _signature(x=[2], y=[2]),
+    }
+
+    def __init__(self):
+        self.batches = []
+        self.may_run = threading.Event()
+        self.may_run.set()
+        self.started = threading.Semaphore(0)
+        self.closed = False
+
+    def check(self, inputs, *, signature="", output_filter=()):
+        if list(inputs) != ["x"]:
+            raise RequestError(grpc.StatusCode.INVALID_ARGUMENT, "inputs")
+        return self.signature_defs[signature or "serving_default"]
+
+    def warm_up(self):
+        return 0.0
+
+    def run(self, inputs, *, signature, timeout_seconds):
+        self.batches.append(inputs["x"].tolist())
+        self.started.release()
+        assert self.may_run.wait(timeout=20)
+        if 13 in inputs["x"]:
+            raise RequestError(grpc.StatusCode.INVALID_ARGUMENT, "13")
+        if -1 in inputs["x"]:
+            raise KeyError("a defect")
+        return {"y": 2 * inputs["x"]}
+
+    def close(self, *, grace_seconds=None):
+        self.may_run.set()
+        self.closed = True
+
+
+@pytest.fixture
+def inner():
+    return Doubling()
+
+
+@pytest.fixture
+def observed():
+    return []
+
+
+@pytest.fixture
+def make(inner, observed):
+    made = []
+
+    def make(*, max_rows=8, timeout_seconds=0.0, num_threads=1):
+        made.append(
+            BatchingServable(
+                inner,
+                max_rows=max_rows,
+                timeout_seconds=timeout_seconds,
+                num_threads=num_threads,
+                observe=lambda rows, waits: observed.append((rows, waits)),
+            )
+        )
+        return made[-1]
+
+    yield make
+    inner.may_run.set()
+    for servable in made:
+        servable.close(grace_seconds=5)
+
+
+@pytest.fixture
+def pool():
+    with futures.ThreadPoolExecutor(32) as pool:
+        yield pool
+
+
+def x(*values):
+    return {"x": np.array(values, np.int64)}
+
+
+def run(servable, *values, seconds=20.0, **options):
+    outputs = servable.run(x(*values), timeout_seconds=seconds, **options)
+    return outputs["y"].tolist()
+
+
+def hold(servable, inner, pool, *values):
+    """Occupies the one thread, so that what follows has to wait."""
+    inner.may_run.clear()
+    held = pool.submit(run, servable, *values)
+    assert inner.started.acquire(timeout=10)
+    return held
+
+
+def wait_for_queue(servable, number):
+    deadline = time.monotonic() + 10
+    while len(servable._waiting) < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def submit_in_order(servable, pool, *requests, **options):
+    calls = []
+    for number, values in enumerate(requests, start=1):
+        calls.append(pool.submit(run, servable, *values, **options))
+        wait_for_queue(servable, number)
+    return calls
+
+
+def test_what_waits_is_run_as_one_and_split_again(make, inner, pool, observed):
+    servable = make()
+    held = hold(servable, inner, pool, 100)
+    calls = submit_in_order(servable, pool, [1, 2], [3], [4, 5, 6])
+    inner.may_run.set()
+    assert held.result(timeout=10) == [200]
+    assert [c.result(timeout=10) for c in calls] == [[2, 4], [6], [8, 10, 12]]
+    assert inner.batches == [[100], [1, 2, 3, 4, 5, 6]]
+    deadline = time.monotonic() + 10
+    while len(observed) < 2:
+        assert time.monotonic() < deadline
+    assert [rows for rows, _ in observed] == [1, 6]
+    assert len(observed[1][1]) == 3 and min(observed[1][1]) >= 0
+
+
+def test_a_batch_is_not_larger_than_the_limit(make, inner, pool):
+    servable = make(max_rows=4)
+    hold(servable, inner, pool, 100)
+    calls = submit_in_order(
+        servable, pool, [1, 2, 3], [4, 5], [6], list(range(20, 30))
+    )
+    inner.may_run.set()
+    for call in calls:
+        assert call.result(timeout=10)
+    # A request that is larger is run by itself.
+    assert inner.batches[1:] == [
+        [1, 2, 3],
+        [4, 5, 6],
+        list(range(20, 30)),
+    ]
+
+
+def test_a_batch_waits_to_be_filled(make, inner, pool):
+    servable = make(max_rows=3, timeout_seconds=0.3)
+    started = time.monotonic()
+    assert run(servable, 1) == [2]
+    assert 0.3 <= time.monotonic() - started < 5
+    # A full one does not wait.
+    servable._timeout_seconds = 60
+    calls = submit_in_order(servable, pool, [1], [2])
+    assert run(servable, 3) == [6]
+    assert [c.result(timeout=10) for c in calls] == [[2], [4]]
+    assert inner.batches[1:] == [[1, 2, 3]]
+
+
+def test_only_what_agrees_is_merged(make, inner, pool):
+    servable = make()
+    hold(servable, inner, pool, 100)
+    wide = np.ones((1, 2), np.int64), np.ones((2, 2), np.int64)
+    wide = [*wide, np.ones((1, 3), np.int64)]
+    calls = []
+    for number, (array, signature) in enumerate(
+        [
+            *((array, "wide") for array in wide),
+            (np.array([1, 2]), "fixed"),
+            (np.array([3, 4]), "fixed"),
+            (np.array([], np.int64), ""),
+            (np.array([5]), ""),
+            (np.array([6]), "serving_default"),
+        ],
+        start=1,
+    ):
+        calls.append(
+            pool.submit(
+                servable.run,
+                {"x": array},
+                signature=signature,
+                timeout_seconds=20,
+            )
+        )
+        wait_for_queue(servable, number)
+    inner.may_run.set()
+    shapes = [call.result(timeout=10)["y"].shape for call in calls]
+    assert shapes == [(1, 2), (2, 2), (1, 3), (2,), (2,), (0,), (1,), (1,)]
+    assert inner.batches[1:] == [
+        [[1, 1]] * 3,
+        [[1, 1, 1]],
+        [1, 2],
+        [3, 4],
+        [],
+        [5, 6],
+    ]
+
+
+def test_only_the_guilty_request_fails(make, inner, pool):
+    servable = make()
+    hold(servable, inner, pool, 100)
+    calls = submit_in_order(servable, pool, [1], [13], [2])
+    inner.may_run.set()
+    assert calls[0].result(timeout=10) == [2]
+    assert calls[2].result(timeout=10) == [4]
+    with pytest.raises(RequestError, match="13"):
+        calls[1].result(timeout=10)
+    assert inner.batches[1:] == [[1, 13, 2], [1], [13], [2]]
+
+
+def test_a_defect_reaches_its_requests_and_the_thread_goes_on(make):
+    servable = make()
+    with pytest.raises(KeyError, match="a defect"):
+        run(servable, -1)
+    assert run(servable, 1) == [2]
+
+
+def test_mistakes_are_refused_before_they_wait(make, inner):
+    servable = make()
+    with pytest.raises(RequestError, match="inputs"):
+        servable.run({"z": np.ones(1)}, timeout_seconds=1)
+    assert inner.batches == []
+
+
+def test_each_request_keeps_its_own_deadline(make, inner, pool):
+    servable = make()
+    held = hold(servable, inner, pool, 100)
+    started = time.monotonic()
+    with pytest.raises(RequestError) as caught:
+        run(servable, 1, seconds=0.1)
+    assert caught.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert time.monotonic() - started < 5
+    inner.may_run.set()
+    assert held.result(timeout=10) == [200]
+    # Nobody waits for it any more, so it is not run.
+    assert run(servable, 2) == [4]
+    assert inner.batches == [[100], [2]]
+    with pytest.raises(RequestError, match="Deadline exceeded"):
+        run(servable, 3, seconds=-1.0)
+
+
+def test_several_threads_run_several_batches(make, inner, pool):
+    servable = make(num_threads=2, max_rows=1)
+    inner.may_run.clear()
+    calls = [pool.submit(run, servable, value) for value in (1, 2)]
+    for _ in calls:
+        assert inner.started.acquire(timeout=10)
+    inner.may_run.set()
+    assert [call.result(timeout=10) for call in calls] == [[2], [4]]
+
+
+def test_close_finishes_what_waits_and_refuses_the_rest(make, inner, pool):
+    servable = make(timeout_seconds=60)
+    calls = submit_in_order(servable, pool, [1], [2])
+    servable.close()
+    assert [call.result(timeout=10) for call in calls] == [[2], [4]]
+    assert inner.closed
+    with pytest.raises(RequestError) as caught:
+        run(servable, 3)
+    assert caught.value.code == grpc.StatusCode.UNAVAILABLE
+
+
+def test_close_cancels_after_the_grace(make, inner, pool):
+    servable = make()
+    held = hold(servable, inner, pool, 100)
+    started = time.monotonic()
+    servable.close(grace_seconds=0.1)
+    assert time.monotonic() - started < 5
+    assert inner.closed
+    assert held.result(timeout=10) == [200]
+
+
+def test_many_clients_get_their_own_answers(make, pool):
+    servable = make(num_threads=2, timeout_seconds=0.001)
+    calls = [
+        (value, pool.submit(run, servable, value, value + 1))
+        for value in range(500)
+        if 13 not in (value, value + 1)
+    ]
+    for value, call in calls:
+        assert call.result(timeout=20) == [2 * value, 2 * value + 2]
