@@ -263,8 +263,7 @@ class SavedModelServable:
     def warm_up(self) -> float:
         """Runs the model's warm-up requests, so that no user waits for it.
 
-        A model without any gets one small request to every signature. The
-        first run of a signature optimises its graph and builds the ScaNN
+        The first run of a signature optimises its graph and builds the ScaNN
         searcher, about 1.5 s per million blocks.
 
         Returns:
@@ -277,12 +276,7 @@ class SavedModelServable:
         from realm_tf.serving import warmup
 
         started = time.monotonic()
-        requests = (
-            warmup.read_requests(self.directory)
-            if warmup.has_requests(self.directory)
-            else self._example_requests()
-        )
-        for name, inputs in requests:
+        for name, inputs in warmup.read_requests(self.directory):
             try:
                 self.run(inputs, signature=name)
             except RequestError as error:
@@ -291,16 +285,6 @@ class SavedModelServable:
                     f"request to {name or DEFAULT_SIGNATURE}: {error.message}"
                 ) from error
         return time.monotonic() - started
-
-    def _example_requests(self) -> Iterator[tuple[str, dict]]:
-        for name, definition in self.signature_defs.items():
-            shapes = [i.tensor_shape for i in definition.inputs.values()]
-            if name == _INIT_SIGNATURE or any(s.unknown_rank for s in shapes):
-                continue
-            yield (
-                name,
-                {key: _example(i) for key, i in definition.inputs.items()},
-            )
 
     def close(self, *, grace_seconds: float | None = None) -> None:
         """Refuses new runs, waits for running ones, frees the memory.
@@ -370,12 +354,3 @@ def _check_outputs(definition, wanted: list[str]) -> None:
             )
         if name in wanted[:position]:
             raise invalid(f"duplicate output tensor alias: {name}.")
-
-
-def _example(info) -> np.ndarray:
-    """A small valid value for a signature's input: a word or ones."""
-    dtype = tf.as_dtype(info.dtype)
-    shape = [max(1, dim.size) for dim in info.tensor_shape.dim]
-    if dtype == tf.string:
-        return np.full(shape, b"what", dtype=object)
-    return np.ones(shape, dtype=dtype.as_numpy_dtype)

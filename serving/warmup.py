@@ -3,7 +3,7 @@
     assets.extra/tf_serving_warmup_requests
 
 a TFRecord file of `PredictionLog`, as TF Serving reads it
-(tensorflow.org/tfx/serving/saved_model_warmup).
+(tensorflow.org/tfx/serving/saved_model_warmup) and `realm export` writes it.
 """
 
 import os
@@ -20,19 +20,12 @@ from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.tensors import decode_tensor
 
 REQUESTS_FILE = "assets.extra/tf_serving_warmup_requests"
-# WarmupConsts::kMaxNumRecords of TF Serving's saved_model_warmup_util.cc.
-MAX_RECORDS = 1000
-
-
-def has_requests(directory: str) -> bool:
-    """Whether a version directory holds warm-up requests."""
-    return Path(os.path.join(directory, REQUESTS_FILE)).is_file()
 
 
 def read_requests(
     directory: str,
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """The requests, in their order.
+    """The requests, in their order; none if there is no such file.
 
     Args:
         directory: str. A version directory.
@@ -41,43 +34,22 @@ def read_requests(
         tuple of signature name (empty: the default) and inputs by name.
 
     Raises:
-        InputError: if the file is no TFRecord file of at most 1,000 Predict
-            requests.
+        InputError: if the file is no TFRecord file of Predict requests.
     """
     path = os.path.join(directory, REQUESTS_FILE)
-    records = enumerate(tf.data.TFRecordDataset(path).as_numpy_iterator())
+    if not Path(path).is_file():
+        return
     try:
-        for number, record in records:
-            if number == MAX_RECORDS:
-                raise InputError(
-                    f"{path} holds more than {MAX_RECORDS} records: expected "
-                    "at most as many, as in TF Serving."
-                )
-            yield _request(record, where=f"{path}, record {number}")
-    except tf.errors.OpError as error:
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            request = log.predict_log.request
+            inputs = {
+                name: decode_tensor(name, proto)
+                for name, proto in request.inputs.items()
+            }
+            yield request.model_spec.signature_name, inputs
+    except (tf.errors.OpError, DecodeError, RequestError) as error:
         raise InputError(
-            f"{path} cannot be read ({error.message}): expected a TFRecord "
-            "file of PredictionLog."
+            f"{path} cannot be read ({error}): expected a TFRecord file of "
+            "PredictionLog, as `realm export` writes it."
         ) from error
-
-
-def _request(record: bytes, *, where: str) -> tuple[str, dict]:
-    try:
-        log = prediction_log_pb2.PredictionLog.FromString(record)
-    except DecodeError as error:
-        raise InputError(f"{where} is no PredictionLog ({error}).") from error
-    kind = log.WhichOneof("log_type")
-    if kind != "predict_log":
-        raise InputError(
-            f"{where} is of kind {kind}: expected predict_log, the only "
-            "kind of request that REALM's signatures take."
-        )
-    request = log.predict_log.request
-    try:
-        inputs = {
-            name: decode_tensor(name, proto)
-            for name, proto in request.inputs.items()
-        }
-    except RequestError as error:
-        raise InputError(f"{where} is broken: {error.message}") from error
-    return request.model_spec.signature_name, inputs

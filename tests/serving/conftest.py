@@ -291,20 +291,25 @@ def _write_pem(directory, name, key, certificate):
     (directory / f"{name}.pem").write_bytes(
         certificate.public_bytes(serialization.Encoding.PEM)
     )
-    (directory / f"{name}.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+    for suffix, encryption in (
+        ("key", serialization.NoEncryption()),
+        ("locked", serialization.BestAvailableEncryption(b"secret")),
+    ):
+        (directory / f"{name}.{suffix}").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                encryption,
+            )
         )
-    )
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    """A directory with ca, server and client, each NAME.pem and NAME.key.
+    """A directory with ca, server and client: NAME.pem, NAME.key, NAME.locked.
 
-    The server's is for localhost; both are signed by ca.
+    The server's is for localhost; both are signed by ca. The third is the key
+    under a passphrase.
     """
     directory = tmp_path_factory.mktemp("certificates")
     names = {

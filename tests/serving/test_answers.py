@@ -1,22 +1,23 @@
 import pytest
 
-from realm_tf.serving.answers import OUTPUTS
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import to_answers
 
 
 def outputs(**changes):
-    """The columns of one answer."""
-    values = {}
-    for name in OUTPUTS:
-        kind = name.rpartition("_")[2]
-        value = {"answer": b"", "title": b"", "text": b"", "url": b""}.get(
-            kind, 0
-        )
-        if kind in ("score", "confidence", "prob"):
-            value = 0.0
-        several = name.startswith(("nbest", "candidate"))
-        values[name] = [[value]] if several else [value]
+    """The columns of one answer, without the URLs of candidates."""
+    values = {
+        **dict.fromkeys(("answer", "title", "text", "url"), [b""]),
+        **dict.fromkeys(("block_id", "start", "limit"), [0]),
+        **dict.fromkeys(("score", "confidence"), [0.0]),
+        "nbest_answer": [[b""]],
+        "nbest_score": [[0.0]],
+        "candidate_block_id": [[0]],
+        "candidate_title": [[b""]],
+        "candidate_text": [[b""]],
+        "candidate_answer": [[b""]],
+        "candidate_log_prob": [[0.0]],
+    }
     return {**values, **changes}
 
 
@@ -26,10 +27,12 @@ def test_outputs_that_are_none():
             to_answers(broken, count=count)
         assert caught.value.code == "UNEXPECTED_RESPONSE"
 
-    assert to_answers(outputs(), count=1)[0].block_id == 0
+    assert to_answers(outputs(), count=1)[0].candidates[0].url == ""
+    found = to_answers(outputs(candidate_url=[[b"u"]]), count=1)
+    assert found[0].candidates[0].url == "u"
     broken = outputs()
-    del broken["url"], broken["candidate_title"]
-    fails("url, candidate_title", broken)
+    del broken["title"]
+    fails("does not return title", broken)
     fails("1 rows for 2 questions", outputs(), count=2)
     fails("score has 2 rows for 1 questions", outputs(score=[1.0, 2.0]))
     fails("score has no rows", outputs(score=1.0))

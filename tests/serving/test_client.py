@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from realm_tf.serving import server
-from realm_tf.serving.answers import OUTPUTS
 from realm_tf.serving.answers import Alternative
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.client import RealmClient
@@ -37,6 +36,7 @@ def test_an_answer_with_its_evidence(running, rows):
     first, second = answer.candidates
     assert (first.title, first.answer) == ("Frankenstein", "Mary Shelley")
     assert (second.text, second.log_prob) == ("London is large.", -1.0)
+    assert (first.url, second.url) == ("https://example.org/frankenstein", "")
     np.testing.assert_allclose(first.probability, np.exp(-0.5), rtol=1e-12)
 
 
@@ -89,6 +89,7 @@ class SearchModule(tf.Module):
             "score": tf.where(asked, best, 0.0),
             "title": titles,
             "text": tf.strings.upper(titles),
+            "url": tf.strings.lower(titles),
         }
 
 
@@ -104,7 +105,7 @@ def search_server(tmp_path_factory):
             "retrieve": module.retrieve,
         },
     )
-    with server.start(str(base)) as running:
+    with server.start(str(base), no_rest=True) as running:
         yield running
 
 
@@ -124,10 +125,11 @@ def test_retrieved_blocks_and_embeddings(search_server):
         assert [b.score for b in retrieved[row]] == scores[row][order].tolist()
         assert [b.title for b in retrieved[row]] == [TITLES[i] for i in order]
         assert retrieved[row][0].text == TITLES[order[0]].upper()
+        assert retrieved[row][0].url == TITLES[order[0]].lower()
     assert retrieved[1] == []
 
 
-def test_metadata_and_status(running):
+def test_metadata_and_status(running, rows):
     with RealmClient(running.target) as client:
         metadata = client.metadata()
         statuses = client.status()
@@ -139,7 +141,7 @@ def test_metadata_and_status(running):
         "dtype": "float32",
         "shape": [-1, 3],
     }
-    assert set(default["outputs"]) == set(OUTPUTS)
+    assert set(default["outputs"]) == set(rows)
     assert statuses == [ModelVersionStatus(2, "AVAILABLE", "OK", "")]
 
 
@@ -188,6 +190,8 @@ async def main():
         print((await client.ask(["where is the Eiffel Tower?"]))[0].answer)
 
 asyncio.run(main())
+ours = (name for name in sys.modules if name.startswith("realm_tf."))
+print(*sorted(name.partition("realm_tf.")[2] for name in ours))
 """
 
 
@@ -197,7 +201,6 @@ def test_needs_no_tensorflow(running):
         "tensorflow_serving",
         "keras",
         "numpy",
-        "realm_tf",
         "rich",
     )
     script = SCRIPT.format(blocked=blocked, target=running.target)
@@ -208,4 +211,13 @@ def test_needs_no_tensorflow(running):
         text=True,
         timeout=60,
     )
-    assert done.stdout == "2 AVAILABLE\nMary Shelley\n2\nParis\n", done.stderr
+    lines = done.stdout.splitlines()
+    answers = ["2 AVAILABLE", "Mary Shelley", "2", "Paris"]
+    assert lines[:-1] == answers, done.stderr
+    parts = ("answers", "calls", "client", "connection", "messages")
+    assert set(lines[-1].split()) == {
+        "errors",
+        "serving",
+        "version",
+        *(f"serving.{part}" for part in parts),
+    }

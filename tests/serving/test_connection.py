@@ -1,62 +1,21 @@
-import datetime
 from concurrent import futures
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from realm_tf import cli
 from realm_tf.serving import messages
-from realm_tf.serving import security
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
-from realm_tf.serving.options import ServerOptions
 
 KEY = "0123456789abcdef-secret"
 
 
-def write_certificate(folder, name):
-    """A self-signed certificate for a host name, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
-    for suffix, encryption in (
-        ("key", serialization.NoEncryption()),
-        ("locked", serialization.BestAvailableEncryption(b"secret")),
-    ):
-        (folder / f"{name}.{suffix}").write_bytes(
-            key.private_bytes(
-                pem, serialization.PrivateFormat.PKCS8, encryption
-            )
-        )
-
-
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def files(certificates):
     """A function that gives the path of a file."""
-    folder = tmp_path_factory.mktemp("certificates")
-    for name in ("localhost", "other"):
-        write_certificate(folder, name)
-    return lambda name: str(folder / name)
+    return lambda name: str(certificates / name)
 
 
 class Status(grpc.GenericRpcHandler):
@@ -98,7 +57,7 @@ def server_credentials(files, *, client_ca=None):
             return file.read()
 
     return grpc.ssl_server_credentials(
-        [(read("localhost.key"), read("localhost.pem"))],
+        [(read("server.key"), read("server.pem"))],
         root_certificates=client_ca and read(client_ca),
         require_client_auth=client_ca is not None,
     )
@@ -114,8 +73,8 @@ def version(port, **options):
 
 def test_tls_with_the_right_authority(serve, files):
     port = serve(server_credentials(files))
-    assert version(port, tls_ca=files("localhost.pem")) == 4
-    for options in ({"tls_ca": files("other.pem")}, {"tls": True}):
+    assert version(port, tls_ca=files("ca.pem")) == 4
+    for options in ({"tls_ca": files("client.pem")}, {"tls": True}):
         with pytest.raises(RealmServerError) as caught:
             version(port, **options)
         assert caught.value.code == "UNAVAILABLE"
@@ -125,16 +84,16 @@ def test_tls_with_the_right_authority(serve, files):
 
 def test_tls_where_there_is_none(serve, files):
     with pytest.raises(RealmServerError, match="no TLS connection") as caught:
-        version(serve(), tls_ca=files("localhost.pem"))
+        version(serve(), tls_ca=files("ca.pem"))
     assert "WRONG_VERSION_NUMBER" in caught.value.message
 
 
 def test_a_server_that_asks_for_a_certificate(serve, files):
-    port = serve(server_credentials(files, client_ca="other.pem"))
-    trust = {"tls_ca": files("localhost.pem")}
+    port = serve(server_credentials(files, client_ca="ca.pem"))
+    trust = {"tls_ca": files("ca.pem")}
     own = {
-        "client_certificate": files("other.pem"),
-        "client_key": files("other.key"),
+        "client_certificate": files("client.pem"),
+        "client_key": files("client.key"),
     }
     assert version(port, **trust, **own) == 4
     with pytest.raises(RealmServerError) as caught:
@@ -145,10 +104,10 @@ def test_a_server_that_asks_for_a_certificate(serve, files):
 @pytest.mark.parametrize(
     "certificate, key",
     [
-        ("other.pem", "localhost.key"),
-        ("other.pem", "other.locked"),
-        ("other.pem", "other.pem"),
-        ("none.pem", "other.key"),
+        ("client.pem", "server.key"),
+        ("client.pem", "client.locked"),
+        ("client.pem", "client.pem"),
+        ("none.pem", "client.key"),
     ],
 )
 def test_certificates_that_cannot_be_used(files, certificate, key):
@@ -167,15 +126,16 @@ def test_realm_ask_over_tls_with_a_key(saved_model, files, tmp_path, capsys):
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text(f"# replaced each year\n{KEY}\n")
     wrong.write_text(f"{KEY}x\n")
-    options = ServerOptions(
-        tls=security.TlsFiles(files("localhost.pem"), files("localhost.key")),
-        api_keys=security.read_api_keys(str(right)),
-    )
     with server.start(
-        saved_model, host="localhost", options=options
+        saved_model,
+        host="localhost",
+        no_rest=True,
+        tls_certificate=files("server.pem"),
+        tls_key=files("server.key"),
+        api_key_file=str(right),
     ) as running:
         command = ["ask", "who wrote Frankenstein?", "--server"]
-        command += [running.target, "--tls-ca", files("localhost.pem")]
+        command += [running.target, "--tls-ca", files("ca.pem")]
         assert cli.main([*command, "--api-key-file", str(right)]) == 0
         assert "A: Mary Shelley" in capsys.readouterr().out
         assert cli.main([*command, "--api-key-file", str(wrong)]) == 2
@@ -199,9 +159,9 @@ def test_keys_that_no_header_carries(broken):
         ({"timeout_seconds": 0}, "`timeout_seconds` must be positive"),
         ({"timeout_seconds": float("inf")}, "must be positive and finite"),
         ({"timeout_seconds": float("nan")}, "must be positive and finite"),
-        ({"max_attempts": 0}, "`max_attempts` must be at least 1"),
+        ({"max_attempts": 0}, "`max_attempts` must be between 1 and 5"),
+        ({"max_attempts": 6}, "`max_attempts` must be between 1 and 5"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"version": 1, "label": "a"}, "not both"),
         ({"client_key": "k"}, "`client_key` go together"),
         (
             {"client_key": "k", "client_certificate": "c"},

@@ -126,13 +126,16 @@ def test_sentence_around():
         first, last = sentence_around(text, start, start + len(span))
         return text[first:last]
 
-    assert sentence("One. Two is it! Three?", "Two") == "Two is it! "
-    assert sentence("One. Two is it! Three?", "One") == "One. "
+    assert sentence("One. Two is it! Three?", "Two") == "Two is it!"
+    assert sentence("One. Two is it! Three?", "One") == "One."
     assert sentence("One. Two is it! Three?", "Three") == "Three?"
     assert sentence('He said "no." Then he left.', "left") == "Then he left."
     assert sentence("東京は都市。大阪も都市。", "大阪") == "大阪も都市。"
+    assert sentence("Then Dr. Bell rang. It worked.", "Bell") == (
+        "Then Dr. Bell rang."
+    )
     # An answer over two sentences keeps both.
-    assert sentence("A. Mr. Fox ran. B.", "Mr. Fox") == "Mr. Fox ran. "
+    assert sentence("A cat. It ran. So.", "cat. It") == "A cat. It ran."
     assert sentence("3.5 million live here.", "million") == (
         "3.5 million live here."
     )

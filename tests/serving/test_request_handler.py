@@ -1,4 +1,3 @@
-import contextlib
 import json
 import re
 import threading
@@ -8,59 +7,43 @@ import grpc
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tensorflow_serving.config import model_server_config_pb2
 
 from realm_tf.errors import InputError
-from realm_tf.serving.limits import Limits
 from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_handler import RequestHandler
-from realm_tf.serving.request_log import RequestLog
+from realm_tf.serving.request_handler import PredictRequest
+
+COUNT = ":tensorflow:serving:request_count"
 
 
-def questions(*texts):
-    return {"question": np.array([t.encode() for t in texts], dtype=object)}
+def asking(*texts):
+    texts = [t.encode() if isinstance(t, str) else t for t in texts]
+    inputs = {"question": np.array(texts, dtype=object)}
+    return lambda signatures: PredictRequest(inputs)
 
 
-@pytest.fixture
-def handler_of(fake_manager, tmp_path):
-    """Makes a handler; its log is at `tmp_path / "log"`."""
-    with contextlib.ExitStack() as stack:
-
-        def make(*, log_questions=False, **limits):
-            log = RequestLog(str(tmp_path / "log"), log_questions=log_questions)
-            stack.callback(log.close)
-            return RequestHandler(
-                fake_manager,
-                limits=Limits(**limits),
-                metrics=ServingMetrics(),
-                log=log,
-            )
-
-        yield make
+def ask(handler, *texts, name="realm", **options):
+    read = asking(*texts)
+    return handler.predict(name, read, entrypoint="REST", **options)
 
 
 @pytest.fixture
-def read_log(tmp_path):
-    def read():
-        return [
-            json.loads(line)
-            for line in (tmp_path / "log").read_text().splitlines()
-        ]
-
-    return read
+def handler_of(serve_fake):
+    return lambda **options: serve_fake(**options).handler
 
 
-def samples(handler):
+def samples(metrics):
     """The metrics: (name, labels) to value; no buckets."""
-    text = handler.metrics.render()[0].decode()
+    content, content_type = metrics.render()
+    assert content_type == "text/plain; version=0.0.4; charset=utf-8"
     return {
         # This parser adds _total to the name of every counter.
         (
             sample.name.removesuffix("_total"),
             *sorted(sample.labels.values()),
         ): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(content.decode())
         for sample in family.samples
         if "le" not in sample.labels
     }
@@ -75,9 +58,7 @@ def refused(code, message, function, *arguments, **options):
 def test_an_answer_is_counted_and_logged(handler_of, fake_servable, read_log):
     fake_servable.let_go.set()
     handler = handler_of()
-    prediction = handler.predict(
-        "realm", questions("a", "b"), entrypoint="REST", request_id="id-1"
-    )
+    prediction = ask(handler, "a", "b", request_id="id-1")
     assert prediction.version == 1
     assert prediction.signature == "serving_default"
     assert prediction.outputs["question"].tolist() == [b"a", b"b"]
@@ -97,34 +78,27 @@ def test_an_answer_is_counted_and_logged(handler_of, fake_servable, read_log):
         "batch_size": 2,
         "status": "OK",
     }
-    found = samples(handler)
-    prefix = ":tensorflow:serving:"
-    assert found[f"{prefix}request_count", "OK", "realm"] == 1
-    latency = f"{prefix}request_latency"
+    found = samples(handler.metrics)
+    assert found[COUNT, "OK", "realm"] == 1
+    latency = ":tensorflow:serving:request_latency"
     assert found[f"{latency}_count", "Predict", "REST", "realm"] == 1
     microseconds = found[f"{latency}_sum", "Predict", "REST", "realm"]
-    assert 0 < microseconds <= 1e6 * prediction.seconds
-    runtime = f"{prefix}runtime_latency_count"
-    assert found[runtime, "Predict", "TF1", "realm"] == 1
-    assert found["realm_request_rows_sum", "realm", "serving_default"] == 2
+    assert 0 < microseconds <= 1e6 * prediction.seconds + 1e4
     assert found["realm_pending_requests",] == 0
+    assert found["realm_version_available", "1", "realm"] == 1
+    assert found["process_resident_memory_bytes",] > 1e6
 
 
 def test_questions_are_logged_only_if_asked(
-    handler_of, fake_servable, read_log, tmp_path
+    handler_of, fake_servable, read_log
 ):
     fake_servable.let_go.set()
     fake_servable.error = RequestError(
         grpc.StatusCode.INVALID_ARGUMENT, "cannot read 'secret?'"
     )
     for log_questions in (False, True):
-        refused(
-            "INVALID_ARGUMENT",
-            "cannot read",
-            handler_of(log_questions=log_questions).predict,
-            "realm",
-            questions("secret?"),
-        )
+        handler = handler_of(log_questions=log_questions)
+        refused("INVALID_ARGUMENT", "cannot read", ask, handler, "secret?")
     without, with_questions = read_log()
     assert "secret" not in json.dumps(without)
     assert without["status"] == "INVALID_ARGUMENT"
@@ -141,17 +115,16 @@ def test_a_defect_is_internal_and_tells_where(
     refused(
         "INTERNAL",
         "Internal error; .* request id id-2",
-        handler.predict,
-        "realm",
-        questions("secret?"),
+        ask,
+        handler,
+        "secret?",
         request_id="id-2",
     )
     (line,) = read_log()
     assert "secret" not in json.dumps(line)
     assert line["traceback"][-1] == "KeyError"
     assert any("conftest.py" in place for place in line["traceback"])
-    count = ":tensorflow:serving:request_count"
-    assert samples(handler)[count, "INTERNAL", "realm"] == 1
+    assert samples(handler.metrics)[COUNT, "INTERNAL", "realm"] == 1
 
 
 def test_names_that_clients_make_up_are_one_in_the_metrics(
@@ -159,61 +132,49 @@ def test_names_that_clients_make_up_are_one_in_the_metrics(
 ):
     handler = handler_of()
     for name in ("x", "y"):
-        refused(
-            "NOT_FOUND",
-            rf"Servable not found for request: Latest\({name}\)",
-            handler.predict,
-            name,
-            questions("a"),
-        )
-    count = ":tensorflow:serving:request_count"
-    assert samples(handler)[count, "(unknown)", "NOT_FOUND"] == 2
+        message = rf"Servable not found for request: Latest\({name}\)"
+        refused("NOT_FOUND", message, ask, handler, "a", name=name)
+    assert samples(handler.metrics)[COUNT, "(unknown)", "NOT_FOUND"] == 2
     assert [line["model"] for line in read_log()] == ["x", "y"]
 
 
-def test_limits_on_sizes(handler_of, fake_servable):
+def test_too_many_rows_are_refused(handler_of, fake_servable):
     fake_servable.let_go.set()
-    handler = handler_of(max_batch_size=2, max_string_bytes=10)
-    assert handler.predict("realm", questions("a" * 10, "b"))
-    refused(
-        "INVALID_ARGUMENT",
-        "question has 3 rows, more than the 2",
-        handler.predict,
-        "realm",
-        questions("a", "b", "c"),
-    )
-    refused(
-        "INVALID_ARGUMENT",
-        "a string of 12 bytes, more than the 10",
-        handler.predict,
-        "realm",
-        # Bytes count, not characters.
-        questions("é" * 6),
-    )
+    handler = handler_of(max_batch_size=2)
+    assert ask(handler, "a", "b")
+    message = "question has 3 rows, more than the 2"
+    refused("INVALID_ARGUMENT", message, ask, handler, "a", "b", "c")
     assert fake_servable.runs == 1
 
 
 @pytest.mark.parametrize(
-    "name", ["max_batch_size", "max_running", "default_timeout_seconds"]
+    "sent, expected",
+    [
+        (b"x" * 10, b"x" * 10),
+        (b"x" * 11, b"x" * 10),
+        # Between characters.
+        ("é".encode() * 9, "é".encode() * 5),
+        (b"x" + "é".encode() * 9, b"x" + "é".encode() * 4),
+        ("🚀".encode() * 3, "🚀".encode() * 2),
+        # No UTF-8.
+        (b"\x80" * 20, b"\x80" * 10),
+    ],
 )
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
-def test_limits_that_are_none(name, value):
-    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is"):
-        Limits(**{name: value})
+def test_long_strings_are_cut(handler_of, fake_servable, sent, expected):
+    fake_servable.let_go.set()
+    outputs = ask(handler_of(max_string_bytes=10), sent, "y").outputs
+    assert outputs["question"].tolist() == [expected, b"y"]
 
 
 def test_one_request_too_many_is_refused_at_once(
     handler_of, fake_servable, read_log
 ):
-    handler = handler_of(max_pending=2, max_running=1)
+    handler = handler_of(max_pending=2)
     with futures.ThreadPoolExecutor(2) as pool:
-        calls = [
-            pool.submit(handler.predict, "realm", questions(str(i)))
-            for i in range(2)
-        ]
-        assert fake_servable.started.acquire(timeout=20)
-        while samples(handler)["realm_pending_requests",] < 2:
-            assert not any(call.done() for call in calls)
+        calls = [pool.submit(ask, handler, str(i)) for i in range(2)]
+        for _ in calls:
+            assert fake_servable.started.acquire(timeout=20)
+        assert samples(handler.metrics)["realm_pending_requests",] == 2
         decoded = threading.Event()
         refused(
             "RESOURCE_EXHAUSTED",
@@ -221,41 +182,24 @@ def test_one_request_too_many_is_refused_at_once(
             handler.predict,
             "realm",
             # Not even read.
-            decoded.set,
+            lambda signatures: decoded.set(),
+            entrypoint="GRPC",
         )
         assert not decoded.is_set()
         fake_servable.let_go.set()
         for i, call in enumerate(calls):
             outputs = call.result(timeout=20).outputs
             assert outputs["question"].tolist() == [str(i).encode()]
-    assert handler.predict("realm", questions("again"))
+    assert ask(handler, "again")
     assert read_log()[0]["status"] == "RESOURCE_EXHAUSTED"
 
 
-def test_time_spent_waiting_counts(handler_of, fake_servable):
-    handler = handler_of(max_running=1)
-    with futures.ThreadPoolExecutor(1) as pool:
-        call = pool.submit(handler.predict, "realm", questions("a"))
-        assert fake_servable.started.acquire(timeout=20)
-        refused(
-            "DEADLINE_EXCEEDED",
-            "Deadline exceeded",
-            handler.predict,
-            "realm",
-            questions("b"),
-            timeout_seconds=0.05,
-        )
-        fake_servable.let_go.set()
-        assert call.result(timeout=20)
-    refused(
-        "DEADLINE_EXCEEDED",
-        "Deadline exceeded",
-        handler.predict,
-        "realm",
-        questions("c"),
-        timeout_seconds=-1.0,
-    )
-    assert fake_servable.runs == 1
+def test_who_drains_takes_nothing(handler_of, fake_servable):
+    handler = handler_of()
+    assert handler.is_ready()
+    handler.is_draining = True
+    refused("UNAVAILABLE", "is stopping", ask, handler, "x")
+    assert not handler.is_ready()
 
 
 def test_the_run_gets_what_is_left_of_the_time(
@@ -269,8 +213,8 @@ def test_the_run_gets_what_is_left_of_the_time(
 
     monkeypatch.setattr(fake_servable, "run", run)
     handler = handler_of(default_timeout_seconds=7.0)
-    handler.predict("realm", questions("a"))
-    handler.predict("realm", questions("a"), timeout_seconds=3.0)
+    ask(handler, "a")
+    ask(handler, "a", timeout_seconds=3.0)
     assert 6 < given[0] < 7
     assert 2 < given[1] < 3
 
@@ -280,10 +224,9 @@ def test_metadata_status_and_card(handler_of):
     version, definitions = handler.metadata("realm")
     assert version == 1
     assert list(definitions) == ["serving_default"]
-    assert handler.card("realm") == {"index": "fake"}
-    assert handler.names() == ["realm"]
+    assert handler.card() == (1, {"index": "fake"})
     (status,) = handler.status("realm", version=1)
-    assert (status.version, status.state, status.error_code) == (1, 30, 0)
+    assert (status.number, status.state, status.error_code) == (1, 30, 0)
     refused(
         "NOT_FOUND",
         r"Specific\(realm, 9\)",
@@ -292,60 +235,52 @@ def test_metadata_status_and_card(handler_of):
         version=9,
     )
     refused("NOT_FOUND", "version 9", handler.status, "realm", version=9)
-    refused("INVALID_ARGUMENT", "label: x", handler.status, "realm", label="x")
-
-
-def test_reload_refuses_what_is_wrong(handler_of):
-    handler = handler_of()
-    config = model_server_config_pb2.ModelServerConfig()
-    model = config.model_config_list.config.add(
-        name="realm", model_platform="tensorflow", base_path="relative"
-    )
-    refused("INVALID_ARGUMENT", "absolute path", handler.reload, config)
-    model.base_path = "/nonexistent"
-    refused("INVALID_ARGUMENT", "does not exist", handler.reload, config)
-    assert handler.names() == ["realm"]
 
 
 @pytest.mark.parametrize(
-    "method, message",
-    [
-        (
-            "Classify",
-            "Expected classification signature method_name to be "
-            "tensorflow/serving/classify. Was: tensorflow/serving/predict",
-        ),
-        (
-            "Regress",
-            "Expected regression signature method_name to be "
-            "tensorflow/serving/regress. Was: tensorflow/serving/predict",
-        ),
-    ],
+    "name", ["max_batch_size", "max_pending", "default_timeout_seconds"]
 )
-def test_examples_are_refused(
-    handler_of, fake_servable, read_log, method, message
-):
-    handler = handler_of()
-    refused(
-        "INVALID_ARGUMENT", message, handler.refuse_examples, method, "realm"
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_limits_that_are_none(name, value):
+    options = ServerOptions(saved_model="x", **{name: value})
+    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is"):
+        options.check()
+
+
+def test_names_types_and_labels_are_tf_servings():
+    """As prometheus_exporter.cc writes what util.cc declares."""
+    metrics, other = ServingMetrics(), ServingMetrics()
+    for status in ("OK", "NOT_FOUND"):
+        metrics.count_request(
+            model="realm", entrypoint="GRPC", status=status, seconds=1
+        )
+    text = metrics.render()[0].decode()
+    lines = text.splitlines()
+    assert f"# TYPE {COUNT} counter" in lines
+    assert "# TYPE :tensorflow:serving:request_latency histogram" in lines
+    assert f'{COUNT}{{model_name="realm",status="OK"}} 1.0' in lines
+    buckets = re.findall(
+        r":request_latency_bucket\{API=\"Predict\",entrypoint=\"GRPC\","
+        r"le=\"(\S+)\",model_name=\"realm\"\} (\S+)",
+        text,
     )
-    refused(
-        "INVALID_ARGUMENT",
-        "No signature was found with the name: nope",
-        handler.refuse_examples,
-        method,
-        "realm",
-        signature="nope",
-    )
-    definition = fake_servable.signature_defs["serving_default"]
-    definition.method_name = f"tensorflow/serving/{method.lower()}"
-    refused(
-        "UNIMPLEMENTED",
-        "TF Serving does",
-        handler.refuse_examples,
-        method,
-        "realm",
-    )
-    assert [line["method"] for line in read_log()] == [method] * 3
-    count = ":tensorflow:serving:request_count"
-    assert samples(handler)[count, "INVALID_ARGUMENT", "realm"] == 2
+    limits = [float(limit) for limit, _ in buckets]
+    assert len(limits) == 34
+    # Exponential(10, 1.8, 33): 10, 18, 32.4 and so on to 20 minutes.
+    assert limits[:3] == [10, 18, pytest.approx(32.4)]
+    assert 20 * 60 * 1e6 < limits[32] < 30 * 60 * 1e6
+    # Latencies of answers only.
+    assert [c for limit, c in buckets if float(limit) < 1e6][-1] == "0.0"
+    assert buckets[-1][1] == "1.0"
+    # Two servers of a process do not share them.
+    assert (COUNT, "OK", "realm") not in samples(other)
+
+
+def test_batches_and_refused_keys():
+    metrics = ServingMetrics()
+    metrics.count_batch(6, [0.5, 0.25])
+    metrics.count_refused_key("REST")
+    found = samples(metrics)
+    assert found["realm_batch_rows_sum",] == 6
+    assert found["realm_batch_wait_seconds_sum",] == 0.75
+    assert found["realm_refused_keys", "REST"] == 1

@@ -9,7 +9,7 @@ from realm_tf.errors import InputError
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
-from realm_tf.serving.versions.events import Event
+from realm_tf.serving.versions import Event
 
 
 @pytest.mark.parametrize("sent", ["abc", "6f1c:7/x-Z_~", "x" * 128])
@@ -60,19 +60,18 @@ def test_hostile_texts_stay_on_their_line(tmp_path, open_log):
 
 def test_events_of_models(tmp_path, open_log):
     log = open_log()
-    log.event(Event("loaded", "realm", 3, "/m/3", 1.5))
-    log.event(Event("config_applied", "", message="realm"))
-    loaded, applied = lines(tmp_path / "log")
+    log.event(Event("loaded", 3, "/m/3", 1.5))
+    log.event(Event("poll_failed", message="gone"))
+    loaded, failed = lines(tmp_path / "log")
     assert loaded.pop("time").endswith("Z")
     assert loaded == {
         "kind": "model",
         "event": "loaded",
-        "model": "realm",
         "version": 3,
         "message": "/m/3",
         "seconds": 1.5,
     }
-    assert "version" not in applied
+    assert "version" not in failed
 
 
 def test_a_renamed_file_is_opened_anew(tmp_path, open_log):

@@ -1,4 +1,5 @@
 import json
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -8,15 +9,12 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2
-from grpc_reflection.v1alpha import reflection_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
 from realm_tf.serving import security
-from realm_tf.serving.security import ApiKeys
-from realm_tf.serving.security import TlsFiles
+from realm_tf.serving.options import ServerOptions
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
 
@@ -46,7 +44,9 @@ def key_file(tmp_path):
     ],
 )
 def test_keys_of_a_file(key_file, headers, accepted):
-    assert security.read_api_keys(key_file).accepts(*headers) is accepted
+    names = ("authorization", "x-api-key")
+    sent = {k: v for k, v in zip(names, headers, strict=True) if v is not None}
+    assert security.read_api_keys(key_file).accepts(sent) is accepted
 
 
 @pytest.mark.parametrize(
@@ -73,24 +73,29 @@ def test_a_key_file_that_is_not_there(tmp_path):
         security.read_api_keys(str(tmp_path / "none"))
 
 
-def tls_files(certificates, certificate="server", key="server", **options):
-    return TlsFiles(
-        str(certificates / f"{certificate}.pem"),
-        str(certificates / f"{key}.key"),
-        **options,
-    )
+def tls_files(certificates, certificate="server", key="server", ca=None):
+    """The options of TLS."""
+    return {
+        "tls_certificate": str(certificates / f"{certificate}.pem"),
+        "tls_key": str(certificates / f"{key}.key"),
+        "tls_client_ca": ca and str(ca),
+    }
 
 
 def test_tls_files_are_checked(certificates, tmp_path):
-    ca = str(certificates / "ca.pem")
-    tls_files(certificates, client_ca=ca).check()
-    with pytest.raises(InputError, match="--tls-certificate .* cannot be used"):
-        tls_files(certificates, key="client").check()
-    with pytest.raises(InputError, match="--tls-certificate .* cannot be used"):
-        tls_files(certificates, certificate="none").check()
+    def check(**options):
+        files = tls_files(certificates, **options)
+        security.check_tls(ServerOptions(saved_model="x", **files))
+
+    check(ca=certificates / "ca.pem")
+    for wrong in ({"key": "client"}, {"certificate": "none"}):
+        with pytest.raises(
+            InputError, match="--tls-certificate .* cannot be used"
+        ):
+            check(**wrong)
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(InputError, match="--tls-client-ca .* cannot be used"):
-        tls_files(certificates, client_ca=str(tmp_path / "ca.pem")).check()
+        check(ca=tmp_path / "ca.pem")
 
 
 def predict(channel, **options):
@@ -117,13 +122,20 @@ def get(url, *, context=None, **headers):
 
 
 @pytest.fixture
-def locked(serve_fake, fake_servable):
+def locked(serve_fake, fake_servable, key_file):
     """A server that wants a key."""
     fake_servable.let_go.set()
-    return serve_fake(api_keys=ApiKeys([OLD, NEW]), rest_port=0)
+    return serve_fake(api_key_file=key_file)
 
 
-def test_grpc_wants_a_key(locked):
+def refusals(running):
+    """The requests without a key that the metrics count, by entrypoint."""
+    text = running.handler.metrics.render()[0].decode()
+    pattern = r'realm_refused_keys_total\{entrypoint="(\w+)"\} (\d+)'
+    return dict(re.findall(pattern, text))
+
+
+def test_grpc_wants_a_key(locked, read_log):
     with grpc.insecure_channel(locked.target) as channel:
         for metadata in (
             (),
@@ -140,32 +152,39 @@ def test_grpc_wants_a_key(locked):
             (("x-api-key", NEW),),
         ):
             assert predict(channel, metadata=metadata) == [b"x"]
+    assert refusals(locked) == {"GRPC": "4"}
+    refused = [r for r in read_log() if r["status"] == "UNAUTHENTICATED"]
+    assert len(refused) == 4
+    assert refused[0]["method"] == "Predict"
+    assert refused[0]["peer"].startswith("ipv4:127.0.0.1:")
 
 
-def test_streams_want_a_key_and_health_checks_do_not(locked):
+def test_health_checks_need_no_key(locked):
     with grpc.insecure_channel(locked.target) as channel:
-        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
-        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
-        with pytest.raises(grpc.RpcError) as caught:
-            list(reflection.ServerReflectionInfo(iter(requests), timeout=10))
-        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
-        answers = reflection.ServerReflectionInfo(
-            iter(requests), timeout=10, metadata=(("x-api-key", OLD),)
-        )
-        assert len(list(answers)) == 1
         health = health_pb2_grpc.HealthStub(channel)
         status = health.Check(health_pb2.HealthCheckRequest(), timeout=10)
         assert status.status == health_pb2.HealthCheckResponse.SERVING
+    for path in ("/healthz", "/readyz", "/", "/page.js"):
+        assert get(locked.rest_url + path)[0] == 200
 
 
-def test_rest_wants_the_same_key(locked):
-    for path in ("/v1/models/realm", "/monitoring/prometheus/metrics"):
+def test_rest_wants_the_same_key(locked, read_log):
+    paths = (
+        "/v1/models/realm",
+        "/monitoring/prometheus/metrics",
+        "/about.json",
+    )
+    for path in paths:
         status, body = get(locked.rest_url + path)
         assert status == 401
         assert "needs an API key" in json.loads(body)["error"]
         assert get(locked.rest_url + path, **{"x-api-key": NEW})[0] == 200
         bearer = {"Authorization": f"Bearer {OLD}"}
         assert get(locked.rest_url + path, **bearer)[0] == 200
+    assert refusals(locked) == {"REST": "3"}
+    refused = [r for r in read_log() if r["status"] == "UNAUTHENTICATED"]
+    assert [r["method"] for r in refused] == [f"GET {p}" for p in paths]
+    assert refused[0]["peer"] == "127.0.0.1"
 
 
 def channel_credentials(certificates, client=None):
@@ -183,7 +202,7 @@ def secure_channel(running, credentials):
 
 def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
     fake_servable.let_go.set()
-    running = serve_fake(tls=tls_files(certificates), rest_port=0)
+    running = serve_fake(**tls_files(certificates))
     credentials = channel_credentials(certificates)
     with secure_channel(running, credentials) as channel:
         assert predict(channel) == [b"x"]
@@ -197,6 +216,9 @@ def test_tls_for_grpc_and_rest(serve_fake, fake_servable, certificates):
     url = running.rest_url.replace("127.0.0.1", "localhost")
     context = ssl.create_default_context(cafile=certificates / "ca.pem")
     assert get(f"{url}/v1/models/realm", context=context)[0] == 200
+    # Of a probe, which checks no certificate.
+    unchecked = ssl._create_unverified_context()
+    assert get(f"{running.rest_url}/readyz", context=unchecked)[0] == 200
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY"):
         get(f"{url}/v1/models/realm", context=ssl.create_default_context())
 
@@ -205,8 +227,7 @@ def test_clients_without_a_certificate_are_turned_away(
     serve_fake, fake_servable, certificates
 ):
     fake_servable.let_go.set()
-    tls = tls_files(certificates, client_ca=str(certificates / "ca.pem"))
-    running = serve_fake(tls=tls, rest_port=0)
+    running = serve_fake(**tls_files(certificates, ca=certificates / "ca.pem"))
     credentials = channel_credentials(certificates, client="client")
     with secure_channel(running, credentials) as channel:
         assert predict(channel) == [b"x"]

@@ -1,0 +1,485 @@
+import base64
+import contextlib
+import gzip
+import http.client
+import json
+import re
+import socket
+import threading
+import time
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from tensorflow_serving.apis import get_model_metadata_pb2
+
+from realm_tf.serving import rest_api
+from realm_tf.serving import rest_json
+from realm_tf.serving import rest_server
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.servable import SavedModelServable
+
+PREDICT = "/v1/models/realm:predict"
+
+
+class Client:
+    """Talks HTTP/1.1 to a server of this process."""
+
+    def __init__(self, running):
+        self.port = int(running.rest_url.rpartition(":")[2])
+
+    def call(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=30
+        )
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def get(self, path, **headers):
+        status, _, body = self.call("GET", path, headers=headers)
+        return status, json.loads(body)
+
+    def post(self, document, path=PREDICT):
+        status, _, body = self.call("POST", path, json.dumps(document))
+        return status, json.loads(body)
+
+
+@pytest.fixture(scope="module")
+def client(running):
+    return Client(running)
+
+
+@pytest.fixture
+def serve(serve_fake):
+    return lambda **options: Client(serve_fake(**options))
+
+
+def test_columns_are_answered_by_columns(client, rows):
+    status, document = client.post(
+        {"inputs": {"question": ["who wrote Frankenstein?", "?"]}}
+    )
+    assert status == 200
+    outputs = document["outputs"]
+    assert sorted(outputs) == sorted(rows)
+    # Version 2 scores 100 higher.
+    assert outputs["score"] == [112.5, 0.0]
+    for name in set(rows) - {"score"}:
+        assert outputs[name] == [rows[name][0], rows[name][2]]
+
+
+def test_rows_are_answered_by_rows(client, rows):
+    for instances in (
+        ["where is the eiffel tower?"],
+        [{"question": "where is the eiffel tower?"}],
+        [{"b64": base64.b64encode(b"where is the eiffel tower?").decode()}],
+    ):
+        status, document = client.post({"instances": instances})
+        assert status == 200
+        (row,) = document["predictions"]
+        assert row["answer"] == "Paris"
+        assert row["candidate_log_prob"] == rows["candidate_log_prob"][1]
+
+
+def test_a_single_output_and_a_scalar(client):
+    status, document = client.post({"signature_name": "slow", "inputs": 3})
+    assert (status, document) == (200, {"outputs": pytest.approx(1 / 64)})
+
+
+def test_infinity_is_written_bare(client):
+    body = json.dumps({"inputs": ["?"]})
+    _, headers, answer = client.call("POST", PREDICT, body)
+    assert b"-Infinity, -Infinity" in answer
+    assert headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("choice", ["/versions/2", ""])
+def test_names_and_versions(client, choice):
+    for name in ("realm", "%72ealm"):
+        path = f"/v1/models/{name}{choice}:predict"
+        status, document = client.post({"instances": ["?"]}, path)
+        assert status == 200
+        assert document["predictions"][0]["block_id"] == -1
+
+
+@pytest.mark.parametrize(
+    "path, body, status, words",
+    [
+        (
+            "/v1/models/other:predict",
+            {"instances": ["x"]},
+            404,
+            "Servable not found for request: Latest(other)",
+        ),
+        (
+            "/v1/models/realm/versions/9:predict",
+            {"instances": ["x"]},
+            404,
+            "Servable not found for request: Specific(realm, 9)",
+        ),
+        ("/v1/models/realm/labels/a:predict", {}, 400, "Malformed request"),
+        ("/v1/models/realm/version/2:predict", {}, 400, "Malformed request"),
+        ("/v1/models/realm", {}, 400, "Malformed request"),
+        (
+            PREDICT,
+            {"instances": ["x"], "signature_name": "nope"},
+            400,
+            'Serving signature name: "nope" not found in signature def',
+        ),
+        (PREDICT, {"inputs": ["x"], "signature_name": 1}, 400, '"1" not found'),
+        (PREDICT, {}, 400, "one of the keys 'inputs' and 'instances'"),
+        (PREDICT, {"inputs": [], "instances": []}, 400, "one of the keys"),
+        (PREDICT, [], 400, "must be a JSON object"),
+        (PREDICT, {"instances": []}, 400, "at least one entry"),
+        (PREDICT, {"instances": {}}, 400, "at least one entry"),
+        (PREDICT, {"inputs": {"x": 1}}, 400, "the inputs question"),
+        (PREDICT, {"inputs": [1.5]}, 400, "type float where string was"),
+        (PREDICT, {"inputs": [{"b64": "$"}]}, 400, "unable to base64 decode"),
+        (PREDICT, {"inputs": [["x"]]}, 400, "must be of shape (None,)"),
+        (PREDICT, {"inputs": ["x", ["y"]]}, 400, "type list where string"),
+        (PREDICT, {"inputs": [["x"], []]}, 400, "differ in length or depth"),
+        (
+            PREDICT,
+            {"inputs": -1, "signature_name": "slow"},
+            400,
+            "steps are negative",
+        ),
+        (
+            PREDICT,
+            {"inputs": 2**40, "signature_name": "slow"},
+            400,
+            "is no int32",
+        ),
+        (
+            PREDICT,
+            {"inputs": True, "signature_name": "slow"},
+            400,
+            "type bool where int32 was expected",
+        ),
+        (PREDICT, {"inputs": ["x"] * 129}, 400, "has 129 rows, more than"),
+        ("/v1/models/realm:classify", {}, 501, "takes tf.Examples"),
+        ("/v1/models/realm:regress", {}, 501, "takes tf.Examples"),
+    ],
+)
+def test_requests_that_are_refused(client, path, body, status, words):
+    answered, document = client.post(body, path)
+    assert answered == status
+    assert list(document) == ["error"]
+    assert words in document["error"]
+
+
+@pytest.mark.parametrize("rank", [32, 33, 64, 65, 500])
+def test_tensors_of_many_dimensions(client, rank):
+    body = '{"inputs": ' + "[" * rank + '"x"' + "]" * rank + "}"
+    status, _, answer = client.call("POST", PREDICT, body)
+    words = "must be of shape" if rank == 32 else "more than 32 dimensions"
+    assert status == 400
+    assert words in json.loads(answer)["error"]
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b"\xff", "can't decode byte"),
+        (b"[" * 100_000, "JSON Parse error"),
+        (b'{"inputs": ' + b"9" * 5000 + b"}", "JSON Parse error"),
+        (b'{"inputs": ["x"], "inputs": ["y"]}', "'inputs' occurs twice"),
+    ],
+)
+def test_bodies_that_are_no_json(client, body, words):
+    status, _, answer = client.call("POST", PREDICT, body)
+    assert status == 400
+    assert words in json.loads(answer)["error"]
+
+
+def test_a_name_that_occurs_twice_is_found_in_linear_time():
+    names = ",".join(f'"{number}":0' for number in range(100_000))
+    started = time.monotonic()
+    with pytest.raises(RequestError, match="'99999' occurs twice"):
+        rest_json.read_request(f'{{{names},"99999":0}}'.encode(), {})
+    # In quadratic time it takes minutes.
+    assert time.monotonic() - started < 5
+
+
+def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
+    client = serve(max_pending=1)
+    first = threading.Thread(target=client.post, args=({"inputs": ["?"]},))
+    first.start()
+    assert fake_servable.started.acquire(timeout=30)
+    status, headers, body = client.call("POST", PREDICT, "no json")
+    assert (status, headers["Retry-After"]) == (429, "1")
+    assert "try again later" in json.loads(body)["error"]
+    # The server itself goes on.
+    assert client.get("/v1/models/realm")[0] == 200
+    fake_servable.let_go.set()
+    first.join(timeout=30)
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("GET", "/v1/models", 400),
+        ("GET", "/v1/foo", 400),
+        ("GET", PREDICT, 400),
+        ("PUT", PREDICT, 405),
+        ("POST", "/", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/../rest_api.py", 404),
+    ],
+)
+def test_requests_for_nothing(client, method, path, status):
+    answered, headers, body = client.call(method, path)
+    words = {"error": f"Malformed request: {method} {path}"}
+    assert (answered, json.loads(body)) == (status, words)
+    assert ("Allow" in headers) == (status == 405)
+
+
+def test_status(client):
+    expected = {
+        "model_version_status": [
+            {
+                "version": "2",
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
+            }
+        ]
+    }
+    for choice in ("", "/versions/2"):
+        assert client.get(f"/v1/models/realm{choice}") == (200, expected)
+    assert client.get("/v1/models/other")[0] == 404
+    assert client.get("/v1/models/realm/versions/7")[0] == 404
+    assert client.call("HEAD", "/v1/models/realm")[0] == 200
+
+
+def test_metadata_holds_the_signatures(client, saved_model):
+    status, document = client.get("/v1/models/realm/versions/2/metadata")
+    assert status == 200
+    assert document["model_spec"] == {
+        "name": "realm",
+        "version": "2",
+        "signature_name": "",
+    }
+    signatures = document["metadata"]["signature_def"]
+    question = signatures["signature_def"]["serving_default"]["inputs"]
+    assert question["question"]["dtype"] == "DT_STRING"
+    assert question["question"]["tensor_shape"] == {
+        "dim": [{"size": "-1", "name": ""}],
+        "unknown_rank": False,
+    }
+    parsed = get_model_metadata_pb2.SignatureDefMap()
+    json_format.ParseDict(signatures, parsed)
+    with SavedModelServable(saved_model) as servable:
+        assert dict(parsed.signature_def) == servable.signature_defs
+
+
+def test_metrics_count_what_was_asked(client):
+    def count(status):
+        answered, headers, body = client.call("GET", rest_api.METRICS_PATH)
+        assert answered == 200
+        assert headers["Content-Type"].startswith("text/plain")
+        name = ":tensorflow:serving:request_count"
+        labels = rf'model_name="realm",status="{status}"'
+        found = re.search(rf"{name}\{{{labels}\}} (\S+)", body.decode())
+        return float(found[1]) if found else 0.0
+
+    before = count("OK"), count("INVALID_ARGUMENT")
+    client.post({"instances": ["x"]})
+    client.post({"instances": [1]})
+    client.call("POST", PREDICT, "{")
+    assert (count("OK"), count("INVALID_ARGUMENT")) == (
+        before[0] + 1,
+        before[1] + 2,
+    )
+
+
+def test_headers(client):
+    body = json.dumps({"inputs": ["x"]})
+    _, headers, _ = client.call(
+        "POST", PREDICT, body, {"X-Request-Id": "mine-1"}
+    )
+    assert headers["X-Request-Id"] == "mine-1"
+    assert re.fullmatch(r"predict;dur=\d+\.\d", headers["Server-Timing"])
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    # No page of another site may read an answer.
+    assert "Access-Control-Allow-Origin" not in headers
+    _, headers, _ = client.call(
+        "POST", PREDICT, "{", {"X-Request-Id": "two words"}
+    )
+    assert re.fullmatch("[0-9a-f]{16}", headers["X-Request-Id"])
+    _, headers, _ = client.call("GET", "/")
+    known = {"If-None-Match": headers["ETag"]}
+    assert client.call("GET", "/", headers=known)[0] == 304
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    policy = headers["Content-Security-Policy"].split("; ")
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in headers["Content-Security-Policy"]
+
+
+def test_long_bodies_are_refused(serve):
+    client = serve(max_message_bytes=100_000)
+    too_long = b'{"inputs": ["' + b"x" * 100_000 + b'"]}'
+    # Known from its header, found while it is read.
+    for body in (too_long, iter([too_long[:60_000], too_long[60_000:]])):
+        status, _, answer = client.call("POST", PREDICT, body)
+        assert status == 413
+        assert "longer than 100000 bytes" in json.loads(answer)["error"]
+
+
+def test_answers_are_packed_and_requests_are_not(client):
+    body = json.dumps({"inputs": ["?"] * 20}).encode()
+    status, headers, answer = client.call(
+        "POST", PREDICT, body, {"Accept-Encoding": "gzip"}
+    )
+    assert (status, headers["Content-Encoding"]) == (200, "gzip")
+    outputs = json.loads(gzip.decompress(answer))["outputs"]
+    assert outputs["answer"] == [""] * 20
+    status, _, answer = client.call(
+        "POST", PREDICT, gzip.compress(body), {"Content-Encoding": "gzip"}
+    )
+    assert status == 415
+    assert "'gzip' is not supported" in json.loads(answer)["error"]
+
+
+def test_time_runs_out(serve, fake_servable):
+    fake_servable.error = RequestError(grpc.StatusCode.DEADLINE_EXCEEDED, "x")
+    fake_servable.let_go.set()
+    assert serve().post({"inputs": ["?"]}) == (504, {"error": "x"})
+
+
+def test_clients_that_hang_up_break_nothing(serve, fake_servable):
+    request = (
+        f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 17\r\n\r\n"
+    ).encode()
+    client = serve()
+    for sent in (request + b'{"inputs"', request + b'{"inputs": ["?"]}'):
+        with socket.create_connection(("127.0.0.1", client.port)) as peer:
+            peer.sendall(sent)
+            if sent.endswith(b"}"):
+                assert fake_servable.started.acquire(timeout=30)
+    fake_servable.let_go.set()
+    assert client.post({"inputs": ["?"]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /heal",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
+    ],
+)
+def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
+    monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.2)
+    client = serve()
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.settimeout(10)
+        peer.sendall(sent)
+        with contextlib.suppress(ConnectionResetError):
+            while peer.recv(1000):
+                pass
+    assert time.monotonic() - started < 5
+
+
+def test_a_body_that_stalls_is_refused(serve, monkeypatch):
+    monkeypatch.setattr(rest_api, "_BODY_SECONDS", 0.2)
+    client = serve()
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.settimeout(10)
+        peer.sendall(
+            f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
+            "Content-Length: 17\r\n\r\n{".encode()
+        )
+        assert peer.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_that_takes_longer_than_a_stall_is_answered(
+    serve, fake_servable, monkeypatch
+):
+    monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.1)
+    client = serve()
+    threading.Timer(0.6, fake_servable.let_go.set).start()
+    assert client.post({"inputs": ["?"]}) == (200, {"outputs": ["?"]})
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("localhost:8501", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8501", 200),
+        ("192.0.2.7:80", 200),
+        (socket.gethostname(), 200),
+        ("realm.example:8501", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("[evil", 421),
+    ],
+)
+def test_names_of_other_hosts_are_refused(serve, host, status):
+    client = serve(allowed_hosts=("Realm.example",))
+    answered, body = client.get("/v1/models/realm", Host=host)
+    assert answered == status
+    if status == 421:
+        assert "--allowed-hosts" in body["error"]
+        # Probes come by any name.
+        assert client.call("GET", "/readyz", headers={"Host": host})[0] == 200
+
+
+def test_every_host_can_be_allowed(serve):
+    client = serve(allowed_hosts=("*",))
+    assert client.get("/v1/models/realm", Host="any.example")[0] == 200
+
+
+def test_probes(serve_fake):
+    running = serve_fake()
+    client = Client(running)
+
+    def probe(name):
+        return client.call("GET", f"/{name}")[0]
+
+    assert (probe("healthz"), probe("readyz")) == (200, 200)
+    running.handler.is_draining = True
+    assert (probe("healthz"), probe("readyz")) == (200, 503)
+    status, body = client.post({"inputs": ["?"]})
+    assert status == 503
+    assert "is stopping" in body["error"]
+
+
+def test_about_says_what_the_page_shows(serve, fake_servable):
+    fake_servable.card = {
+        "num_blocks": 12,
+        "index": "ivf",
+        "evidence_license": "CC BY-SA 4.0",
+        "example_questions": ["Who?"],
+        "files": {},
+    }
+    about = {
+        "model": "realm",
+        "version": 1,
+        "num_blocks": 12,
+        "index": "ivf",
+        "evidence_license": "CC BY-SA 4.0",
+        "example_questions": ["Who?"],
+        # An earlier export has none.
+        "example_titles": None,
+    }
+    assert serve().get("/about.json") == (200, about)
+
+
+def test_a_defect_is_an_error_and_not_the_end(serve, fake_servable):
+    fake_servable.error = ZeroDivisionError()
+    fake_servable.let_go.set()
+    fake_servable.card = None
+    client = serve()
+    status, document = client.post({"inputs": ["?"]})
+    assert status == 500
+    assert document["error"].startswith("Internal error; ")
+    assert client.get("/about.json") == (500, {"error": "Internal error."})
+    assert client.get("/v1/models/realm")[0] == 200
