@@ -117,7 +117,7 @@ def _lines(
 
 @dataclasses.dataclass(frozen=True)
 class AnswerView:
-    """An answer that rich can print and `str` can write.
+    """An answer that rich can print, and whose `str` is plain text.
 
     On a terminal the answer is bold in its sentence, elsewhere it stands in
     `[[...]]`. `console.print(view, soft_wrap=True)` does not wrap it at the
@@ -152,19 +152,3 @@ class AnswerView:
         )
         lines[_NUM_HEADLINES:] = map(_indented, lines[_NUM_HEADLINES:])
         return "\n".join(line.plain for line in lines)
-
-
-def render(
-    answer: Answer, question: str, *, evidence_license: str | None = None
-) -> AnswerView:
-    """What `rich.print` or `print` shows of an answer.
-
-    Args:
-        answer: `Answer`.
-        question: str. What was asked.
-        evidence_license: str. As of `AnswerView`.
-
-    Returns:
-        `AnswerView`, a rich renderable whose `str` is plain text.
-    """
-    return AnswerView(answer, question, evidence_license)

@@ -142,11 +142,12 @@ class RequestHandler:
             }
             if self._log.log_questions:
                 record.questions = _texts(inputs)
-            outputs = servable.run(
-                inputs,
-                signature=request.signature,
-                output_filter=request.output_filter,
-                timeout_seconds=timeout_seconds - (time.monotonic() - started),
+            outputs = self._run(
+                servable,
+                PredictRequest(
+                    inputs, request.signature, request.output_filter
+                ),
+                timeout_seconds - (time.monotonic() - started),
             )
         return Prediction(
             version=record.version,
@@ -252,7 +253,7 @@ class RequestHandler:
     @contextlib.contextmanager
     def _admitted(self) -> Iterator[None]:
         if self.is_draining:
-            raise unavailable("The server is stopping; ask another one.")
+            raise _stopping()
         with self._lock:
             if self.num_pending >= self.options.max_pending:
                 raise RequestError(
@@ -266,6 +267,19 @@ class RequestHandler:
         finally:
             with self._lock:
                 self.num_pending -= 1
+
+    def _run(self, servable, request: PredictRequest, seconds: float):
+        try:
+            return servable.run(
+                request.inputs,
+                signature=request.signature,
+                output_filter=request.output_filter,
+                timeout_seconds=seconds,
+            )
+        except RequestError as error:
+            if self.is_draining and error.code is grpc.StatusCode.CANCELLED:
+                raise _stopping() from error
+            raise
 
     def _check_rows(self, inputs: Mapping[str, np.ndarray]) -> int | None:
         """The rows of a request; `None` if it has none."""
@@ -291,6 +305,10 @@ class RequestHandler:
         cut = np.empty_like(array)
         cut.flat = [_cut_string(value, most) for value in array.flat]
         return cut
+
+
+def _stopping() -> RequestError:
+    return unavailable("The server is stopping; ask another one.")
 
 
 def _cut_string(value: bytes, limit: int) -> bytes:

@@ -8,6 +8,8 @@ import sys
 from typing import ClassVar
 
 import tyro
+from rich.console import Console
+from rich.progress import track
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
@@ -15,13 +17,13 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
-from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.client import BATCH_SIZE
 from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.client import TIMEOUT_SECONDS
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.local_model import LocalModel
+from realm_tf.serving.rendering import AnswerView
 
 DEFAULT_SERVER = "127.0.0.1:8500"
 _OF_SERVER = (
@@ -74,11 +76,11 @@ class Ask(Operation):
     """where to write the answers to --questions: the same lines plus
     prediction, score, block_id, title, text and url"""
 
-    def run(self) -> list[Answer] | int:
+    def run(self) -> list[AnswerView] | int:
         """Answers the question, or the file of questions.
 
         Returns:
-            list of `Answer`, one a question; of a file their number.
+            list of `AnswerView`, one a question; of a file their number.
 
         Raises:
             InputError: if options contradict each other, there is no
@@ -97,15 +99,27 @@ class Ask(Operation):
                 for text in self.question
             ]
             with self._open() as model:
+                # TF Serving's protocol has no place for it.
+                terms = getattr(model, "evidence_license", None)
                 answers = model.ask(questions)
-                self._print(questions, answers, model)
         except RealmServerError as error:
             raise InputError(error.message) from error
-        return answers
+        return [
+            AnswerView(answer, question, terms)
+            for answer, question in zip(answers, questions, strict=True)
+        ]
 
-    def report(self, result: list[Answer] | int) -> str:
+    def report(self, result: list[AnswerView] | int) -> str:
         if self.questions:
             return f"{self.output}: {result} questions answered"
+        console = Console()
+        for view in result:
+            if self.json:
+                print(to_json(view))
+                continue
+            # A file has no width to wrap at.
+            console.print(view, soft_wrap=not console.is_terminal)
+            console.print()
         return ""
 
     def _check(self) -> None:
@@ -120,6 +134,14 @@ class Ask(Operation):
                         f"--{name.replace('_', '-')} is for a server and "
                         "--saved-model for none: give one of them, not both."
                     )
+        own = (self.tls_certificate, self.tls_key)
+        if (None in own and own != (None, None)) or (
+            own != (None, None) and self.tls_ca is None
+        ):
+            raise InputError(
+                "--tls-certificate and --tls-key go together, and need "
+                "--tls-ca."
+            )
         host, _, port = (self.server or DEFAULT_SERVER).rpartition(":")
         if not host or not port.isdigit():
             raise InputError(
@@ -144,25 +166,6 @@ class Ask(Operation):
         except ValueError as error:
             # Of files that cannot be used; it names them.
             raise InputError(str(error)) from error
-
-    def _print(self, questions, answers, model) -> None:
-        from rich.console import Console
-
-        from realm_tf.serving.rendering import render
-
-        # TF Serving's protocol has no place for it.
-        terms = getattr(model, "evidence_license", None)
-        console = Console()
-        for answer, question in zip(answers, questions, strict=True):
-            if self.json:
-                print(to_json(answer, question, evidence_license=terms))
-                continue
-            # A file has no width to wrap at.
-            console.print(
-                render(answer, question, evidence_license=terms),
-                soft_wrap=not console.is_terminal,
-            )
-            console.print()
 
     def _answer_file(self) -> int:
         if Path(self.output).exists():
@@ -205,9 +208,6 @@ def _read_key(path: str) -> str:
 
 
 def _answer_records(model, records: list[dict]) -> list[str]:
-    from rich.console import Console
-    from rich.progress import track
-
     lines = []
     for first in track(
         range(0, len(records), BATCH_SIZE),
@@ -238,16 +238,15 @@ def _finite(value):
     return value
 
 
-def to_json(
-    answer: Answer, question: str, *, evidence_license: str | None = None
-) -> str:
+def to_json(view: AnswerView) -> str:
     """One JSON line with everything about an answer."""
-    record = {"question": question, **dataclasses.asdict(answer)}
+    answer = view.answer
+    record = {"question": view.question, **dataclasses.asdict(answer)}
     record["candidates"] = [
         {**dataclasses.asdict(c), "probability": c.probability}
         for c in answer.candidates
     ]
     for each in (record, *record["nbest"], *record["candidates"]):
         each.update({name: _finite(value) for name, value in each.items()})
-    record["evidence_license"] = evidence_license
+    record["evidence_license"] = view.evidence_license
     return json.dumps(record, ensure_ascii=False)

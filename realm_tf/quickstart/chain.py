@@ -343,7 +343,7 @@ def _serve_and_ask(chain):
     from realm_tf.artifacts import question_files
     from realm_tf.serving import server
     from realm_tf.serving.client import RealmClient
-    from realm_tf.serving.rendering import render
+    from realm_tf.serving.rendering import AnswerView
 
     asked = question_files.read_questions(quickstart.questions("test"))
     # Spread over the file, so over the articles.
@@ -351,13 +351,13 @@ def _serve_and_ask(chain):
     chosen = [q.question for q in asked[::step][:NUM_ASKED]]
     console = chain.console
     with (
-        server.start(chain.path("saved_model")) as running,
+        server.start(chain.path("saved_model"), no_rest=True) as running,
         RealmClient(running.target) as client,
     ):
         for question, answer in zip(chosen, client.ask(chosen), strict=True):
             console.print()
             console.print(
-                render(answer, question), soft_wrap=not console.is_terminal
+                AnswerView(answer, question), soft_wrap=not console.is_terminal
             )
 
 

@@ -53,6 +53,8 @@ export function readAnswer(outputs) {
       "text",
       "answer",
       "log_prob",
+      // Earlier exports have none.
+      ...(outputs.candidate_url ? ["url"] : []),
     ]).filter((candidate) => candidate.block_id !== NO_BLOCK_ID),
   };
 }
@@ -114,18 +116,23 @@ function headline(answer, question) {
   return [words, facts];
 }
 
-function evidence(answer, license) {
-  const title = element("h2", { dir: "auto" }, answer.title || "Untitled");
+function sourceOf(url) {
   const source = element("p", { class: "source" });
-  const href = safeUrl(answer.url);
+  const href = safeUrl(url);
   if (href !== null) {
     source.append(
       "Source: ",
-      element("a", { href, rel: "noopener noreferrer" }, answer.url),
+      element("a", { href, rel: "noopener noreferrer" }, url),
     );
-  } else if (answer.url !== "") {
-    source.append(`Source: ${answer.url}`);
+  } else if (url !== "") {
+    source.append(`Source: ${url}`);
   }
+  return source;
+}
+
+function evidence(answer, license) {
+  const title = element("h2", { dir: "auto" }, answer.title || "Untitled");
+  const source = sourceOf(answer.url);
   if (license) {
     if (source.hasChildNodes()) source.append(element("br"));
     source.append(`Licence: ${license}`);
@@ -183,6 +190,7 @@ function candidateItem(candidate, chosenId) {
         { class: "text", dir: "auto" },
         asText(candidate.text),
       ),
+      sourceOf(asText(candidate.url ?? "")),
     ),
   );
   return item;

@@ -48,6 +48,11 @@ async function fetchJson(path, options = {}) {
   return [parseJson(text), response.headers];
 }
 
+// Questions that the model answers rightly, as its export has found.
+function examples() {
+  return about.example_questions ?? [];
+}
+
 async function loadAbout() {
   if (about !== null) return;
   [about] = await fetchJson("about.json");
@@ -56,11 +61,14 @@ async function loadAbout() {
     const count = about.num_blocks.toLocaleString("en");
     facts.push(`Answered from ${count} blocks of text`);
   }
+  if (about.example_titles?.length) {
+    facts.push(`such as ${about.example_titles.join(", ")}`);
+  }
   facts.push(`model ${about.model}, version ${about.version}`);
   if (about.index !== null) facts.push(`index ${about.index}`);
   byId("corpus").textContent = facts.join(" · ");
   byId("example-list").replaceChildren(
-    ...about.example_questions.map((example) => {
+    ...examples().map((example) => {
       const link = element("a", { href: linkTo(example), dir: "auto" });
       link.textContent = example;
       link.addEventListener("click", (event) => {
@@ -182,7 +190,7 @@ function openAddress() {
   byId("status").textContent = "";
   run(async () => {
     await loadAbout();
-    if (about.example_questions.length) show("examples");
+    if (examples().length) show("examples");
   });
   show("nothing");
 }

@@ -246,7 +246,7 @@ def serve_fake(fake_versions, fake_servable, tmp_path):
                 log=RequestLog(
                     options.log_file, log_questions=options.log_questions
                 ),
-                bound=rest_server.bind("127.0.0.1", 0, flag="--rest-port"),
+                bound=rest_server.bind(options.host, 0, flag="--rest-port"),
             )
             stack.callback(running.stop)
             stack.callback(fake_servable.let_go.set)

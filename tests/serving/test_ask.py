@@ -4,13 +4,14 @@ import shutil
 import pytest
 
 from realm_tf import cli
-from realm_tf.serving import ask as ask_command
+from realm_tf.operations import ask as ask_module
+from realm_tf.operations.ask import Ask
+from realm_tf.operations.ask import to_json
 from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import Candidate
-from realm_tf.serving.ask import ask
-from realm_tf.serving.ask import to_json
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.local_model import LocalModel
+from realm_tf.serving.rendering import AnswerView
 
 QUESTION = "Who wrote Frankenstein?"
 
@@ -35,7 +36,8 @@ def test_local_model_answers_as_the_server(model, running):
     with RealmClient(running.target) as client:
         assert model.ask(questions) == client.ask(questions)
     assert model.ask([]) == []
-    assert ask(questions, server=running.target)[0].answer == "Mary Shelley"
+    answers = Ask(question=(QUESTION,), server=running.target).run()
+    assert answers[0].answer.answer == "Mary Shelley"
 
 
 @pytest.mark.parametrize("source", ["server", "saved_model"])
@@ -73,7 +75,8 @@ def test_json_has_no_infinity():
         "a", infinity, float("nan"), 1, "t", "x", "", 0, 1, (), (candidate,)
     )
     record = json.loads(
-        to_json(answer, "q"), parse_constant=lambda name: pytest.fail(name)
+        to_json(AnswerView(answer, "q")),
+        parse_constant=lambda name: pytest.fail(name),
     )
     assert record["score"] is None and record["confidence"] is None
     assert record["candidates"][0]["log_prob"] is None
@@ -167,15 +170,17 @@ def test_files_that_are_none(tmp_path, capsys):
         (["q", "--output", "f"], "--questions FILE and --output FILE go"),
         (["q", "--server", "nohost"], "'nohost' is not an address"),
         (["q", "--server", "host:x"], "expected HOST:PORT"),
-        (["q", "--timeout-seconds", "0"], "--timeout-seconds 0 is not"),
+        (["q", "--timeout-seconds", "0"], "must be positive and finite"),
         (["q", "--saved-model", "/none"], "/none does not exist"),
         (["q", "--saved-model", "/none", "--server", "a:1"], "not both"),
-        (["q", "--saved-model", "/none", "--label", "a"], "--label is for a"),
-        (["q", "--version", "1", "--label", "a"], "--version or --label"),
+        (
+            ["q", "--saved-model", "/none", "--version", "1"],
+            "--version is for a server",
+        ),
         (["q", "--tls-key", "a"], "--tls-certificate and --tls-key go"),
         (
             ["q", "--tls-key", "a", "--tls-certificate", "b"],
-            "--tls-key need --tls-ca",
+            "and need --tls-ca",
         ),
         (["q", "--tls-ca", "/none.pem"], "/none.pem cannot be used for TLS"),
         (["q", "--api-key-file", "/none"], "--api-key-file /none cannot be"),
@@ -191,19 +196,6 @@ def test_bad_arguments(arguments, message, capsys):
     assert message in fails(capsys, *arguments)
 
 
-def test_a_file_of_ten_thousand_lines(saved_model, tmp_path, capsys):
-    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    lines = [json.dumps({"question": QUESTION, "id": i}) for i in range(9_999)]
-    questions.write_text("\n".join([*lines, '{"question": "?"}']))
-    arguments = ["--questions", str(questions), "--output", str(output)]
-    assert cli.main(["ask", "--saved-model", saved_model, *arguments]) == 0
-    assert "10000 questions answered" in capsys.readouterr().out
-    records = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [record.get("id") for record in records] == [*range(9_999), None]
-    predictions = [record["prediction"] for record in records]
-    assert predictions == ["Mary Shelley"] * 9_999 + [""]
-
-
 def test_interrupted_between_two_requests_it_leaves_nothing(
     running, tmp_path, capsys, monkeypatch
 ):
@@ -216,7 +208,7 @@ def test_interrupted_between_two_requests_it_leaves_nothing(
                 raise KeyboardInterrupt
             return super().ask(questions)
 
-    monkeypatch.setattr(ask_command, "RealmClient", Interrupted)
+    monkeypatch.setattr(ask_module, "RealmClient", Interrupted)
     questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     questions.write_text('{"question": "x"}\n' * 100)
     arguments = ["--questions", str(questions), "--output", str(output)]
@@ -227,7 +219,7 @@ def test_interrupted_between_two_requests_it_leaves_nothing(
 
 
 def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
-    """What cannot be seen from outside: version, label and key as sent."""
+    """What cannot be seen from outside: version and key as sent."""
     seen = []
 
     class Seen:
@@ -241,18 +233,17 @@ def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
             pass
 
         def ask(self, questions):
-            return []
+            return [None]
 
-    monkeypatch.setattr(ask_command, "RealmClient", Seen)
+    monkeypatch.setattr(ask_module, "RealmClient", Seen)
     path = tmp_path / "keys"
     path.write_text("# of the server\n\n  0123456789abcdef  \nanother\n")
-    assert ask(["x"], version=3, api_key_file=str(path)) == []
-    assert ask(["x"], label="canary", server="h:1", timeout_seconds=2) == []
+    Ask(question=("x",), version=3, api_key_file=str(path)).run()
+    Ask(question=("x",), server="h:1", timeout_seconds=2).run()
     (first, second) = seen
     assert first[0] == "127.0.0.1:8500" and second[0] == "h:1"
     assert first[1]["version"] == 3
     assert first[1]["api_key"] == "0123456789abcdef"
-    assert second[1]["label"] == "canary"
     assert second[1]["api_key"] is None
     assert second[1]["timeout_seconds"] == 2
 
@@ -263,15 +254,13 @@ def test_the_version_is_asked_for(running, capsys):
     assert "A: Mary Shelley" in capsys.readouterr().out
     error = fails(capsys, "--version", "9", *where)
     assert "Specific(realm, 9)" in error
-    error = fails(capsys, "--label", "canary", *where)
-    assert "canary" in error
 
 
 def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
     model = tmp_path / "model" / "5"
     shutil.copytree(f"{saved_model}/2", model)
     (model / "assets.extra").mkdir()
-    card = {"evidence_license": "CC BY-SA 4.0"}
+    card = {"evidence_license": "CC BY-SA 4.0", "files": {}}
     (model / "assets.extra" / "card.json").write_text(json.dumps(card))
     where = ["--saved-model", str(model.parent), QUESTION]
     assert cli.main(["ask", *where]) == 0

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from tensorflow_serving.apis import predict_pb2
 
 from realm_tf.serving import server
-from realm_tf.serving.options import ServerOptions
 
 _CODE = grpc.StatusCode
 # Longer than any of these requests takes; a hang would pass it.
@@ -50,11 +49,7 @@ def _few(num_examples):
 
 @pytest.fixture(scope="module")
 def fuzzed(saved_model):
-    with server.start(
-        saved_model,
-        rest_port=0,
-        options=ServerOptions(max_message_bytes=_MAX_BYTES),
-    ) as running:
+    with server.start(saved_model, max_message_bytes=_MAX_BYTES) as running:
         yield running
 
 
@@ -146,7 +141,7 @@ _DEFECTS = st.one_of(
             _CODE.INVALID_ARGUMENT,
         )
     ),
-    st.integers(1, 6).map(
+    st.integers(1, 100).map(
         lambda rank: (
             _with_input(
                 "question", _tensor([b"x"], tf.string, [1] * (rank + 1))
@@ -166,13 +161,11 @@ _DEFECTS = st.one_of(
             _CODE.INVALID_ARGUMENT,
         )
     ),
-    # More rows, and longer strings, than the server takes.
+    # More rows than the server takes; longer strings are cut.
     st.integers(129, 400).map(
         lambda rows: (_valid([b"who"] * rows), _CODE.INVALID_ARGUMENT)
     ),
-    st.integers((1 << 20) + 1, 3 << 20).map(
-        lambda size: (_valid([b"x" * size]), _CODE.INVALID_ARGUMENT)
-    ),
+    st.integers(1, 3 << 20).map(lambda size: (_valid([b"x" * size]), _CODE.OK)),
     st.just((_valid([b"x" * _MAX_BYTES]), _CODE.RESOURCE_EXHAUSTED)),
 )
 
@@ -248,7 +241,7 @@ _PATHS = st.sampled_from(
         "/v1/models/realm:predict",
         "/v1/models/realm/versions/2:predict",
         "/v1/models/realm/versions/7:predict",
-        "/v1/models/realm/labels/stable:predict",
+        "/v1/models/realm/labels/a:predict",
         "/v1/models/other:predict",
         "/v1/models/realm:classify",
         "/v1/models/realm/metadata",
@@ -284,7 +277,7 @@ def _fuzz_rest(fuzzed, num_examples):
     )
     def requests(method, path, body):
         status, answer = call(method, path, body)
-        assert status in (200, 400, 404, 405, 413), (method, path, body[:80])
+        assert status in (200, 400, 404, 405, 413, 501), (method, path, body)
         if status != 200:
             assert json.loads(answer)["error"]
 

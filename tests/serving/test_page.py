@@ -1,19 +1,13 @@
-"""The web page, in a headless Chromium that is driven over its DevTools."""
+"""The web page, in Chromium."""
 
 import contextlib
 import html.parser
-import itertools
-import json
 import math
 import os
-import pathlib
 import re
 import shutil
-import subprocess
 import threading
-import time
 import urllib.parse
-import urllib.request
 
 import grpc
 import numpy as np
@@ -21,21 +15,22 @@ import pytest
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from realm_tf.serving.limits import Limits
+from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
 from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.request_log import RequestLog
-from realm_tf.serving.rest import app as rest
-from realm_tf.serving.rest import server as rest_server
-from realm_tf.serving.rest.server import RestServer
+from realm_tf.serving.rest_server import RestServer
 from realm_tf.serving.security import ApiKeys
 
-websockets = pytest.importorskip(
-    "websockets.sync.client", reason="the browser is driven by a websocket"
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright drives the browser"
 )
+expect = sync_api.expect
 
-PAGE = pathlib.Path(rest.__file__).with_name("page")
+PAGE = rest_api.PAGE_DIRECTORY
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no chromium"
@@ -126,13 +121,16 @@ NUM_CANDIDATES = 5
 
 def columns(answer):
     """An answer as the outputs of a signature, padded as exports are."""
-    padding = (-1, "", "", "", -math.inf)
-    rows = answer["candidates"] + [padding] * NUM_CANDIDATES
+    padding = (-1, "", "", "", -math.inf, "")
+    rows = [
+        (*candidate, f"https://example.org/{candidate[0]}")
+        for candidate in answer["candidates"]
+    ] + [padding] * NUM_CANDIDATES
     nested = {
         f"nbest_{name}": [[row[i] for row in answer["nbest"]]]
         for i, name in enumerate(["answer", "score"])
     }
-    names = ["block_id", "title", "text", "answer", "log_prob"]
+    names = ["block_id", "title", "text", "answer", "log_prob", "url"]
     for i, name in enumerate(names):
         nested[f"candidate_{name}"] = [
             [row[i] for row in rows[:NUM_CANDIDATES]]
@@ -163,6 +161,7 @@ class Servable:
         "index": "ivf",
         "evidence_license": "CC BY-SA 4.0",
         "example_questions": EXAMPLES,
+        "example_titles": ["Frankenstein", "Etna"],
     }
 
     def __init__(self):
@@ -172,9 +171,6 @@ class Servable:
         definition.inputs["question"].CopyFrom(info)
         self.signature_defs = {"serving_default": definition}
         self.let_go = threading.Event()
-
-    def names(self):
-        return ["a model"]
 
     @contextlib.contextmanager
     def use(self, name, **choice):
@@ -191,31 +187,20 @@ class Servable:
 
 
 @contextlib.contextmanager
-def serving(servable, *, api_key=None):
+def serving(servable, *, api_keys=None):
     """The URL of the page over a servable."""
+    options = ServerOptions(saved_model="none", model_name="a model")
     handler = RequestHandler(
-        servable, limits=Limits(), metrics=ServingMetrics(), log=RequestLog()
+        servable, options=options, metrics=ServingMetrics(), log=RequestLog()
     )
-    app = rest.make_app(
-        handler,
-        max_body_bytes=1 << 20,
-        api_key=api_key,
-        default_model="a model",
-    )
-    server = RestServer(app, rest_server.bind("127.0.0.1", 0))
+    app = rest_api.make_app(handler, api_keys=api_keys)
+    bound = rest_server.bind("127.0.0.1", 0, flag="")
+    server = RestServer(app, bound, options)
     try:
         yield f"{server.url}/"
     finally:
         server.stop(grace_seconds=10)
         server.join(DEADLINE_SECONDS)
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
-    return value
 
 
 @pytest.fixture(scope="module")
@@ -231,353 +216,255 @@ def site(servable):
         yield url
 
 
-class Tab:
-    """A page of the browser.
-
-    Args:
-        socket: its DevTools connection.
-    """
-
-    def __init__(self, socket):
-        self._socket = socket
-        self._ids = itertools.count(1)
-        self.complaints = []
-        for domain in ("Page", "Runtime", "Log"):
-            self.command(f"{domain}.enable")
-        self.command("Emulation.setFocusEmulationEnabled", enabled=True)
-
-    def command(self, method, **parameters):
-        number = next(self._ids)
-        self._socket.send(
-            json.dumps({"id": number, "method": method, "params": parameters})
-        )
-        while True:
-            message = json.loads(self._socket.recv(timeout=DEADLINE_SECONDS))
-            if message.get("id") == number:
-                assert "error" not in message, message
-                return message["result"]
-            self._note(message)
-
-    def _note(self, event):
-        parameters = event.get("params", {})
-        if event["method"] == "Runtime.exceptionThrown":
-            self.complaints.append(parameters["exceptionDetails"])
-        entry = parameters.get("entry", {})
-        # A status that is no success is no defect of the page.
-        if entry.get("level") == "error" and entry["source"] != "network":
-            self.complaints.append(entry)
-
-    def js(self, expression):
-        result = self.command(
-            "Runtime.evaluate",
-            expression=expression,
-            awaitPromise=True,
-            returnByValue=True,
-        )
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    def text(self, selector):
-        return self.js(
-            f"document.querySelector({json.dumps(selector)})?.innerText"
-        )
-
-    def texts(self, selector):
-        return self.js(
-            f"Array.from(document.querySelectorAll({json.dumps(selector)}), "
-            "(node) => node.textContent)"
-        )
-
-    def wait_for(self, expression):
-        return wait_until(lambda: self.js(expression), expression)
-
-    def go(self, url, question=None):
-        if question is not None:
-            url += "?" + urllib.parse.urlencode({"q": question})
-        self.command("Page.navigate", url=url)
-        self.wait_for(
-            f"location.href === {json.dumps(url)} && "
-            "document.readyState === 'complete'"
-        )
-
-    def ask(self, url, question):
-        """Opens the link to a question and waits for its answer."""
-        self.go(url, question)
-        self.wait_for("!document.querySelector('#result').hidden")
-
-    def type(self, text):
-        self.command("Input.insertText", text=text)
-
-    def press(self, key):
-        typed = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        codes = {"Enter": 13, "Escape": 27, "Tab": 9, "/": 191}
-        for kind in ("keyDown", "keyUp"):
-            self.command(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                windowsVirtualKeyCode=codes[key],
-                **({"text": typed} if typed and kind == "keyDown" else {}),
-            )
-
-    def resize(self, width, *, dark=False):
-        self.command(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=800,
-            deviceScaleFactor=1,
-            mobile=width < 500,
-        )
-        scheme = "dark" if dark else "light"
-        self.command(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": scheme}],
-        )
-
-
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """The port of a headless Chromium's DevTools."""
-    profile = tmp_path_factory.mktemp("chromium")
-    command = [
-        CHROMIUM,
-        "--headless=new",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={profile}",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-        "about:blank",
-    ]
-    if os.geteuid() == 0:
-        command.insert(1, "--no-sandbox")
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        port_file = profile / "DevToolsActivePort"
-        wait_until(
-            lambda: port_file.exists() and "\n" in port_file.read_text(),
-            "the browser starts",
+def browser():
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=options
         )
-        yield int(port_file.read_text().splitlines()[0])
-    finally:
-        process.terminate()
-        process.wait(timeout=DEADLINE_SECONDS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
-def tab(browser):
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{browser}/json/new?about:blank", method="PUT"
-    )
-    with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
-        address = json.load(answer)["webSocketDebuggerUrl"]
-    with websockets.connect(address, max_size=None) as socket:
-        tab = Tab(socket)
-        tab.resize(1280)
-        yield tab
-        assert tab.complaints == []
-        tab.command("Page.close")
+def page(browser):
+    """A tab of its own; what it complains of fails the test."""
+    complaints = []
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(1000 * DEADLINE_SECONDS)
+    page.on("pageerror", lambda error: complaints.append(error))
+
+    def note(message):
+        # A status that is no success is no defect of the page.
+        if message.type == "error" and "status of" not in message.text:
+            complaints.append(message.text)
+
+    page.on("console", note)
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def go(page, url, question=None):
+    if question is not None:
+        url += "?" + urllib.parse.urlencode({"q": question})
+    page.goto(url)
+
+
+def ask(page, url, question):
+    """Opens the link to a question and waits for its answer."""
+    go(page, url, question)
+    page.wait_for_selector("#result")
+
+
+def texts(page, selector):
+    return page.locator(selector).all_text_contents()
 
 
 @needs_chromium
-def test_a_question_is_answered_with_its_evidence(tab, site):
-    tab.go(site)
-    tab.wait_for("!document.querySelector('#examples').hidden")
-    assert tab.texts("#example-list a") == EXAMPLES
-    assert tab.text("#corpus") == (
-        "Answered from 51,234 blocks of text · model a model, version 3 · "
-        "index ivf"
+def test_a_question_is_answered_with_its_evidence(page, site):
+    go(page, site)
+    page.wait_for_selector("#examples")
+    assert texts(page, "#example-list a") == EXAMPLES
+    assert page.inner_text("#corpus") == (
+        "Answered from 51,234 blocks of text · such as Frankenstein, Etna · "
+        "model a model, version 3 · index ivf"
     )
-    assert tab.js("document.activeElement.id") == "question"
-    tab.type("Who wrote Frankenstein?")
-    tab.press("Enter")
-    tab.wait_for("!document.querySelector('#result').hidden")
-    assert tab.js("location.search") == "?q=Who+wrote+Frankenstein%3F"
-    assert tab.js("document.title") == "Who wrote Frankenstein?"
-    assert tab.text(".answer") == "Mary Shelley"
-    assert tab.texts(".facts span") == ["confidence 0.76", "score 12.50"]
-    assert tab.text("#evidence h2") == "Frankenstein"
-    assert tab.texts("#evidence mark") == ["Mary Shelley"]
-    assert tab.texts("#evidence .text") == [FRANKENSTEIN]
-    link = tab.js(
+    assert page.evaluate("document.activeElement.id") == "question"
+    page.keyboard.insert_text("Who wrote Frankenstein?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#result")
+    assert page.evaluate("location.search") == "?q=Who+wrote+Frankenstein%3F"
+    assert page.evaluate("document.title") == "Who wrote Frankenstein?"
+    assert page.inner_text(".answer") == "Mary Shelley"
+    assert texts(page, ".facts span") == ["confidence 0.76", "score 12.50"]
+    assert page.inner_text("#evidence h2") == "Frankenstein"
+    assert texts(page, "#evidence mark") == ["Mary Shelley"]
+    assert texts(page, "#evidence .text") == [FRANKENSTEIN]
+    link = page.evaluate(
         "(({href, rel}) => [href, rel])(document.querySelector('.source a'))"
     )
     url = ANSWERS["Who wrote Frankenstein?"]["url"]
     assert link == [url, "noopener noreferrer"]
-    assert tab.text(".source") == f"Source: {url}\nLicence: CC BY-SA 4.0"
-    assert tab.texts("#status") == ["Answer: Mary Shelley. From: Frankenstein."]
+    assert page.inner_text(".source") == f"Source: {url}\nLicence: CC BY-SA 4.0"
+    assert texts(page, "#status") == [
+        "Answer: Mary Shelley. From: Frankenstein."
+    ]
     assert re.fullmatch(
         r"Answered in \d+ ms, of which \d+ ms on the server\.",
-        tab.text(".timings"),
+        page.inner_text(".timings"),
     )
 
 
 @needs_chromium
-def test_candidates_and_other_answers(tab, site):
-    tab.ask(site, "Who wrote Frankenstein?")
-    assert tab.texts("#blocks .number") == [
+def test_candidates_and_other_answers(page, site):
+    ask(page, site, "Who wrote Frankenstein?")
+    assert texts(page, "#blocks .number") == [
         "60.7 %",
         "30.0 %",
         "8.0 %",
         "1.3 %",
     ]
-    widths = tab.js(
+    widths = page.evaluate(
         "Array.from(document.querySelectorAll('.bar'), (b) => "
         "b.children[1].getBoundingClientRect().width / "
         "b.children[0].getBoundingClientRect().width)"
     )
     assert widths == pytest.approx([0.607, 0.3, 0.08, 0.013], abs=0.002)
-    assert tab.texts("#blocks .title")[1] == "Year Without a Summer"
-    assert tab.texts("#blocks .own") == [
+    assert texts(page, "#blocks .title")[1] == "Year Without a Summer"
+    assert texts(page, "#blocks .own") == [
         "Mary Shelley",
         "Tambora",
         "no answer",
         "a poet",
     ]
-    assert tab.texts("#blocks .chosen .title") == ["Frankenstein"]
-    assert tab.texts("#nbest dd") == ["Mary Shelley", "Percy Shelley"]
-    assert tab.texts("#nbest dt") == ["12.50", "9.25"]
+    assert texts(page, "#blocks .chosen .title") == ["Frankenstein"]
+    assert texts(page, "#nbest dd") == ["Mary Shelley", "Percy Shelley"]
+    assert texts(page, "#nbest dt") == ["12.50", "9.25"]
 
 
 @needs_chromium
-def test_blocks_unfold_by_keyboard(tab, site):
-    tab.ask(site, "Who wrote Frankenstein?")
-    assert tab.js("document.querySelectorAll('#blocks [open]').length") == 0
-    tab.js("document.querySelector('#question').focus()")
+def test_blocks_unfold_by_keyboard(page, site):
+    ask(page, site, "Who wrote Frankenstein?")
+    assert (
+        page.evaluate("document.querySelectorAll('#blocks [open]').length") == 0
+    )
+    page.evaluate("document.querySelector('#question').focus()")
     reached = []
     for _ in range(12):
-        tab.press("Tab")
+        page.keyboard.press("Tab")
         reached.append(
-            tab.js(
+            page.evaluate(
                 "document.activeElement.querySelector('.title')?.textContent"
             )
         )
         if reached[-1] == "Year Without a Summer":
             break
     assert "Frankenstein" in reached
-    tab.press("Enter")
-    assert tab.texts("#blocks [open] .text") == [GENEVA]
+    page.keyboard.press("Enter")
+    assert texts(page, "#blocks [open] .text") == [GENEVA]
+    link = page.locator("#blocks [open] .source a")
+    assert link.get_attribute("href") == "https://example.org/2"
 
 
 @needs_chromium
-def test_offsets_count_code_points(tab, site):
-    tab.ask(site, "astral")
-    assert tab.texts("#evidence mark") == ["Mary\U0001f600"]
-    assert tab.texts("#evidence .text") == [ASTRAL]
+def test_offsets_count_code_points(page, site):
+    ask(page, site, "astral")
+    assert texts(page, "#evidence mark") == ["Mary\U0001f600"]
+    assert texts(page, "#evidence .text") == [ASTRAL]
 
 
 @needs_chromium
-def test_markup_is_text(tab, site):
-    tab.ask(site, EVIL)
-    assert tab.js("document.querySelector('#question').value") == EVIL
-    assert tab.texts(".answer") == [EVIL]
-    assert tab.texts("#evidence h2") == [EVIL]
-    assert tab.texts("#evidence mark") == [EVIL]
-    assert tab.texts("#blocks .own") == [EVIL]
-    assert tab.js("document.title") == EVIL
+def test_markup_is_text(page, site):
+    ask(page, site, EVIL)
+    assert page.evaluate("document.querySelector('#question').value") == EVIL
+    assert texts(page, ".answer") == [EVIL]
+    assert texts(page, "#evidence h2") == [EVIL]
+    assert texts(page, "#evidence mark") == [EVIL]
+    assert texts(page, "#blocks .own") == [EVIL]
+    assert page.evaluate("document.title") == EVIL
     # An address that would run is shown and cannot be followed.
-    assert tab.text(".source").startswith("Source: javascript:hacked=3\n")
-    assert tab.js("document.querySelectorAll('.source a').length") == 0
-    assert tab.js("typeof hacked") == "undefined"
-    assert tab.js("document.querySelectorAll('img').length") == 0
-    assert tab.js("document.scripts.length") == 1
+    assert page.inner_text(".source").startswith(
+        "Source: javascript:hacked=3\n"
+    )
+    assert page.evaluate("document.querySelectorAll('#evidence a').length") == 0
+    assert page.evaluate("typeof hacked") == "undefined"
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("document.scripts.length") == 1
 
 
 @needs_chromium
-def test_a_source_that_is_no_address_is_text(tab, site):
-    tab.ask(site, "plain source")
-    assert tab.text(".source").startswith("Source: a dump of 2024\n")
-    assert tab.js("document.querySelectorAll('.source a').length") == 0
+def test_a_source_that_is_no_address_is_text(page, site):
+    ask(page, site, "plain source")
+    assert page.inner_text(".source").startswith("Source: a dump of 2024\n")
+    assert page.evaluate("document.querySelectorAll('#evidence a').length") == 0
 
 
 @needs_chromium
-def test_no_answer(tab, site):
-    tab.ask(site, "nothing")
-    assert tab.text(".answer") == "No answer found."
-    assert tab.js("document.querySelector('#evidence')") is None
-    assert tab.texts("#blocks .title") == ["Etna"]
-    assert tab.texts("#nbest dd") == []
+def test_no_answer(page, site):
+    ask(page, site, "nothing")
+    assert page.inner_text(".answer") == "No answer found."
+    assert page.evaluate("document.querySelector('#evidence')") is None
+    assert texts(page, "#blocks .title") == ["Etna"]
+    assert texts(page, "#nbest dd") == []
 
 
 @needs_chromium
-def test_errors_are_told_in_the_servers_words(tab, site):
-    tab.go(site, "unheard of")
-    tab.wait_for("!document.querySelector('#problem').hidden")
-    assert tab.text("#problem-text") == (
+def test_errors_are_told_in_the_servers_words(page, site):
+    go(page, site, "unheard of")
+    page.wait_for_selector("#problem")
+    assert page.inner_text("#problem-text") == (
         "The server did not answer (status 503)."
     )
-    assert tab.text("#problem-words") == WRONG
+    assert page.inner_text("#problem-words") == WRONG
     ANSWERS["unheard of"] = ANSWERS["plain source"]
     try:
-        tab.js("document.querySelector('#retry').click()")
-        tab.wait_for("!document.querySelector('#result').hidden")
+        page.click("#retry")
+        page.wait_for_selector("#result")
     finally:
         del ANSWERS["unheard of"]
-    assert tab.js("document.querySelector('#problem').hidden") is True
+    assert page.evaluate("document.querySelector('#problem').hidden") is True
 
 
 @needs_chromium
-def test_keys_and_history(tab, site):
-    tab.ask(site, "plain source")
-    tab.js("document.activeElement.blur()")
-    tab.press("/")
-    assert tab.js("document.activeElement.id") == "question"
+def test_keys_and_history(page, site):
+    ask(page, site, "plain source")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
     # It selects what is there, so that typing replaces it.
-    tab.type("astral")
-    tab.press("Enter")
-    tab.wait_for("document.querySelector('mark')?.textContent !== 'x'")
-    tab.press("Escape")
-    assert tab.js("document.querySelector('#question').value") == ""
-    assert tab.js("document.querySelector('#result').hidden") is True
-    assert tab.js("location.search") == ""
-    tab.js("history.go(-2)")
-    tab.wait_for("document.querySelector('mark')?.textContent === 'x'")
-    assert tab.js("document.querySelector('#question').value") == (
+    page.keyboard.insert_text("astral")
+    page.keyboard.press("Enter")
+    expect(page.locator("mark")).not_to_have_text("x")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.querySelector('#question').value") == ""
+    assert page.evaluate("document.querySelector('#result').hidden") is True
+    assert page.evaluate("location.search") == ""
+    page.evaluate("history.go(-2)")
+    expect(page.locator("mark")).to_have_text("x")
+    assert page.evaluate("document.querySelector('#question').value") == (
         "plain source"
     )
 
 
 @needs_chromium
-def test_examples_are_links(tab, site):
-    tab.go(site)
-    tab.wait_for("!document.querySelector('#examples').hidden")
-    link = tab.js("document.querySelector('#example-list a').href")
+def test_examples_are_links(page, site):
+    go(page, site)
+    page.wait_for_selector("#examples")
+    link = page.evaluate("document.querySelector('#example-list a').href")
     assert link == f"{site}?q=Who+wrote+Frankenstein%3F"
-    tab.js("document.querySelector('#example-list a').click()")
-    tab.wait_for("!document.querySelector('#result').hidden")
-    assert tab.js("location.href") == link
-    assert tab.js("document.querySelector('#examples').hidden") is True
+    page.click("#example-list a")
+    page.wait_for_selector("#result")
+    assert page.evaluate("location.href") == link
+    assert page.evaluate("document.querySelector('#examples').hidden") is True
 
 
 @needs_chromium
-def test_the_link_is_copied(tab, site):
-    tab.command("Browser.grantPermissions", permissions=["clipboardReadWrite"])
-    tab.ask(site, "plain source")
-    tab.js("document.querySelector('.facts button').click()")
-    tab.wait_for(
-        "document.querySelector('.facts button').textContent === 'Copied'"
-    )
-    copied = tab.js("navigator.clipboard.readText()")
+def test_the_link_is_copied(page, site):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    ask(page, site, "plain source")
+    page.click(".facts button")
+    expect(page.locator(".facts button")).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == f"{site}?q=plain+source"
 
 
 @needs_chromium
-def test_where_there_is_no_clipboard_the_link_is_shown(tab, site):
-    tab.ask(site, "plain source")
-    tab.js("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    tab.js("document.querySelector('.facts button').click()")
-    tab.wait_for("document.activeElement.matches('.facts input')")
-    assert tab.js("getSelection().toString()") == f"{site}?q=plain+source"
+def test_where_there_is_no_clipboard_the_link_is_shown(page, site):
+    ask(page, site, "plain source")
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+    )
+    page.click(".facts button")
+    expect(page.locator(".facts input")).to_be_focused()
+    assert (
+        page.evaluate("getSelection().toString()") == f"{site}?q=plain+source"
+    )
 
 
 @needs_chromium
-def test_waiting_shows_only_when_it_is_long(tab, site, servable):
+def test_waiting_shows_only_when_it_is_long(page, site, servable):
     # When what was seen, in milliseconds since the question.
     watch = """
       window.seen = [];
@@ -590,23 +477,23 @@ def test_waiting_shows_only_when_it_is_long(tab, site, servable):
       document.getElementById('ask').addEventListener(
         'submit', () => { window.asked = performance.now(); }, true);
     """
-    tab.go(site)
-    tab.wait_for("!document.querySelector('#examples').hidden")
-    tab.js(watch)
-    tab.type("slow")
-    tab.press("Enter")
-    tab.wait_for("!document.querySelector('#progress').hidden")
-    assert tab.text("#status") == "Asking the server."
+    go(page, site)
+    page.wait_for_selector("#examples")
+    page.evaluate(watch)
+    page.keyboard.insert_text("slow")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#progress", state="visible")
+    assert page.inner_text("#status") == "Asking the server."
     # A second question takes the place of the first.
-    tab.press("/")
-    tab.js("document.querySelector('#question').select()")
-    tab.type("astral")
-    tab.press("Enter")
-    tab.wait_for("document.querySelector('mark')?.textContent !== undefined")
+    page.keyboard.press("/")
+    page.evaluate("document.querySelector('#question').select()")
+    page.keyboard.insert_text("astral")
+    page.keyboard.press("Enter")
+    expect(page.locator("mark")).to_be_visible()
     servable.let_go.set()
-    tab.wait_for("document.querySelector('#progress').hidden")
-    assert tab.texts("#evidence h2") == ["Astral"]
-    ((what, milliseconds), *later) = tab.js("seen")
+    expect(page.locator("#progress")).to_be_hidden()
+    assert texts(page, "#evidence h2") == ["Astral"]
+    ((what, milliseconds), *later) = page.evaluate("seen")
     assert (what, milliseconds >= 200) == ("progress", True)
     # Nor was the end of the first question an error.
     assert "problem" not in dict(later)
@@ -614,24 +501,24 @@ def test_waiting_shows_only_when_it_is_long(tab, site, servable):
 
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_is_wider_than_the_screen(tab, site, width):
-    tab.resize(width)
+def test_nothing_is_wider_than_the_screen(page, site, width):
+    page.set_viewport_size({"width": width, "height": 800})
     for question in (EXAMPLES[0], "long", EVIL):
-        tab.ask(site, question)
-        tab.js(
+        ask(page, site, question)
+        page.evaluate(
             "for (const d of document.querySelectorAll('details')) "
             "d.open = true"
         )
-        assert tab.js("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @needs_chromium
-def test_dark_where_the_system_is_dark(tab, site):
+def test_dark_where_the_system_is_dark(page, site):
     light, dark = schemes()
-    for is_dark, colours in ((False, light), (True, dark)):
-        tab.resize(1280, dark=is_dark)
-        tab.ask(site, EXAMPLES[0])
-        shown = tab.js(
+    for scheme, colours in (("light", light), ("dark", dark)):
+        page.emulate_media(color_scheme=scheme)
+        ask(page, site, EXAMPLES[0])
+        shown = page.evaluate(
             "[getComputedStyle(document.body).backgroundColor, "
             "getComputedStyle(document.querySelector('mark')).color]"
         )
@@ -639,23 +526,21 @@ def test_dark_where_the_system_is_dark(tab, site):
 
 
 @needs_chromium
-def test_a_key_is_asked_for(tab):
-    with serving(Servable(), api_key=ApiKeys([KEY])) as site:
-        tab.go(site, "plain source")
-        tab.wait_for("document.activeElement.id === 'key'")
-        tab.type("wrong")
-        tab.press("Enter")
-        tab.wait_for(
-            "document.activeElement.id === 'key' && "
-            "sessionStorage.length === 0 && "
-            "document.querySelector('#key').value === ''"
-        )
-        tab.type(KEY)
-        tab.press("Enter")
-        tab.wait_for("!document.querySelector('#result').hidden")
-        assert tab.texts("#evidence h2") == ["x"]
-        assert KEY not in tab.js("location.href")
-        tab.go("about:blank")
+def test_a_key_is_asked_for(page):
+    with serving(Servable(), api_keys=ApiKeys([KEY])) as site:
+        go(page, site, "plain source")
+        expect(page.locator("#key")).to_be_focused()
+        page.keyboard.insert_text("wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#key")).to_have_value("")
+        expect(page.locator("#key")).to_be_focused()
+        expect(page.locator("#access")).to_be_visible()
+        page.keyboard.insert_text(KEY)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#result")
+        assert texts(page, "#evidence h2") == ["x"]
+        assert KEY not in page.evaluate("location.href")
+        go(page, "about:blank")
 
 
 def schemes():

@@ -5,7 +5,7 @@ from rich.console import Console
 from realm_tf.serving.answers import Alternative
 from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import Candidate
-from realm_tf.serving.rendering import render
+from realm_tf.serving.rendering import AnswerView
 from realm_tf.serving.rendering import sentence_around
 
 FRANKENSTEIN = (
@@ -42,7 +42,7 @@ def printed(answer, *, terminal):
         width=60,
         color_system="standard" if terminal else None,
     )
-    console.print(render(answer, "who?"), soft_wrap=not terminal)
+    console.print(AnswerView(answer, "who?"), soft_wrap=not terminal)
     return console.file.getvalue()
 
 
@@ -56,12 +56,14 @@ def test_everything_is_printed():
         "   0.6065  Frankenstein (block 7): Mary Shelley\n"
         "   0.3679  London (block 2): London\n"
     )
-    text = str(render(make_answer(), "who?"))
+    text = str(AnswerView(make_answer(), "who?"))
     assert text + "\n" == printed(make_answer(), terminal=False)
 
 
 def test_the_terms_of_the_evidence_are_printed():
-    view = render(make_answer(), "who?", evidence_license="CC BY-SA\x1b 4.0")
+    view = AnswerView(
+        make_answer(), "who?", evidence_license="CC BY-SA\x1b 4.0"
+    )
     lines = str(view).split("\n")
     assert lines[3:5] == [
         "   It was written by [[Mary Shelley]] “in” 1818.",
@@ -69,7 +71,7 @@ def test_the_terms_of_the_evidence_are_printed():
     ]
     # Where there is no evidence there are no terms.
     empty = make_answer(answer="", block_id=-1, text="", span="")
-    assert "Evidence" not in str(render(empty, "q", evidence_license="CC0"))
+    assert "Evidence" not in str(AnswerView(empty, "q", evidence_license="CC0"))
 
 
 def test_terminals_show_bold():

@@ -15,9 +15,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from realm_tf import serving
 from realm_tf.serving import client
 from realm_tf.serving import options
-from realm_tf.serving.batching import parameters as batching_parameters
-from realm_tf.serving.rest import app as rest
-from realm_tf.serving.versions import config as model_config
+from realm_tf.serving import rest_api
 
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -66,54 +64,73 @@ def test_the_model_is_the_one_that_clients_ask_for(server):
         text, model_server_config_pb2.ModelServerConfig()
     )
     (model,) = config.model_config_list.config
-    assert model.name == options.DEFAULT_MODEL_NAME == client.MODEL_NAME
+    assert model.name == options.MODEL_NAME == client.MODEL_NAME
     assert model.model_platform == "tensorflow"
     assert model.model_version_policy.latest.num_versions == 1
     assert "REALM_EXPORT" in mounts(server)[model.base_path]
-    # As `realm serve` reads it.
-    (settings,) = model_config.read(str(FOLDER / "models.config"))
-    assert settings.name == model.name
-    assert settings.base_path == model.base_path
-    assert (settings.policy.kind, settings.policy.count) == ("latest", 1)
+
+
+def parse_text(name, fields, text):
+    """A message whose class no package on PyPI has, from its text form.
+
+    `fields` is name to type: of `int64`, a wrapper with the one field `value`.
+    """
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{name}.proto", package="test", syntax="proto3"
+    )
+    message = file.message_type.add(name=name)
+    for number, (field, kind) in enumerate(fields.items(), start=1):
+        inner = file.message_type.add(name=f"{field}_of_{name}")
+        for place, (part, of_type) in enumerate(kind.items(), start=1):
+            inner.field.add(name=part, number=place, type=of_type)
+        message.field.add(
+            name=field,
+            number=number,
+            type=types.TYPE_MESSAGE,
+            type_name=f".test.{inner.name}",
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    kind = message_factory.GetMessageClass(
+        pool.FindMessageTypeByName(f"test.{name}")
+    )
+    return text_format.Parse(text, kind())
 
 
 def test_batches_hold_what_the_client_sends():
-    path = str(FOLDER / "batching_parameters.txt")
-    parameters = batching_parameters.read(path)
-    assert parameters.max_batch_size == 32
-    assert parameters.max_batch_size >= client.BATCH_SIZE
-    assert parameters.batch_timeout_micros == 2000
-    assert parameters.num_batch_threads == 2
-    assert parameters.max_enqueued_batches == 64
-
-
-def parse_monitoring(text):
-    """MonitoringConfig, whose message no package on PyPI has."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="monitoring.proto", package="test", syntax="proto3"
+    value = {"value": descriptor_pb2.FieldDescriptorProto.TYPE_INT64}
+    names = (
+        "max_batch_size",
+        "batch_timeout_micros",
+        "num_batch_threads",
+        "max_enqueued_batches",
     )
-    prometheus = file.message_type.add(name="PrometheusConfig")
-    types = descriptor_pb2.FieldDescriptorProto
-    prometheus.field.add(name="enable", number=1, type=types.TYPE_BOOL)
-    prometheus.field.add(name="path", number=2, type=types.TYPE_STRING)
-    file.message_type.add(name="MonitoringConfig").field.add(
-        name="prometheus_config",
-        number=1,
-        type=types.TYPE_MESSAGE,
-        type_name=".test.PrometheusConfig",
+    parameters = parse_text(
+        "BatchingParameters",
+        dict.fromkeys(names, value),
+        (FOLDER / "batching_parameters.txt").read_text(),
     )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    message = message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("test.MonitoringConfig")
-    )
-    return text_format.Parse(text, message()).prometheus_config
+    assert parameters.max_batch_size.value == 32 >= client.BATCH_SIZE
+    assert parameters.batch_timeout_micros.value == 2000
+    assert parameters.num_batch_threads.value == 2
+    assert parameters.max_enqueued_batches.value == 64
 
 
 def test_prometheus_looks_where_the_metrics_are(compose, server):
-    config = parse_monitoring((FOLDER / "monitoring.config").read_text())
+    types = descriptor_pb2.FieldDescriptorProto
+    config = parse_text(
+        "MonitoringConfig",
+        {
+            "prometheus_config": {
+                "enable": types.TYPE_BOOL,
+                "path": types.TYPE_STRING,
+            }
+        },
+        (FOLDER / "monitoring.config").read_text(),
+    ).prometheus_config
     assert config.enable
-    assert config.path == rest.METRICS_PATH
+    assert config.path == rest_api.METRICS_PATH
     (job,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())[
         "scrape_configs"
     ]
@@ -121,7 +138,7 @@ def test_prometheus_looks_where_the_metrics_are(compose, server):
     (target,) = job["static_configs"][0]["targets"]
     host, port = target.split(":")
     assert compose["services"][host] is server
-    assert int(port) == options.DEFAULT_REST_PORT
+    assert int(port) == options.REST_PORT
     prometheus = compose["services"]["prometheus"]
     assert mounts(prometheus) == {
         "/etc/prometheus/prometheus.yml": "./prometheus.yml"
@@ -149,8 +166,8 @@ def test_flags_name_files_that_are_mounted(server):
         assert source.is_file() and source.name == pathlib.Path(path).name
     assert given["--enable_batching"] == "true"
     assert ports(server) == {
-        options.DEFAULT_GRPC_PORT: options.DEFAULT_GRPC_PORT,
-        options.DEFAULT_REST_PORT: options.DEFAULT_REST_PORT,
+        options.GRPC_PORT: options.GRPC_PORT,
+        options.REST_PORT: options.REST_PORT,
     }
 
 
@@ -162,14 +179,8 @@ def test_the_readme_tells_of_every_file_and_flag(server):
     assert set(told) == files
 
 
-def test_the_example_of_two_versions_parses(tmp_path):
+def test_the_example_of_two_versions_parses():
     (example,) = re.findall(r"```\n(model_version_policy.*?)```", README, re.S)
-    path = tmp_path / "models.config"
-    path.write_text(
-        "model_config_list { config { name: 'realm' base_path: '/models' "
-        f"model_platform: 'tensorflow' {example} }} }}"
-    )
-    (settings,) = model_config.read(str(path))
-    assert settings.policy.kind == "specific"
-    assert tuple(settings.policy.versions) == (7, 8)
-    assert dict(settings.labels) == {"stable": 7, "canary": 8}
+    model = text_format.Parse(example, model_server_config_pb2.ModelConfig())
+    assert list(model.model_version_policy.specific.versions) == [7, 8]
+    assert dict(model.version_labels) == {"stable": 7, "canary": 8}
