@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import statistics
-import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -25,12 +24,6 @@ from realm_tf.artifacts.saved_models import find_version
 
 SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _NUM_CLIENTS = 16
-_BATCHING = """
-max_batch_size {{ value: {clients} }}
-batch_timeout_micros {{ value: {micros} }}
-num_batch_threads {{ value: {threads} }}
-max_enqueued_batches {{ value: 100 }}
-"""
 
 
 def main():
@@ -40,30 +33,22 @@ def main():
     parser.add_argument("--saved-model", required=True)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--num-turns", type=int, default=3)
-    parser.add_argument("--batch-timeout-micros", type=int, default=5000)
-    parser.add_argument("--num-batch-threads", type=int, default=2)
+    parser.add_argument("--batch-timeout-seconds", type=float, default=0.005)
+    parser.add_argument("--max-running", type=int, default=2)
     parser.add_argument("--signatures", nargs="+", default=SIGNATURES)
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(
-            tempfile.NamedTemporaryFile("w", suffix=".txt")
-        )
-        file.write(
-            _BATCHING.format(
-                clients=_NUM_CLIENTS,
-                micros=args.batch_timeout_micros,
-                threads=args.num_batch_threads,
-            )
-        )
-        file.flush()
         servers = {
             name: stack.enter_context(
-                load.serve(args.saved_model, "--no-rest", *options)
+                load.serve(
+                    args.saved_model,
+                    *("--no-rest", "--max-running", str(args.max_running)),
+                    *("--max-merged-size", str(merged)),
+                    "--batch-timeout-seconds",
+                    str(args.batch_timeout_seconds if merged > 1 else 0),
+                )
             )
-            for name, options in (
-                ("one_client", ()),
-                ("batching", ("--batching-parameters-file", file.name)),
-            )
+            for name, merged in (("one_client", 1), ("batching", _NUM_CLIENTS))
         }
         results = {
             name: _measure(args, servers, name) for name in args.signatures

@@ -49,18 +49,14 @@ def main():
     parser.add_argument("--other", required=True)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seconds-per-version", type=float, default=30.0)
-    parser.add_argument("--batching-parameters-file")
     args = parser.parse_args()
     sources = [find_version(d)[0] for d in (args.saved_model, args.other)]
-    options = ["--rest-port", "0"]
-    if args.batching_parameters_file:
-        options += ["--batching-parameters-file", args.batching_parameters_file]
     with contextlib.ExitStack() as stack:
         base = stack.enter_context(
             tempfile.TemporaryDirectory(dir=pathlib.Path(sources[0]).parent)
         )
         put(sources, base, 1)
-        server = stack.enter_context(load.serve(base, *options))
+        server = stack.enter_context(load.serve(base, "--rest-port", "0"))
         print(json.dumps(_run(args, sources, base, server), indent=2))
 
 

@@ -15,8 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import load
 import numpy as np
 
-from realm_tf.serving import memory
 from realm_tf.artifacts.saved_models import find_version
+from realm_tf.serving import memory
 from realm_tf.serving.servable import SavedModelServable
 
 

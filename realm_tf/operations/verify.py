@@ -89,8 +89,8 @@ class Verify(Operation):
         return 0 if result["ok"] else 1
 
     def _version(self) -> SavedModel:
-        from realm_tf.export import card
         from realm_tf.artifacts.saved_models import find_version
+        from realm_tf.export import card
 
         directory, _ = find_version(self.saved_model)
         if not artifact.is_complete(directory):

@@ -1,6 +1,10 @@
 """The SavedModel's signatures, and that it says what the Python code says."""
 
 import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -322,3 +326,28 @@ def test_every_weight_is_saved_once(exported, version, corpus):
     # Of the shared tower and of the reader.
     for rows in (encoder.vocabulary_size, encoder.max_sequence_length):
         assert shapes.count([rows, encoder.hidden_dim]) == 2
+
+
+def test_it_is_loaded_as_the_docs_say(exported, ask, asked, tmp_path, version):
+    """In a fresh process, without a package of ours."""
+    page = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
+    (recipe,) = re.findall(
+        r"<!-- test: plain load -->\s+```python\n(.*?)```",
+        page.read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    (tmp_path / "saved_model").mkdir()
+    (tmp_path / "saved_model" / "1").symlink_to(f"{exported}/{version}")
+    script = recipe.replace("Who wrote Frankenstein?", asked[0])
+    script += 'import sys; assert "realm_tf" not in sys.modules\n'
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found = ask(asked[:1])
+    answer, url = (found[name][0].decode() for name in ("answer", "url"))
+    assert done.stdout == f"{answer} {url}\n"

@@ -326,8 +326,7 @@ MEASUREMENTS = {
             "--output {output}/other",
             # Published with batches of up to 16, here of up to 32.
             f"python benchmarks/soak.py {_SAVED_MODEL} "
-            "--other {output}/other --batching-parameters-file "
-            "serving/tf_serving/batching_parameters.txt",
+            "--other {output}/other",
         ),
         24,
     ),
