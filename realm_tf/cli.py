@@ -78,7 +78,7 @@ COMMANDS = {
         "set evaluations of the same questions side by side",
     ),
     "ablate": (
-        "realm_tf.evaluation.ablations.ablate",
+        "realm_tf.operations.ablate:Ablate",
         "train and measure all systems of a comparison",
     ),
     "export": (

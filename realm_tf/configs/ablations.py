@@ -44,6 +44,13 @@ PRETRAININGS = {
 }
 
 
+# What a table shows beside a mean: the lowest and the highest of the seeds, or
+# the 95 % bootstrap interval over questions.
+RANGE, INTERVAL = "range", "interval"
+# How metrics before fine-tuning begin.
+ZERO_SHOT = "zero_shot_"
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """What is fine-tuned.
@@ -119,9 +126,7 @@ class Suite:
         reference: str. Name of the system that others are compared with.
         metrics: dict. Metric to its title, in the order of the columns; those
             that begin with `zero_shot_` are the towers' before fine-tuning.
-        spread: str. What stands beside a mean: `"range"`, the lowest and the
-            highest of the seeds, or `"interval"`, the 95 % bootstrap interval
-            over questions.
+        spread: str. `RANGE` or `INTERVAL`.
         training_minutes: bool. Whether the table has them.
     """
 
@@ -132,8 +137,12 @@ class Suite:
     spread: str
     training_minutes: bool
 
+    @property
+    def is_zero_shot(self) -> bool:
+        """Whether towers are measured before fine-tuning."""
+        return any(name.startswith(ZERO_SHOT) for name in self.metrics)
 
-ZERO_SHOT = "zero_shot_"
+
 EXACT_MATCH = "exact_match"
 ZERO_SHOT_RECALL = f"{ZERO_SHOT}answer_recall@5"
 
@@ -207,7 +216,7 @@ SUITES = {
             "answer_recall@5": "answer recall@5",
             "answer_recall@20": "answer recall@20",
         },
-        spread="interval",
+        spread=INTERVAL,
         training_minutes=True,
     ),
     "table2": Suite(
@@ -218,21 +227,21 @@ SUITES = {
             EXACT_MATCH: "exact match",
             ZERO_SHOT_RECALL: "zero-shot answer recall@5",
         },
-        spread="range",
+        spread=RANGE,
         training_minutes=False,
     ),
 }
 
 
 def get_suite(
-    name: str, cells: list[str] | None = None, *, warm_up: bool = True
+    name: str, cells: tuple[str, ...] = (), *, warm_up: bool = True
 ) -> Suite:
     """A suite by name, or some systems of it.
 
     Args:
         name: str. A key of `SUITES`.
-        cells: list of str. Names of its systems, in any order. Defaults to
-            `None`: all.
+        cells: sequence of str. Names of its systems, in any order. Defaults
+            to none, which means all.
         warm_up: bool. Whether a warm-up is trained; without, no two systems
             may be the same. Defaults to `True`.
 
@@ -240,26 +249,21 @@ def get_suite(
         `Suite`, whose reference is its first system if its own was left out.
 
     Raises:
-        InputError: if a name is unknown, or needs a warm-up.
+        InputError: if a system is unknown, or needs a warm-up.
     """
-    if name not in SUITES:
-        raise InputError(
-            f"--suite must be one of {', '.join(SUITES)}. Received: {name}"
-        )
     suite = SUITES[name]
     systems = {
         system.name: system
         for system in suite.systems
         if warm_up or not system.only_with_warm_up
     }
-    if cells is None:
-        cells = list(systems)
+    cells = cells or list(systems)
     unknown = [cell for cell in cells if cell not in systems]
-    if unknown or not cells:
+    if unknown:
         without = "" if warm_up else " with masked_lm_steps=0"
         raise InputError(
             f"--cells of {name}{without} must be of {', '.join(systems)}. "
-            f"Received: {' '.join(unknown) or 'none'}"
+            f"Received: {' '.join(unknown)}"
         )
     chosen = tuple(systems[name] for name in systems if name in cells)
     reference = suite.reference

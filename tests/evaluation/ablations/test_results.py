@@ -1,6 +1,7 @@
 """Tables and plots of comparisons whose numbers are written by hand."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -10,25 +11,13 @@ from realm_tf.answering import bootstrap
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
-from realm_tf.configs import ablations as configs
-from realm_tf.configs import dpr as dpr_configs
-from realm_tf.configs import finetune as open_qa_configs
 from realm_tf.configs import pretrain as pretrain_configs
-from realm_tf.evaluation.ablations import ablate as ablations
-from realm_tf.evaluation.ablations import given as ablation_inputs
 from realm_tf.evaluation.ablations import results as ablation_results
-from realm_tf.evaluation.ablations.given import Recipes
-from realm_tf.evaluation.ablations.stage_graph import Stage
-from realm_tf.evaluation.ablations.stage_graph import StageGraph
-from realm_tf.evaluation.ablations.systems import Cell
+from realm_tf.evaluation.ablations import tables
+from realm_tf.evaluation.ablations.systems import Systems
+from realm_tf.operations.ablate import Ablate
+from realm_tf.operations.graph import Graph
 
-RECIPES = Recipes(
-    pretrain_configs.get_recipe("tiny"),
-    None,
-    dpr_configs.get_recipe("tiny"),
-    open_qa_configs.get_recipe("tiny"),
-    {},
-)
 # Exact matches of four questions, by system and seed, and recall@5 before
 # fine-tuning.
 TABLE_2 = {
@@ -36,106 +25,89 @@ TABLE_2 = {
     "orqa": {0: ([1, 1, 0, 0], 0.25), 1: ([0, 1, 0, 0], 0.25)},
     "stale_30x": {0: ([0, 0, 0, 0], 0.5), 1: ([0, 1, 0, 0], 0.25)},
 }
+SECONDS = {"InverseClozeTask": 60.0, "FineTune": 30.0, "Pretrain": 5.0}
 
 
-def _write(directory, files):
-    with artifact.write(directory, kind="x") as stage:
-        stage.metadata["fingerprint"] = directory
-        for name, text in files.items():
-            write_text(stage.path(name), text)
+def _ablate(suite="table2", *, output="output", **changes):
+    """A comparison by recipes for tests, whose inputs need not be there."""
+    given = dict.fromkeys(("model", "blocks", "corpus", "dev"), "none")
+    given |= {"train": ["none"], "test": ["nq.jsonl"]}
+    for name in ("pretrain", "ict", "dpr", "finetune"):
+        given[f"{name}_recipe"] = "tiny"
+    return Ablate(suite=suite, output=output, **(given | changes))
 
 
-def _collect(output, suite_name, numbers):
-    """What `collect` makes of stages that hold these numbers."""
-    suite = configs.get_suite(suite_name, list(numbers))
-    graph = StageGraph(output)
-    start = graph.add(
-        Stage("ict", "ict", lambda path: _write(path, {}), {}, {})
+def _write(directory, *, kind, seconds=1000.0, files=()):
+    """A directory as an operation leaves it that took so long."""
+    os.makedirs(directory)
+    metadata = {"kind": kind, "seconds": seconds, "fingerprint": str(directory)}
+    files = {"metadata.json": json.dumps(metadata), **dict(files)}
+    for name, text in {**files, artifact.MARKER: ""}.items():
+        write_text(os.path.join(directory, name), text)
+
+
+def _files(matches, recall):
+    """What `realm evaluate` writes, if an answer is always found."""
+    found = {f"answer_recall@{k}": 1.0 for k in (5, 20)}
+    found["answer_recall@1"] = recall
+    rows = [
+        {"question": f"{number}?", "exact_match": float(match), **found}
+        for number, match in enumerate(matches)
+    ]
+    metrics = {"exact_match": float(np.mean(matches)), "questions": 4, **found}
+    return {
+        "metrics.json": json.dumps(metrics),
+        "predictions.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows),
+    }
+
+
+def _collect(root, suite, numbers):
+    """What `collect` makes of operations that gave these numbers."""
+    _write(root / "corpus", kind="packed_passages")
+    given = _ablate(
+        suite,
+        output=root / "output",
+        corpus=root / "corpus",
+        cells=list(numbers),
+        seeds=[0, 1],
     )
-    packed = graph.add(
-        Stage("packed", "pack blocks", lambda path: _write(path, {}), {}, {})
-    )
-    cells = []
-    for system in suite.systems:
-        for seed, (matches, recall) in numbers[system.name].items():
-            names = [
-                f"{kind}-{system.name}-{seed}"
-                for kind in ("finetuned", "evaluation", "zero")
-            ]
-            tuned = graph.add(
-                Stage(
-                    names[0],
-                    "finetune",
-                    lambda path: _write(path, {}),
-                    {"model": start, "blocks": packed},
-                )
-            )
-            rows = [
-                {
-                    "question": f"{number}?",
-                    "exact_match": float(match),
-                    "answer_recall@1": recall,
-                    "answer_recall@5": 1.0,
-                    "answer_recall@20": 1.0,
-                }
-                for number, match in enumerate(matches)
-            ]
-            files = {
-                "metrics.json": json.dumps(
-                    {"exact_match": float(np.mean(matches)), "questions": 4}
-                    | {f"answer_recall@{k}": 1.0 for k in (5, 20)}
-                    | {"answer_recall@1": recall}
-                ),
-                "predictions.jsonl": "".join(
-                    f"{json.dumps(row)}\n" for row in rows
-                ),
-            }
-            before = {
-                "metrics.json": json.dumps(
-                    {"answer_recall@5": recall, "questions": 4}
-                )
-            }
-            for name, written in ((names[1], files), (names[2], before)):
-                graph.add(
-                    Stage(
-                        name,
-                        "evaluate",
-                        lambda path, written=written: _write(path, written),
-                        {"model": tuned},
-                    )
-                )
-            cells.append(
-                Cell(
-                    system,
-                    seed,
-                    names[0],
-                    {"nq": names[1]},
-                    {"nq": names[2]} if suite_name == "table2" else {},
-                )
-            )
-    graph.run()
-    for stage in graph.stages:
-        path = graph.path(f"{stage.name}.stage.json")
-        record = json.loads(Path(path).read_text())
-        seconds = {"ict": 60.0, "finetune": 30.0}.get(stage.kind, 1000.0)
-        write_text(path, json.dumps({**record, "seconds": seconds}))
-    results = ablation_results.collect(
-        suite_name, suite, graph, cells, RECIPES, notes=["A note."]
-    )
-    return results, suite
+    graph = Graph()
+    systems = Systems(graph, given)
+    cells = [
+        systems.cell(system, seed)
+        for seed in given.seeds
+        for system in given.chosen.systems
+    ]
+    written = {}
+    for cell in cells:
+        matches, recall = numbers[cell.system.name][cell.seed]
+        written[cell.evaluations["nq"]] = _files(matches, recall)
+        for each in cell.zero_shot.values():
+            metrics = {"answer_recall@5": recall, "questions": 4}
+            written[each] = {"metrics.json": json.dumps(metrics)}
+    for step in graph.steps:
+        result = step.operation.result
+        _write(
+            result.path,
+            kind=result.kinds[0],
+            seconds=SECONDS.get(type(step.operation).__name__, 1000.0),
+            files=written.get(result, ()),
+        )
+    return ablation_results.collect(given, graph, cells), given.chosen
 
 
 @pytest.fixture(scope="module")
 def table_2(tmp_path_factory):
-    output = str(tmp_path_factory.mktemp("table2") / "output")
-    return (*_collect(output, "table2", TABLE_2), output)
+    root = tmp_path_factory.mktemp("table2")
+    return (*_collect(root, "table2", TABLE_2), str(root / "output"))
 
 
 def test_means_and_ranges_over_seeds(table_2):
     results, *_ = table_2
     assert results["seeds"] == [0, 1] and results["tests"] == ["nq"]
-    assert results["recipes"]["ict"] is None
-    assert results["recipes"]["pretrain"] == RECIPES.pretrain.flat()
+    assert results["recipes"]["ict"]["num_steps"] == 7
+    tiny = pretrain_configs.get_recipe("tiny")
+    assert results["recipes"]["pretrain"] == tiny.flat()
     summary = results["summary"]["nq"]
     assert summary["realm"]["exact_match"] == {
         "mean": 0.625,
@@ -151,11 +123,13 @@ def test_means_and_ranges_over_seeds(table_2):
     assert seeds["1"]["metrics"]["nq"]["exact_match"] == 0.25
     # Packing and measuring are no training.
     assert seeds["1"]["training_seconds"] == 90.0
+    seeds = results["systems"]["realm"]["seeds"]
+    assert seeds["1"]["training_seconds"] == 95.0
 
 
 def test_the_table_has_the_paper_s_form(table_2):
     results, suite, _ = table_2
-    lines = ablation_results.markdown(results, suite).splitlines()
+    lines = tables.markdown(results, suite).splitlines()
     start = lines.index("## nq") + 2
     assert lines[start : start + 5] == [
         "| system | exact match | zero-shot answer recall@5 | *paper: exact "
@@ -170,7 +144,7 @@ def test_the_table_has_the_paper_s_form(table_2):
     ]
     text = "\n".join(lines)
     assert "13 million blocks, and so not comparable" in text
-    assert "- A note." in lines
+    assert any("Inverse Cloze Task (7 steps)" in line for line in lines)
     assert "seeds 0, 1." in text
 
 
@@ -203,14 +177,14 @@ def test_what_is_within_noise(table_2):
 
 def test_the_plot_shows_every_seed_its_mean_and_range(table_2):
     results, suite, output = table_2
-    ablation_results.write(results, suite, output)
+    tables.write(results, suite, output)
     pixels = image.imread(f"{output}/results.png")
     assert pixels.shape[0] > 200 and pixels.shape[1] > 600
     assert json.loads(Path(f"{output}/results.json").read_text()) == results
     assert Path(f"{output}/results.md").read_text() == (
-        ablation_results.markdown(results, suite)
+        tables.markdown(results, suite)
     )
-    drawn = ablation_results.figure(results, suite)
+    drawn = tables.figure(results, suite)
     exact_match, recall = drawn.axes
     assert exact_match.get_title() == "exact match, nq"
     assert [t.get_text() for t in exact_match.get_yticklabels()] == [
@@ -248,7 +222,7 @@ def test_intervals_are_over_questions(tmp_path):
         "start": {0: (matches[0].tolist(), 0.5), 1: (matches[1].tolist(), 0.5)},
         "realm": {0: ([1] * 60, 1.0), 1: ([1] * 60, 1.0)},
     }
-    results, suite = _collect(str(tmp_path / "output"), "table1", numbers)
+    results, suite = _collect(tmp_path, "table1", numbers)
     found = results["summary"]["nq"]["start"]["exact_match"]
     values = matches.mean(axis=0)
     assert found["mean"] == pytest.approx(values.mean(), abs=1e-4)
@@ -262,10 +236,10 @@ def test_intervals_are_over_questions(tmp_path):
         "low": 1.0,
         "high": 1.0,
     }
-    text = ablation_results.markdown(results, suite)
+    text = tables.markdown(results, suite)
     row = next(line for line in text.splitlines() if "Start, " in line)
-    # 60 s of ICT and 30 s of fine-tuning.
-    assert row.endswith("| 100.0 (100.0 to 100.0) | 1.5 |")
+    # 30 s of fine-tuning alone.
+    assert row.endswith("| 100.0 (100.0 to 100.0) | 0.5 |")
     assert "paper" not in text
     found = results["differences"]["nq"]["start"]["exact_match"]
     assert found == bootstrap.paired_difference(values, np.ones(60))
@@ -283,14 +257,12 @@ def test_intervals_are_over_questions(tmp_path):
     assert suite.reference == "realm"
 
 
-def _notes(cells, *, seeds=(0, 1), ict=(), pretrain=(), begin="ict"):
-    names = ("pretrain", "ict", "dpr", "finetune")
-    recipes = ablation_inputs.get_recipes(
-        {name: "tiny" for name in names},
-        {"pretrain": pretrain, "ict": ict, "dpr": (), "finetune": ()},
+def _notes(cells, *, seeds=(0, 1), begin="ict", **changes):
+    suite = "table2" if "realm" in cells else "table1"
+    given = _ablate(suite, cells=cells, begin=begin, **changes)
+    return ablation_results.notes(
+        given.chosen, given.recipes, seeds, begin=begin
     )
-    suite = configs.get_suite("table2" if "realm" in cells else "table1", cells)
-    return ablations._notes(suite, recipes, seeds, begin=begin)
 
 
 def test_what_a_reader_of_the_table_is_told():
@@ -303,21 +275,23 @@ def test_what_a_reader_of_the_table_is_told():
     )
     for told, expected in (
         (_notes(["realm"]), [ict]),
-        (_notes(["realm"], ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
+        (_notes(["realm"], set_ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
         (_notes(["start"]), []),
         (
             _notes(["realm"], begin="start"),
             ["REALM's pre-training begins with the start's towers"],
         ),
-        (_notes(["start"], pretrain=["masked_lm_steps=1"]), []),
+        (_notes(["start"], set_pretrain=["masked_lm_steps=1"]), []),
         (
-            _notes(["start", "dpr+warm_up"], pretrain=["masked_lm_steps=1"]),
+            _notes(
+                ["start", "dpr+warm_up"], set_pretrain=["masked_lm_steps=1"]
+            ),
             [some],
         ),
-        (_notes(["realm"], pretrain=["masked_lm_steps=1"]), [warm_up, ict]),
+        (_notes(["realm"], set_pretrain=["masked_lm_steps=1"]), [warm_up, ict]),
         (_notes(["realm", "stale_30x"]), [ict, stale]),
         # Every 60 steps.
-        (_notes(["realm", "stale_30x"], pretrain=["num_steps=61"]), [ict]),
+        (_notes(["realm", "stale_30x"], set_pretrain=["num_steps=61"]), [ict]),
         (_notes(["start"], seeds=[3]), [seed]),
     ):
         assert len(told) == len(expected)

@@ -1,0 +1,199 @@
+"""`realm ablate`."""
+
+import dataclasses
+import functools
+import os
+import re
+from typing import ClassVar
+from typing import Literal
+
+from realm_tf.artifacts import matching
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.objects import Questions
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.configs import ablations
+from realm_tf.configs import dpr
+from realm_tf.configs import finetune
+from realm_tf.configs import ict
+from realm_tf.configs import pretrain
+from realm_tf.errors import InputError
+from realm_tf.evaluation.ablations.recipes import Recipes
+from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import RepeatedWords
+
+_SUFFIX = re.compile(r"(\.jsonl?)?(\.gz|\.bz2)?$")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ablate(Operation):
+    """Trains and measures all systems of a comparison, as the paper's tables.
+
+      realm ablate --suite table2 --model START --blocks DIR --corpus ANNOTATED
+          --train F [F..] --dev F --test F [F..] --output DIR [--seeds 0 1 2]
+          [--cells realm stale_30x] [--set-pretrain num_steps=1000] [--plan]
+
+    `table1` compares REALM with BM25, the start, ORQA, DPR and a hybrid, once
+    with the start's reader and once with REALM's after its masked-LM warm-up;
+    `table2` REALM with its ablations, all after that warm-up; --cells takes
+    some of them. Each step is one of realm's commands and leaves its directory
+    in OUTPUT; systems share what they have in common. The masked-LM warm-up
+    and the Inverse Cloze Task are trained once, from the start; what follows
+    with each seed. Stopped, the same command goes on; more seeds or cells may
+    be asked for later. --plan says what would be made. `--set-ict num_steps=0`
+    leaves the Inverse Cloze Task out. Pre-training is exact (refresh=sync)
+    unless --set-pretrain says otherwise. Writes results.json, results.md and
+    results.png, again after each seed.
+    """
+
+    command: ClassVar[str] = "ablate"
+
+    suite: Literal[*ablations.SUITES]
+    """which systems are compared"""
+    model: Model
+    """model directory that all systems start from"""
+    blocks: Blocks
+    """directory of `realm chunk`"""
+    corpus: Passages
+    """what is masked: directory of `realm annotate`, or of `realm pack
+    --annotated`"""
+    train: tuple[Questions, ...]
+    """questions to fine-tune on, as `realm finetune --questions`"""
+    dev: Questions
+    """questions for fine-tuning to stop at its best"""
+    test: tuple[Questions, ...]
+    """questions to measure on, each file a table"""
+    output: str
+    """directory for all steps and the results, on a local disk"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """of pre-training and fine-tuning"""
+    cells: tuple[str, ...] = ()
+    """systems of the suite (default: all)"""
+    pretrain_recipe: Literal[*pretrain.RECIPES] = "wiki-small"
+    """recipe of `realm pretrain`"""
+    set_pretrain: RepeatedWords = ()
+    """NAME=VALUE: change numbers of that recipe, which has refresh=sync and
+    measure_duty_cycle=false here"""
+    ict_recipe: Literal[*ict.RECIPES] = "wiki-small"
+    """recipe of `realm ict`"""
+    set_ict: RepeatedWords = ()
+    """NAME=VALUE: change numbers of that recipe; num_steps=0 leaves the
+    Inverse Cloze Task out"""
+    dpr_recipe: Literal[*dpr.RECIPES] = "laptop"
+    """recipe of `realm finetune --retriever-loss dpr`"""
+    set_dpr: RepeatedWords = ()
+    """NAME=VALUE: change numbers of that recipe"""
+    finetune_recipe: Literal[*finetune.RECIPES] = "laptop"
+    """recipe of `realm finetune`"""
+    set_finetune: RepeatedWords = ()
+    """NAME=VALUE: change numbers of that recipe"""
+    begin: Literal[ablations.BEGINNINGS] = ablations.ICT
+    """towers that REALM's pre-training begins with: after the Inverse Cloze
+    Task, as in the paper, or the start's"""
+    plan: bool = False
+    """only say which steps there are and which are done"""
+
+    @functools.cached_property
+    def recipes(self) -> Recipes:
+        """How the systems are trained."""
+        return Recipes.of(self)
+
+    @functools.cached_property
+    def chosen(self) -> ablations.Suite:
+        """The suite, with the systems that `cells` names."""
+        return ablations.get_suite(
+            self.suite,
+            self.cells,
+            warm_up=self.recipes.warm_up.masked_lm.masked_lm_steps > 0,
+        )
+
+    @functools.cached_property
+    def tests(self) -> dict[str, Questions]:
+        """Name, that of the file without its suffix, to questions."""
+        found = {}
+        for each in self.test:
+            name = _SUFFIX.sub("", os.path.basename(each.path))
+            if name in found:
+                raise InputError(
+                    f"--test {found[name]} and {each} have one name, by which "
+                    "results are told apart: rename one."
+                )
+            found[name] = each
+        return found
+
+    def run(self) -> dict | None:
+        """Does all steps of the suite and writes its tables.
+
+        Returns:
+            dict, what results.json holds; `None` with `plan`.
+
+        Raises:
+            InputError: if something is missing, does not match, or was made
+                in `output` from something else.
+        """
+        from realm_tf.evaluation.ablations import results
+        from realm_tf.evaluation.ablations import tables
+        from realm_tf.evaluation.ablations.systems import Systems
+        from realm_tf.operations.graph import Graph
+
+        self._check()
+        graph = Graph()
+        systems = Systems(graph, self)
+        cells = [
+            systems.cell(system, seed)
+            # Every system once, before any a second time.
+            for seed in self.seeds
+            for system in self.chosen.systems
+        ]
+        if self.plan:
+            graph.print_plan()
+            return None
+        found, done, waiting = {}, set(), list(self.seeds)
+
+        def write_results(step):
+            """After the last step of a seed: hours before those of all."""
+            done.add(step.operation.result)
+            while waiting and all(
+                cell.measured <= done
+                for cell in cells
+                if cell.seed == waiting[0]
+            ):
+                waiting.pop(0)
+                measured = [c for c in cells if c.seed not in waiting]
+                found.update(results.collect(self, graph, measured))
+                tables.write(found, self.chosen, self.output)
+
+        graph.run(write_results)
+        return found
+
+    def _check(self):
+        if is_remote(self.output):
+            raise InputError(
+                f"--output {self.output} is not on a local disk, where "
+                "training keeps its state. Choose a local directory and copy "
+                "it after."
+            )
+        if os.path.isfile(self.output):
+            raise InputError(
+                f"--output {self.output} is a file: expected a directory, new "
+                "or of an earlier run."
+            )
+        seeds = self.seeds
+        if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise InputError(
+                "--seeds must be different numbers, 0 or more. Received: "
+                f"{' '.join(map(str, seeds)) or 'none'}"
+            )
+        # What is missing or damaged must not show after hours.
+        matching.check_has_texts(self.blocks)
+        matching.check_vocabulary(self.blocks, self.model)
+        self.corpus.metadata  # noqa: B018
+        for each in (*self.train, self.dev, *self.tests.values()):
+            each.questions  # noqa: B018
+        self.chosen  # noqa: B018
+
+    def report(self, result) -> str:
+        from realm_tf.evaluation.ablations import tables
+
+        return f"\n{tables.markdown(result, self.chosen)}" if result else ""
