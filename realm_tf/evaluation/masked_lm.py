@@ -4,6 +4,7 @@ import itertools
 
 import keras
 
+from realm_tf.artifacts.objects import Model
 from realm_tf.configs import pretrain as configs
 from realm_tf.data.masked_queries import PretrainingExamples
 
@@ -15,7 +16,7 @@ RECALLS = ("answer_recall", "article_recall")
 
 
 def evaluate(
-    model: str,
+    model: Model,
     blocks,
     passages,
     *,
@@ -30,7 +31,7 @@ def evaluate(
     on.
 
     Args:
-        model: str. Model directory.
+        model: `Model`.
         blocks: `PackedBlocks`. What is retrieved.
         passages: `PackedPassages`. What is masked.
         recipe: `PretrainRecipe`. Lengths, candidates and batch size.
@@ -44,13 +45,12 @@ def evaluate(
         same seed masks the same sentences for each model:
         `bootstrap.paired_difference` takes two such lists.
     """
-    from realm_tf.artifacts import model_directory
     from realm_tf.retrieval.block_embedder import BlockEmbedder
     from realm_tf.training import index_builder
     from realm_tf.training import trainers
 
     recipe = recipe.replace(num_steps=1)
-    loaded = model_directory.load(model)
+    loaded = model.load()
     trainers.prepare(loaded.model, recipe)
     embedder = BlockEmbedder(loaded, max_length=recipe.lengths.max_block_length)
     trainer = trainers.make_realm_trainer(

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
@@ -38,7 +39,11 @@ def corpus(tmp_path_factory, blocks_dir, loaded):
 
 def _evaluate(loaded, corpus, *, num_batches=1, **arguments):
     return masked_lm.evaluate(
-        loaded[0], *corpus, recipe=RECIPE, num_batches=num_batches, **arguments
+        Model(loaded[0]),
+        *corpus,
+        recipe=RECIPE,
+        num_batches=num_batches,
+        **arguments,
     )
 
 
