@@ -85,7 +85,8 @@ def _plan(capsys, *args, **kwargs):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].endswith("steps are done.")
     return {
-        name.split("] ")[1].split(":")[0]: command.strip().removeprefix("$ ")
+        # A space after each value, so that none is taken for another.
+        name.split("] ")[1].split(":")[0]: f"{command.strip()[2:]} "
         for name, command in zip(lines[:-1:2], lines[1:-1:2], strict=True)
     }
 
@@ -133,12 +134,12 @@ def test_the_steps_of_table_2_differ_in_what_their_names_say(
         ("span_masks", {"mode=random_span"}),
         ("stale_30x", {"stale_factor=30"}),
     ):
-        words = plan[f"pretrained-{name}-0"].split()
-        changed = {w for w in words if "=" in w}
+        command = plan[f"pretrained-{name}-0"]
+        changed = {word for word in command.split() if "=" in word}
         assert changed == change | {w for w in shared.split() if "=" in w}
         begin = f"--model {output}/combined-ict+warm-up {packed}"
-        assert begin in " ".join(words)
-        assert f"--index {output}/index-ict " in " ".join(words)
+        assert begin in command
+        assert f"--index {output}/index-ict " in command
     assert "masked_lm_steps=2" in plan["warm-up"]
     assert "num_steps=0" in plan["warm-up"]
     assert f"--model {world['model']}" in plan["warm-up"]
@@ -161,7 +162,7 @@ def test_the_steps_of_table_2_differ_in_what_their_names_say(
         assert plan[f"combined-{parts}"] == (
             f"realm_tf.CombineModels(towers='{output}/{towers}', "
             f"reader='{output}/{reader}', "
-            f"output='{output}/combined-{parts}').run()"
+            f"output='{output}/combined-{parts}').run() "
         )
         index = f"--index {output}/index-{towers.removeprefix('pretrained-')} "
         model = "orqa+warm_up" if name == "orqa" else name
@@ -277,7 +278,8 @@ def test_the_steps_of_table_1(world, tmp_path, capsys):
         for test in ("nq.test", "nq.dev"):
             command = plan[f"evaluation-{name}-0-{test}"]
             assert f"--model {output}/finetuned-{model}-0 " in command
-            assert f"--retriever {retriever} " in command
+            shown = f"--retriever {retriever} " in command
+            assert shown == (retriever != "realm")
     # With the start's encoder, and with that of the warm-up.
     for name, before, index in (
         ("bm25", world["model"], "start"),
