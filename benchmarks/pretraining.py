@@ -24,13 +24,15 @@ MODEL ...` trains nothing and measures models that are there, such as those of
 `realm ablate` over the same blocks, and compares them with the first.
 """
 
-import argparse
+import dataclasses
 import json
 import os
+from typing import Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pretraining_measurement as measurement
+import tyro
 
 from realm_tf import quickstart
 from realm_tf.artifacts.objects import Model
@@ -42,6 +44,7 @@ from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.init import Init
 from realm_tf.operations.inverse_cloze_task import InverseClozeTask
+from realm_tf.operations.operation import Repeated
 from realm_tf.operations.pack import Pack
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import plots
@@ -88,45 +91,37 @@ _SMALL_ICT = ict_configs.RECIPES["wiki-small"].replace(
 _LONG_ICT = _SMALL_ICT.replace(num_steps=3000, dropout=0.1, seed=1)
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--output", required=True)
-    parser.add_argument("--wheel", help="as `realm init --from minilm --wheel`")
-    parser.add_argument(
-        "--experiments",
-        nargs="+",
-        choices=["minilm", "random"],
-        default=["minilm", "random"],
-    )
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument(
-        "--kinds",
-        nargs="+",
-        choices=_KINDS,
-        default=["refreshed", "stale"],
-    )
-    parser.add_argument("--recipe", default="wiki-small")
-    parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument(
-        "--set-small", dest="small_overrides", action="append", default=[]
-    )
-    parser.add_argument(
-        "--text",
-        nargs="+",
-        metavar="FILE",
-        help="articles, as `realm chunk --input`, for the Inverse Cloze Task "
-        "of random weights\n(default: the embedded corpus)",
-    )
-    parser.add_argument("--num-batches", type=int, default=40)
-    parser.add_argument("--measure", nargs="+", metavar="MODEL")
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="only say which steps there are and which are done",
-    )
-    args = parser.parse_args()
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments:
+    output: str
+    """directory of all models and results; one that is there goes on"""
+    wheel: str | None = None
+    """as `realm init --from minilm --wheel`"""
+    experiments: tuple[Literal["minilm", "random"], ...] = ("minilm", "random")
+    """what is trained"""
+    seeds: int = 3
+    """of each kind"""
+    kinds: tuple[Literal[*_KINDS], ...] = ("refreshed", "stale")
+    """what is compared"""
+    recipe: Literal[*configs.RECIPES] = "wiki-small"
+    """of `minilm`"""
+    set: Repeated = ()
+    """NAME=VALUE: change a number of that recipe"""
+    set_small: Repeated = ()
+    """NAME=VALUE: change a number of the recipe of `random`"""
+    text: tuple[str, ...] = ()
+    """articles, as `realm chunk --input`, for the Inverse Cloze Task of random
+    weights (default: the embedded corpus)"""
+    num_batches: int = 40
+    """of masked sentences, for a measurement"""
+    measure: tuple[str, ...] = ()
+    """models to measure, instead of training any"""
+    plan: bool = False
+    """only say which steps there are and which are done"""
+
+
+def main(args: Arguments):
+    """Trains and measures, or only one of these."""
     experiments = _Experiments(args)
     if args.plan:
         experiments.graph.print_plan()
@@ -192,10 +187,10 @@ class _Experiments:
     def __init__(self, args):
         self._args = args
         # Exact: no result depends on how fast the machine is.
-        self.recipe = configs.get_recipe(args.recipe, args.overrides).replace(
+        self.recipe = configs.get_recipe(args.recipe, args.set).replace(
             refresh="sync"
         )
-        self.small = configs.get_recipe("small", args.small_overrides).replace(
+        self.small = configs.get_recipe("small", args.set_small).replace(
             refresh="sync"
         )
         self.graph, self.compared = Graph(), {}
@@ -306,4 +301,4 @@ class _Experiments:
 
 
 if __name__ == "__main__":
-    main()
+    main(tyro.cli(Arguments, description=__doc__))
