@@ -134,18 +134,10 @@ class Ablate(Operation):
         """
         from realm_tf.evaluation.ablations import results
         from realm_tf.evaluation.ablations import tables
-        from realm_tf.evaluation.ablations.systems import Systems
-        from realm_tf.operations.graph import Graph
+        from realm_tf.evaluation.ablations.systems import list_operations
 
         self._check()
-        graph = Graph()
-        systems = Systems(graph, self)
-        cells = [
-            systems.cell(system, seed)
-            # Every system once, before any a second time.
-            for seed in self.seeds
-            for system in self.chosen.systems
-        ]
+        graph, cells = list_operations(self)
         if self.plan:
             graph.print_plan()
             return None

@@ -42,7 +42,26 @@ class Cell:
         return {*self.evaluations.values(), *self.zero_shot.values()}
 
 
-class Systems:
+def list_operations(given) -> tuple[Graph, list[Cell]]:
+    """All operations of a comparison, and which of them give its numbers.
+
+    Args:
+        given: `Ablate`.
+
+    Returns:
+        `Graph`; list of `Cell`: every system once, before any a second time.
+    """
+    graph = Graph()
+    systems = _Systems(graph, given)
+    cells = [
+        systems.cell(system, seed)
+        for seed in given.seeds
+        for system in given.chosen.systems
+    ]
+    return graph, cells
+
+
+class _Systems:
     """Adds to a graph what systems need.
 
     Args:

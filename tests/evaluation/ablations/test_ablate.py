@@ -1,11 +1,11 @@
-"""Comparisons: their stages, what is shared, kept and refused, their numbers."""
+"""Comparisons: what is kept and refused, and their numbers."""
 
-import collections
 import json
 import os
 import shutil
 
 import pytest
+from comparisons import TINY
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
@@ -21,7 +21,6 @@ from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.combine_models import CombineModels
 from realm_tf.operations.graph import Graph
 
-TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
 # A masked-LM warm-up and pre-training of two steps each.
 SET_PRETRAIN = [
     "num_steps=2",
@@ -76,241 +75,6 @@ def _ablate(world, output, **changes):
         **changes,
     }
     return Ablate(output=output, **given).run()
-
-
-def _plan(capsys, *args, **kwargs):
-    """Title of each step of a plan to its command."""
-    capsys.readouterr()
-    assert _ablate(*args, plan=True, **kwargs) is None
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].endswith("steps are done.")
-    return {
-        # A space after each value, so that none is taken for another.
-        name.split("] ")[1].split(":")[0]: f"{command.strip()[2:]} "
-        for name, command in zip(lines[:-1:2], lines[1:-1:2], strict=True)
-    }
-
-
-def test_the_steps_of_table_2_are_shared(world, tmp_path, capsys):
-    plan = _plan(capsys, world, tmp_path / "output", seeds=[0, 1, 2])
-    kinds = collections.Counter(name.split("-")[0] for name in plan)
-    assert kinds == {
-        # Once for all.
-        "packed": 2,
-        "warm": 1,
-        "ict": 1,
-        # Four pre-trained models with three seeds, and the one after ICT.
-        "pretrained": 12,
-        "embeddings": 13,
-        "index": 13,
-        "zero": 13,
-        # What pre-training begins with, and two systems with three seeds.
-        "combined": 7,
-        # Seven systems with three seeds.
-        "finetuned": 21,
-        "evaluation": 21,
-    }
-    assert not os.path.exists(tmp_path / "output")
-    # The first seed of all comes before the second of any.
-    order = list(plan)
-    assert order.index("evaluation-stale_30x-0-nq.test") < order.index(
-        "pretrained-realm-1"
-    )
-
-
-def test_the_steps_of_table_2_differ_in_what_their_names_say(
-    world, tmp_path, capsys
-):
-    output = str(tmp_path / "output")
-    plan = _plan(capsys, world, output)
-    packed = f"--blocks {output}/packed-blocks"
-    shared = (
-        "--set num_steps=2 --set masked_lm_window=8 --set "
-        "masked_lm_batch_size=2"
-    )
-    for name, change in (
-        ("realm", set()),
-        ("uniform_masks", {"mode=uniform"}),
-        ("span_masks", {"mode=random_span"}),
-        ("stale_30x", {"stale_factor=30"}),
-    ):
-        command = plan[f"pretrained-{name}-0"]
-        changed = {word for word in command.split() if "=" in word}
-        assert changed == change | {w for w in shared.split() if "=" in w}
-        begin = f"--model {output}/combined-ict+warm-up {packed}"
-        assert begin in command
-        assert f"--index {output}/index-ict " in command
-    assert "masked_lm_steps=2" in plan["warm-up"]
-    assert "num_steps=0" in plan["warm-up"]
-    assert f"--model {world['model']}" in plan["warm-up"]
-    assert f"--model {world['model']} {packed}" in plan["ict"]
-    for name, parts, towers, reader in (
-        (
-            "realm_retriever+baseline_encoder",
-            "realm-0+warm-up",
-            "pretrained-realm-0",
-            "warm-up",
-        ),
-        (
-            "baseline_retriever+realm_encoder",
-            "ict+realm-0",
-            "ict",
-            "pretrained-realm-0",
-        ),
-        ("orqa", "ict+warm-up", "ict", "warm-up"),
-    ):
-        assert plan[f"combined-{parts}"] == (
-            f"realm_tf.CombineModels(towers='{output}/{towers}', "
-            f"reader='{output}/{reader}', "
-            f"output='{output}/combined-{parts}').run() "
-        )
-        index = f"--index {output}/index-{towers.removeprefix('pretrained-')} "
-        model = "orqa+warm_up" if name == "orqa" else name
-        tuned = plan[f"finetuned-{model}-0"]
-        assert f"--model {output}/combined-{parts} " in tuned
-        for command in (tuned, plan[f"evaluation-{name}-0-nq.test"]):
-            assert index in command
-
-
-def test_a_warm_up_does_not_depend_on_the_steps_after_it(
-    world, tmp_path, capsys
-):
-    def command(*changes):
-        plan = _plan(
-            capsys,
-            world,
-            tmp_path / "output",
-            cells=["orqa"],
-            set_pretrain=[*SET_PRETRAIN, *changes],
-        )
-        return plan["warm-up"]
-
-    assert command() == command(
-        "num_steps=9", "learning_rate=1", "max_block_length=20", "batch_size=4"
-    )
-    assert command() != command("masked_lm_learning_rate=1")
-
-
-def test_without_ict_and_warm_up_the_start_plays_their_part(
-    world, tmp_path, capsys
-):
-    plan = _plan(
-        capsys,
-        world,
-        tmp_path / "output",
-        cells=["realm", "orqa"],
-        set_ict=["num_steps=0"],
-        set_pretrain=["num_steps=2"],
-    )
-    assert "ict" not in plan and "warm-up" not in plan
-    for stage in (
-        "pretrained-realm-0",
-        "embeddings-start",
-        "finetuned-orqa+warm_up-0",
-    ):
-        assert f"--model {world['model']} " in plan[stage]
-
-
-def test_realm_begins_with_the_towers_that_it_is_told(world, tmp_path, capsys):
-    output = str(tmp_path / "output")
-    plan = _plan(capsys, world, output, suite="table1", begin="start")
-    assert f"--model {output}/warm-up " in plan["pretrained-realm-0"]
-    assert f"--index {output}/index-start " in plan["pretrained-realm-0"]
-    # ORQA is as it was.
-    assert f"--model {output}/ict " in plan["finetuned-orqa-0"]
-
-
-@pytest.mark.parametrize("left_out", ["warm-up", "ict"])
-def test_a_part_is_taken_from_who_trained_it(world, tmp_path, capsys, left_out):
-    """Also where one of the two trainings before REALM's is left out."""
-    output = str(tmp_path / "output")
-    without_warm_up = left_out == "warm-up"
-    plan = _plan(
-        capsys,
-        world,
-        output,
-        set_ict=[] if without_warm_up else ["num_steps=0"],
-        set_pretrain=["num_steps=2"] if without_warm_up else SET_PRETRAIN,
-    )
-    start = world["model"]
-    realm = f"{output}/pretrained-realm-0"
-    ict, warm_up = (
-        (f"{output}/ict", start)
-        if without_warm_up
-        else (start, f"{output}/warm-up")
-    )
-    begin = ict if without_warm_up else warm_up
-    assert f"--model {begin} " in plan["pretrained-realm-0"]
-    assert f"--model {begin} " in plan["finetuned-orqa+warm_up-0"]
-    for name, towers, reader in (
-        ("realm_retriever+baseline_encoder", realm, warm_up),
-        ("baseline_retriever+realm_encoder", ict, realm),
-    ):
-        tuned = plan[f"finetuned-{name}-0"].split()
-        model = tuned[tuned.index("--model") + 1].removeprefix(f"{output}/")
-        assert f"towers='{towers}', reader='{reader}'" in plan[model]
-
-
-def test_the_steps_of_table_1(world, tmp_path, capsys):
-    tests = [world["test"][0], world["dev"]]
-    output = str(tmp_path / "output")
-    plan = _plan(capsys, world, output, suite="table1", test=tests)
-    # No towers are measured before fine-tuning; REALM's model serves two.
-    assert not [name for name in plan if name.startswith("zero-shot")]
-    baselines = ("bm25", "start", "orqa", "dpr")
-    assert [name for name in plan if name.startswith("finetuned")] == [
-        f"finetuned-{name}-0"
-        for name in (
-            *baselines[:2],
-            "start+query_tower",
-            *baselines[2:],
-            "realm",
-            *(f"{name}+warm_up" for name in baselines),
-        )
-    ]
-    for name, model, retriever in (
-        ("bm25", "bm25", "bm25"),
-        ("bm25+warm_up", "bm25+warm_up", "bm25"),
-        ("start", "start", "realm"),
-        ("realm", "realm", "realm"),
-        ("hybrid", "realm", "hybrid"),
-    ):
-        for test in ("nq.test", "nq.dev"):
-            command = plan[f"evaluation-{name}-0-{test}"]
-            assert f"--model {output}/finetuned-{model}-0 " in command
-            shown = f"--retriever {retriever} " in command
-            assert shown == (retriever != "realm")
-    # With the start's encoder, and with that of the warm-up.
-    for name, before, index in (
-        ("bm25", world["model"], "start"),
-        ("start", world["model"], "start"),
-        ("start+query_tower", world["model"], "start"),
-        ("orqa", f"{output}/ict", "ict"),
-        ("dpr", f"{output}/dpr-0", "dpr-0"),
-        ("bm25+warm_up", f"{output}/warm-up", "start"),
-        ("start+warm_up", f"{output}/warm-up", "start"),
-        ("orqa+warm_up", f"{output}/combined-ict+warm-up", "ict"),
-        ("dpr+warm_up", f"{output}/combined-dpr-0+warm-up", "dpr-0"),
-    ):
-        command = plan[f"finetuned-{name}-0"]
-        assert f"--model {before} " in command
-        assert f"--index {output}/index-{index} " in command
-        is_reader_only = not name.startswith(("orqa", "start+query_tower"))
-        assert ("train_query_tower=False" in command) == is_reader_only
-        assert ("retriever=bm25" in command) == ("bm25" in name)
-
-
-def test_without_a_warm_up_no_system_of_table_1_is_there_twice(
-    world, tmp_path, capsys
-):
-    arguments = {"suite": "table1", "set_pretrain": ["num_steps=2"]}
-    plan = _plan(capsys, world, tmp_path / "output", **arguments)
-    assert not [name for name in plan if "warm" in name]
-    with pytest.raises(
-        InputError,
-        match=r"with masked_lm_steps=0 must be of bm25, .*: dpr\+warm_up$",
-    ):
-        _ablate(world, tmp_path / "output", cells=["dpr+warm_up"], **arguments)
 
 
 def test_what_cannot_be_compared_is_refused(world, tmp_path):
@@ -516,7 +280,7 @@ def test_the_command_plans(made, capsys):
     arguments = ["ablate", "--suite", "table2", "--output", made.output]
     for name in ("model", "blocks", "corpus", "dev"):
         arguments += [f"--{name}", world[name]]
-    for name in ("pretrain", "ict", "finetune"):
+    for name in ("pretrain", "ict", "dpr", "finetune"):
         arguments += [f"--{name}-recipe", "tiny"]
     arguments += ["--train", *world["train"], "--test", *world["test"]]
     arguments += ["--seeds", "0", "--cells", *CELLS, "--plan"]
@@ -536,7 +300,7 @@ def test_the_command_plans(made, capsys):
 @pytest.mark.parametrize("suite", sorted(configs.SUITES))
 def test_a_whole_suite(world, tmp_path, suite):
     output = tmp_path / "output"
-    given = {"suite": suite, "seeds": [0, 1], "dpr_recipe": "tiny"}
+    given = {"suite": suite, "seeds": [0, 1]}
     results = _ablate(world, output, **given)
     chosen = configs.SUITES[suite]
     for system in chosen.systems:

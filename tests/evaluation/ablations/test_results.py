@@ -1,22 +1,19 @@
 """Tables and plots of comparisons whose numbers are written by hand."""
 
 import json
-import os
 
 import numpy as np
 import pytest
+from comparisons import make_ablate
+from comparisons import write_directory
 from matplotlib import image
 
 from realm_tf.answering import bootstrap
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import pretrain as pretrain_configs
 from realm_tf.evaluation.ablations import results as ablation_results
 from realm_tf.evaluation.ablations import tables
-from realm_tf.evaluation.ablations.systems import Systems
-from realm_tf.operations.ablate import Ablate
-from realm_tf.operations.graph import Graph
+from realm_tf.evaluation.ablations.systems import list_operations
 
 # Exact matches of four questions, by system and seed, and recall@5 before
 # fine-tuning.
@@ -26,24 +23,6 @@ TABLE_2 = {
     "stale_30x": {0: ([0, 0, 0, 0], 0.5), 1: ([0, 1, 0, 0], 0.25)},
 }
 SECONDS = {"InverseClozeTask": 60.0, "FineTune": 30.0, "Pretrain": 5.0}
-
-
-def _ablate(suite="table2", *, output="output", **changes):
-    """A comparison by recipes for tests, whose inputs need not be there."""
-    given = dict.fromkeys(("model", "blocks", "corpus", "dev"), "none")
-    given |= {"train": ["none"], "test": ["nq.jsonl"]}
-    for name in ("pretrain", "ict", "dpr", "finetune"):
-        given[f"{name}_recipe"] = "tiny"
-    return Ablate(suite=suite, output=output, **(given | changes))
-
-
-def _write(directory, *, kind, seconds=1000.0, files=()):
-    """A directory as an operation leaves it that took so long."""
-    os.makedirs(directory)
-    metadata = {"kind": kind, "seconds": seconds, "fingerprint": str(directory)}
-    files = {"metadata.json": json.dumps(metadata), **dict(files)}
-    for name, text in {**files, artifact.MARKER: ""}.items():
-        write_text(os.path.join(directory, name), text)
 
 
 def _files(matches, recall):
@@ -68,21 +47,8 @@ def _files(matches, recall):
 
 def _collect(root, suite, numbers):
     """What `collect` makes of operations that gave these numbers."""
-    _write(root / "corpus", kind="packed_passages")
-    given = _ablate(
-        suite,
-        output=root / "output",
-        corpus=root / "corpus",
-        cells=list(numbers),
-        seeds=[0, 1],
-    )
-    graph = Graph()
-    systems = Systems(graph, given)
-    cells = [
-        systems.cell(system, seed)
-        for seed in given.seeds
-        for system in given.chosen.systems
-    ]
+    given = make_ablate(root, suite=suite, cells=list(numbers), seeds=[0, 1])
+    graph, cells = list_operations(given)
     written = {}
     for cell in cells:
         matches, recall = numbers[cell.system.name][cell.seed]
@@ -92,7 +58,7 @@ def _collect(root, suite, numbers):
             written[each] = {"metrics.json": json.dumps(metrics)}
     for step in graph.steps:
         result = step.operation.result
-        _write(
+        write_directory(
             result.path,
             kind=result.kinds[0],
             seconds=SECONDS.get(type(step.operation).__name__, 1000.0),
@@ -262,15 +228,15 @@ def test_intervals_are_over_questions(tmp_path):
     assert suite.reference == "realm"
 
 
-def _notes(cells, *, seeds=(0, 1), begin="ict", **changes):
+def _notes(root, cells, *, seeds=(0, 1), begin="ict", **changes):
     suite = "table2" if "realm" in cells else "table1"
-    given = _ablate(suite, cells=cells, begin=begin, **changes)
+    given = make_ablate(root, suite=suite, cells=cells, begin=begin, **changes)
     return ablation_results.notes(
         given.chosen, given.recipes, seeds, begin=begin
     )
 
 
-def test_what_a_reader_of_the_table_is_told():
+def test_what_a_reader_of_the_table_is_told(tmp_path):
     warm_up, some, ict, stale, seed = (
         "All readers begin with one encoder",
         "REALM's and warmed-up readers begin with one encoder",
@@ -279,25 +245,38 @@ def test_what_a_reader_of_the_table_is_told():
         "One seed: ",
     )
     for told, expected in (
-        (_notes(["realm"]), [ict]),
-        (_notes(["realm"], set_ict=["num_steps=0"]), ["No Inverse Cloze Task"]),
-        (_notes(["start"]), []),
+        (_notes(tmp_path, ["realm"]), [ict]),
         (
-            _notes(["realm"], begin="start"),
+            _notes(tmp_path, ["realm"], set_ict=["num_steps=0"]),
+            ["No Inverse Cloze Task"],
+        ),
+        (_notes(tmp_path, ["start"]), []),
+        (
+            _notes(tmp_path, ["realm"], begin="start"),
             ["REALM's pre-training begins with the start's towers"],
         ),
-        (_notes(["start"], set_pretrain=["masked_lm_steps=1"]), []),
+        (_notes(tmp_path, ["start"], set_pretrain=["masked_lm_steps=1"]), []),
         (
             _notes(
-                ["start", "dpr+warm_up"], set_pretrain=["masked_lm_steps=1"]
+                tmp_path,
+                ["start", "dpr+warm_up"],
+                set_pretrain=["masked_lm_steps=1"],
             ),
             [some],
         ),
-        (_notes(["realm"], set_pretrain=["masked_lm_steps=1"]), [warm_up, ict]),
-        (_notes(["realm", "stale_30x"]), [ict, stale]),
+        (
+            _notes(tmp_path, ["realm"], set_pretrain=["masked_lm_steps=1"]),
+            [warm_up, ict],
+        ),
+        (_notes(tmp_path, ["realm", "stale_30x"]), [ict, stale]),
         # Every 60 steps.
-        (_notes(["realm", "stale_30x"], set_pretrain=["num_steps=61"]), [ict]),
-        (_notes(["start"], seeds=[3]), [seed]),
+        (
+            _notes(
+                tmp_path, ["realm", "stale_30x"], set_pretrain=["num_steps=61"]
+            ),
+            [ict],
+        ),
+        (_notes(tmp_path, ["start"], seeds=[3]), [seed]),
     ):
         assert len(told) == len(expected)
         for note, start in zip(told, expected, strict=True):
