@@ -1,11 +1,10 @@
 """Evaluation: what it writes, recomputed from the files alone."""
 
-import collections
 import json
 import os
 import re
-import string
 
+import answer_oracle
 import numpy as np
 import pytest
 
@@ -93,65 +92,41 @@ def evaluated(world):
     return _evaluate(world, "evaluation")
 
 
-def _words(text):
-    text = "".join(c for c in text.lower() if c not in string.punctuation)
-    return [word for word in text.split() if word not in ("a", "an", "the")]
-
-
-def _f1(prediction, answer):
-    found, wanted = _words(prediction), _words(answer)
-    shared = sum(
-        (collections.Counter(found) & collections.Counter(wanted)).values()
-    )
-    if not found or not wanted:
-        return float(found == wanted)
-    if not shared:
-        return 0.0
-    precision, recall = shared / len(found), shared / len(wanted)
-    return 2 * precision * recall / (precision + recall)
-
-
-def _matches(line):
-    if line.get("answer_type") == "regex":
-        # The second pattern is none.
-        return re.match(line["answer"][0], line["prediction"], re.IGNORECASE)
-    return any(
-        _words(line["prediction"]) == _words(answer)
-        for answer in line["answer"]
-    )
-
-
-def _contains(text, line):
-    if line.get("answer_type") == "regex":
-        pattern = line["answer"][0]
-        return re.search(pattern, text, re.IGNORECASE) is not None
-    padded = f" {' '.join(_words(text))} "
-    return any(f" {' '.join(_words(a))} " in padded for a in line["answer"])
-
-
 def test_metrics_recomputed_from_the_predictions(world, evaluated):
     metrics, lines = evaluated.metrics, evaluated.predictions
     texts = [block.text for block in schema.read_blocks(world["blocks"])]
     assert [line["question"] for line in lines] == ASKED
     wanted = {
-        "exact_match": [float(bool(_matches(line))) for line in lines],
+        "exact_match": [
+            float(bool(answer_oracle.matches(line))) for line in lines
+        ],
         "f1": [
-            float(bool(_matches(line)))
+            float(bool(answer_oracle.matches(line)))
             if line.get("answer_type") == "regex"
-            else max(_f1(line["prediction"], a) for a in line["answer"])
+            else max(
+                answer_oracle.f1(line["prediction"], a) for a in line["answer"]
+            )
             for line in lines
         ],
     }
     for k in (1, 5, 20):
         wanted[f"answer_recall@{k}"] = [
-            float(any(_contains(texts[b], line) for b in line["retrieved"][:k]))
+            float(
+                any(
+                    answer_oracle.contains(texts[b], line)
+                    for b in line["retrieved"][:k]
+                )
+            )
             for line in lines
         ]
     for name, values in wanted.items():
         assert [line[name] for line in lines] == pytest.approx(values), name
         assert metrics[name] == pytest.approx(np.mean(values), abs=5e-5), name
     read = [
-        any(_contains(texts[b], line) for b in line["retrieved"][:5])
+        any(
+            answer_oracle.contains(texts[b], line)
+            for b in line["retrieved"][:5]
+        )
         for line in lines
     ]
     assert any(read) and not all(read)
@@ -290,7 +265,8 @@ def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
     for line, own in zip(found.predictions, evaluated.predictions, strict=True):
         # All 11 blocks; the model's order stays in both groups.
         expected = sorted(
-            own["retrieved"], key=lambda b: not _contains(texts[b], line)
+            own["retrieved"],
+            key=lambda b: not answer_oracle.contains(texts[b], line),
         )
         assert line["retrieved"] == expected
         moved += expected != own["retrieved"]
@@ -325,7 +301,7 @@ def test_ranks_of_all_retrievers(world):
             ranks = [
                 rank
                 for rank, block_id in enumerate(block_ids[number], 1)
-                if _contains(corpus.records.texts[block_id], line)
+                if answer_oracle.contains(corpus.records.texts[block_id], line)
             ]
             assert line["answer_ranks"][name] == (ranks[0] if ranks else None)
     for name in ("bm25", "hybrid"):

@@ -5,7 +5,10 @@ import json
 
 import keras
 import numpy as np
+import probe_oracle
 import pytest
+from probe_oracle import NUM_RETRIEVED
+from probe_oracle import NUM_SPARE
 
 from realm_tf import cli
 from realm_tf.artifacts import index_files
@@ -22,7 +25,6 @@ from realm_tf.models.realm import RealmModel
 from realm_tf.operations.probe import Probe
 from realm_tf.retrieval.brute_force import BruteForce
 
-NUM_RETRIEVED, NUM_SPARE = 3, 2
 RECIPE = get_recipe("tiny").replace(num_spare=NUM_SPARE).flat()
 RIVER = ("The Nile is a [MASK].", ["river"])
 CASES = [
@@ -73,100 +75,6 @@ def _probe(world, text, answer=(), **changes):
     return Probe(text=text, answer=answer, **given).run()
 
 
-# === The slow recomputation ===
-
-
-def _query(loaded, text, answers):
-    """Masked ids, places of the masks and what stands there."""
-    tokenizer = loaded.tokenizer
-    first, *parts = text.split("[MASK]")
-    answers = answers or ["?"] * len(parts)
-    ids, places, gold = (
-        [tokenizer.cls_id, *tokenizer.tokenize(first).ids],
-        [],
-        [],
-    )
-    for answer, part in zip(answers, parts, strict=True):
-        for piece in tokenizer.tokenize(answer).ids:
-            places.append(len(ids))
-            gold.append(piece)
-            ids.append(tokenizer.mask_id)
-        ids += tokenizer.tokenize(part).ids
-    return [*ids, tokenizer.sep_id], places, gold
-
-
-def _inputs(ids, segments, **more):
-    return {
-        "token_ids": np.array([ids], "int32"),
-        "segment_ids": np.array([segments], "int32"),
-        "padding_mask": np.ones((1, len(ids)), "int32"),
-        **more,
-    }
-
-
-def _log_softmax(scores):
-    scores = np.asarray(scores, "float64")
-    shifted = scores - scores.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def _embed_query(loaded, ids):
-    return np.asarray(loaded.model.embed_queries(_inputs(ids, [0] * len(ids))))[
-        0
-    ].astype("float64")
-
-
-def _slow(world, text, answers, block_ids, max_block_length=24, max_body=24):
-    """log p(z|x) `(c,)`, log p(v|z,x) `(c, m, v)` and what is masked, for the
-    null block (`None`) and others."""
-    loaded = world["loaded"]
-    cls, sep = loaded.tokenizer.cls_id, loaded.tokenizer.sep_id
-    query, places, gold = _query(loaded, text, answers)
-    scores, log_probs = [], []
-    for block_id in block_ids:
-        title, body = [], []
-        if block_id is not None:
-            block = world["records"][block_id]
-            title, body = list(block.title_ids), list(block.token_ids)
-        embedded = body[: max_block_length - 3 - len(title)]
-        ids = [cls, *title, sep, *embedded, sep]
-        segments = [0] * (len(title) + 2) + [1] * (len(embedded) + 1)
-        assert loaded.block_segment_ids == (0, 1)
-        embedding = loaded.model.block_embedder(_inputs(ids, segments))
-        scores.append(np.asarray(embedding)[0] @ _embed_query(loaded, query))
-        body = body[:max_body]
-        logits = loaded.model.knowledge_augmented_encoder(
-            _inputs(
-                [*query, *body, sep],
-                [0] * len(query) + [1] * (len(body) + 1),
-                mask_positions=np.array([places], "int32"),
-            )
-        )
-        log_probs.append(_log_softmax(np.asarray(logits)[0]))
-    return _log_softmax(scores), np.array(log_probs), np.array(gold)
-
-
-def _slow_search(world, text, answers):
-    """The retrieved blocks and those that were left out before them."""
-    loaded = world["loaded"]
-    query, places, gold = _query(loaded, text, answers)
-    scores = np.load(f"{world['index']}/embeddings.npy") @ _embed_query(
-        loaded, query
-    )
-    sentence = np.array(query)
-    sentence[places] = gold
-    sentence = " ".join(map(str, sentence[1:-1]))
-    found, left_out = [], []
-    for block_id in np.argsort(-scores)[: NUM_RETRIEVED + NUM_SPARE].tolist():
-        # These sentences stand in a block as a whole, or not at all.
-        body = " ".join(map(str, world["records"][block_id].token_ids))
-        holds = f" {sentence} " in f" {body} "
-        (left_out if holds else found).append(block_id)
-        if len(found) == NUM_RETRIEVED:
-            break
-    return found, left_out
-
-
 def _assert_blocks(found, block_ids, priors, of_gold):
     """Rows of a probe, whatever their order, and the order itself."""
     marginal = np.log(np.exp(priors + of_gold).sum())
@@ -195,10 +103,10 @@ def _of_gold(log_probs, gold):
 @pytest.mark.parametrize(("text", "answers"), CASES)
 def test_probabilities(world, text, answers):
     found = _probe(world, text, answers)
-    retrieved, left_out = _slow_search(world, text, answers)
+    retrieved, left_out = probe_oracle.search(world, text, answers)
     assert found.left_out == left_out
     block_ids = [None, *retrieved]
-    priors, log_probs, gold = _slow(world, text, answers, block_ids)
+    priors, log_probs, gold = probe_oracle.read(world, text, answers, block_ids)
     _assert_blocks(found, block_ids, priors, _of_gold(log_probs, gold))
     assert found.retrieved_log_prob == found.marginal_log_prob
     assert not any(block.is_added for block in found.blocks)
@@ -259,7 +167,7 @@ def test_the_marginal_is_the_loss_of_the_realm_model(world, text, answers):
     )
     # One step: compiling it takes longer.
     model.compile(run_eagerly=True)
-    query, places, gold = _query(loaded, text, answers)
+    query, places, gold = probe_oracle.masked_query(loaded, text, answers)
     sentence = np.array(query)
     sentence[places] = gold
     batch = {
@@ -288,7 +196,7 @@ def test_the_marginal_is_the_loss_of_the_realm_model(world, text, answers):
 
 
 def test_added_blocks(world):
-    retrieved, left_out = _slow_search(world, *RIVER)
+    retrieved, left_out = probe_oracle.search(world, *RIVER)
     own = _own_block(world)
     far = next(
         block_id
@@ -298,12 +206,12 @@ def test_added_blocks(world):
     wanted = [own, retrieved[0], far, own]
     found = _probe(world, *RIVER, block_id=wanted)
     block_ids = [None, *retrieved, own, far]
-    priors, log_probs, gold = _slow(world, *RIVER, block_ids)
+    priors, log_probs, gold = probe_oracle.read(world, *RIVER, block_ids)
     _assert_blocks(found, block_ids, priors, _of_gold(log_probs, gold))
     assert {b.block_id for b in found.blocks if b.is_added} == {own, far}
     # The model's own prediction stays what it is.
     own_ids = [None, *retrieved]
-    priors, log_probs, gold = _slow(world, *RIVER, own_ids)
+    priors, log_probs, gold = probe_oracle.read(world, *RIVER, own_ids)
     expected = np.log(np.exp(priors + _of_gold(log_probs, gold)).sum())
     assert found.retrieved_log_prob == pytest.approx(expected, abs=1e-4)
 
@@ -316,9 +224,9 @@ def test_predictions_without_an_answer(world, text, num_masks):
     found = _probe(world, text)
     assert found.answers == []
     assert found.marginal_log_prob is found.retrieved_log_prob is None
-    retrieved, _ = _slow_search(world, text, [])
+    retrieved, _ = probe_oracle.search(world, text, [])
     block_ids = [None, *retrieved]
-    priors, log_probs, _ = _slow(world, text, [], block_ids)
+    priors, log_probs, _ = probe_oracle.read(world, text, [], block_ids)
     probs = dict(zip(block_ids, np.exp(log_probs), strict=True))
     vocabulary = np.array(world["loaded"].tokenizer.vocabulary)
 
@@ -355,7 +263,7 @@ def test_packed_blocks_give_the_same(world):
 
 def test_blocks_are_cut_as_in_pre_training(world, make_model):
     text, answers = "Italy flow [MASK].", ["waters"]
-    query, _, _ = _query(world["loaded"], text, answers)
+    query, _, _ = probe_oracle.masked_query(world["loaded"], text, answers)
     short = make_model(max_block_length=7, max_joint_length=8)
     found = _probe(world, text, answers, model=short)
     block_ids = [block.block_id for block in found.blocks]
@@ -364,7 +272,9 @@ def test_blocks_are_cut_as_in_pre_training(world, make_model):
     # A joint length of 8 would leave nothing of a body beside this query of
     # 7; 7 + 7 leave 6.
     assert len(query) == 7
-    priors, log_probs, gold = _slow(world, text, answers, block_ids, 7, 6)
+    priors, log_probs, gold = probe_oracle.read(
+        world, text, answers, block_ids, 7, 6
+    )
     _assert_blocks(found, block_ids, priors, _of_gold(log_probs, gold))
 
 
