@@ -16,7 +16,6 @@ from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
-from realm_tf.text.blocks import MAX_BLOCK_LENGTH
 
 _BLOCK_RECORDS = "block_records.npy"
 _BLOCKS_TFR = "blocks.tfr"
@@ -186,11 +185,7 @@ class ImportCheckpoint(Operation):
         )
         blocks = chunk.result
         if blocks.is_complete:
-            made = blocks.parameters
-            is_ours = (made.get("inputs"), made.get("max_block_length")) == (
-                [os.path.abspath(texts)],
-                self.max_block_length or MAX_BLOCK_LENGTH,
-            )
+            is_ours = blocks.parameters == chunk.parameters()
             return there_already(blocks, is_ours)
         chunk.run()
         if rows and blocks.num_blocks != rows.num_rows:

@@ -14,7 +14,6 @@ import tracemalloc
 import zipfile
 import zlib
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -244,18 +243,6 @@ def test_dtypes(tmp_path, kind, dtype):
     np.testing.assert_array_equal(file.read("b"), expected.T)
 
 
-def test_special_halves(tmp_path, kind):
-    values = [0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, 65504.0]
-    arrays = {
-        "float16": np.array(values, "float16"),
-        "bfloat16": np.array(values, ml_dtypes.bfloat16),
-    }
-    file = open_torch_file(save(tmp_path / "a.bin", kind, arrays))
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(file.read(name), array.astype("float32"))
-        assert np.signbit(file.read(name)).tolist()[:4] == [0, 1, 0, 1]
-
-
 def views():
     base = np.arange(60, dtype="float32")
     matrix, cube = base.reshape(5, 12), base.reshape(3, 4, 5)
@@ -274,40 +261,21 @@ def views():
     }
 
 
-def test_views_of_storages(tmp_path, kind):
+@pytest.mark.parametrize("wrap", [parameter, lambda tensor: tensor])
+def test_views_of_storages(tmp_path, kind, wrap):
     arrays = views()
-    file = open_torch_file(save(tmp_path / "a.bin", kind, arrays))
+    file = open_torch_file(save(tmp_path / "a.bin", kind, arrays, wrap=wrap))
     assert file.names() == list(arrays)
     for name, array in arrays.items():
         assert file.shape(name) == array.shape
         tensor = file.read(name)
+        if array.shape:
+            for start, limit in [(1, 3), (2, None), (4, 99)]:
+                np.testing.assert_array_equal(
+                    file.read(name, start, limit), array[start:limit]
+                )
         assert tensor.dtype == array.dtype
         np.testing.assert_array_equal(tensor, array, strict=True)
-
-
-def test_rows(tmp_path, kind):
-    arrays = views()
-    file = open_torch_file(save(tmp_path / "a.bin", kind, arrays))
-    for name, array in arrays.items():
-        if not array.shape:
-            continue
-        for start, limit in [(1, 3), (0, 1), (2, None), (4, 99), (9, 10)]:
-            np.testing.assert_array_equal(
-                file.read(name, start, limit), array[start:limit], strict=True
-            )
-
-
-def test_steps_of_single_rows_mean_nothing(tmp_path, kind):
-    value = tensor(storage("0", 4), shape=[1, 4], strides=[1 << 70, 1])
-    pickled = state_dict({"a": value})
-    file = open_torch_file(write_vector(tmp_path / "a.bin", kind, pickled))
-    np.testing.assert_array_equal(file.read("a"), VECTOR_DATA[None])
-
-
-def test_parameters(tmp_path, kind):
-    array = np.arange(6, dtype="float32").reshape(2, 3)
-    path = save(tmp_path / "a.bin", kind, {"a": array}, wrap=parameter)
-    np.testing.assert_array_equal(open_torch_file(path).read("a"), array)
 
 
 def test_state_of_the_dict_is_ignored(tmp_path, kind):
@@ -319,15 +287,6 @@ def test_state_of_the_dict_is_ignored(tmp_path, kind):
     file = open_torch_file(write_vector(tmp_path / "a.bin", kind, pickled))
     assert file.names() == ["a"]
     np.testing.assert_array_equal(file.read("a"), VECTOR_DATA)
-
-
-def test_zip_without_byte_order(tmp_path):
-    # Before version 2.1.
-    pickled = state_dict({"a": VECTOR})
-    path = write_zip(
-        tmp_path / "a.bin", pickled, {"0": VECTOR_DATA}, byteorder=None
-    )
-    np.testing.assert_array_equal(open_torch_file(path).read("a"), VECTOR_DATA)
 
 
 def test_zip64_and_aligned_data(tmp_path):
@@ -347,14 +306,6 @@ def test_zip64_and_aligned_data(tmp_path):
     tensors = open_torch_file(path)
     assert isinstance(tensors.arrays["a"].base, np.memmap)
     np.testing.assert_array_equal(tensors.read("a"), VECTOR_DATA)
-
-
-def test_unknown_tensor(tmp_path, kind):
-    pickled = state_dict({"a": VECTOR})
-    file = open_torch_file(write_vector(tmp_path / "a.bin", kind, pickled))
-    for ask in (file.read, file.shape):
-        with pytest.raises(InputError, match="a.bin lacks the tensor b"):
-            ask("b")
 
 
 # Pickles that do harm.
@@ -486,13 +437,9 @@ def test_small_pickles_of_large_values(tmp_path, kind, opcodes, place):
 def test_values_that_are_no_tensors(tmp_path, kind, value, match):
     pickled = state_dict({"a": value})
     assert_refused(write_vector(tmp_path / "a.bin", kind, pickled), match)
-
-
-def test_no_dict(tmp_path, kind):
-    for value in (VECTOR, b"]", text("a"), b"N"):
-        pickled = b"\x80\x02" + value + b"."
-        path = write_vector(tmp_path / "a.bin", kind, pickled)
-        assert_refused(path, "holds a.*Expected a dict of tensors")
+    whole = b"\x80\x02" + VECTOR + b"."
+    path = write_vector(tmp_path / "b.bin", kind, whole)
+    assert_refused(path, "holds a _Tensor. .*Expected a dict of tensors")
 
 
 FOUR = storage("0", 4)
@@ -625,15 +572,6 @@ def test_compressed_zip(tmp_path, name):
             method = zipfile.ZIP_DEFLATED if entry == name else None
             archive.writestr(entry, data, compress_type=method)
     assert_refused(path, f"'{name}' compressed")
-
-
-def test_damaged_pickle_in_a_zip(tmp_path):
-    path = pathlib.Path(tmp_path / "a.bin")
-    pickled = state_dict({"name": VECTOR})
-    write_zip(path, pickled, {"0": VECTOR_DATA})
-    # It would be a tensor by another name.
-    path.write_bytes(path.read_bytes().replace(b"name", b"nome"))
-    assert_refused(str(path), "damaged or truncated zip")
 
 
 @pytest.mark.parametrize(
