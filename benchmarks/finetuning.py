@@ -15,7 +15,6 @@ beside Python's search for a raw substring in the blocks' texts, which tells no
 words apart.
 """
 
-import argparse
 import dataclasses
 import itertools
 import json
@@ -27,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
+import tyro
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import model_directory
@@ -36,6 +36,7 @@ from realm_tf.configs.finetune import get_recipe
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import answer_matching
 from realm_tf.models import packing
+from realm_tf.operations.operation import Repeated
 from realm_tf.training import fine_tuning
 from realm_tf.training import trainers
 
@@ -43,34 +44,33 @@ _BATCH_SIZE = 8
 _NUM_MATCHED = 5000
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    for name in ("model", "blocks", "index", "questions"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--recipe", default="laptop")
-    parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument("--num-batches", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What is measured, and how often."""
+
+    model: str
+    blocks: str
+    index: str
+    questions: str
+    recipe: str = "laptop"
+    set: Repeated = ()
+    num_batches: int = 4
+    rounds: int = 3
+
+
+def main(args):
     corpus = Corpus.load(args.model, args.blocks, args.index)
     asked = data.read_questions(args.questions)
-    print(
-        json.dumps(
-            {
-                "step": _steps(args, corpus, asked),
-                "matching": _matching(args, corpus, asked),
-                "longest_block": int(corpus.records.token_ids.shape[1]),
-                "mean_block": float(corpus.records.lengths.mean()),
-            },
-            indent=2,
-        )
-    )
+    return {
+        "step": _steps(args, corpus, asked),
+        "matching": _matching(args, corpus, asked),
+        "longest_block": int(corpus.records.token_ids.shape[1]),
+        "mean_block": float(corpus.records.lengths.mean()),
+    }
 
 
 def _steps(args, corpus, asked):
-    recipe = get_recipe(args.recipe, args.overrides).replace(
+    recipe = get_recipe(args.recipe, args.set).replace(
         batch_size=_BATCH_SIZE, bias_correction=True
     )
     batches = QuestionBatches(
@@ -182,4 +182,5 @@ def _matching(args, corpus, asked):
 
 
 if __name__ == "__main__":
-    main()
+    found = main(tyro.cli(Arguments, description=__doc__))
+    print(json.dumps(found, indent=2))

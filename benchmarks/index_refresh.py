@@ -10,7 +10,6 @@ how often a step was traced (once) and `waited` is the longest step.
 Ratios are of times in one run.
 """
 
-import argparse
 import json
 import os
 import tempfile
@@ -20,28 +19,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+import tyro
 
-from realm_tf.configs import pretrain as configs
 from realm_tf.models.realm import RealmModel
-from realm_tf.training.pretrain import pretrain
+from realm_tf.operations.operation import Repeated
+from realm_tf.operations.pretrain import Pretrain
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--blocks", required=True)
-    parser.add_argument("--corpus", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--num-refreshes", type=int, default=20)
-    parser.add_argument("--recipe", default="wiki-small")
-    parser.add_argument("--set", dest="overrides", action="append", default=[])
-    args = parser.parse_args()
-    overrides = [
-        *("refresh=process", "refresh_every=10", "num_steps=1000000"),
-        *args.overrides,
-    ]
-    steps = _Steps(args.num_refreshes)
+def main(
+    *,
+    blocks: str,
+    corpus: str,
+    model: str,
+    num_refreshes: int = 20,
+    recipe: str = "wiki-small",
+    set: Repeated = (),
+):
+    """Trains until the index was exchanged so often."""
+    steps = _Steps(num_refreshes)
     call, traced = RealmModel.call, []
 
     def count(self, inputs, training=False):
@@ -50,15 +45,18 @@ def main():
 
     RealmModel.call = count
     with tempfile.TemporaryDirectory() as directory:
-        pretrain(
-            args.model,
-            args.blocks,
-            args.corpus,
-            os.path.join(directory, "trained"),
-            recipe=configs.get_recipe(args.recipe, overrides),
-            callbacks=[steps],
-        )
-    print(json.dumps({**steps.summary(), "traced": sum(traced)}, indent=2))
+        Pretrain(
+            model=model,
+            blocks=blocks,
+            corpus=corpus,
+            output=f"{directory}/trained",
+            recipe=recipe,
+            set=(
+                *("refresh=process", "refresh_every=10", "num_steps=1000000"),
+                *set,
+            ),
+        ).run(callbacks=[steps])
+    return {**steps.summary(), "traced": sum(traced)}
 
 
 class _Steps(keras.callbacks.Callback):
@@ -113,4 +111,5 @@ class _Steps(keras.callbacks.Callback):
 
 
 if __name__ == "__main__":
-    main()
+    found = tyro.cli(main, description=__doc__)
+    print(json.dumps(found, indent=2))
