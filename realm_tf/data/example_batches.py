@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from realm_tf.errors import InputError
+
 
 class ExampleBatches(abc.ABC):
     """Examples of a corpus in batches, each once an epoch.
@@ -20,16 +22,17 @@ class ExampleBatches(abc.ABC):
     `_stack`.
 
     Args:
-        batch_size: int. Of all readers together.
-        seed: int. Not negative.
+        batch_size: int. Examples, of all readers together.
+        seed: int. Not negative. Defaults to `0`.
         drop_remainder: bool. Leave the last examples of an epoch's order out
-            if they do not fill a batch.
+            if they do not fill a batch. Defaults to `True`.
 
     Attributes:
         num_examples: int. Of each epoch.
         steps_per_epoch: int.
 
     Raises:
+        InputError: if the examples do not fill one batch.
         ValueError: if an argument is out of its range.
 
     Example:
@@ -45,7 +48,9 @@ class ExampleBatches(abc.ABC):
     ```
     """
 
-    def __init__(self, *, batch_size: int, seed: int, drop_remainder: bool):
+    def __init__(
+        self, *, batch_size: int, seed: int = 0, drop_remainder: bool = True
+    ):
         if batch_size < 1 or seed < 0:
             raise ValueError(
                 "`batch_size` must be at least 1 and `seed` not negative. "
@@ -56,10 +61,16 @@ class ExampleBatches(abc.ABC):
         self._drop_remainder = drop_remainder
         self._known_order = (None, None)
 
-    def _set_num_examples(self, num_examples):
+    def _set_num_examples(self, num_examples, *, found, mend):
+        """`found` says in an error how many there are, `mend` what to do."""
         self.num_examples = num_examples
         full, rest = divmod(num_examples, self.batch_size)
         self.steps_per_epoch = full + bool(rest and not self._drop_remainder)
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"{found}: fewer than one batch of {self.batch_size}. {mend} "
+                "or choose a smaller batch."
+            )
 
     @abc.abstractmethod
     def example(self, epoch: int, number: int):

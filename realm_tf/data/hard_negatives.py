@@ -7,9 +7,7 @@ import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data.example_batches import ExampleBatches
-from realm_tf.errors import InputError
-from realm_tf.text import packing
+from realm_tf.data.query_block_batches import QueryBlockBatches
 from realm_tf.text.answers import AnswerFinder
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -113,44 +111,29 @@ class DprExample:
     block_ids: tuple[int, ...]
 
 
-class DprExamples(ExampleBatches):
+class DprExamples(QueryBlockBatches):
     """Questions with a positive and hard negatives, each once an epoch.
 
     Hard negatives are drawn anew for each question and epoch, without
     repetition; see `ExampleBatches` for what depends on the seed.
 
-    A batch is a dict of int32 arrays whose shapes never change:
+    A batch is as `QueryBlockBatches` says, with blocks of `(batch_size, 1 +
+    num_hard_negatives, max_block_length)`, the positive first, and one more
+    int32 array:
 
-    - `query_token_ids`, `query_padding_mask` `(batch_size,
-      max_query_length)`: [CLS] question [SEP].
-    - `block_token_ids`, `block_segment_ids`, `block_padding_mask`
-      `(batch_size, 1 + num_hard_negatives, max_block_length)`: [CLS] title
-      [SEP] body [SEP], the positive first.
     - `candidate_mask` `(batch_size, batch_size * (1 + num_hard_negatives))`:
       1 where a block of the batch, these counted row by row, is a candidate
       of the question: its positive, and each other block once that holds no
       answer to it. (DPR takes all of them, and so calls some right blocks
       wrong.) The row of what only fills the last batch is 0.
 
-    What is too long is cut at its end.
-
     Args:
         questions: list of `RetrievedQuestion`.
         blocks: `PackedBlocks`.
         finder: `AnswerFinder`. Over the texts of the same blocks.
         tokenizer: `Tokenizer`. The one that the blocks were cut with.
-        batch_size: int. Questions, of all readers together.
-        seed: int. Not negative. Defaults to `0`.
-        drop_remainder: bool. Leave the last questions of an epoch's order out
-            if they do not fill a batch; `False` fills it with empty rows.
-            Defaults to `True`.
         num_hard_negatives: int. For each question. Defaults to `1`.
-        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
-            64.
-        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
-            Defaults to 256.
-        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
-            `(0, 1)`.
+        **options: as `QueryBlockBatches`.
 
     Attributes:
         num_examples: int. Of each epoch.
@@ -172,23 +155,14 @@ class DprExamples(ExampleBatches):
         finder: AnswerFinder,
         tokenizer: Tokenizer,
         *,
-        batch_size: int,
-        seed: int = 0,
-        drop_remainder: bool = True,
         num_hard_negatives: int = 1,
-        max_query_length: int = 64,
-        max_block_length: int = 256,
-        block_segment_ids: tuple[int, int] = (0, 1),
+        **options,
     ):
-        super().__init__(
-            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
-        )
-        if max_query_length < 3 or max_block_length < 4:
-            raise ValueError(
-                "`max_query_length` must be at least 3 and `max_block_length` "
-                "4, to hold one wordpiece. Received: max_query_length="
-                f"{max_query_length}, max_block_length={max_block_length}"
-            )
+        special_ids = {
+            f"{name}_id": getattr(tokenizer, f"{name}_id")
+            for name in ("cls", "sep", "pad")
+        }
+        super().__init__(special_ids, **options)
         if num_hard_negatives < 0:
             raise ValueError(
                 "`num_hard_negatives` must not be negative. Received: "
@@ -198,26 +172,18 @@ class DprExamples(ExampleBatches):
         self._blocks = blocks
         self._finder = finder
         self._num_slots = 1 + num_hard_negatives
-        self._max_query_length = max_query_length
-        self._max_block_length = max_block_length
-        self._block_segment_ids = tuple(block_segment_ids)
-        self._special = {
-            f"{name}_id": getattr(tokenizer, f"{name}_id")
-            for name in ("cls", "sep", "pad")
-        }
         self._query_ids = [
             wordpieces.ids
             for wordpieces in tokenizer.tokenize_batch(
                 [q.question.question for q in self._questions]
             )
         ]
-        self._set_num_examples(len(self._questions))
-        if not self.steps_per_epoch:
-            raise InputError(
-                f"{self.num_examples} questions are left with a block that "
-                f"answers them: fewer than one batch of {batch_size}. Give "
-                "more questions or choose a smaller batch."
-            )
+        self._set_num_examples(
+            len(self._questions),
+            found=f"{len(self._questions)} questions are left with a block "
+            "that answers them",
+            mend="Give more questions",
+        )
 
     def example(self, epoch: int, number: int) -> DprExample:
         """What an epoch makes of a question.
@@ -286,28 +252,17 @@ class DprExamples(ExampleBatches):
 
     def _stack(self, examples, size):
         examples = self._fill(examples, size)
-        queries = packing.join_bert(
+        batch = self._pack(
             [
-                (self._query_ids[e.number] if e.number >= 0 else [],)
+                self._query_ids[e.number] if e.number >= 0 else []
                 for e in examples
             ],
-            max_length=self._max_query_length,
-            **self._special,
-        )
-        blocks = packing.join_bert(
             [self._segments(block) for e in examples for block in e.block_ids],
-            max_length=self._max_block_length,
-            segment_ids=self._block_segment_ids,
-            **self._special,
         )
         shape = (size, self._num_slots, self._max_block_length)
         return {
-            "query_token_ids": queries["token_ids"],
-            "query_padding_mask": queries["padding_mask"],
-            **{
-                f"block_{name}": array.reshape(shape)
-                for name, array in blocks.items()
-            },
+            name: array.reshape(shape) if name.startswith("block_") else array
+            for name, array in batch.items()
         }
 
     def _segments(self, block_id):

@@ -5,13 +5,9 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.data.example_batches import ExampleBatches
-from realm_tf.errors import InputError
-from realm_tf.text import packing
+from realm_tf.data.query_block_batches import QueryBlockBatches
 
-# Lee et al., 2019, section 9.2 (query and block), and section 4 (rate).
-MAX_QUERY_LENGTH = 64
-MAX_BLOCK_LENGTH = 288
+# Lee et al., 2019, section 4.
 REMOVE_PROBABILITY = 0.9
 
 
@@ -39,7 +35,7 @@ _NOTHING = np.zeros(0, "int32")
 _FILLER = IctExample(-1, _NOTHING, _NOTHING, _NOTHING, False)
 
 
-class IctExamples(ExampleBatches):
+class IctExamples(QueryBlockBatches):
     """Sentences of packed blocks with their blocks, one a block and epoch.
 
     The query is one sentence of the block, drawn uniformly; with probability
@@ -52,32 +48,18 @@ class IctExamples(ExampleBatches):
     depends on the seed; as a block comes once an epoch, no batch holds two
     queries of one block.
 
-    A batch is a dict of int32 arrays whose shapes never change:
+    A batch is as `QueryBlockBatches` says, with one block for each query, and
+    two more int32 arrays:
 
-    - `query_token_ids`, `query_padding_mask` `(batch_size,
-      max_query_length)`: [CLS] sentence [SEP].
-    - `block_token_ids`, `block_segment_ids`, `block_padding_mask`
-      `(batch_size, max_block_length)`: [CLS] title [SEP] body [SEP].
     - `removed` `(batch_size,)`: 1 where the body goes without the sentence.
     - `block_id` `(batch_size,)`: -1 for a row that only fills the last batch.
 
-    What is too long is cut at its end. A sentence is drawn from the whole
-    block, also from what is cut then.
+    A sentence is drawn from the whole block, also from what is cut then.
 
     Args:
         blocks: `PackedBlocks`.
-        batch_size: int. Of all readers together.
-        seed: int. Not negative. Defaults to `0`.
-        drop_remainder: bool. Leave the last blocks of an epoch's order out
-            if they do not fill a batch; `False` fills it with empty rows.
-            Defaults to `True`.
-        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
-            64.
-        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
-            Defaults to 288.
         remove_probability: float. Defaults to 0.9.
-        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
-            `(0, 1)`.
+        **options: as `QueryBlockBatches`.
 
     Attributes:
         num_examples: int. Of each epoch.
@@ -98,37 +80,21 @@ class IctExamples(ExampleBatches):
         self,
         blocks: PackedBlocks,
         *,
-        batch_size: int,
-        seed: int = 0,
-        drop_remainder: bool = True,
-        max_query_length: int = MAX_QUERY_LENGTH,
-        max_block_length: int = MAX_BLOCK_LENGTH,
         remove_probability: float = REMOVE_PROBABILITY,
-        block_segment_ids: tuple[int, int] = (0, 1),
+        **options,
     ):
-        super().__init__(
-            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
-        )
-        if max_query_length < 3 or max_block_length < 4:
-            raise ValueError(
-                "`max_query_length` must be at least 3 and `max_block_length` "
-                "4, to hold one wordpiece. Received: max_query_length="
-                f"{max_query_length}, max_block_length={max_block_length}"
-            )
+        special_ids = {
+            f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")
+            for name in ("CLS", "SEP", "PAD")
+        }
+        super().__init__(special_ids, **options)
         if not 0 <= remove_probability <= 1:
             raise ValueError(
                 "`remove_probability` must be between 0 and 1. Received: "
                 f"remove_probability={remove_probability}"
             )
         self.blocks = blocks
-        self.max_query_length = max_query_length
-        self.max_block_length = max_block_length
-        self.remove_probability = remove_probability
-        self.block_segment_ids = tuple(block_segment_ids)
-        self._special = {
-            f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")
-            for name in ("CLS", "SEP", "PAD")
-        }
+        self._remove_probability = remove_probability
         found = blocks.count_sentences()
         self._several = np.flatnonzero(found > 1).astype("int32")
         self._single = np.flatnonzero(found == 1).astype("int32")
@@ -139,13 +105,12 @@ class IctExamples(ExampleBatches):
             "blocks_of_one_sentence": len(self._single),
             "dropped_an_epoch": len(self._single) - self._num_single,
         }
-        self._set_num_examples(len(self._several) + self._num_single)
-        if not self.steps_per_epoch:
-            raise InputError(
-                f"{blocks.directory} gives {self.num_examples} examples an "
-                f"epoch: fewer than one batch of {batch_size}. Pack more "
-                "blocks or choose a smaller batch."
-            )
+        num_examples = len(self._several) + self._num_single
+        self._set_num_examples(
+            num_examples,
+            found=f"{blocks.directory} gives {num_examples} examples an epoch",
+            mend="Pack more blocks",
+        )
 
     def example(self, epoch: int, number: int) -> IctExample | None:
         """What an epoch makes of a block; `None` without any wordpiece.
@@ -161,7 +126,7 @@ class IctExamples(ExampleBatches):
         generator = self._generator(epoch, number)
         start, limit = block.sentence(int(generator.integers(num_sentences)))
         removed = (
-            num_sentences > 1 and generator.random() < self.remove_probability
+            num_sentences > 1 and generator.random() < self._remove_probability
         )
         body = block.token_ids
         return IctExample(
@@ -180,21 +145,11 @@ class IctExamples(ExampleBatches):
 
     def _stack(self, examples, size):
         examples = examples + [_FILLER] * (size - len(examples))
-        queries = packing.join_bert(
-            [(e.query_ids,) for e in examples],
-            max_length=self.max_query_length,
-            **self._special,
-        )
-        blocks = packing.join_bert(
-            [(e.title_ids, e.body_ids) for e in examples],
-            max_length=self.max_block_length,
-            segment_ids=self.block_segment_ids,
-            **self._special,
-        )
         return {
-            "query_token_ids": queries["token_ids"],
-            "query_padding_mask": queries["padding_mask"],
-            **{f"block_{name}": array for name, array in blocks.items()},
+            **self._pack(
+                [e.query_ids for e in examples],
+                [(e.title_ids, e.body_ids) for e in examples],
+            ),
             "removed": np.array([e.removed for e in examples], "int32"),
             "block_id": np.array([e.block_id for e in examples], "int32"),
         }

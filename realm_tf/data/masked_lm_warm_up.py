@@ -25,7 +25,7 @@ _NOTHING = np.empty(0, "int32")
 
 
 @dataclasses.dataclass(frozen=True)
-class ReadingExample:
+class MaskedLmExample:
     """A masked query and the block it is given.
 
     Args:
@@ -40,7 +40,7 @@ class ReadingExample:
     kind: int
 
 
-class ReadingExamples(PretrainingExamples):
+class MaskedLmExamples(PretrainingExamples):
     """As `PretrainingExamples`, each query with a block that is given.
 
     No block helps an encoder that cannot read, so no block is better than
@@ -128,7 +128,7 @@ class ReadingExamples(PretrainingExamples):
         if answer_share:
             self._search = _WordpieceSearch(blocks, _MAX_SEARCHED)
 
-    def example(self, epoch: int, number: int) -> ReadingExample | None:
+    def example(self, epoch: int, number: int) -> MaskedLmExample | None:
         """As `PretrainingExamples.example`, with the block."""
         generator = self._generator(epoch, number)
         kind = self._draw_kind(generator)
@@ -147,7 +147,7 @@ class ReadingExamples(PretrainingExamples):
             block_ids = self._other(masked, generator)
         else:
             block_ids = _NOTHING
-        return ReadingExample(
+        return MaskedLmExample(
             masked, block_ids, kind if len(block_ids) else NULL
         )
 

@@ -5,7 +5,6 @@ import numpy as np
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.data import masking
 from realm_tf.data.example_batches import ExampleBatches
-from realm_tf.errors import InputError
 
 
 class PretrainingExamples(ExampleBatches):
@@ -28,11 +27,10 @@ class PretrainingExamples(ExampleBatches):
 
     Args:
         passages: `PackedPassages`.
-        batch_size: int. Of all readers together.
-        seed: int. Not negative. Defaults to `0`.
-        drop_remainder: bool. Leave the last passages of an epoch's order out
-            if they do not fill a batch; `False` makes a smaller batch of
-            them. Defaults to `True`.
+        batch_size: int. As `ExampleBatches`.
+        seed: int. See there. Defaults to `0`.
+        drop_remainder: bool. See there; `False` makes a smaller batch of the
+            last. Defaults to `True`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
             `max_masked`, `mask_rate`, `bert_80_10_10`, `keep_rate`.
 
@@ -66,14 +64,12 @@ class PretrainingExamples(ExampleBatches):
         self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
         self._kept, self.counts = self._eligible()
-        self._set_num_examples(len(self._kept))
-        if not self.steps_per_epoch:
-            raise InputError(
-                f"{passages.directory} holds {self.num_examples} passages "
-                f"that mode {self.masker.mode!r} can mask, of "
-                f"{len(passages)}: fewer than one batch of {batch_size}. "
-                "Annotate more text or choose a smaller batch."
-            )
+        self._set_num_examples(
+            len(self._kept),
+            found=f"{passages.directory} holds {len(self._kept)} passages "
+            f"that mode {self.masker.mode!r} can mask, of {len(passages)}",
+            mend="Annotate more text",
+        )
 
     def _eligible(self):
         counts = dict(self.passages.metadata["counts"])

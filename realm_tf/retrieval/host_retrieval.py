@@ -12,39 +12,19 @@ References:
 """
 
 import collections
-import dataclasses
-import os
 from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import remove
 from realm_tf.data.feeding import ReadAhead
 from realm_tf.errors import InputError
+from realm_tf.retrieval.host_versions import Version
+from realm_tf.retrieval.host_versions import VersionFiles
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
-_KIND = "host_retrieval"
-_EMBEDDINGS = "embeddings.npy"
-_WEIGHTS = "query_tower.npz"
 _CPU = "cpu:0"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Version:
-    """What a batch is searched with, as a whole."""
-
-    # Steps done when it was taken.
-    step: int
-    # Of the query tower, as `get_weights` orders them.
-    weights: list
-    # The same, where the tower computes.
-    tensors: list
-    embeddings: np.ndarray
-    index: object
 
 
 class HostRetriever:
@@ -120,10 +100,7 @@ class HostRetriever:
         self._num_searched = num_searched
         self._max_block_length = max_block_length
         self._make_index = make_index
-        self._directory = directory
-        # Names of versions that the last and this state refer to.
-        self._kept = collections.deque(maxlen=2)
-        self._saved = None
+        self._files = VersionFiles(directory) if directory else None
         self._ahead = None
         self._taken_at = collections.deque()
         self._version = self._take(embeddings)
@@ -162,7 +139,7 @@ class HostRetriever:
         weights = [np.array(w) for w in weights]
         embeddings = np.asarray(embeddings, "float32")
         with keras.device(_CPU):
-            return _Version(
+            return Version(
                 step=self.steps_done if step is None else step,
                 weights=weights,
                 tensors=[ops.convert_to_tensor(w) for w in weights],
@@ -305,59 +282,17 @@ class HostRetriever:
         Raises:
             ValueError: if there is no `directory`.
         """
-        if self._directory is None:
+        if self._files is None:
             raise ValueError(
                 "`HostRetriever` needs a `directory` to keep its state in."
             )
-        version = self._version
-        name = f"retrieval-{version.step:08d}"
-        if version is not self._saved:
-            self._write(version, os.path.join(self._directory, name))
-            self._saved = version
-        if name not in self._kept:
-            self._kept.append(name)
-        # A state that is not yet written may be lost: the one before counts.
-        for other in sorted(
-            each.name for each in Path(self._directory).iterdir()
-        ):
-            if other.startswith("retrieval-") and other not in self._kept:
-                remove(os.path.join(self._directory, other))
-        return {"version": name}
+        return {"version": self._files.keep(self._version)}
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
         name = state["version"]
-        directory = os.path.join(self._directory, name)
-        step = artifact.read(directory, kind=_KIND)["step"]
-        try:
-            embeddings = np.load(
-                os.path.join(directory, _EMBEDDINGS),
-                mmap_mode="r",
-                allow_pickle=False,
-            )
-            with np.load(
-                os.path.join(directory, _WEIGHTS), allow_pickle=False
-            ) as arrays:
-                weights = [arrays[str(n)] for n in range(len(arrays.files))]
-        except (OSError, EOFError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{directory} is damaged ({error}): remove the state of the "
-                "run beside it to train from the start."
-            ) from error
-        self._version = self._saved = self._take(embeddings, weights, step)
-        self._kept.append(name)
-
-    def _write(self, version, directory):
-        Path(self._directory).mkdir(parents=True, exist_ok=True)
-        # Of a run that was lost.
-        remove(directory)
-        with artifact.write(directory, kind=_KIND) as stage:
-            np.save(stage.path(_EMBEDDINGS), version.embeddings)
-            np.savez(
-                stage.path(_WEIGHTS),
-                **{str(n): w for n, w in enumerate(version.weights)},
-            )
-            stage.metadata["step"] = version.step
+        self._version = self._take(**self._files.read(name))
+        self._files.is_saved(self._version, name)
 
 
 def _compile_tower(query_tower, score_scale):

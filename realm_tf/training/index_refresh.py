@@ -87,7 +87,7 @@ class IndexRefresh(keras.callbacks.Callback):
         index: `retrieval.index.Index` of the model in training.
         tower: `Embedder`. Its block tower.
         exchange: `IndexExchange`.
-        worker: `index_builder.Worker`.
+        worker: `index_workers.Worker`.
         every_steps: int. Least steps between two copies.
 
     Attributes:

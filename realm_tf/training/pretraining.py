@@ -8,12 +8,13 @@ import keras
 import numpy as np
 
 from realm_tf.data import feeding
-from realm_tf.data.masked_lm_warm_up import ReadingExamples
+from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import devices
 from realm_tf.training import index_builder
 from realm_tf.training import index_refresh
+from realm_tf.training import index_workers
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
@@ -81,7 +82,7 @@ class Pretraining:
         recipe = self._recipe.masked_lm
         if not recipe.masked_lm_steps:
             return
-        examples = ReadingExamples(
+        examples = MaskedLmExamples(
             self._passages,
             self._blocks,
             own_share=recipe.masked_lm_own_block,
@@ -247,7 +248,7 @@ class Pretraining:
     def _worker(self, exchange, model, beam_options):
         length = self._recipe.lengths.max_block_length
         if self._recipe.index.refresh == "thread":
-            return index_builder.ThreadWorker(
+            return index_workers.ThreadWorker(
                 exchange, self._loaded, self._blocks, max_block_length=length
             )
         arguments = ["--model", model.path, "--max-block-length", str(length)]
@@ -256,7 +257,7 @@ class Pretraining:
             arguments += beam_options
         else:
             arguments += ["--blocks", self._blocks.directory]
-        return index_builder.ProcessWorker(exchange, arguments)
+        return index_workers.ProcessWorker(exchange, arguments)
 
     def _fit(
         self, trainer, examples, *, directory, retriever=None, **arguments

@@ -28,7 +28,7 @@ def _examples(corpus, own=1.0, answer=0.0, other=0.0, window=12, **options):
         "max_masked": 3,
         **options,
     }
-    return masked_lm_warm_up.ReadingExamples(
+    return masked_lm_warm_up.MaskedLmExamples(
         *corpus,
         own_share=own,
         answer_share=answer,

@@ -17,10 +17,12 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.errors import InputError
+from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.training import index_builder
 from realm_tf.training import index_refresh
+from realm_tf.training import index_workers
 from realm_tf.training.index_exchange import IndexExchange
 from realm_tf.training.index_exchange import Snapshot
 
@@ -66,7 +68,7 @@ class _Seen(keras.callbacks.Callback):
         self.logs.append(dict(logs))
 
 
-class _Worker(index_builder.Worker):
+class _Worker(index_workers.Worker):
     """Publishes indices filled with the tower's weight: the step."""
 
     def __init__(self, exchange, *, seconds=0.0, deaths=()):
@@ -310,7 +312,7 @@ def test_a_thread_builds_with_a_tower_of_its_own(
     loaded = model_directory.load(model_dir)
     before = loaded.model.block_embedder.get_weights()
     exchange = IndexExchange(str(tmp_path))
-    worker = index_builder.ThreadWorker(
+    worker = index_workers.ThreadWorker(
         exchange, loaded, blocks, max_block_length=_LENGTH
     )
     worker.start()
@@ -340,7 +342,7 @@ def test_a_process_survives_being_killed(
 ):
     weights, expected = moved
     exchange = IndexExchange(str(tmp_path))
-    worker = index_builder.ProcessWorker(
+    worker = index_workers.ProcessWorker(
         exchange, _arguments(model_dir, blocks)
     )
     worker.start()
@@ -360,7 +362,7 @@ def test_a_process_survives_being_killed(
 def test_a_process_ends_with_the_trainer(tmp_path, model_dir, blocks):
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "realm_tf.training.index_builder"),
+            *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
             *("--exchange", str(tmp_path)),
             *_arguments(model_dir, blocks),
         ],
@@ -371,7 +373,7 @@ def test_a_process_ends_with_the_trainer(tmp_path, model_dir, blocks):
 
 
 def test_a_mistake_is_told(tmp_path, model_dir, blocks):
-    worker = index_builder.ProcessWorker(
+    worker = index_workers.ProcessWorker(
         IndexExchange(str(tmp_path)), _arguments("nowhere", blocks)
     )
     worker.start()
@@ -384,7 +386,7 @@ def test_a_mistake_is_told(tmp_path, model_dir, blocks):
 def test_the_pipelines_build_the_same(tmp_path, model_dir, blocks_dir, moved):
     weights, expected = moved
     exchange = IndexExchange(str(tmp_path))
-    build = index_builder.PipelineBuild(
+    build = rebuild_index.PipelineBuild(
         exchange, model_directory.load(model_dir), blocks_dir
     )
     exchange.write_snapshot(Snapshot(3, weights))

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.configs.pretrain import get_recipe
 from realm_tf.operations.annotate import Annotate
-from realm_tf.training.pretrain import pretrain
+from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training.training_log import read_log
 
 pytestmark = pytest.mark.slow
@@ -29,11 +28,9 @@ import json, os, random, signal, sys, threading, time
 
 import keras
 
-from realm_tf.configs.pretrain import get_recipe
-from realm_tf.training.pretrain import pretrain
+from realm_tf.operations.pretrain import Pretrain
 
 model, blocks, corpus, output, num_kills = json.loads(sys.argv[1])
-recipe = get_recipe("tiny", ["num_steps=40", "refresh_every=7"])
 
 
 class Pace(keras.callbacks.Callback):
@@ -54,10 +51,10 @@ def run(output, seconds):
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    pretrain(
-        model, blocks, corpus, output, recipe=recipe, verbose=0,
-        callbacks=[Pace(seconds)], save_every_steps=2,
-    )
+    Pretrain(
+        recipe="tiny", set=["num_steps=40", "refresh_every=7"], model=model,
+        blocks=blocks, corpus=corpus, output=output,
+    ).run(verbose=0, callbacks=[Pace(seconds)], every_steps=2)
     os._exit(0)
 
 
@@ -136,7 +133,7 @@ class _Killer(keras.callbacks.Callback):
 
     def _builders(self):
         found = subprocess.run(
-            ["pgrep", "-P", str(os.getpid()), "-f", "index_builder"],
+            ["pgrep", "-P", str(os.getpid()), "-f", "rebuild_index"],
             stdout=subprocess.PIPE,
             text=True,
             check=False,
@@ -179,18 +176,16 @@ def test_a_killed_builder_does_no_harm(
     # Else it is started ever more rarely.
     monkeypatch.setattr(index_refresh, "_LONGEST_PAUSE", 1.0)
     killer = _Killer(_NUM_KILLS, num_swaps_after=2)
-    history = pretrain(
-        model_dir,
-        blocks_dir,
-        corpus,
-        str(tmp_path / "trained"),
-        recipe=get_recipe(
-            "tiny",
-            ["num_steps=100000", "refresh=process", "refresh_every=5"],
-        ),
-        verbose=0,
-        callbacks=[killer],
+    operation = Pretrain(
+        recipe="tiny",
+        set=["num_steps=100000", "refresh=process", "refresh_every=5"],
+        model=model_dir,
+        blocks=blocks_dir,
+        corpus=corpus,
+        output=str(tmp_path / "trained"),
     )
+    model = operation.run(verbose=0, callbacks=[killer])
+    history = model.metadata["history"]
     assert np.isfinite([epoch["loss"] for epoch in history]).all()
     # No step waited for a builder: its start alone takes seconds.
     assert np.diff(killer.steps).max() < 3.0

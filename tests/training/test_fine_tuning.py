@@ -1,6 +1,7 @@
 """Fine-tuning end to end on the tiny world, with a model of one layer."""
 
 import os
+import shlex
 import shutil
 
 import keras
@@ -19,13 +20,13 @@ from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.embed import Embed
+from realm_tf.operations.fine_tune import FineTune
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
-from realm_tf.training.finetune import finetune
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
-RECIPE = get_recipe("tiny", ["batch_size=8"])
+ONE_BATCH = ("batch_size=8",)
 # Only the reader's head learns.
 HEAD_ONLY = [
     "num_epochs=1",
@@ -68,55 +69,47 @@ def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
     return {
         **paths,
         "blocks": blocks_dir,
-        "questions": questions_path,
+        "questions": [questions_path],
         "root": root,
     }
 
 
-def _finetune(world, name, *, model=None, index="exact", **arguments):
-    output = str(world["root"] / name)
-    rows = finetune(
-        model or world["model"],
-        world["blocks"],
-        world[index],
-        world["questions"],
-        output,
-        **{"recipe": RECIPE, "verbose": 0, **arguments},
+def _operation(world, output, *changes, index="exact", **given):
+    given = {
+        name: given.pop(name, world[name])
+        for name in ("model", "blocks", "questions")
+    } | given
+    return FineTune(
+        recipe="tiny",
+        set=changes,
+        index=world[index],
+        output=str(output),
+        **given,
     )
-    return output, rows
 
 
 @pytest.fixture(scope="module")
 def tuned(world):
-    return _finetune(world, "tuned")
+    return _operation(world, world["root"] / "tuned", *ONE_BATCH).run(verbose=0)
 
 
 def test_the_command_with_the_same_seed_makes_the_same_model(
     world, tuned, capsys
 ):
-    output, rows = tuned
-    again = str(world["root"] / "again")
-    arguments = ["finetune", "--recipe", "tiny", "--set", "batch_size=8"]
-    for name, value in (
-        ("model", "model"),
-        ("blocks", "blocks"),
-        ("index", "exact"),
-        ("questions", "questions"),
-    ):
-        arguments += [f"--{name}", world[value]]
+    again = _operation(world, world["root"] / "again", *ONE_BATCH)
     # Whatever was drawn before.
     keras.utils.set_random_seed(77)
-    assert cli.main([*arguments, "--output", again]) == 0
-    assert f"{again}: " in capsys.readouterr().out
-    first, second = (model_directory.load(path) for path in (output, again))
-    assert second.metadata["history"] == rows
+    assert cli.main(shlex.split(again.command_line())[1:]) == 0
+    assert f"{again.output}: " in capsys.readouterr().out
+    first, second = tuned.load(), again.result.load()
+    assert second.metadata["history"] == first.metadata["history"]
     assert not training_runs.moved(first.model, second.model)
-    assert first.metadata["fingerprint"] == second.metadata["fingerprint"]
+    assert again.result.fingerprint == tuned.fingerprint
 
 
 def test_query_tower_and_reader_move_and_the_block_tower_does_not(world, tuned):
     start = model_directory.load(world["model"])
-    end = model_directory.load(tuned[0])
+    end = tuned.load()
     assert start.model.share_embedders and not end.model.share_embedders
     assert not training_runs.moved(
         start.model.block_embedder, end.model.block_embedder
@@ -132,9 +125,8 @@ def test_query_tower_and_reader_move_and_the_block_tower_does_not(world, tuned):
 
 
 def test_the_metadata_says_what_was_done(world, tuned):
-    output, rows = tuned
-    metadata = artifact.read(output, kind="model")
-    assert metadata["history"] == rows and len(rows) == 2
+    metadata, rows = tuned.metadata, tuned.metadata["history"]
+    assert len(rows) == 2
     for row in rows:
         assert row["loss"] == pytest.approx(
             row["retriever_loss"] + row["reader_loss"], abs=1e-5
@@ -148,7 +140,7 @@ def test_the_metadata_says_what_was_done(world, tuned):
         "steps": 2,
     }
     # What only the run needed is gone.
-    assert sorted(os.listdir(output)) == [
+    assert sorted(os.listdir(tuned.path)) == [
         "COMPLETED",
         "README.md",
         "config.json",
@@ -157,7 +149,7 @@ def test_the_metadata_says_what_was_done(world, tuned):
         "model.weights.h5",
         "vocab.txt",
     ]
-    (line,) = read_log(output)
+    (line,) = read_log(tuned.path)
     assert line["step"] == 2 and line["examples_per_second"] > 0
     # The first epoch's and the second's, of one batch each.
     mean = sum(row["loss"] for row in rows) / 2
@@ -169,40 +161,33 @@ def test_the_metadata_says_what_was_done(world, tuned):
     assert parents["model"] == model["fingerprint"]
     assert parents["index"] == index["fingerprint"]
     assert parents["questions"] == fingerprints.fingerprint(
-        Path(world["questions"]).read_bytes()
+        Path(*world["questions"]).read_bytes()
     )
 
 
 @pytest.mark.slow
 def test_the_index_still_belongs_to_a_tuned_model(world, tuned):
     """Tuned again, over the other index, with much of it frozen."""
-    Corpus.load(tuned[0], world["blocks"], world["scann"])
-    output = str(world["root"] / "twice")
-    rows = finetune(
-        tuned[0],
-        world["blocks"],
-        world["scann"],
+    Corpus.load(tuned.path, world["blocks"], world["scann"])
+    operation = _operation(
+        world,
+        world["root"] / "twice",
+        *("batch_size=8", "num_epochs=1"),
+        *("freeze_word_embeddings=true", "num_frozen_layers=1"),
+        model=tuned,
+        index="scann",
         # Two files, learned from one after the other.
-        [world["questions"]] * 2,
-        output,
-        recipe=get_recipe(
-            "tiny",
-            [
-                "batch_size=8",
-                "num_epochs=1",
-                "freeze_word_embeddings=true",
-                "num_frozen_layers=1",
-            ],
-        ),
-        verbose=0,
+        questions=world["questions"] * 2,
     )
-    first, second = (model_directory.load(path) for path in (tuned[0], output))
-    assert len(rows) == 2 and second.metadata["counts"]["questions"] == 16
+    again = operation.run(verbose=0)
+    first, second = tuned.load(), again.load()
+    assert len(second.metadata["history"]) == 2
+    assert second.metadata["counts"]["questions"] == 16
     assert not training_runs.moved(
         first.model.block_embedder, second.model.block_embedder
     )
     assert second.metadata["block_tower"] == first.metadata["block_tower"]
-    Corpus.load(output, world["blocks"], world["exact"])
+    Corpus.load(again.path, world["blocks"], world["exact"])
     moved = {
         part: {
             path.split("/")[0]
@@ -263,41 +248,31 @@ def test_a_recipe_says_what_learns(world, changes, tower, reader):
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_model(world, tmp_path):
     """With dev, two files and patterns; stopped in the second file."""
-    arguments = {
-        "recipe": get_recipe("tiny", ["batch_size=4"]),
-        "questions": [world["questions"]] * 2,
-        "dev": world["questions"],
-    }
 
-    def run(name, **more):
-        return finetune(
-            world["model"],
-            world["blocks"],
-            world["exact"],
-            output=str(tmp_path / name),
-            verbose=0,
-            **arguments,
-            **more,
+    def run(name, **fit):
+        operation = _operation(
+            world,
+            tmp_path / name,
+            questions=world["questions"] * 2,
+            dev=world["questions"][0],
         )
+        return operation.run(verbose=0, **fit)
 
     expected = run("whole")
     # Two epochs of two steps a file.
-    assert len(expected) == 4
+    assert len(expected.metadata["history"]) == 4
     with pytest.raises(KeyboardInterrupt):
-        run("stopped", callbacks=[training_runs.Stop(6)], save_every_steps=1)
+        run("stopped", callbacks=[training_runs.Stop(6)], every_steps=1)
     assert not os.path.exists(tmp_path / "stopped")
     # Six steps are done; the state of the fifth is saved.
-    rows = run("stopped")
-    assert rows == expected
-    first, second = (
-        model_directory.load(str(tmp_path / name))
-        for name in ("whole", "stopped")
-    )
-    assert first.metadata["fingerprint"] == second.metadata["fingerprint"]
-    assert first.metadata["best_epoch"] == second.metadata["best_epoch"]
+    resumed = run("stopped")
+    for name in ("history", "fingerprint", "best_epoch", "best"):
+        assert resumed.metadata[name] == expected.metadata[name]
+    rows = expected.metadata["history"]
     best = max(row["dev_exact_match"] for row in rows)
-    assert first.metadata["best"] == {"exact_match": best}
-    assert rows[first.metadata["best_epoch"] - 1]["dev_exact_match"] == best
+    assert expected.metadata["best"] == {"exact_match": best}
+    best_epoch = expected.metadata["best_epoch"]
+    assert rows[best_epoch - 1]["dev_exact_match"] == best
 
 
 @pytest.mark.slow
@@ -319,21 +294,18 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
             return {"exact_match": next(given)}
 
     monkeypatch.setattr(fine_tuning, "SelectBest", Told)
-    output = str(tmp_path / "model")
-    rows = finetune(
-        world["model"],
-        world["blocks"],
-        world["exact"],
-        world["questions"],
-        output,
-        recipe=get_recipe("tiny", ["num_epochs=9", "patience=2"]),
-        dev=world["questions"],
-        verbose=0,
+    operation = _operation(
+        world,
+        tmp_path / "model",
+        *("num_epochs=9", "patience=2"),
+        dev=world["questions"][0],
     )
-    assert [row["dev_exact_match"] for row in rows] == [0.2, 0.5, 0.4, 0.1]
-    metadata = artifact.read(output, kind="model")
+    model = operation.run(verbose=0)
+    metadata = model.metadata
+    found = [row["dev_exact_match"] for row in metadata["history"]]
+    assert found == [0.2, 0.5, 0.4, 0.1]
     assert metadata["best_epoch"] == 2
-    kept = training_runs.values(model_directory.load(output).model.reader)
+    kept = training_runs.values(model.load().model.reader)
     assert kept.keys() == states[1].keys()
     for path, value in kept.items():
         np.testing.assert_array_equal(value, states[1][path])
@@ -351,11 +323,12 @@ def test_patterns_are_learned_from(world, tmp_path):
         '"answer": ["(16", "16\\\\d\\\\d"], "answer_type": "regex"}\n'
         '{"question": "Who?", "answer": ["q+"], "answer_type": "regex"}\n'
     )
-    output, rows = _finetune(
-        {**world, "questions": str(path), "root": tmp_path}, "model"
+    operation = _operation(
+        world, tmp_path / "model", *ONE_BATCH, questions=[path]
     )
-    metadata = artifact.read(output, kind="model")
-    assert metadata["counts"]["patterns"] == 1
+    model = operation.run(verbose=0)
+    assert model.counts["patterns"] == 1
+    rows = model.metadata["history"]
     # 1669 stands in one block, which is among the eight that are found.
     assert rows[0]["candidates_recall"] == 1.0
     assert rows[0]["retriever_loss"] > 0
@@ -365,14 +338,12 @@ def test_patterns_are_learned_from(world, tmp_path):
 @pytest.mark.slow
 def test_other_retrievers_blocks_are_read(world, tmp_path):
     bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=3"]
-    output, rows = _finetune(
-        {**world, "root": tmp_path},
-        "model",
-        recipe=get_recipe("tiny", bm25),
-        dev=world["questions"],
+    operation = _operation(
+        world, tmp_path / "model", *bm25, dev=world["questions"][0]
     )
+    end = operation.run(verbose=0).load()
+    rows = end.metadata["history"]
     start = model_directory.load(world["model"])
-    end = model_directory.load(output)
     assert not training_runs.moved(
         start.model.query_embedder, end.model.query_embedder
     )
@@ -380,52 +351,43 @@ def test_other_retrievers_blocks_are_read(world, tmp_path):
     # The same share of questions in each epoch: nothing moves the blocks.
     assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
     with pytest.raises(InputError, match="add --set train_query_tower=false"):
-        _finetune(world, "other", recipe=get_recipe("tiny", bm25[:1]))
+        _operation(world, tmp_path / "other", *bm25[:1]).run()
 
 
 @pytest.mark.slow
 def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
-    recipe = get_recipe("tiny", ["refresh_every=1", "batch_size=4"])
-    output, _ = _finetune({**world, "root": tmp_path}, "model", recipe=recipe)
+    operation = _operation(world, tmp_path / "model", "refresh_every=1")
+    end = operation.run(verbose=0).load()
     start = model_directory.load(world["model"])
-    end = model_directory.load(output)
     assert end.model.share_embedders
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
     with pytest.raises(InputError, match="not made from the block tower of"):
-        Corpus.load(output, world["blocks"], world["exact"])
+        Corpus.load(operation.output, world["blocks"], world["exact"])
     # Embedded anew before every step but the first.
-    assert read_log(output)[-1]["index_age"] == 0.0
+    assert read_log(operation.output)[-1]["index_age"] == 0.0
     with pytest.raises(InputError, match="needs one tower"):
-        _finetune(
+        _operation(
             world,
-            "other",
-            recipe=get_recipe(
-                "tiny", ["refresh_every=1", "train_query_tower=false"]
-            ),
-        )
+            tmp_path / "other",
+            *("refresh_every=1", "train_query_tower=false"),
+        ).run()
 
 
-def test_what_does_not_belong_together_is_refused(
-    world, model_dir, tuned, tmp_path
-):
-    with pytest.raises(InputError, match="not made from the block tower of"):
-        _finetune(world, "other", model=model_dir)
+def test_what_does_not_match_is_refused(world, model_dir, tuned, tmp_path):
+    output = tmp_path / "out" / "model"
+    with pytest.raises(InputError, match="this model's block tower"):
+        _operation(world, output, model=model_dir).run()
     with pytest.raises(InputError, match="exists already"):
-        _finetune(world, "tuned")
+        _operation(world, tuned.path).run()
     copy = tmp_path / "half"
     shutil.copytree(world["model"], copy)
     os.remove(copy / "COMPLETED")
     with pytest.raises(InputError, match="half is not complete"):
-        _finetune(world, "other", model=str(copy))
-    assert not os.path.exists(world["root"] / "other")
-    assert not os.path.exists(world["root"] / "other.partial")
-
-
-def test_questions_that_teach_nothing_are_refused(world, tmp_path):
+        _operation(world, output, model=copy).run()
     path = tmp_path / "questions.jsonl"
     path.write_text(
         '{"question": "When?", "answer": ["q+"], "answer_type": "regex"}\n'
     )
     with pytest.raises(InputError, match="a pattern that matches nothing or"):
-        _finetune({**world, "questions": str(path)}, "other")
-    assert not os.path.exists(world["root"] / "other.partial")
+        _operation(world, output, questions=[path]).run()
+    assert not output.parent.exists() or not os.listdir(output.parent)

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,14 +17,13 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.artifacts.paths import Path
+from realm_tf.operations.annotate import Annotate
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.errors import InputError
-from realm_tf.operations.annotate import Annotate
+from realm_tf.operations.pretrain import Pretrain
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
-from realm_tf.training.pretrain import pretrain
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import read_log
 
@@ -57,30 +57,24 @@ def world(tmp_path_factory, model_dir, blocks_dir):
     }
 
 
-def _pretrain(world, name, *, recipe=TINY, **arguments):
-    output = str(world["root"] / name)
-    history = pretrain(
-        world["model"],
-        world["blocks"],
-        world["corpus"],
-        output,
-        recipe=recipe,
-        verbose=0,
-        **arguments,
-    )
-    return output, history
+def _operation(world, output, *changes, **given):
+    given = {
+        name: given.pop(name, world[name])
+        for name in ("model", "blocks", "corpus")
+    } | given
+    return Pretrain(recipe="tiny", set=changes, output=str(output), **given)
 
 
 @pytest.fixture(scope="module")
 def trained(world):
     seen = _Refreshes()
-    output, history = _pretrain(world, "trained", callbacks=[seen])
-    return output, history, seen
+    operation = _operation(world, world["root"] / "trained")
+    return operation.run(verbose=0, callbacks=[seen]), seen
 
 
 def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
     start = model_directory.load(world["model"]).model
-    end = model_directory.load(trained[0]).model
+    end = trained[0].load().model
     assert end.share_embedders
     assert "projection/kernel" in training_runs.moved(
         start.query_embedder, end.query_embedder
@@ -97,7 +91,7 @@ def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
 
 
 def test_the_masked_lm_head_is_kept(trained):
-    loaded = model_directory.load(trained[0])
+    loaded = trained[0].load()
     head = loaded.model.knowledge_augmented_encoder.get_layer("masked_lm_head")
     # As it starts, the bias is 0 and the gain 1.
     values = {v.path.split("/")[-1]: np.asarray(v) for v in head.variables}
@@ -105,10 +99,8 @@ def test_the_masked_lm_head_is_kept(trained):
 
 
 def test_the_metadata_says_what_was_done(world, trained):
-    output, history, _ = trained
-    metadata = artifact.read(output, kind="model")
-    assert metadata["history"] == history
-    assert set(history[0]) == {
+    metadata = trained[0].metadata
+    assert set(metadata["history"][0]) == {
         "loss",
         "mlm_accuracy",
         "retrieval_utility",
@@ -122,14 +114,14 @@ def test_the_metadata_says_what_was_done(world, trained):
         name: artifact.read_metadata(world[name])["fingerprint"]
         for name in ("model", "blocks", "corpus")
     }
-    assert set(sorted(each.name for each in Path(output).iterdir())) == {
+    assert set(os.listdir(trained[0].path)) == {
         *("COMPLETED", "metadata.json", "log.jsonl"),
         *("README.md", "config.json", "model.weights.h5", "vocab.txt"),
     }
 
 
 def test_the_index_is_refreshed_between_steps(world, trained):
-    _, _, seen = trained
+    _, seen = trained
     assert seen.ages == [0, 1, 0, 1, 0, 1]
     same = [
         np.array_equal(one, two)
@@ -141,27 +133,20 @@ def test_the_index_is_refreshed_between_steps(world, trained):
 @pytest.mark.slow
 def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
     """Stopped where the next step begins with a refresh."""
+    model, whole = trained
+    operation = _operation(world, world["root"] / "stopped")
     with pytest.raises(KeyboardInterrupt):
-        _pretrain(
-            world,
-            "stopped",
-            callbacks=[training_runs.Stop(2)],
-            save_every_steps=1,
+        operation.run(
+            verbose=0, callbacks=[training_runs.Stop(2)], every_steps=1
         )
     seen = _Refreshes()
-    output, history = _pretrain(
-        world, "stopped", callbacks=[seen], save_every_steps=1
-    )
+    resumed = operation.run(verbose=0, callbacks=[seen], every_steps=1)
     assert 4 <= len(seen.ages) < 6
-    for mine, whole in zip(
-        seen.indices, trained[2].indices[-len(seen.indices) :], strict=True
-    ):
-        np.testing.assert_array_equal(mine, whole)
-    assert history == trained[1]
-    assert (
-        artifact.read_metadata(output)["fingerprint"]
-        == artifact.read_metadata(trained[0])["fingerprint"]
-    )
+    expected = whole.indices[-len(seen.indices) :]
+    for mine, index in zip(seen.indices, expected, strict=True):
+        np.testing.assert_array_equal(mine, index)
+    assert resumed.metadata["history"] == model.metadata["history"]
+    assert resumed.fingerprint == model.fingerprint
 
 
 @pytest.mark.slow
@@ -189,7 +174,10 @@ def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
     # All but the search's kind, of which this place has one.
     assert set(TINY.flat()) - differ == {*read, "search"}
     one, two = (
-        model_directory.load(_pretrain(world, name, recipe=recipe)[0]).model
+        _operation(world, world["root"] / name, *recipe.overrides(TINY))
+        .run(verbose=0)
+        .load()
+        .model
         for name, recipe in (("changed", changed), ("alone", alone))
     )
     assert not training_runs.moved(one.reader, two.reader)
@@ -215,22 +203,21 @@ def test_embed_blocks(world, tmp_path):
 @pytest.mark.slow
 def test_the_command(world, capsys):
     """With all that `trained` goes without."""
-    output = str(world["root"] / "by-command")
     board = str(world["root"] / "board")
-    status = cli.main(
-        ["pretrain", "--recipe", "tiny", "--set", "num_steps=4"]
-        + ["--set", "refresh=thread", "--set", "masked_lm_steps=3"]
-        + ["--set", "masked_lm_batch_size=2", "--tensorboard", board]
-        + ["--set", "masked_lm_own_block=0.4", "--set", "masked_lm_window=15"]
-        + ["--set", "masked_lm_answer_block=0.3"]
-        + ["--set", "measure_duty_cycle=true"]
-        + ["--model", world["model"], "--blocks", world["blocks"]]
-        + ["--corpus", world["corpus"], "--output", output]
+    operation = _operation(
+        world,
+        world["root"] / "by-command",
+        *("num_steps=4", "refresh=thread", "masked_lm_steps=3"),
+        *("masked_lm_batch_size=2", "masked_lm_window=15"),
+        *("masked_lm_own_block=0.4", "masked_lm_answer_block=0.3"),
+        "measure_duty_cycle=true",
+        tensorboard=board,
     )
-    shown = capsys.readouterr()
-    assert status == 0, shown.err
-    assert f"{output}: " in shown.out and "retrieval_utility" in shown.out
-    metadata = artifact.read(output, kind="model")
+    output = operation.output
+    assert cli.main(shlex.split(operation.command_line())[1:]) == 0
+    shown = capsys.readouterr().out
+    assert f"{output}: " in shown and "retrieval_utility" in shown
+    metadata = operation.result.metadata
     assert set(metadata["masked_lm_history"][0]) == {
         "loss",
         "accuracy_null_block",
@@ -261,16 +248,20 @@ def test_it_runs_without_tensorflow(world):
     pack_blocks(world["blocks"], str(root / "packed"))
     tokenizer = model_directory.load(world["model"]).tokenizer
     pack_passages(world["corpus"], tokenizer, str(root / "passages"))
-    output = str(root / "jax-only")
+    operation = _operation(
+        world,
+        root / "jax-only",
+        *("num_steps=3", "refresh_every=0"),
+        blocks=root / "packed",
+        corpus=root / "passages",
+    )
+    output = operation.output
     code = f"""
 import sys
 for name in ("tensorflow", "tensorflow_text", "tf_keras"):
     sys.modules[name] = None
-from realm_tf.configs.pretrain import get_recipe
-from realm_tf.training.pretrain import pretrain
-pretrain({world["model"]!r}, {str(root / "packed")!r},
-    {str(root / "passages")!r}, {output!r}, verbose=0,
-    recipe=get_recipe("tiny", ["num_steps=3", "refresh_every=0"]))
+from realm_tf import cli
+sys.exit(cli.main({shlex.split(operation.command_line())[1:]!r}))
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -316,37 +307,31 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
     metadata["parents"]["blocks"] = "another"
     (corpus / "metadata.json").write_text(json.dumps(metadata))
     with pytest.raises(InputError, match="annotated from other blocks"):
-        pretrain(
-            world["model"],
-            world["blocks"],
-            str(corpus),
-            str(tmp_path / "output"),
-            recipe=TINY,
-        )
+        _operation(world, tmp_path / "output", corpus=corpus).run()
+    with pytest.raises(InputError, match="unknown options: --runner=x"):
+        _operation(
+            world, tmp_path / "output", beam_options=["--runner=x"]
+        ).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_the_host_retrieves(world, trained, stopped):
     """As the device does, older by nothing, and resumed."""
-    recipe = get_recipe(
-        "tiny", ["retrieval=host", "retrieval_prefetch=0", "num_steps=4"]
+    operation = _operation(
+        world,
+        world["root"] / f"host-{stopped}",
+        *("retrieval=host", "retrieval_prefetch=0", "num_steps=4"),
     )
-    arguments = {"recipe": recipe, "save_every_steps": 1}
     if stopped:
         with pytest.raises(KeyboardInterrupt):
-            _pretrain(
-                world,
-                "host-stopped",
-                callbacks=[training_runs.Stop(3)],
-                **arguments,
+            operation.run(
+                verbose=0, callbacks=[training_runs.Stop(3)], every_steps=1
             )
-    output, _ = _pretrain(
-        world, "host-stopped" if stopped else "host", **arguments
-    )
-    lines = read_log(output)
+    operation.run(verbose=0, every_steps=1)
+    lines = read_log(operation.output)
     assert [line["step"] for line in lines] == [2, 4]
     assert [line["retrieval_age"] for line in lines] == [0.5, 0.5]
     # The device's queries are embedded with dropout; but for that, the same.
-    expected = read_log(trained[0])[0]["loss"]
+    expected = read_log(trained[0].path)[0]["loss"]
     assert lines[0]["loss"] == pytest.approx(expected, rel=0.1)
