@@ -111,26 +111,16 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory, vocabulary_path):
     """What `realm init --from random` makes: 2 layers of width 8."""
-    from realm_tf.artifacts import model_directory
-    from realm_tf.checkpoints import random_weights
+    import tiny_models
 
-    output = str(tmp_path_factory.mktemp("world") / "model")
-    loaded = random_weights.random(
-        vocab=vocabulary_path,
+    return tiny_models.save(
+        vocabulary_path,
+        str(tmp_path_factory.mktemp("world") / "model"),
         num_layers=2,
-        num_heads=2,
-        hidden_dim=8,
         intermediate_dim=16,
         projection_dim=8,
         seed=3,
     )
-    # At BERT's initial 0.02, all texts have almost the same embedding: what
-    # mixed up rows would still pass.
-    for variable in loaded.model.trainable_variables:
-        if len(variable.shape) > 1:
-            variable.assign(25.0 * variable)
-    model_directory.save(loaded, output, parameters={"from": "random"})
-    return output
 
 
 @pytest.fixture(scope="session")

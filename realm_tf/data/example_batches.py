@@ -12,17 +12,16 @@ class ExampleBatches(abc.ABC):
     """Examples of a corpus in batches, each once an epoch.
 
     Each epoch visits its examples once, in an order of its own, and draws
-    each anew. Both follow from the seed: an example from (seed, epoch, its
+    each again. Both follow from the seed: an example from (seed, epoch, its
     number in the corpus), its place from (seed, epoch). So a batch is a
-    function of (epoch, step) alone: it is the same whoever makes it, any
-    number of readers share the work without talking to each other, and
+    function of (epoch, step) alone: it is the same whoever makes it, and
     training resumes anywhere at no cost.
 
     A subclass calls `_set_num_examples` and defines `example`, `_order` and
     `_stack`.
 
     Args:
-        batch_size: int. Examples, of all readers together.
+        batch_size: int. Examples of a batch.
         seed: int. Not negative. Defaults to `0`.
         drop_remainder: bool. Leave the last examples of an epoch's order out
             if they do not fill a batch. Defaults to `True`.
@@ -89,41 +88,24 @@ class ExampleBatches(abc.ABC):
     def _stack(self, examples, size):
         """A dict of arrays from at most `size` examples."""
 
-    def batches(
-        self,
-        epoch: int = 0,
-        step: int = 0,
-        *,
-        reader: int = 0,
-        num_readers: int = 1,
-    ) -> Iterator[dict]:
+    def batches(self, epoch: int = 0, step: int = 0) -> Iterator[dict]:
         """Batches from (epoch, step) on, epoch after epoch, without end.
 
         Args:
             epoch: int. Defaults to `0`.
             step: int. Of that epoch. Defaults to `0`.
-            reader: int. Which of the readers asks. Defaults to `0`.
-            num_readers: int. See `batch`. Defaults to `1`.
         """
         while True:
             for number in range(step, self.steps_per_epoch):
-                yield self.batch(
-                    epoch, number, reader=reader, num_readers=num_readers
-                )
+                yield self.batch(epoch, number)
             epoch, step = epoch + 1, 0
 
-    def batch(
-        self, epoch: int, step: int, *, reader: int = 0, num_readers: int = 1
-    ) -> dict:
-        """One batch, or one reader's part of it.
+    def batch(self, epoch: int, step: int) -> dict:
+        """One batch.
 
         Args:
             epoch: int.
             step: int. Below `steps_per_epoch`.
-            reader: int. Which of the readers asks. Defaults to `0`.
-            num_readers: int. Readers, such as hosts, that share each batch:
-                the parts of readers 0, 1, ... put together are the batch.
-                Must divide `batch_size`. Defaults to `1`.
 
         Returns:
             dict of int32 arrays; see the class.
@@ -131,16 +113,7 @@ class ExampleBatches(abc.ABC):
         Raises:
             ValueError: if an argument is out of its range.
         """
-        if not 0 <= reader < num_readers or self.batch_size % num_readers:
-            raise ValueError(
-                "`num_readers` must divide `batch_size` and `reader` be below "
-                f"it. Received: reader={reader}, num_readers={num_readers}, "
-                f"batch_size={self.batch_size}"
-            )
-        numbers = self._numbers(epoch, step)
-        part = self.batch_size // num_readers
-        numbers = numbers[reader * part : (reader + 1) * part]
-        return self._stack([self.example(epoch, n) for n in numbers], part)
+        return self._stack(self.examples(epoch, step), self.batch_size)
 
     def examples(self, epoch: int, step: int) -> list:
         """The examples of a batch."""

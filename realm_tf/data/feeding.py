@@ -87,18 +87,12 @@ def varying(make: Callable[[], Iterator[dict]], *, of_one_width=()):
     """
     if keras.backend.backend() != "tensorflow":
         return ahead(make)
-    import tensorflow as tf
-
-    signature = {
-        name: tf.TensorSpec(
-            [None] * (rows.ndim - 1)
-            + [rows.shape[-1] if name in of_one_width else None],
-            rows.dtype,
-        )
-        for name, rows in next(iter(make())).items()
-    }
-    return tf.data.Dataset.from_generator(
-        lambda: ((batch,) for batch in make()), output_signature=(signature,)
+    return _dataset(
+        make,
+        lambda name, shape: [
+            *(None for _ in shape[1:]),
+            shape[-1] if name in of_one_width else None,
+        ],
     )
 
 
@@ -122,17 +116,24 @@ def on_demand(make: Callable[[], Iterator[dict]]):
         return _OnDemand(make)
     import tensorflow as tf
 
-    signature = {
-        name: tf.TensorSpec((None, *rows.shape[1:]), rows.dtype)
-        for name, rows in next(iter(make())).items()
-    }
-    dataset = tf.data.Dataset.from_generator(
-        lambda: ((batch,) for batch in make()), output_signature=(signature,)
-    )
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.inject_prefetch = False
+    dataset = _dataset(make, lambda name, shape: [None, *shape[1:]])
     return dataset.with_options(options)
+
+
+def _dataset(make, known_shape):
+    """`tf.data.Dataset` of batches: what of their shapes is always the same."""
+    import tensorflow as tf
+
+    signature = {
+        name: tf.TensorSpec(known_shape(name, rows.shape), rows.dtype)
+        for name, rows in next(iter(make())).items()
+    }
+    return tf.data.Dataset.from_generator(
+        lambda: ((batch,) for batch in make()), output_signature=(signature,)
+    )
 
 
 class _OnDemand(keras.utils.PyDataset):

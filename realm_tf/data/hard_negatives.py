@@ -114,7 +114,7 @@ class DprExample:
 class DprExamples(QueryBlockBatches):
     """Questions with a positive and hard negatives, each once an epoch.
 
-    Hard negatives are drawn anew for each question and epoch, without
+    Hard negatives are drawn again for each question and epoch, without
     repetition; see `ExampleBatches` for what depends on the seed.
 
     A batch is as `QueryBlockBatches` says, with blocks of `(batch_size, 1 +
@@ -202,34 +202,17 @@ class DprExamples(QueryBlockBatches):
         block_ids += [NO_BLOCK] * (self._num_slots - len(block_ids))
         return DprExample(int(number), tuple(block_ids))
 
-    def batch(
-        self, epoch: int, step: int, *, reader: int = 0, num_readers: int = 1
-    ) -> dict:
-        """As `ExampleBatches.batch`.
-
-        `candidate_mask` of a reader's part has a column for each block of the
-        whole batch.
-        """
-        part = super().batch(
-            epoch, step, reader=reader, num_readers=num_readers
-        )
-        size = self.batch_size // num_readers
-        part["candidate_mask"] = self._candidate_mask(
-            self._fill(self.examples(epoch, step), self.batch_size),
-            range(reader * size, (reader + 1) * size),
-        )
-        return part
-
-    def _candidate_mask(self, examples, rows):
-        """The mask of some rows of a batch of these examples."""
+    def _candidate_mask(self, examples):
         # (slots of the batch,)
         block_ids = np.array([e.block_ids for e in examples]).reshape(-1)
         known, first = np.unique(block_ids, return_index=True)
         slots = dict(zip(known.tolist(), first.tolist(), strict=True))
         slots.pop(NO_BLOCK, None)
-        mask = np.zeros((len(rows), len(block_ids)), "int32")
-        for row, of_row in zip(rows, mask, strict=True):
-            number = examples[row].number
+        mask = np.zeros((len(examples), len(block_ids)), "int32")
+        for row, (example, of_row) in enumerate(
+            zip(examples, mask, strict=True)
+        ):
+            number = example.number
             if number < 0:
                 continue
             question = self._questions[number].question
@@ -246,12 +229,9 @@ class DprExamples(QueryBlockBatches):
     def _order(self, generator):
         return generator.permutation(self.num_examples)
 
-    def _fill(self, examples, size):
-        filler = DprExample(-1, (NO_BLOCK,) * self._num_slots)
-        return examples + [filler] * (size - len(examples))
-
     def _stack(self, examples, size):
-        examples = self._fill(examples, size)
+        filler = DprExample(-1, (NO_BLOCK,) * self._num_slots)
+        examples = examples + [filler] * (size - len(examples))
         batch = self._pack(
             [
                 self._query_ids[e.number] if e.number >= 0 else []
@@ -261,8 +241,13 @@ class DprExamples(QueryBlockBatches):
         )
         shape = (size, self._num_slots, self._max_block_length)
         return {
-            name: array.reshape(shape) if name.startswith("block_") else array
-            for name, array in batch.items()
+            **{
+                name: array.reshape(shape)
+                if name.startswith("block_")
+                else array
+                for name, array in batch.items()
+            },
+            "candidate_mask": self._candidate_mask(examples),
         }
 
     def _segments(self, block_id):

@@ -44,7 +44,7 @@ class IctExamples(QueryBlockBatches):
     without: such an example is dropped. Which ones is drawn for the epoch as
     a whole, so that all epochs have as many steps: of the blocks of one
     sentence an epoch takes the share 1 - `remove_probability`, rounded and
-    chosen anew, and leaves the sentence in. See `ExampleBatches` for what
+    chosen again, and leaves the sentence in. See `ExampleBatches` for what
     depends on the seed; as a block comes once an epoch, no batch holds two
     queries of one block.
 

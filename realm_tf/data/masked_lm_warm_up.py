@@ -48,7 +48,7 @@ class MaskedLmExamples(PretrainingExamples):
     without a retriever, in three steps at once:
 
     - `OWN`: a window of the passage that the query is from, be it a block or
-      of another corpus, in which it stands unmasked. REALM never reads that,
+      of another corpus, in which it occurs unmasked. REALM never reads that,
       since it is trivial; so it is the first to be learnt. Half of the
       wordpieces are predicted, uniformly drawn, some of them visible.
     - `ANSWER`: a window of another block, that holds what is masked: names
@@ -56,8 +56,8 @@ class MaskedLmExamples(PretrainingExamples):
     - `OTHER`: a window of any other block: most do not help.
 
     The first two are of all widths, from what is looked for to the whole
-    window: random weights first find what stands where they expect it, and
-    from there what stands elsewhere.
+    window: random weights first find what is where they expect it, and from
+    there what is elsewhere.
 
     The rest has the null block. All but the first are masked as the options
     say.
@@ -180,7 +180,7 @@ class MaskedLmExamples(PretrainingExamples):
         return body[start : start + self._window]
 
     def _cut(self, body, ids, generator):
-        """A window of any width in which wordpieces stand, or nothing."""
+        """A window of any width in which wordpieces occur, or nothing."""
         places = _places(body, ids)
         if len(ids) > self._window or not len(places):
             return _NOTHING
@@ -246,7 +246,7 @@ class _WordpieceSearch:
 
 
 def _places(body, ids):
-    """Where wordpieces stand in a body."""
+    """Where wordpieces occur in a body."""
     if len(ids) > len(body):
         return _NOTHING
     views = np.lib.stride_tricks.sliding_window_view(body, len(ids))

@@ -10,7 +10,7 @@ from realm_tf.data.example_batches import ExampleBatches
 class PretrainingExamples(ExampleBatches):
     """Masked queries of packed passages, in batches, one a passage and epoch.
 
-    Each epoch visits every eligible passage once and masks it anew; see
+    Each epoch visits every eligible passage once and masks it again; see
     `ExampleBatches`. Memory: 8 bytes a passage; the passages stay on the disk.
 
     A batch is a dict of int32 arrays whose shapes never change, so that a
@@ -19,7 +19,7 @@ class PretrainingExamples(ExampleBatches):
     - `token_ids`, `padding_mask` `(batch_size, max_query_length)`: the masked
       query, [CLS] and [SEP] included, padded with [PAD].
     - `mask_positions`, `mask_ids`, `mask_weights`
-      `(batch_size, max_masked)`: places in `token_ids`, what stood there, and
+      `(batch_size, max_masked)`: places in `token_ids`, what was there, and
       1; all 0 where fewer are masked.
     - `sentence_ids` `(batch_size, max_query_length - 2)`: the query unmasked,
       without [CLS] and [SEP], padded with -1, which no block holds.
@@ -32,7 +32,7 @@ class PretrainingExamples(ExampleBatches):
         drop_remainder: bool. See there; `False` makes a smaller batch of the
             last. Defaults to `True`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
-            `max_masked`, `mask_rate`, `bert_80_10_10`, `keep_rate`.
+            `max_masked`, `mask_rate`, `keep_rate`.
 
     Attributes:
         num_examples: int. Eligible passages.

@@ -47,8 +47,8 @@ class MaskedExample:
             [MASK] in it, [SEP].
         mask_positions: int32 array `(num_masked,)`. Places in `token_ids`,
             ascending.
-        mask_ids: int32 array `(num_masked,)`. The wordpieces that stood
-            there.
+        mask_ids: int32 array `(num_masked,)`. The wordpieces that were
+            masked.
         sentence_ids: int32 array `(query_length - 2,)`. The query unmasked,
             without [CLS] and [SEP]: the sentence, or the window of it that
             the query is. A block that holds these is the query's own.
@@ -98,9 +98,6 @@ class Masker:
         mask_rate: float. Share of the query's wordpieces, [CLS] and [SEP]
             left out, that modes other than `"salient"` mask, rounded; at
             least one. Defaults to 0.15.
-        bert_80_10_10: bool. In mode `"uniform"`, leave 10 % of what is
-            chosen as it is and put any wordpiece of the vocabulary in the
-            place of another 10 %, as BERT does. Defaults to `False`.
         keep_rate: float. In mode `"uniform"`, share of what is chosen that
             stays visible and is predicted all the same. Defaults to 0.
 
@@ -121,7 +118,6 @@ class Masker:
         max_query_length: int = MAX_QUERY_LENGTH,
         max_masked: int = MAX_MASKED,
         mask_rate: float = MASK_RATE,
-        bert_80_10_10: bool = False,
         keep_rate: float = 0.0,
     ):
         if mode not in MODES:
@@ -144,21 +140,15 @@ class Masker:
                 "`keep_rate` must be at least 0 and below 1. "
                 f"Received: keep_rate={keep_rate}"
             )
-        if (bert_80_10_10 or keep_rate) and mode != "uniform":
+        if keep_rate and mode != "uniform":
             raise ValueError(
-                "`bert_80_10_10` and `keep_rate` belong to mode 'uniform'. "
-                f"Received: mode={mode!r}"
-            )
-        if bert_80_10_10 and keep_rate:
-            raise ValueError(
-                "`bert_80_10_10` keeps 10 %: give it or `keep_rate`. "
-                f"Received: keep_rate={keep_rate}"
+                "`keep_rate` is an option of mode 'uniform'. Received: "
+                f"mode={mode!r}"
             )
         self.mode = mode
         self.max_query_length = max_query_length
         self.max_masked = max_masked
         self.mask_rate = mask_rate
-        self.bert_80_10_10 = bert_80_10_10
         self.keep_rate = keep_rate
         self._wordpieces = list(wordpieces)
         self._cls_id = self._wordpieces.index("[CLS]")
@@ -256,16 +246,10 @@ class Masker:
         return np.flatnonzero(np.repeat(masked, lengths))
 
     def _replacements(self, ids, generator):
-        if self.keep_rate:
-            is_kept = generator.random(len(ids)) < self.keep_rate
-            return np.where(is_kept, ids, self._mask_id)
-        if not self.bert_80_10_10:
+        if not self.keep_rate:
             return self._mask_id
-        draws = generator.random(len(ids))
-        any_ids = generator.integers(len(self._wordpieces), size=len(ids))
-        return np.where(
-            draws < 0.8, self._mask_id, np.where(draws < 0.9, ids, any_ids)
-        )
+        is_kept = generator.random(len(ids)) < self.keep_rate
+        return np.where(is_kept, ids, self._mask_id)
 
     def _runs(self, ids, places):
         runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)

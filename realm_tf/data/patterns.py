@@ -1,4 +1,4 @@
-"""Regular expressions for answers, made strings that stand in blocks.
+"""Regular expressions for answers, made strings that occur in blocks.
 
 CuratedTREC's answers are patterns. A graph cannot search for them, and the
 original left the set out of its training; but what a pattern matches in the

@@ -27,7 +27,7 @@ class _Example:
 class QuestionBatches:
     """Batches of questions for `model.fit`, bucketed by length.
 
-    Each epoch shuffles anew, from the seed; a batch holds questions of one
+    Each epoch is shuffled again, from the seed; a batch holds questions of one
     bucket and is padded to that bucket's length, so that little is computed
     on padding and few shapes are compiled. A batch is a dict of arrays:
     int32 `token_ids` and `padding_mask` `(batch_size, query_length)`,

@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
@@ -81,11 +82,8 @@ class VersionFiles:
                 mmap_mode="r",
                 allow_pickle=False,
             )
-            with np.load(
-                os.path.join(directory, _WEIGHTS), allow_pickle=False
-            ) as arrays:
-                weights = [arrays[str(n)] for n in range(len(arrays.files))]
-        except (OSError, EOFError, ValueError, KeyError) as error:
+            weights = weight_files.read(os.path.join(directory, _WEIGHTS))
+        except (OSError, EOFError, ValueError) as error:
             raise InputError(
                 f"{directory} is damaged ({error}): remove the state of the "
                 "run beside it to train from the start."
@@ -98,8 +96,5 @@ class VersionFiles:
         remove(directory)
         with artifact.write(directory, kind=_KIND) as stage:
             np.save(stage.path(_EMBEDDINGS), version.embeddings)
-            np.savez(
-                stage.path(_WEIGHTS),
-                **{str(n): w for n, w in enumerate(version.weights)},
-            )
+            weight_files.write(stage.path(_WEIGHTS), version.weights)
             stage.metadata["step"] = version.step

@@ -180,7 +180,7 @@ class Ivf(keras.layers.Layer, Index):
         }
 
     def swap(self, embeddings):
-        """Takes new embeddings and partitions them anew, as `build` does.
+        """Takes new embeddings and partitions them again, as `build` does.
 
         Shapes stay, so nothing is traced again: there is room for as many
         partitions as there could be. It takes as long as building.

@@ -100,7 +100,7 @@ def partition(
     """Partitions blocks by the direction of their embeddings.
 
     k-means on rows scaled to length 1: for the largest products, rows of one
-    direction belong together. Unscaled, or with the norm as a further
+    direction go together. Unscaled, or with the norm as a further
     dimension, fewer of the best were found, and one partition got up to 60
     times the mean size, of rows of varied norms. It learns from a sample of
     64 rows a partition; then every block goes to the nearest centroid. A

@@ -14,9 +14,9 @@ import numpy as np
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
-from realm_tf.errors import InputError
 
 _SNAPSHOT = "snapshot"
 _INDEX = "index"
@@ -55,10 +55,7 @@ class IndexExchange:
             self._path(_SNAPSHOT, snapshot.step), kind=_SNAPSHOT
         ) as stage:
             stage.metadata["taken_at"] = snapshot.taken_at
-            np.savez(
-                stage.path(_WEIGHTS),
-                **{str(n): value for n, value in enumerate(snapshot.weights)},
-            )
+            weight_files.write(stage.path(_WEIGHTS), snapshot.weights)
         self._prune(_SNAPSHOT, keep=1)
 
     def read_snapshot(self, step: int) -> Snapshot:
@@ -69,12 +66,7 @@ class IndexExchange:
         """
         directory = self._path(_SNAPSHOT, step)
         taken_at = artifact.read(directory, kind=_SNAPSHOT)["taken_at"]
-        path = os.path.join(directory, _WEIGHTS)
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                weights = [arrays[str(n)] for n in range(len(arrays.files))]
-        except (OSError, EOFError, ValueError, KeyError) as error:
-            raise InputError(f"{path} is damaged ({error}).") from error
+        weights = weight_files.read(os.path.join(directory, _WEIGHTS))
         return Snapshot(step, weights, taken_at)
 
     def newest_snapshot(self) -> int | None:

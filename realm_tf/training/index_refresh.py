@@ -17,7 +17,7 @@ _LONGEST_PAUSE = 60.0
 
 
 class SyncIndexRefresh(keras.callbacks.Callback):
-    """Embeds all blocks anew every so many steps, while training waits.
+    """Embeds all blocks again every so many steps, while training waits.
 
     For exact experiments: the run does not depend on the machine's speed. The
     exchange is between two steps: none sees a mixed index, and nothing is

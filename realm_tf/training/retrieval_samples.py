@@ -43,7 +43,7 @@ class Sample:
         token_ids: list of int. The query as the model reads it, without
             [CLS] and [SEP].
         mask_positions: list of int. Ascending.
-        mask_ids: list of int. What stood there.
+        mask_ids: list of int. The wordpieces that were masked.
         predicted_ids: list of int. What the model says.
         candidates: list of `Candidate`, the null block first, then by p(z | x).
     """

@@ -318,18 +318,6 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone(world, questions):
     assert (other["query_token_ids"] != straight[0]["query_token_ids"]).any()
 
 
-@pytest.mark.parametrize("drop_remainder", [True, False])
-def test_readers_share_a_batch(world, questions, drop_remainder):
-    examples = _make(world, questions, drop_remainder=drop_remainder)
-    last = examples.steps_per_epoch - 1
-    assert last == (2 if drop_remainder else 3)
-    whole = examples.batch(0, last)
-    parts = [examples.batch(0, last, reader=n, num_readers=3) for n in range(3)]
-    for name, array in whole.items():
-        joined = np.concatenate([part[name] for part in parts])
-        np.testing.assert_array_equal(array, joined)
-
-
 def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
     examples = _make(world, questions[:8], drop_remainder=False)
     batch = examples.batch(0, 1)

@@ -230,17 +230,6 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone(blocks):
     assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
 
 
-@pytest.mark.parametrize("drop_remainder", [True, False])
-def test_readers_share_a_batch(blocks, drop_remainder):
-    examples = IctExamples(blocks, batch_size=8, drop_remainder=drop_remainder)
-    last = examples.steps_per_epoch - 1
-    whole = examples.batch(0, last)
-    parts = [examples.batch(0, last, reader=n, num_readers=4) for n in range(4)]
-    for name, array in whole.items():
-        joined = np.concatenate([part[name] for part in parts])
-        np.testing.assert_array_equal(array, joined)
-
-
 def test_a_last_batch_is_filled_with_empty_rows(blocks):
     examples = IctExamples(blocks, batch_size=8, drop_remainder=False)
     assert examples.steps_per_epoch == 6

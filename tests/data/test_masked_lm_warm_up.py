@@ -62,7 +62,7 @@ def test_the_window_is_of_the_own_block_and_holds_the_query(corpus):
 
 
 def _place(piece, whole):
-    """Where a list stands in another, or -1."""
+    """Where a list occurs in another, or -1."""
     for first in range(len(whole) - len(piece) + 1):
         if whole[first : first + len(piece)] == piece:
             return first

@@ -171,23 +171,6 @@ def test_resumed_anywhere_the_batches_go_on(passages):
             _assert_same(one, two)
 
 
-@pytest.mark.parametrize("num_readers", [1, 2, 4, 8])
-def test_readers_share_a_batch(passages, num_readers):
-    examples = PretrainingExamples(passages, batch_size=8)
-    whole = examples.batch(2, 3)
-    readers = [
-        PretrainingExamples(passages, batch_size=8).batches(
-            2, 3, reader=reader, num_readers=num_readers
-        )
-        for reader in range(num_readers)
-    ]
-    parts = [next(reader) for reader in readers]
-    joined = {
-        name: np.concatenate([part[name] for part in parts]) for name in whole
-    }
-    _assert_same(whole, joined)
-
-
 def test_threads_and_processes_get_the_same(passages):
     examples = PretrainingExamples(passages, batch_size=8)
     places = [(epoch, step) for epoch in range(3) for step in range(5)]
@@ -248,6 +231,4 @@ def test_bad_arguments_are_refused(passages):
     examples = PretrainingExamples(passages, batch_size=8)
     with pytest.raises(ValueError, match="must be below 5"):
         examples.batch(0, 5)
-    with pytest.raises(ValueError, match="must divide `batch_size`"):
-        examples.batch(0, 0, num_readers=3)
     assert examples.example(0, 40) is None

@@ -179,23 +179,6 @@ def test_uniform_masks_each_wordpiece_as_often(mark_passage, letters):
     assert pairs == pytest.approx(4000 * 14 * 6 / 210, rel=0.05)
 
 
-def test_uniform_keeps_and_replaces_only_on_demand(mark_passage, letters):
-    passage = _tokenized(mark_passage(_words_of_one_piece(94)), letters)
-    masker = _masker(letters, "uniform", bert_80_10_10=True)
-    draws = _draws(masker, passage, 1000)
-    river = letters.tokenize("river").ids[0]
-    put = np.concatenate([e.token_ids[e.mask_positions] for e in draws])
-    size = letters.vocabulary_size
-    masked, same = np.sum(put == letters.mask_id), np.sum(put == river)
-    counts = [masked, same, len(put) - masked - same]
-    shares = np.array([0.8 + 0.1 / size, 0.1 + 0.1 / size, 0.1 - 0.2 / size])
-    assert _chi_square(counts, len(put) * shares) < CRITICAL[2]
-    # Any wordpiece may stand there.
-    assert len(set(put.tolist())) == size
-    # The targets are what stood there, whatever is put.
-    assert all((example.mask_ids == river).all() for example in draws)
-
-
 def test_uniform_keeps_a_share_on_demand(mark_passage, letters):
     passage = _tokenized(mark_passage(_words_of_one_piece(94)), letters)
     masker = _masker(letters, "uniform", mask_rate=0.1, keep_rate=0.4)
@@ -312,13 +295,8 @@ def test_the_passage_is_left_as_it_is(passage, letters):
         ({"max_masked": 0}, "`max_masked` must be at least 1"),
         ({"max_query_length": 11}, "`max_masked` must be at least 1"),
         ({"mode": "uniform", "mask_rate": 0.0}, "`mask_rate` must be above 0"),
-        ({"bert_80_10_10": True}, "belong to mode 'uniform'"),
-        ({"keep_rate": 0.5}, "belong to mode 'uniform'"),
+        ({"keep_rate": 0.5}, "an option of mode 'uniform'"),
         ({"keep_rate": 1.0}, "`keep_rate` must be"),
-        (
-            {"mode": "uniform", "keep_rate": 0.5, "bert_80_10_10": True},
-            "keeps 10 %",
-        ),
     ],
 )
 def test_bad_arguments_are_refused(letters, options, words):

@@ -61,24 +61,17 @@ def conll_path(tmp_path_factory):
 @pytest.fixture(scope="session")
 def start_dir(tmp_path_factory, vocabulary_path):
     """As `model_dir`, with weights small enough to learn from."""
-    from realm_tf.artifacts import model_directory
-    from realm_tf.checkpoints import random_weights
+    import tiny_models
 
-    output = str(tmp_path_factory.mktemp("world") / "start")
-    loaded = random_weights.random(
-        vocab=vocabulary_path,
+    return tiny_models.save(
+        vocabulary_path,
+        str(tmp_path_factory.mktemp("world") / "start"),
+        factor=5.0,
         num_layers=2,
-        num_heads=2,
-        hidden_dim=8,
         intermediate_dim=16,
         projection_dim=8,
         seed=3,
     )
-    for variable in loaded.model.trainable_variables:
-        if len(variable.shape) > 1:
-            variable.assign(5.0 * variable)
-    model_directory.save(loaded, output)
-    return output
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ SENTENCES = [
 def realm_model(blocks_dir, tokenizer, tmp_path):
     """A compiled `RealmModel` of encoders of 1 layer of width 8."""
     import keras
+    import tiny_models
 
     from realm_tf.artifacts.packed_blocks import PackedBlocks
     from realm_tf.artifacts.packed_blocks import pack_blocks
-    from realm_tf.models.bert_encoder import BertEncoder
     from realm_tf.models.block_table import BlockTable
     from realm_tf.models.embedder import Embedder
     from realm_tf.models.knowledge_augmented_encoder import (
@@ -31,14 +31,7 @@ def realm_model(blocks_dir, tokenizer, tmp_path):
     keras.utils.set_random_seed(0)
 
     def encoder():
-        return BertEncoder(
-            vocabulary_size=tokenizer.vocabulary_size,
-            num_layers=1,
-            num_heads=2,
-            hidden_dim=8,
-            intermediate_dim=12,
-            max_sequence_length=64,
-        )
+        return tiny_models.encoder(tokenizer.vocabulary_size)
 
     packed = str(tmp_path / "packed")
     pack_blocks(blocks_dir, packed)
@@ -63,10 +56,7 @@ def realm_model(blocks_dir, tokenizer, tmp_path):
         num_retrieved=3,
         num_spare=3,
     )
-    # At BERT's initial 0.02, all blocks would say the same.
-    for variable in model.trainable_variables:
-        if len(variable.shape) > 1:
-            variable.assign(25.0 * variable)
+    tiny_models.spread(model)
     optimizer = keras.optimizers.SGD(0.01)
     optimizer.build(model.trainable_variables)
     model.compile(

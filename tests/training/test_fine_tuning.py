@@ -7,6 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tiny_models
 import training_runs
 
 from realm_tf import cli
@@ -15,7 +16,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
-from realm_tf.checkpoints import random_weights
 from realm_tf.configs.finetune import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
@@ -40,20 +40,8 @@ HEAD_ONLY = [
 def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
     """Paths of a model of one layer, its indexes, blocks and questions."""
     root = tmp_path_factory.mktemp("finetune")
-    loaded = random_weights.random(
-        vocab=vocabulary_path,
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=8,
-        projection_dim=4,
-        seed=1,
-    )
-    for variable in loaded.model.trainable_variables:
-        if len(variable.shape) > 1:
-            variable.assign(25.0 * variable)
     paths = {name: str(root / name) for name in ("model", "exact", "scann")}
-    model_directory.save(loaded, paths["model"])
+    tiny_models.save(vocabulary_path, paths["model"], seed=1)
     Embed(
         model=paths["model"], blocks=blocks_dir, output=str(root / "embeddings")
     ).run()
@@ -329,7 +317,7 @@ def test_patterns_are_learned_from(world, tmp_path):
     model = operation.run(verbose=0)
     assert model.counts["patterns"] == 1
     rows = model.metadata["history"]
-    # 1669 stands in one block, which is among the eight that are found.
+    # 1669 occurs in one block, which is among the eight that are found.
     assert rows[0]["candidates_recall"] == 1.0
     assert rows[0]["retriever_loss"] > 0
     assert rows[-1]["loss"] < rows[0]["loss"]
@@ -363,7 +351,7 @@ def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
     with pytest.raises(InputError, match="not made from the block tower of"):
         Corpus.load(operation.output, world["blocks"], world["exact"])
-    # Embedded anew before every step but the first.
+    # Embedded again before every step but the first.
     assert read_log(operation.output)[-1]["index_age"] == 0.0
     with pytest.raises(InputError, match="needs one tower"):
         _operation(
@@ -375,7 +363,7 @@ def test_a_refreshed_index_follows_the_shared_tower(world, tmp_path):
 
 def test_what_does_not_match_is_refused(world, model_dir, tuned, tmp_path):
     output = tmp_path / "out" / "model"
-    with pytest.raises(InputError, match="this model's block tower"):
+    with pytest.raises(InputError, match="not made from the block tower of"):
         _operation(world, output, model=model_dir).run()
     with pytest.raises(InputError, match="exists already"):
         _operation(world, tuned.path).run()

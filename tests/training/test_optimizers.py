@@ -53,14 +53,6 @@ def test_the_shortest_runs_learn(num_steps):
     assert max(rates) == 1.0 and min(rates) > 0
 
 
-def test_the_schedule_is_serialised():
-    schedule = LinearWarmupAndDecay(0.5, 10, 4)
-    config = keras.saving.serialize_keras_object(schedule)
-    copy = keras.saving.deserialize_keras_object(config)
-    assert copy.get_config() == schedule.get_config()
-    assert float(copy(2)) == float(schedule(2))
-
-
 def _variables(values):
     return [
         keras.Variable(value.astype("float32"), name=name)
@@ -147,39 +139,6 @@ def test_fifty_steps_against_a_loop_in_float64(bias_correction, clipped):
             )
 
 
-def test_the_first_step_is_three_times_as_large_without_correction():
-    moved = []
-    for bias_correction in (False, True):
-        variables = _variables({"kernel": np.ones(1)})
-        optimizer = BertAdamW(
-            0.01, bias_correction=bias_correction, weight_decay=0.0
-        )
-        _apply(optimizer, {"kernel": np.full(1, 0.5)}, variables)
-        moved.append(1.0 - float(np.asarray(variables[0])[0]))
-    # 0.1 g / sqrt(0.001 g^2) = sqrt(10)
-    assert moved == pytest.approx([0.01 * 10**0.5, 0.01], rel=1e-3)
-
-
-def test_bias_correction_makes_it_keras_adamw():
-    random = np.random.default_rng(1)
-    values = {name: random.normal(size=s) for name, s in SHAPES.items()}
-    schedule = LinearWarmupAndDecay(0.05, 30, 10)
-    ours = BertAdamW(schedule, bias_correction=True)
-    theirs = keras.optimizers.AdamW(
-        schedule, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0
-    )
-    theirs.exclude_from_weight_decay(var_names=["bias", "beta", "gamma"])
-    pairs = [(ours, _variables(values)), (theirs, _variables(values))]
-    for _ in range(30):
-        gradients = {
-            name: 0.3 * random.normal(size=s) for name, s in SHAPES.items()
-        }
-        for optimizer, variables in pairs:
-            _apply(optimizer, gradients, variables)
-    for one, two in zip(pairs[0][1], pairs[1][1], strict=True):
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
-
-
 def test_bias_correction_makes_it_the_model_gardens():
     """See golden/README.md."""
     golden = np.load(GOLDEN)
@@ -200,14 +159,20 @@ def test_bias_correction_makes_it_the_model_gardens():
             )
 
 
-def _model():
+def _model(*, dense=False):
     """Rows that are looked up several times, a LayerNorm and a bias."""
     keras.utils.set_random_seed(0)
+    # A layer's name does not decide: only the variable's does.
+    lookup = [keras.layers.Embedding(5, 4, name="beta_bias")]
+    if dense:
+        lookup = [
+            keras.layers.CategoryEncoding(5, output_mode="one_hot"),
+            keras.layers.Dense(4, use_bias=False),
+        ]
     model = keras.Sequential(
         [
             keras.Input((3,), dtype="int32"),
-            # A layer's name does not decide: only the variable's does.
-            keras.layers.Embedding(5, 4, name="beta_bias"),
+            *lookup,
             keras.layers.LayerNormalization(),
             keras.layers.Dense(2),
         ]
@@ -246,58 +211,13 @@ def test_what_decays_is_told_by_the_variables_name():
 
 
 def test_rows_looked_up_twice_count_in_the_norm():
-    """TensorFlow's sparse gradients and JAX's dense ones give the same."""
-    sparse = _fit(_model(), BertAdamW(0.05))
-    dense = _model()
-    random = np.random.default_rng(2)
-    values = {v.name: np.asarray(v, "float64") for v in dense.variables}
-    table, gamma, beta, kernel, bias = values
-    moments = {
-        n: (np.zeros_like(v), np.zeros_like(v)) for n, v in values.items()
-    }
-    for _ in range(3):
-        ids = random.integers(0, 3, size=(4, 3))
-        target = 5 * random.normal(size=(4, 3, 2)).astype("float32")
-        x = values[table][ids]
-        deviation = np.sqrt(x.var(-1, keepdims=True) + 1e-3)
-        normal = (x - x.mean(-1, keepdims=True)) / deviation
-        hidden = normal * values[gamma] + values[beta]
-        output = hidden @ values[kernel] + values[bias]
-        d_output = 2 * (output - target) / output.size
-        d_hidden = d_output @ values[kernel].T
-        d_normal = d_hidden * values[gamma]
-        d_x = (
-            d_normal
-            - d_normal.mean(-1, keepdims=True)
-            - normal * (d_normal * normal).mean(-1, keepdims=True)
-        ) / deviation
-        d_table = np.zeros_like(values[table])
-        np.add.at(d_table, ids, d_x)
-        gradients = {
-            table: d_table,
-            gamma: (d_hidden * normal).sum((0, 1)),
-            beta: d_hidden.sum((0, 1)),
-            kernel: np.einsum("blh,blo->ho", hidden, d_output),
-            bias: d_output.sum((0, 1)),
-        }
-        norm = np.sqrt(sum(np.sum(g**2) for g in gradients.values()))
-        assert norm > 1
-        for name, gradient in gradients.items():
-            first, second = moments[name]
-            first = 0.9 * first + 0.1 * gradient / norm
-            second = 0.999 * second + 0.001 * (gradient / norm) ** 2
-            moments[name] = first, second
-            update = first / (np.sqrt(second) + 1e-6)
-            if name in (table, kernel):
-                update = update + 0.01 * values[name]
-            values[name] = values[name] - 0.05 * update
-    for variable in sparse.variables:
-        np.testing.assert_allclose(
-            np.asarray(variable),
-            values[variable.name],
-            atol=2e-5,
-            err_msg=variable.path,
-        )
+    """TensorFlow's sparse gradients give what dense ones give."""
+    sparse, dense = _model(), _model(dense=True)
+    dense.set_weights(sparse.get_weights())
+    for model in (sparse, dense):
+        _fit(model, BertAdamW(0.05))
+    for one, two in zip(sparse.get_weights(), dense.get_weights(), strict=True):
+        np.testing.assert_allclose(one, two, atol=2e-5)
 
 
 def test_it_is_serialised():
