@@ -6,6 +6,7 @@ import eight_devices
 import keras
 import numpy as np
 import pytest
+import search_oracle
 
 from realm_tf.retrieval.brute_force import BruteForce
 
@@ -66,28 +67,18 @@ def test_on_the_jax_backend():
     ]
 
 
-def _oracle(embeddings, queries, num_candidates):
-    scores = queries @ embeddings.T
-    # Stable: of equal scores the smaller id is first.
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
-    return np.take_along_axis(scores, order, axis=1), order
-
-
-def _integers(num_blocks, seed=0):
-    # Many products are equal, and exactly so.
-    random = np.random.default_rng(seed)
-    return random.integers(-2, 3, (num_blocks, 4)).astype("float32")
-
-
 class TestInBlocksOfRows:
     # 50 rows: divided evenly or not, all at once, one by one.
     @pytest.mark.parametrize("rows_per_block", [1, 7, 10, 49, 50, 999])
     @pytest.mark.parametrize("num_candidates", [1, 8, 50])
     def test_the_same_is_found(self, rows_per_block, num_candidates):
-        embeddings, queries = _integers(50), _integers(9, seed=1)
+        embeddings, queries = (
+            search_oracle.integers(50),
+            search_oracle.integers(9, seed=1),
+        )
         index = BruteForce(embeddings, rows_per_block=rows_per_block)
         scores, block_ids = index.search(queries, num_candidates)
-        expected = _oracle(embeddings, queries, num_candidates)
+        expected = search_oracle.oracle(embeddings, queries, num_candidates)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_array_equal(scores, expected[0])
         assert keras.backend.standardize_dtype(block_ids.dtype) == "int32"
@@ -100,15 +91,17 @@ class TestInBlocksOfRows:
 
     def test_in_a_compiled_model_that_is_refreshed(self):
         queries = keras.Input((4,))
-        index = BruteForce(_integers(50), rows_per_block=16)
+        index = BruteForce(search_oracle.integers(50), rows_per_block=16)
         model = keras.Model(queries, index(queries, num_candidates=20))
         model.compile(jit_compile=True)
         for seed in (0, 2, 3):
-            index.swap(_integers(50, seed))
+            index.swap(search_oracle.integers(50, seed))
             for num_queries in (5, 3):
-                batch = _integers(num_queries, seed=1)
+                batch = search_oracle.integers(num_queries, seed=1)
                 scores, block_ids = model.predict(batch, verbose=0)
-                expected = _oracle(_integers(50, seed), batch, 20)
+                expected = search_oracle.oracle(
+                    search_oracle.integers(50, seed), batch, 20
+                )
                 np.testing.assert_array_equal(block_ids, expected[1])
                 np.testing.assert_array_equal(scores, expected[0])
 
@@ -119,7 +112,7 @@ class TestInBlocksOfRows:
         import tensorflow as tf
 
         module = tf.Module()
-        module.index = BruteForce(_integers(50), rows_per_block=16)
+        module.index = BruteForce(search_oracle.integers(50), rows_per_block=16)
         module.search = tf.function(
             lambda queries: module.index.search(queries, 20),
             input_signature=[tf.TensorSpec((None, 4), tf.float32)],
@@ -127,8 +120,10 @@ class TestInBlocksOfRows:
         tf.saved_model.save(module, str(tmp_path))
         loaded = tf.saved_model.load(str(tmp_path))
         for num_queries in (1, 6):
-            batch = _integers(num_queries, seed=1)
-            expected = _oracle(_integers(50), batch, 20)
+            batch = search_oracle.integers(num_queries, seed=1)
+            expected = search_oracle.oracle(
+                search_oracle.integers(50), batch, 20
+            )
             np.testing.assert_array_equal(loaded.search(batch)[1], expected[1])
 
     def test_all_scores_are_never_held(self):
@@ -137,16 +132,16 @@ class TestInBlocksOfRows:
             pytest.skip("the compiled program is JAX's")
 
         def program(**arguments):
-            index = BruteForce(_integers(1000), **arguments)
+            index = BruteForce(search_oracle.integers(1000), **arguments)
             search = jax.jit(lambda queries: index.search(queries, 3))
-            return search.lower(_integers(7)).compile().as_text()
+            return search.lower(search_oracle.integers(7)).compile().as_text()
 
         assert "f32[7,1000]" in program()
         assert "f32[7,1000]" not in program(rows_per_block=100)
 
     def test_no_rows_are_refused(self):
         with pytest.raises(ValueError, match="rows_per_block=0"):
-            BruteForce(_integers(5), rows_per_block=0)
+            BruteForce(search_oracle.integers(5), rows_per_block=0)
 
 
 def test_mixed_precision_changes_nothing():
@@ -159,14 +154,14 @@ def test_mixed_precision_changes_nothing():
             # Inside, Keras casts weights to the precision of the model.
             return self.index.search(queries, 20)[0]
 
-    queries = _integers(3)
+    queries = search_oracle.integers(3)
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         scores = Model().predict(queries, verbose=0)
         by_call = BruteForce(_embeddings())(queries, num_candidates=20)[0]
     finally:
         keras.config.set_dtype_policy("float32")
-    expected = _oracle(_embeddings(), queries, 20)[0]
+    expected = search_oracle.oracle(_embeddings(), queries, 20)[0]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     np.testing.assert_allclose(by_call, expected, atol=1e-5)
 

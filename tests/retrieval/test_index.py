@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import search_oracle
 import tensorflow as tf
 
 from realm_tf.errors import InputError
@@ -51,16 +52,9 @@ ALL = [_brute_force, _ivf, _scann, _scann_from_state, _exported_scann]
 SWAPPABLE = [_brute_force, _ivf, _scann]
 
 
-def _oracle(embeddings, queries, num_candidates):
-    scores = queries.astype("float64") @ embeddings.T.astype("float64")
-    # Stable: of equal scores the smaller id is first.
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
-    return np.take_along_axis(scores, order, axis=1), order
-
-
 def _check(index, embeddings, queries, num_candidates):
     scores, block_ids = index.search(queries, num_candidates)
-    expected = _oracle(embeddings, queries, num_candidates)
+    expected = search_oracle.oracle(embeddings, queries, num_candidates)
     assert scores.shape == block_ids.shape == expected[1].shape
     assert keras.backend.standardize_dtype(scores.dtype) == "float32"
     assert keras.backend.standardize_dtype(block_ids.dtype) == "int32"
@@ -133,7 +127,8 @@ class TestSearch:
         for batch_size in (1, 5, 2):
             queries = _embeddings(batch_size)[:batch_size]
             np.testing.assert_array_equal(
-                search(queries)[1], _oracle(embeddings, queries, 4)[1]
+                search(queries)[1],
+                search_oracle.oracle(embeddings, queries, 4)[1],
             )
         assert len(traces) == 1
 
@@ -141,7 +136,7 @@ class TestSearch:
         embeddings = _embeddings()
         queries = _embeddings(1).astype("float16")
         scores, block_ids = make(embeddings).search(queries, 3)
-        expected = _oracle(embeddings, queries, 3)
+        expected = search_oracle.oracle(embeddings, queries, 3)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_allclose(scores, expected[0], atol=1e-5)
 
@@ -156,7 +151,8 @@ class TestSearch:
         keras.utils.set_random_seed(3)
         _check(index, embeddings, queries, 5)
         np.testing.assert_array_equal(
-            compiled(queries)[1], _oracle(embeddings, queries, 5)[1]
+            compiled(queries)[1],
+            search_oracle.oracle(embeddings, queries, 5)[1],
         )
 
 
@@ -177,7 +173,8 @@ class TestSwap:
             embeddings = _embeddings(seed)
             index.swap(embeddings)
             np.testing.assert_array_equal(
-                search(queries)[1], _oracle(embeddings, queries, 5)[1]
+                search(queries)[1],
+                search_oracle.oracle(embeddings, queries, 5)[1],
             )
             _check(index, embeddings, queries, 5)
         assert len(traces) == 1
@@ -192,7 +189,8 @@ class TestSwap:
             index.swap(_embeddings(seed))
             keras.utils.set_random_seed(seed)
             np.testing.assert_array_equal(
-                search(queries), _oracle(_embeddings(seed), queries, 5)[1]
+                search(queries),
+                search_oracle.oracle(_embeddings(seed), queries, 5)[1],
             )
 
     def test_two_indices_do_not_mix(self, make):

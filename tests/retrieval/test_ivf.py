@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import search_oracle
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval import ivf
@@ -12,17 +13,6 @@ from realm_tf.retrieval.partitions import Partitions
 is_tensorflow = keras.backend.backend() == "tensorflow"
 
 
-def _random(num_rows, seed=0, width=8):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(num_rows, width)).astype("float32")
-
-
-def _integers(num_rows, seed=0):
-    # Many products are equal, and exactly so.
-    random = np.random.default_rng(seed)
-    return random.integers(-2, 3, (num_rows, 4)).astype("float32")
-
-
 def _clustered(num_rows, seed=0, width=32):
     """Points around 300 centres, some of them longer than others."""
     centres = np.random.default_rng(99).normal(size=(300, width))
@@ -31,13 +21,6 @@ def _clustered(num_rows, seed=0, width=32):
     noise = 0.7 * random.normal(size=(num_rows, width))
     rows = centres[random.integers(0, 300, num_rows)] + noise
     return rows.astype("float32")
-
-
-def _oracle(embeddings, queries, num_candidates):
-    scores = queries @ embeddings.T
-    # Stable: of equal scores the smaller id is first.
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
-    return np.take_along_axis(scores, order, axis=1), order
 
 
 def _scored(index, query):
@@ -76,20 +59,15 @@ def _check(index, embeddings, queries, num_candidates):
     np.testing.assert_allclose(scores, exact, atol=1e-4)
 
 
-def _recall(index, embeddings, queries, k):
-    found = np.asarray(index.search(queries, k)[1]).tolist()
-    truth = _oracle(embeddings, queries, k)[1].tolist()
-    return np.mean(
-        [len(set(a) & set(b)) / k for a, b in zip(found, truth, strict=True)]
-    )
-
-
 class TestAllPartitions:
     @pytest.mark.parametrize("num_partitions", [1, 7, 60])
     @pytest.mark.parametrize("num_candidates", [1, 5, 60])
     @pytest.mark.parametrize("batch_size", [1, 17])
     def test_against_numpy(self, num_partitions, num_candidates, batch_size):
-        embeddings, queries = _random(60), _random(batch_size, seed=1)
+        embeddings, queries = (
+            search_oracle.rows(60),
+            search_oracle.rows(batch_size, seed=1),
+        )
         index = Ivf.build(
             embeddings,
             num_partitions=num_partitions,
@@ -97,7 +75,7 @@ class TestAllPartitions:
         )
         assert index.is_exact
         scores, block_ids = index.search(queries, num_candidates)
-        expected = _oracle(embeddings, queries, num_candidates)
+        expected = search_oracle.oracle(embeddings, queries, num_candidates)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_allclose(scores, expected[0], atol=1e-5)
         for tensor, dtype in ((scores, "float32"), (block_ids, "int32")):
@@ -105,10 +83,13 @@ class TestAllPartitions:
 
     @pytest.mark.parametrize("num_candidates", [1, 3, 20, 200])
     def test_of_equal_scores_the_smaller_id_is_first(self, num_candidates):
-        embeddings, queries = _integers(200), _integers(30, seed=1)
+        embeddings, queries = (
+            search_oracle.integers(200),
+            search_oracle.integers(30, seed=1),
+        )
         index = Ivf.build(embeddings, num_partitions=20, num_probed=20)
         scores, block_ids = index.search(queries, num_candidates)
-        expected = _oracle(embeddings, queries, num_candidates)
+        expected = search_oracle.oracle(embeddings, queries, num_candidates)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_array_equal(scores, expected[0])
 
@@ -120,7 +101,7 @@ class TestAllPartitions:
         np.testing.assert_array_equal(scores, [[4 * value] * 7] * 2)
 
     def test_a_query_of_zeros(self):
-        embeddings = _random(40)
+        embeddings = search_oracle.rows(40)
         embeddings[3:9] = 0.0
         index = Ivf.build(embeddings)
         scores, block_ids = index.search(np.zeros((1, 8)), 12)
@@ -129,20 +110,26 @@ class TestAllPartitions:
 
     @pytest.mark.parametrize("num_blocks", [1, 2, 3])
     def test_few_blocks(self, num_blocks):
-        embeddings, queries = _random(num_blocks), _random(4, seed=1)
+        embeddings, queries = (
+            search_oracle.rows(num_blocks),
+            search_oracle.rows(4, seed=1),
+        )
         index = Ivf.build(embeddings)
         _, block_ids = index.search(queries, num_blocks)
         np.testing.assert_array_equal(
-            block_ids, _oracle(embeddings, queries, num_blocks)[1]
+            block_ids, search_oracle.oracle(embeddings, queries, num_blocks)[1]
         )
 
     def test_in_parts_of_rows(self, monkeypatch):
         monkeypatch.setattr(row_table, "ROWS_AT_ONCE", 7)
         monkeypatch.setattr(ivf, "ROWS_AT_ONCE", 7)
-        embeddings, queries = _integers(60), _integers(9, seed=1)
+        embeddings, queries = (
+            search_oracle.integers(60),
+            search_oracle.integers(9, seed=1),
+        )
         index = Ivf.build(embeddings, num_partitions=10, num_probed=10)
         scores, block_ids = index.search(queries, 20)
-        expected = _oracle(embeddings, queries, 20)
+        expected = search_oracle.oracle(embeddings, queries, 20)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_array_equal(scores, expected[0])
 
@@ -151,14 +138,20 @@ class TestSomePartitions:
     @pytest.mark.parametrize("num_probed", [1, 3, 19])
     @pytest.mark.parametrize("num_candidates", [1, 4, 300])
     def test_the_best_partitions_are_scored(self, num_probed, num_candidates):
-        embeddings, queries = _random(300), _random(23, seed=1)
+        embeddings, queries = (
+            search_oracle.rows(300),
+            search_oracle.rows(23, seed=1),
+        )
         index = Ivf.build(embeddings, num_partitions=20, num_probed=num_probed)
         assert not index.is_exact
         assert index.num_scored == 15 * num_probed
         _check(index, embeddings, queries, num_candidates)
 
     def test_as_many_are_found_as_are_asked_for(self):
-        embeddings, queries = _random(100), _random(9, seed=1)
+        embeddings, queries = (
+            search_oracle.rows(100),
+            search_oracle.rows(9, seed=1),
+        )
         index = Ivf.build(embeddings, num_partitions=50, num_probed=1)
         # Two rows are scored unless more are wanted.
         assert index.num_scored == 2
@@ -172,7 +165,7 @@ class TestSomePartitions:
     def test_partitions_may_be_small_where_they_are_best(self):
         # 39 of one row, towards the first axis; one of 61, away from it.
         random = np.random.default_rng(0)
-        embeddings = _random(100)
+        embeddings = search_oracle.rows(100)
         embeddings[:39, 0] = 10.0 + random.permutation(39)
         embeddings[39:, 0] = -10.0
         centroids = np.concatenate(
@@ -194,7 +187,10 @@ class TestSomePartitions:
                 _check(index, embeddings, queries, num_candidates)
 
     def test_empty_partitions_cost_nothing(self):
-        embeddings, queries = _random(30), _random(11, seed=1)
+        embeddings, queries = (
+            search_oracle.rows(30),
+            search_oracle.rows(11, seed=1),
+        )
         ids = np.arange(30, dtype="int32")
         means = [embeddings[part].mean(axis=0) for part in np.split(ids, 3)]
         nothing = np.zeros(8, "float32")
@@ -225,12 +221,12 @@ class TestSomePartitions:
         index = Ivf.build(embeddings)
         assert (index.num_partitions, index.num_probed) == (400, 48)
         assert index.num_scored == 1_200
-        assert _recall(index, embeddings, queries, 5) >= 0.95
+        assert search_oracle.recall(index, embeddings, queries, 5) >= 0.95
 
     def test_more_partitions_find_more(self):
         embeddings, queries = _clustered(5_000), _clustered(50, seed=1)
         recalls = [
-            _recall(
+            search_oracle.recall(
                 Ivf.build(
                     embeddings, num_partitions=100, num_probed=num_probed
                 ),
@@ -245,12 +241,12 @@ class TestSomePartitions:
 
 
 def test_what_it_says_of_itself():
-    index = Ivf.build(_random(60))
+    index = Ivf.build(search_oracle.rows(60))
     assert isinstance(index, Index)
     assert (index.num_blocks, index.embedding_dim) == (60, 8)
     # 31 partitions, all of them searched.
     assert index.is_exact
-    assert not Ivf.build(_random(60), quantize="int8").is_exact
+    assert not Ivf.build(search_oracle.rows(60), quantize="int8").is_exact
     # By this fine-tuning tells whether it can score with the index's rows.
     assert not hasattr(index, "embeddings")
     assert not index.trainable_variables
@@ -259,7 +255,9 @@ def test_what_it_says_of_itself():
 @pytest.mark.parametrize("num_candidates", [0, 61])
 def test_too_many_candidates_are_refused(num_candidates):
     with pytest.raises(InputError, match="between 1 and the index's 60 blocks"):
-        Ivf.build(_random(60)).search(_random(1), num_candidates)
+        Ivf.build(search_oracle.rows(60)).search(
+            search_oracle.rows(1), num_candidates
+        )
 
 
 @pytest.mark.parametrize(
@@ -272,7 +270,7 @@ def test_too_many_candidates_are_refused(num_candidates):
 )
 def test_wrong_arguments_are_refused(arguments, reason):
     with pytest.raises(InputError, match=reason):
-        Ivf.build(_random(60), **arguments)
+        Ivf.build(search_oracle.rows(60), **arguments)
 
 
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
@@ -285,8 +283,8 @@ def test_small_rows_find_nearly_the_same(quantize):
         small.state().values(), index.state().values(), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    exact = _recall(index, embeddings, queries, 5)
-    assert _recall(small, embeddings, queries, 5) > exact - 0.05
+    exact = search_oracle.recall(index, embeddings, queries, 5)
+    assert search_oracle.recall(small, embeddings, queries, 5) > exact - 0.05
     scores, block_ids = map(np.asarray, small.search(queries, 5))
     true = np.take_along_axis(queries @ embeddings.T, block_ids, axis=1)
     # 1.2 % of the largest value, and of each value, for 32 of them.
@@ -296,15 +294,15 @@ def test_small_rows_find_nearly_the_same(quantize):
 
 def test_a_compiled_model_sees_new_embeddings():
     queries = keras.Input((8,))
-    index = Ivf.build(_random(200), num_partitions=20, num_probed=3)
+    index = Ivf.build(search_oracle.rows(200), num_partitions=20, num_probed=3)
     model = keras.Model(queries, index(queries, num_candidates=5))
     model.compile(jit_compile=True)
     for seed in (0, 2, 3):
-        embeddings = _random(200, seed)
+        embeddings = search_oracle.rows(200, seed)
         index.swap(embeddings)
         fresh = Ivf.build(embeddings, num_partitions=20, num_probed=3)
         for num_queries in (5, 3):
-            batch = _random(num_queries, seed=1)
+            batch = search_oracle.rows(num_queries, seed=1)
             scores, block_ids = model.predict(batch, verbose=0)
             np.testing.assert_array_equal(
                 block_ids, _reference(fresh, embeddings, batch, 5)
@@ -314,28 +312,28 @@ def test_a_compiled_model_sees_new_embeddings():
 
 
 def test_embeddings_of_another_shape_are_refused():
-    index = Ivf.build(_random(60))
+    index = Ivf.build(search_oracle.rows(60))
     with pytest.raises(InputError, match=r"shape \(60, 8\)"):
-        index.swap(_random(59))
+        index.swap(search_oracle.rows(59))
 
 
 def test_mixed_precision_changes_nothing():
     class Model(keras.Model):
         def __init__(self):
             super().__init__()
-            self.index = Ivf.build(_random(200), num_partitions=9)
+            self.index = Ivf.build(search_oracle.rows(200), num_partitions=9)
 
         def call(self, queries):
             # Inside, Keras casts weights to the precision of the model.
             return self.index.search(queries, 20)[0]
 
-    queries = _integers(3).repeat(2, axis=1)
+    queries = search_oracle.integers(3).repeat(2, axis=1)
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         scores = Model().predict(queries, verbose=0)
     finally:
         keras.config.set_dtype_policy("float32")
-    expected = _oracle(_random(200), queries, 20)[0]
+    expected = search_oracle.oracle(search_oracle.rows(200), queries, 20)[0]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
@@ -345,10 +343,13 @@ def test_the_rows_of_one_query_are_held_at_once(quantize):
     import jax
 
     index = Ivf.build(
-        _random(1_000), num_partitions=50, num_probed=5, quantize=quantize
+        search_oracle.rows(1_000),
+        num_partitions=50,
+        num_probed=5,
+        quantize=quantize,
     )
     search = jax.jit(lambda queries: index.search(queries, 3))
-    program = search.lower(_random(7)).compile().as_text()
+    program = search.lower(search_oracle.rows(7)).compile().as_text()
     assert "[100,8]" in program
     assert "[7,100,8]" not in program and "[700,8]" not in program
     if quantize != "none":
@@ -360,7 +361,7 @@ def test_the_rows_of_one_query_are_held_at_once(quantize):
 def test_a_saved_search_holds_only_ops_of_tensorflow(tmp_path, quantize):
     import tensorflow as tf
 
-    embeddings = _random(300)
+    embeddings = search_oracle.rows(300)
     module = tf.Module()
     module.index = Ivf.build(
         embeddings, num_partitions=30, num_probed=3, quantize=quantize
@@ -380,7 +381,7 @@ def test_a_saved_search_holds_only_ops_of_tensorflow(tmp_path, quantize):
     assert len(traces) == 1
     loaded = tf.saved_model.load(str(tmp_path))
     for num_queries in (1, 6, 0):
-        queries = _random(num_queries, seed=1)
+        queries = search_oracle.rows(num_queries, seed=1)
         scores, block_ids = loaded.search(queries)
         assert block_ids.shape == (num_queries, 4)
         if quantize == "none":

@@ -1,16 +1,12 @@
 import numpy as np
 import pytest
+import search_oracle
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval import partitions
 from realm_tf.retrieval.partitions import Partitions
 from realm_tf.retrieval.partitions import partition
 from realm_tf.retrieval.partitions import resolve
-
-
-def _random(num_rows, seed=0, width=8):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(num_rows, width)).astype("float32")
 
 
 def _labels(found):
@@ -44,7 +40,7 @@ def _check(found, rows, num_partitions):
     [(1, 1), (2, 1), (5, 5), (50, 3), (50, 49), (1000, 126), (40_000, 30)],
 )
 def test_every_block_lies_in_one_partition(num_rows, num_partitions):
-    rows = _random(num_rows)
+    rows = search_oracle.rows(num_rows)
     _check(partition(rows, num_partitions=num_partitions), rows, num_partitions)
 
 
@@ -61,7 +57,7 @@ def test_rows_of_one_direction_lie_together_whatever_their_length():
 
 
 def test_lengths_decide_nothing():
-    rows = _random(500)
+    rows = search_oracle.rows(500)
     # Exact in binary, so that scaled rows are the same bits.
     factors = 2.0 ** np.random.default_rng(1).integers(-5, 6, (500, 1))
     plain = partition(rows, num_partitions=20)
@@ -98,13 +94,13 @@ def test_equal_rows_are_shared_out_by_their_ids(value):
 
 
 def test_zeros_among_others():
-    rows = _random(60)
+    rows = search_oracle.rows(60)
     rows[::3] = 0.0
     _check(partition(rows, num_partitions=15), rows, 15)
 
 
 def test_the_same_rows_give_the_same_partitions(tmp_path):
-    rows = _random(3_000)
+    rows = search_oracle.rows(3_000)
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     first = partition(rows, num_partitions=40)
@@ -123,7 +119,7 @@ def test_the_same_rows_give_the_same_partitions(tmp_path):
 
 def test_a_sample_is_enough_to_learn_from(monkeypatch):
     monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 2)
-    rows = _random(3_000)
+    rows = search_oracle.rows(3_000)
     _check(partition(rows, num_partitions=30), rows, 30)
 
 
@@ -132,7 +128,7 @@ def test_a_sample_is_enough_to_learn_from(monkeypatch):
 def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
     if not sampled:
         monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 1)
-    rows = _random(400)
+    rows = search_oracle.rows(400)
     order = np.random.default_rng(0).permutation(400)
     rows[order[-1], 3] = value
     with pytest.raises(InputError, match="not finite.*`realm embed` again"):
@@ -143,7 +139,7 @@ def test_it_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(partitions, "_BLOCKS_BETWEEN_REPORTS", 1_000)
     monkeypatch.setattr(partitions, "_ROWS_AT_ONCE", 400)
     lines = []
-    partition(_random(2_600), num_partitions=5, report=lines.append)
+    partition(search_oracle.rows(2_600), num_partitions=5, report=lines.append)
     assert lines == [
         "5 partitions learned",
         "1,200 of 2,600 blocks assigned",
@@ -182,7 +178,7 @@ def test_numbers_out_of_range_are_refused(given, reason):
 
 
 def test_partitions_that_miss_a_block_are_told():
-    good = partition(_random(20), num_partitions=4)
+    good = partition(search_oracle.rows(20), num_partitions=4)
     assert good.hold_once((20, 8))
     assert not good.hold_once((21, 8))
     assert not good.hold_once((20, 9))

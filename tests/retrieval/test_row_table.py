@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import search_oracle
 from keras import ops
 
 from realm_tf.errors import InputError
@@ -10,9 +11,8 @@ from realm_tf.retrieval.row_table import RowTable
 from realm_tf.retrieval.row_table import to_int8
 
 
-def _random(num_rows, seed=0, width=16):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(num_rows, width)).astype("float32")
+def _rows(num_rows, seed=0):
+    return search_oracle.rows(num_rows, seed, width=16)
 
 
 def _integers(num_rows, seed=0):
@@ -23,16 +23,9 @@ def _integers(num_rows, seed=0):
     return rows
 
 
-def _oracle(embeddings, queries, num_candidates):
-    scores = queries @ embeddings.T
-    # Stable: of equal scores the smaller id is first.
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :num_candidates]
-    return np.take_along_axis(scores, order, axis=1), order
-
-
 @pytest.mark.parametrize("magnitude", [1e-30, 1e-3, 1.0, 1e6, 1e30])
 def test_an_int8_value_is_wrong_by_half_a_scale_at_most(magnitude):
-    rows = _random(500) * np.float32(magnitude)
+    rows = _rows(500) * np.float32(magnitude)
     rows[7] = 0.0
     values, scales = to_int8(rows)
     assert values.dtype == "int8" and scales.dtype == "float32"
@@ -61,7 +54,7 @@ def _error_bound(rows, queries, quantize):
 
 @pytest.mark.parametrize("quantize", row_table.QUANTIZATIONS)
 def test_scores_are_within_the_stated_bound(quantize):
-    rows, queries = _random(300), _random(9, seed=1)
+    rows, queries = _rows(300), _rows(9, seed=1)
     table = RowTable(rows, quantize=quantize).read()
     exact = queries.astype("float64") @ rows.T.astype("float64")
     bound = _error_bound(rows, queries, quantize) + 1e-5
@@ -91,7 +84,7 @@ def test_scores_are_within_the_stated_bound(quantize):
     ],
 )
 def test_what_the_weights_are(quantize, dtype, bytes_a_row):
-    table = RowTable(_random(50), quantize=quantize)
+    table = RowTable(_rows(50), quantize=quantize)
     assert table.values.dtype == dtype
     assert (table.num_rows, table.embedding_dim) == (50, 16)
     held = sum(np.asarray(each).nbytes for each in table.weights)
@@ -103,11 +96,11 @@ def test_what_the_weights_are(quantize, dtype, bytes_a_row):
 def test_rows_are_read_in_parts_and_in_any_order(
     monkeypatch, tmp_path, quantize
 ):
-    np.save(tmp_path / "rows.npy", _random(50))
+    np.save(tmp_path / "rows.npy", _rows(50))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     order = np.random.default_rng(1).permutation(50)
-    expected = RowTable(_random(50)[order], quantize=quantize)
-    queries = _random(3, seed=1)
+    expected = RowTable(_rows(50)[order], quantize=quantize)
+    queries = _rows(3, seed=1)
     places = np.random.default_rng(2).integers(0, 50, 30).astype("int32")
     scores = expected.read().score_places(
         ops.convert_to_tensor(queries[0]), ops.convert_to_tensor(places)
@@ -121,16 +114,17 @@ def test_rows_are_read_in_parts_and_in_any_order(
         ops.convert_to_tensor(queries[0]), ops.convert_to_tensor(places)
     )
     np.testing.assert_allclose(in_parts, scores, atol=1e-6)
-    found.assign(_random(50, seed=3))
+    found.assign(_rows(50, seed=3))
     np.testing.assert_array_equal(
-        found.values, RowTable(_random(50, seed=3), quantize=quantize).values
+        found.values,
+        RowTable(_rows(50, seed=3), quantize=quantize).values,
     )
 
 
 @pytest.mark.parametrize("quantize", ["int4", "", None])
 def test_other_quantizations_are_refused(quantize):
     with pytest.raises(InputError, match="one of none, int8, bfloat16"):
-        RowTable(_random(5), quantize=quantize)
+        RowTable(_rows(5), quantize=quantize)
 
 
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
@@ -143,16 +137,19 @@ class TestQuantizedBruteForce:
             embeddings, quantize=quantize, rows_per_block=rows_per_block
         )
         scores, block_ids = index.search(queries, num_candidates)
-        expected = _oracle(embeddings, queries, num_candidates)
+        expected = search_oracle.oracle(embeddings, queries, num_candidates)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_array_equal(scores, expected[0])
         assert not index.is_exact
 
     def test_most_of_the_best_are_found(self, quantize):
-        embeddings, queries = _random(2_000), _random(50, seed=1)
+        embeddings, queries = (
+            _rows(2_000),
+            _rows(50, seed=1),
+        )
         index = QuantizedBruteForce(embeddings, quantize=quantize)
         found = np.asarray(index.search(queries, 5)[1]).tolist()
-        truth = _oracle(embeddings, queries, 5)[1].tolist()
+        truth = search_oracle.oracle(embeddings, queries, 5)[1].tolist()
         recall = np.mean(
             [
                 len(set(a) & set(b)) / 5
@@ -172,7 +169,7 @@ class TestQuantizedBruteForce:
             index.swap(_integers(50, seed))
             batch = _integers(5, seed=1)
             _, block_ids = model.predict(batch, verbose=0)
-            expected = _oracle(_integers(50, seed), batch, 20)
+            expected = search_oracle.oracle(_integers(50, seed), batch, 20)
             np.testing.assert_array_equal(block_ids, expected[1])
 
     def test_the_table_is_never_whole_in_float32(self, quantize):
@@ -182,10 +179,12 @@ class TestQuantizedBruteForce:
 
         def program(rows_per_block):
             index = QuantizedBruteForce(
-                _random(1000), quantize=quantize, rows_per_block=rows_per_block
+                _rows(1000),
+                quantize=quantize,
+                rows_per_block=rows_per_block,
             )
             search = jax.jit(lambda queries: index.search(queries, 3))
-            return search.lower(_random(7)).compile().as_text()
+            return search.lower(_rows(7)).compile().as_text()
 
         assert "f32[1000,16]" in program(1000)
         assert "f32[1000,16]" not in program(100)
@@ -221,5 +220,5 @@ class TestQuantizedBruteForce:
         loaded = tf.saved_model.load(str(tmp_path))
         for num_queries in (1, 6):
             batch = _integers(num_queries, seed=1)
-            expected = _oracle(_integers(50), batch, 20)
+            expected = search_oracle.oracle(_integers(50), batch, 20)
             np.testing.assert_array_equal(loaded.search(batch)[1], expected[1])

@@ -3,6 +3,7 @@ import gc
 import keras
 import numpy as np
 import pytest
+import search_oracle
 import tensorflow as tf
 
 from realm_tf.errors import InputError
@@ -11,31 +12,11 @@ from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.scann import Scann
 
 
-def _clustered(num_rows, *, seed=0, embedding_dim=32):
-    """Points around 400 centres, as text embeddings are."""
-    centres = np.random.default_rng(99).normal(size=(400, embedding_dim))
-    random = np.random.default_rng(seed)
-    noise = 0.5 * random.normal(size=(num_rows, embedding_dim))
-    rows = centres[random.integers(0, len(centres), num_rows)] + noise
-    return rows.astype("float32")
-
-
-def _recall(index, embeddings, queries, *, k):
-    found = np.asarray(index.search(queries, k)[1])
-    truth = np.asarray(BruteForce(embeddings).search(queries, k)[1])
-    return np.mean(
-        [
-            len(set(row) & set(true)) / k
-            for row, true in zip(found.tolist(), truth.tolist(), strict=True)
-        ]
-    )
-
-
 def _reload(index, kind=Scann, **arguments):
     return kind(
         index.state(),
         num_blocks=index.num_blocks,
-        embedding_dim=index.embedding_dim,
+        width=index.embedding_dim,
         **arguments,
     )
 
@@ -50,25 +31,25 @@ def _equal(first, second, queries, k):
 @pytest.fixture(scope="module")
 def many():
     """Embeddings from which on ScaNN hashes."""
-    return _clustered(20_000)
+    return search_oracle.clustered(20_000)
 
 
 def test_below_20_000_blocks_every_block_is_scored():
-    embeddings = _clustered(5_000)
-    queries = _clustered(50, seed=1)
+    embeddings = search_oracle.clustered(5_000)
+    queries = search_oracle.clustered(50, seed=1)
     index = Scann.build(embeddings)
     assert index.is_exact
-    assert _recall(index, embeddings, queries, k=100) == 1.0
+    assert search_oracle.recall(index, embeddings, queries, k=100) == 1.0
     # The last number that is: one more and it hashes.
     assert scann._MIN_BLOCKS_FOR_HASHING == 20_000
 
 
 def test_int8_keeps_most_of_the_best():
-    embeddings = _clustered(5_000)
-    queries = _clustered(100, seed=1)
+    embeddings = search_oracle.clustered(5_000)
+    queries = search_oracle.clustered(100, seed=1)
     index = Scann.build(embeddings, reordering="int8")
     assert not index.is_exact
-    assert _recall(index, embeddings, queries, k=10) >= 0.95
+    assert search_oracle.recall(index, embeddings, queries, k=10) >= 0.95
     scores, block_ids = index.search(queries, 10)
     exact = np.take_along_axis(
         queries @ embeddings.T, np.asarray(block_ids), axis=1
@@ -83,10 +64,10 @@ def test_int8_keeps_most_of_the_best():
 
 @pytest.mark.parametrize("reordering", scann.REORDERINGS)
 def test_hashed_search_finds_the_best(many, reordering):
-    queries = _clustered(100, seed=1)
+    queries = search_oracle.clustered(100, seed=1)
     index = Scann.build(many, reordering=reordering)
     assert not index.is_exact
-    assert _recall(index, many, queries, k=10) >= 0.9
+    assert search_oracle.recall(index, many, queries, k=10) >= 0.9
     # More candidates than are scored again by default.
     scores, block_ids = map(np.asarray, index.search(queries, 300))
     assert all(len(set(row)) == 300 for row in block_ids.tolist())
@@ -98,11 +79,11 @@ def test_hashed_search_finds_the_best(many, reordering):
 
 
 def test_more_reordering_finds_more(many):
-    queries = _clustered(100, seed=1)
+    queries = search_oracle.clustered(100, seed=1)
     recalls = []
     for num_reordered in (10, 50, 200):
         index = Scann.build(many, num_reordered=num_reordered)
-        recalls.append(_recall(index, many, queries, k=10))
+        recalls.append(search_oracle.recall(index, many, queries, k=10))
         index.close()
     assert recalls == sorted(recalls)
     assert recalls[0] < 0.8 < recalls[-1]
@@ -110,7 +91,7 @@ def test_more_reordering_finds_more(many):
 
 @pytest.mark.parametrize("reordering", scann.REORDERINGS)
 def test_a_saved_state_gives_the_same_results(many, reordering):
-    queries = _clustered(20, seed=1)
+    queries = search_oracle.clustered(20, seed=1)
     for embeddings in (many[:3_000], many):
         index = Scann.build(embeddings, reordering=reordering)
         loaded = _reload(index, reordering=reordering)
@@ -124,15 +105,15 @@ def test_a_saved_state_gives_the_same_results(many, reordering):
 
 
 def test_a_state_is_plain_arrays(tmp_path):
-    index = Scann.build(_clustered(100))
+    index = Scann.build(search_oracle.clustered(100))
     state = index.state()
     assert set(state) == set(scann.STATE_NAMES)
     loaded = {}
     for name, array in state.items():
         np.save(tmp_path / name, array, allow_pickle=False)
         loaded[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    again = Scann(loaded, num_blocks=100, embedding_dim=32)
-    _equal(index, again, _clustered(5, seed=1), 10)
+    again = Scann(loaded, num_blocks=100, width=32)
+    _equal(index, again, search_oracle.clustered(5, seed=1), 10)
 
 
 def test_the_same_embeddings_give_the_same_state(many):
@@ -144,41 +125,41 @@ def test_the_same_embeddings_give_the_same_state(many):
 
 
 def test_the_state_follows_a_swap():
-    index = Scann.build(_clustered(100))
-    index.swap(_clustered(100, seed=1))
-    fresh = Scann.build(_clustered(100, seed=1))
+    index = Scann.build(search_oracle.clustered(100))
+    index.swap(search_oracle.clustered(100, seed=1))
+    fresh = Scann.build(search_oracle.clustered(100, seed=1))
     for name, array in fresh.state().items():
         np.testing.assert_array_equal(index.state()[name], array)
-    _equal(_reload(index), fresh, _clustered(5, seed=2), 10)
+    _equal(_reload(index), fresh, search_oracle.clustered(5, seed=2), 10)
 
 
 def test_a_loaded_index_cannot_be_swapped():
-    embeddings = _clustered(100)
+    embeddings = search_oracle.clustered(100)
     loaded = _reload(Scann.build(embeddings))
     with pytest.raises(InputError, match="loaded from a directory is read-onl"):
         loaded.swap(embeddings)
-    assert _recall(loaded, embeddings, embeddings[:5], k=3) == 1.0
+    assert search_oracle.recall(loaded, embeddings, embeddings[:5], k=3) == 1.0
 
 
 def test_an_index_outlives_the_one_it_was_made_from():
-    embeddings = _clustered(100)
+    embeddings = search_oracle.clustered(100)
     index = Scann.build(embeddings)
     loaded = _reload(index)
     index.close()
     del index
     gc.collect()
-    assert _recall(loaded, embeddings, embeddings[:5], k=3) == 1.0
+    assert search_oracle.recall(loaded, embeddings, embeddings[:5], k=3) == 1.0
 
 
 def test_a_closed_index_cannot_be_searched():
-    index = Scann.build(_clustered(100))
+    index = Scann.build(search_oracle.clustered(100))
     index.close()
     with pytest.raises(tf.errors.NotFoundError):
-        index.search(_clustered(2), 3)
+        index.search(search_oracle.clustered(2), 3)
 
 
 def test_in_a_saved_model(tmp_path):
-    embeddings = _clustered(200)
+    embeddings = search_oracle.clustered(200)
 
     class Module(tf.Module):
         def __init__(self):
@@ -196,7 +177,7 @@ def test_in_a_saved_model(tmp_path):
     module = Module()
     tf.saved_model.save(module, path)
     loaded = tf.saved_model.load(path)
-    queries = _clustered(10, seed=1)
+    queries = search_oracle.clustered(10, seed=1)
     scores, block_ids = loaded.search(queries)
     expected = BruteForce(embeddings).search(queries, 5)
     np.testing.assert_array_equal(block_ids, expected[1])
@@ -212,17 +193,17 @@ def test_in_a_saved_model(tmp_path):
 )
 def test_wrong_arguments_are_named(arguments, reason):
     with pytest.raises(InputError, match=reason):
-        Scann.build(_clustered(50), **arguments)
+        Scann.build(search_oracle.clustered(50), **arguments)
 
 
 def test_another_backend_is_refused(monkeypatch):
-    index = Scann.build(_clustered(50))
+    index = Scann.build(search_oracle.clustered(50))
     monkeypatch.setattr(scann, "keras_backend", lambda: "jax")
     with pytest.raises(InputError, match="'jax': use --kind ivf or brute"):
-        index.search(_clustered(2), 3)
+        index.search(search_oracle.clustered(2), 3)
 
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scann.scann_ops.py", None)
     with pytest.raises(InputError, match="pip install .*--kind ivf"):
-        Scann.build(_clustered(50))
+        Scann.build(search_oracle.clustered(50))
