@@ -36,29 +36,25 @@ class IctRecipe(recipes.Recipe):
     seed: recipes.Natural = 0
 
 
+# `realm ict --recipe wiki-small`: a user's 50,000 passages and a 6-layer,
+# 384-wide encoder, of which the upper half learns: 2 to 5 seconds a step on
+# two CPU cores.
+_WIKI_SMALL = IctRecipe(
+    num_steps=600,
+    batch_size=32,
+    optimizer=Optimizer(learning_rate=5e-5),
+    lengths=Lengths(max_query_length=48, max_block_length=128),
+    encoders=Encoders(freeze_word_embeddings=True, num_frozen_layers=3),
+)
+
 RECIPES = {
     # Guu et al., 2020, appendix A, after Lee et al., 2019, section 9.2:
     # batches of 4096, 100k steps at 1e-4. A TPU pod's work (64 cores there).
     # Not run at full size here.
     "paper": IctRecipe(encoders=Encoders(mixed_precision=True)),
-    # `realm ict --recipe wiki-small`: a user's 50,000 passages and a 6-layer,
-    # 384-wide encoder, of which the upper half learns: 2 to 5 seconds a step
-    # on two CPU cores.
-    "wiki-small": IctRecipe(
-        num_steps=600,
-        batch_size=32,
-        optimizer=Optimizer(learning_rate=5e-5),
-        lengths=Lengths(max_query_length=48, max_block_length=128),
-        encoders=Encoders(freeze_word_embeddings=True, num_frozen_layers=3),
-    ),
+    "wiki-small": _WIKI_SMALL,
     # A short stage of `realm quickstart`.
-    "quickstart": IctRecipe(
-        num_steps=100,
-        batch_size=16,
-        optimizer=Optimizer(learning_rate=5e-5),
-        lengths=Lengths(max_query_length=48, max_block_length=128),
-        encoders=Encoders(freeze_word_embeddings=True, num_frozen_layers=3),
-    ),
+    "quickstart": _WIKI_SMALL.replace(num_steps=100, batch_size=16),
     # Unit tests: seconds.
     "tiny": IctRecipe(
         num_steps=7,

@@ -251,57 +251,53 @@ class PretrainRecipe(recipes.Recipe):
             )
 
 
+# A user's 50,000 passages on two CPU cores: MiniLM with a reader of three
+# layers (`realm init --from minilm --reader-layers 3`), of whose towers the
+# upper two layers learn; blocks of 64 wordpieces.
+_WIKI_SMALL = PretrainRecipe(
+    num_steps=400,
+    batch_size=8,
+    optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
+    index=Refresh(refresh_every=100),
+    masked_lm=MaskedLmWarmUp(
+        masked_lm_steps=1200,
+        masked_lm_own_block=0.55,
+        masked_lm_answer_block=0.3,
+        masked_lm_other_block=0.05,
+        masked_lm_window=60,
+        masked_lm_batch_size=16,
+        # At 4e-4 it learns to read sooner and answers worse: MiniLM's weights
+        # forget.
+        masked_lm_learning_rate=1e-4,
+    ),
+    lengths=JointLengths(
+        max_query_length=40, max_block_length=64, max_joint_length=104
+    ),
+    encoders=PretrainEncoders(
+        freeze_word_embeddings=True, num_frozen_layers=4, dropout=0.0
+    ),
+    log_every=10,
+)
+
 RECIPES = {
     # Guu et al., 2020, section 4.3 and appendix: 64 TPU cores train, 16 embed.
     # Not run at full size here.
     "paper": PretrainRecipe(encoders=PretrainEncoders(mixed_precision=True)),
-    # A user's 50,000 passages on two CPU cores: MiniLM with a reader of three
-    # layers (`realm init --from minilm --reader-layers 3`), of whose towers
-    # the upper two layers learn; blocks of 64 wordpieces.
-    "wiki-small": PretrainRecipe(
-        num_steps=400,
-        batch_size=8,
-        optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
-        index=Refresh(refresh_every=100),
-        masked_lm=MaskedLmWarmUp(
-            masked_lm_steps=1200,
-            masked_lm_own_block=0.55,
-            masked_lm_answer_block=0.3,
-            masked_lm_other_block=0.05,
-            masked_lm_window=60,
-            masked_lm_batch_size=16,
-            # At 4e-4 it learns to read sooner and answers worse: MiniLM's
-            # weights forget.
-            masked_lm_learning_rate=1e-4,
-        ),
-        lengths=JointLengths(
-            max_query_length=40, max_block_length=64, max_joint_length=104
-        ),
-        encoders=PretrainEncoders(
-            freeze_word_embeddings=True, num_frozen_layers=4, dropout=0.0
-        ),
-        log_every=10,
-    ),
+    "wiki-small": _WIKI_SMALL,
     # Random encoders, 128 wide, of two layers (the reader: four), over the
     # same blocks.
-    "small": PretrainRecipe(
+    "small": _WIKI_SMALL.replace(
         num_steps=500,
         batch_size=32,
-        optimizer=Optimizer(learning_rate=1e-4, bias_correction=True),
-        index=Refresh(refresh_every=25),
-        masked_lm=MaskedLmWarmUp(
-            masked_lm_steps=2000,
-            masked_lm_own_block=0.4,
-            masked_lm_answer_block=0.45,
-            masked_lm_other_block=0.05,
-            masked_lm_window=60,
-            masked_lm_learning_rate=1e-3,
-        ),
-        lengths=JointLengths(
-            max_query_length=40, max_block_length=64, max_joint_length=104
-        ),
-        encoders=PretrainEncoders(dropout=0.0),
-        log_every=10,
+        learning_rate=1e-4,
+        refresh_every=25,
+        masked_lm_steps=2000,
+        masked_lm_own_block=0.4,
+        masked_lm_answer_block=0.45,
+        masked_lm_batch_size=32,
+        masked_lm_learning_rate=1e-3,
+        freeze_word_embeddings=False,
+        num_frozen_layers=0,
     ),
     # Unit tests: seconds.
     "tiny": PretrainRecipe(

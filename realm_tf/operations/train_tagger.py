@@ -1,7 +1,6 @@
 """`realm train-tagger`."""
 
 import dataclasses
-import functools
 from typing import ClassVar
 from typing import Literal
 
@@ -10,12 +9,11 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Tagger
 from realm_tf.artifacts.paths import Path
 from realm_tf.configs import tagger as configs
-from realm_tf.operations.operation import Operation
-from realm_tf.operations.operation import Repeated
+from realm_tf.operations.training import RecipeOperation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainTagger(Operation):
+class TrainTagger(RecipeOperation):
     """Trains the BERT tagger on sentences with marked names.
 
       realm train-tagger --train eng.train.gz --dev eng.testa.gz \\
@@ -29,11 +27,10 @@ class TrainTagger(Operation):
 
     command: ClassVar[str] = "train-tagger"
     makes = Tagger
+    recipes = configs.RECIPES
 
-    recipe: Literal[tuple(configs.RECIPES)] = "laptop"
-    """the numbers of the run; see `realm_tf.configs.tagger`"""
-    set: Repeated = ()
-    """NAME=VALUE: change a number of the recipe; may be given several times"""
+    recipe: Literal[*configs.RECIPES] = "laptop"
+    """the recipe by name"""
     train: tuple[str, ...]
     """CoNLL files, learned together"""
     dev: str
@@ -44,14 +41,6 @@ class TrainTagger(Operation):
     """model directory whose block tower is the initial encoder"""
     output: str
     """directory to make"""
-
-    @functools.cached_property
-    def numbers(self) -> configs.TaggerRecipe:
-        """The recipe with its changes."""
-        return configs.get_recipe(self.recipe, self.set)
-
-    def parameters(self) -> dict:
-        return dataclasses.asdict(self.numbers)
 
     def parents(self) -> dict:
         files = {"train": self.train, "dev": [self.dev]}
@@ -87,7 +76,7 @@ class TrainTagger(Operation):
 
         from realm_tf.tagging import train
 
-        recipe = self.numbers
+        recipe = self.settings
         files = {"dev": self.dev, **({"test": self.test} if self.test else {})}
         sentences, held_out = train.read_files(self.train, files)
         # Before the model, whose dropout draws its seeds when it is made.

@@ -1,10 +1,10 @@
 """Trains the BERT tagger on sentences with marked names."""
 
+import dataclasses
 import json
 import sys
 import time
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,8 +16,9 @@ from realm_tf.tagging import conll
 from realm_tf.tagging import sentence_batches
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.scores import entity_scores
-from realm_tf.training import optimizers
+from realm_tf.training import trainers
 from realm_tf.training.callbacks import ProgressLines
+from realm_tf.training.callbacks import StopAtNonFinite
 
 METRICS = "metrics.json"
 
@@ -69,8 +70,7 @@ def train_tagger(
         _labels(sentences),
         max_length=recipe.max_length,
         dropout=recipe.dropout,
-        freeze_word_embeddings=recipe.freeze_word_embeddings,
-        num_frozen_layers=recipe.num_frozen_layers,
+        **dataclasses.asdict(recipe.freezing),
     )
     batches = TaggedBatches(sentences, tagger, recipe)
     history = _fit(tagger, batches, held_out["dev"], recipe, verbose)
@@ -198,19 +198,13 @@ def _fit(tagger, batches, dev, recipe, verbose):
     """Trains, and leaves the best epoch's weights in the model."""
     model = tagger.model
     num_steps = len(batches) * recipe.num_epochs
-    optimizer = optimizers.bert_adamw(
-        recipe.learning_rate, num_steps, bias_correction=recipe.bias_correction
-    )
-    # TensorFlow traces a step that makes variables twice.
-    optimizer.build(model.trainable_variables)
-    model.compile(
-        optimizer=optimizer,
-        loss=token_classifier.word_loss(),
-        # XLA on a CPU is slower to compile than these runs are long.
-        jit_compile=keras.backend.backend() == "jax",
+    trainers.compile_trainer(
+        model, recipe.optimizer, num_steps, loss=token_classifier.word_loss()
     )
     lines = verbose == "auto" and not sys.stdout.isatty()
-    callbacks = [ProgressLines(num_steps)] if lines else []
+    callbacks = [StopAtNonFinite()]
+    if lines:
+        callbacks.append(ProgressLines(num_steps))
     best, weights, history = -1.0, None, []
     started = time.monotonic()
     for number in range(recipe.num_epochs):

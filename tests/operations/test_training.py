@@ -3,8 +3,6 @@
 import json
 import os
 import shlex
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -222,20 +220,7 @@ def test_it_runs_without_tensorflow(world, tmp_path):
     operation = _operation(
         "ict", world, tmp_path / "jax-only", set=["num_steps=1"]
     )
-    code = f"""
-import sys
-for name in ("tensorflow", "tensorflow_text", "tf_keras"):
-    sys.modules[name] = None
-from realm_tf import cli
-sys.exit(cli.main({shlex.split(operation.command_line())[1:]!r}))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    training_runs.run_without_tensorflow(operation)
     assert operation.result.metadata["history"][0]["loss"] > 0
 
 

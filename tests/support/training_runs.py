@@ -1,6 +1,7 @@
 """Training that ends in its midst, and what it has moved."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -55,6 +56,25 @@ def run_and_kill(code):
         text=True,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+
+
+def run_without_tensorflow(operation):
+    """Its command with the packages of a JAX machine: keras, keras-hub, jax."""
+    arguments = shlex.split(operation.command_line())[1:]
+    code = f"""
+import sys
+for name in ("tensorflow", "tensorflow_text", "tf_keras"):
+    sys.modules[name] = None
+from realm_tf import cli
+sys.exit(cli.main({arguments!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def moved(before, after):

@@ -21,10 +21,7 @@ COUNTS = {
 }
 DEV = [
     {"question": "Where was Ada in 1843?", "answer": ["London"]},
-    {"question": "Who wrote music in the city?", "answer": ["Bach"]},
     {"question": "What is red?", "answer": ["fire"]},
-    {"question": "Is the Moon cold?", "answer": ["19\\d\\d"]}
-    | {"answer_type": "regex"},
 ]
 
 
@@ -87,7 +84,7 @@ def _embed(loaded, texts, towers, max_length):
 @pytest.mark.slow
 def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
     """Its two questions' blocks are found among both, here from the texts."""
-    dev = _write(tmp_path / "dev.jsonl", [DEV[0], DEV[2]])
+    dev = _write(tmp_path / "dev.jsonl", DEV)
     changes = ("num_hard_negatives=0", "num_epochs=6")
     metadata = _train(world, tmp_path / "model", *changes, dev=dev)
     rows = metadata["history"]
@@ -102,7 +99,7 @@ def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
     loaded = model_directory.load(str(tmp_path / "model"))
     queries = _embed(
         loaded,
-        [(DEV[0]["question"],), (DEV[2]["question"],)],
+        [(DEV[0]["question"],), (DEV[1]["question"],)],
         loaded.model.query_embedder,
         TINY.max_query_length,
     )

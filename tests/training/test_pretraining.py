@@ -3,8 +3,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -17,10 +15,10 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.operations.annotate import Annotate
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.errors import InputError
+from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
@@ -255,22 +253,8 @@ def test_it_runs_without_tensorflow(world):
         blocks=root / "packed",
         corpus=root / "passages",
     )
-    output = operation.output
-    code = f"""
-import sys
-for name in ("tensorflow", "tensorflow_text", "tf_keras"):
-    sys.modules[name] = None
-from realm_tf import cli
-sys.exit(cli.main({shlex.split(operation.command_line())[1:]!r}))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = read_log(output)
+    training_runs.run_without_tensorflow(operation)
+    lines = read_log(operation.output)
     # Never refreshed, it is as old as the step: 0 and 1, then 2.
     assert [line["index_age"] for line in lines] == [0.5, 2]
     assert all(np.isfinite(line["loss"]) for line in lines)
