@@ -25,27 +25,24 @@ _HEADER = re.compile(
 # Bytes. Ours: what is damaged must not fill the memory.
 _MAX_HEADER, _MAX_TEXT = 1 << 16, 1 << 28
 
-_NAMES = {
-    code.encode("latin-1"): opcode.name
-    for code, opcode in pickletools.code2op.items()
-}
-# Bytes of a text's length, of a number, and of a number in the memo, that
-# stand behind an opcode.
 _TEXTS = {
-    "SHORT_BINBYTES": 1,
-    "BINBYTES": 4,
-    "BINBYTES8": 8,
-    "SHORT_BINUNICODE": 1,
-    "BINUNICODE": 4,
-    "BINUNICODE8": 8,
-}
-_NUMBERS = {"BININT1": 1, "BININT2": 2, "BININT": 4}
-_PUTS = {"BINPUT": 1, "LONG_BINPUT": 4, "MEMOIZE": 0}
-_GETS = {"BINGET": 1, "LONG_BINGET": 4}
+    f"{size}BIN{kind}"
+    for size in ("SHORT_", "")
+    for kind in ("BYTES", "UNICODE")
+} | {"BINBYTES8", "BINUNICODE8"}
+_NUMBERS = {"BININT1", "BININT2", "BININT"}
+_PUTS = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS = {"BINGET", "LONG_BINGET"}
 _TRUTHS = {"NEWFALSE": 0, "NEWTRUE": 1}
 # In the memo: of anything that is no text.
 _NO_TEXT = (1 << 64) - 1
-_NUMPY = {b"numpy.core.multiarray", b"numpy._core.multiarray"}
+# What an array is made of, as protocol 3 writes it.
+_GLOBALS = {
+    "numpy ndarray",
+    "numpy dtype",
+    "numpy.core.multiarray _reconstruct",
+    "numpy._core.multiarray _reconstruct",
+}
 _ADVICE = (
     "Nothing of it was run. Write the texts again with numpy.save of a "
     "one-dimensional array of bytes."
@@ -88,7 +85,7 @@ def read_pickled_texts(path: str) -> Iterator[bytes]:
     with _open(path) as file, _open(path) as again:
         count, offset = _read_header(file, path)
         pickled = _Pickle(file, again, offset, path)
-        pickled.read_start(count)
+        pickled.read_start()
         number = 0
         for text in pickled.read_list():
             if number == count:
@@ -132,11 +129,27 @@ def _read_header(file, path):
     return int(match[1]), len(magic) + len(size) + length
 
 
+class _Limited:
+    """A file of which nothing large is read at once; for `pickletools`."""
+
+    def __init__(self, file):
+        self._file = file
+        self.tell = file.tell
+
+    def read(self, size):
+        if size > _MAX_TEXT:
+            raise ValueError(f"a text of {size} bytes")
+        return self._file.read(size)
+
+    def readline(self):
+        return self._file.readline(_MAX_HEADER)
+
+
 class _Pickle:
     """A pickle of texts as values: bytes, int, or the name of an opcode.
 
-    A global is a tuple of its module and name. What stands for no value of
-    its own, as a put into the memo, is followed here.
+    A global is its module and name as a str with a space. What stands for no
+    value of its own, as a put into the memo, is followed here.
 
     Args:
         file: binary file, at the beginning of the pickle.
@@ -151,8 +164,6 @@ class _Pickle:
         self._path = path
         # Of the opcode that was read last.
         self._offset = offset
-        self._next_offset = offset
-        self._last_text = _NO_TEXT
         self._texts = array.array("Q")
         self._looked_up = (None, None)
         self._values = self._read_values()
@@ -162,18 +173,21 @@ class _Pickle:
             f"{self._path} {what} (byte {self._offset}). {_ADVICE}"
         )
 
-    def read_start(self, count):
-        """Reads up to the list of texts."""
-        if self._take(1) != b"\x80":
+    def read_start(self):
+        """Reads up to the list of texts: the array without its elements."""
+        protocol = next(self._values)
+        if type(protocol) is not int:
             self.refuse("has no pickle behind its header")
-        protocol = self._take(1)[0]
         if not 3 <= protocol <= 5:
             self.refuse(
                 f"is pickled by protocol {protocol}, expected 3, 4 or 5"
             )
-        for expected in _start(count, by_stack=protocol > 3):
-            value = next(self._values)
-            if value not in expected:
+        for value in self._values:
+            if value == "EMPTY_LIST":
+                return
+            if value == "STOP" or (
+                type(value) is str and " " in value and value not in _GLOBALS
+            ):
                 self._refuse_value(value)
 
     def read_list(self):
@@ -198,7 +212,6 @@ class _Pickle:
     def read_end(self):
         self._expect("BUILD")
         self._expect("STOP")
-        self._offset = self._next_offset
         if self._file.read(1):
             self.refuse("goes on behind its array")
 
@@ -208,75 +221,48 @@ class _Pickle:
             self._refuse_value(value)
 
     def _refuse_value(self, value):
-        if type(value) is tuple:
-            self._refuse_global(b" ".join(value))
+        if type(value) is str and " " in value:
+            self.refuse(f"asks for the Python object {value[:100]!r}")
         kind = {bytes: "a text", int: "a number"}.get(type(value))
         self.refuse(f"is no array of texts: found {kind or value}")
 
-    def _refuse_global(self, name):
-        name = name[:100].decode("latin-1")
-        self.refuse(f"asks for the Python object {name!r}")
-
-    def _take(self, size):
-        data = self._file.read(size)
-        self._next_offset += len(data)
-        if len(data) != size:
-            raise InputError(
-                f"{self._path} ends at byte {self._next_offset}, before its "
-                "last text: it is truncated. Fetch the file again."
-            )
-        return data
-
-    def _take_number(self, size, signed=False):
-        return int.from_bytes(self._take(size), "little", signed=signed)
+    def _operations(self):
+        try:
+            for opcode, argument, offset in pickletools.genops(
+                _Limited(self._file)
+            ):
+                self._offset = offset
+                yield opcode.name, argument
+        except ValueError as error:
+            if not self._file.read(1):
+                raise InputError(
+                    f"{self._path} ends at byte {self._file.tell()}, before "
+                    "its last text: it is truncated. Fetch the file again."
+                ) from error
+            self.refuse(f"is no array of texts: {error}")
 
     def _read_values(self):
-        while True:
-            offset = self._offset = self._next_offset
-            code = self._take(1)
-            name = _NAMES.get(code, repr(code))
+        last_text = _NO_TEXT
+        for name, argument in self._operations():
             if name in _TEXTS:
-                yield self._take_text(_TEXTS[name])
-                self._last_text = offset
+                yield _as_bytes(argument)
+                last_text = self._offset
             elif name in _PUTS:
-                self._put(_PUTS[name])
-            elif name == "FRAME":
-                self._take(8)
-            else:
-                yield self._read_other(name)
-                self._last_text = _NO_TEXT
+                number = len(self._texts) if argument is None else argument
+                if number != len(self._texts):
+                    self.refuse(f"counts its objects wrongly: found {number}")
+                self._texts.append(last_text)
+            elif name != "FRAME":
+                yield self._value(name, argument)
+                last_text = _NO_TEXT
 
-    def _take_text(self, size):
-        length = self._take_number(size)
-        if length > _MAX_TEXT:
-            self.refuse(f"has a text of {length} bytes")
-        return self._take(length)
-
-    def _put(self, size):
-        number = self._take_number(size) if size else len(self._texts)
-        if number != len(self._texts):
-            self.refuse(f"counts its objects wrongly: found {number}")
-        self._texts.append(self._last_text)
-
-    def _read_other(self, name):
+    def _value(self, name, argument):
         if name in _GETS:
-            return self._look_up(self._take_number(_GETS[name]))
-        if name in _NUMBERS:
-            return self._take_number(_NUMBERS[name], signed=name == "BININT")
-        if name in _TRUTHS:
-            return _TRUTHS[name]
-        if name == "GLOBAL":
-            return self._take_line(), self._take_line()
-        # Any other may come: it is nowhere expected.
-        return name
-
-    def _take_line(self):
-        line = b""
-        while not line.endswith(b"\n"):
-            if len(line) > 100:
-                self._refuse_global(line)
-            line += self._take(1)
-        return line[:-1]
+            return self._look_up(argument)
+        if name in _NUMBERS or name == "PROTO":
+            return argument
+        # Any other opcode may come: it is nowhere expected.
+        return argument if name == "GLOBAL" else _TRUTHS.get(name, name)
 
     def _look_up(self, number):
         """A text that was read before."""
@@ -288,36 +274,10 @@ class _Pickle:
         # The same text, many times.
         if self._looked_up[0] != number:
             self._again.seek(offset)
-            size = _TEXTS[_NAMES[self._again.read(1)]]
-            length = int.from_bytes(self._again.read(size), "little")
-            self._looked_up = (number, self._again.read(length))
+            _, text, _ = next(pickletools.genops(self._again))
+            self._looked_up = (number, _as_bytes(text))
         return self._looked_up[1]
 
 
-def _start(count, *, by_stack):
-    """What NumPy writes before the texts: for each value, the allowed ones.
-
-    An array of no elements, to be given its state: version of the pickle,
-    shape, dtype (with its own state), order of the dimensions, elements.
-    """
-
-    def name(modules, attribute):
-        if by_stack:
-            return [modules, {attribute}, {"STACK_GLOBAL"}]
-        return [{(module, attribute) for module in modules}]
-
-    def each(*values):
-        return [{value} for value in values]
-
-    return [
-        *name(_NUMPY, b"_reconstruct"),
-        *name({b"numpy"}, b"ndarray"),
-        *each(0, "TUPLE1", b"b", "TUPLE3", "REDUCE"),
-        *each("MARK", 1, count, "TUPLE1"),
-        *name({b"numpy"}, b"dtype"),
-        {b"O8", b"O4"},
-        # Older versions write 0 and 1 for the truths.
-        *each(0, 1, "TUPLE3", "REDUCE"),
-        *each("MARK", 3, b"|", "NONE", "NONE", "NONE", -1, -1, 63, "TUPLE"),
-        *each("BUILD", 0, "EMPTY_LIST"),
-    ]
+def _as_bytes(text):
+    return text if type(text) is bytes else text.encode(errors="surrogatepass")

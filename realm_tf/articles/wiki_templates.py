@@ -9,156 +9,90 @@ import calendar
 import re
 from collections.abc import Callable
 
-# Name, in lower case, to the text that the template always shows.
-_LITERALS = {
-    "nbsp": " ",
-    "space": " ",
-    "thinsp": " ",
-    "thin space": " ",
-    "hair space": " ",
-    "spaces": " ",
-    "ndash": "–",
-    "en dash": "–",
-    "endash": "–",
-    "snd": " – ",
-    "spnd": " – ",
-    "spaced ndash": " – ",
-    "spaced en dash": " – ",
-    "dash": " – ",
-    "mdash": "—",
-    "em dash": "—",
-    "emdash": "—",
-    "mdashb": "—",
-    "spaced mdash": " — ",
-    "'": "'",
-    "'s": "'s",
-    "`": "'",
-    '"': '"',
-    "' \"": "' \"",
-    "\" '": "\" '",
-    "eqm": '"',
-    "=": "=",
-    "(": "(",
-    ")": ")",
-    "·": " · ",
-    "dot": " · ",
-    "middot": " · ",
-    "•": " • ",
-    "bull": " • ",
-    "times": "×",
-    "pi": "π",
-}
+
+def _names(text):
+    """Names of templates, of a list with commas and line breaks."""
+    return frozenset(" ".join(text.split()).split(", "))
+
+
+def _by_name(names_of):
+    """Name to text, of text to names."""
+    return {
+        name: text for text, names in names_of.items() for name in _names(names)
+    }
+
+
+# Templates that always show one text; all names are in lower case.
+_LITERALS = _by_name(
+    {
+        " ": "nbsp, space, thinsp, thin space, hair space, spaces",
+        "–": "ndash, en dash, endash",
+        " – ": "snd, spnd, spaced ndash, spaced en dash, dash",
+        "—": "mdash, em dash, emdash, mdashb",
+        " — ": "spaced mdash",
+        "'": "', `",
+        "'s": "'s",
+        '"': '", eqm',
+        "' \"": "' \"",
+        "\" '": "\" '",
+        "=": "=",
+        "(": "(",
+        ")": ")",
+        " · ": "·, dot, middot",
+        " • ": "•, bull",
+        "×": "times",
+        "π": "pi",
+    }
+)
 
 # Templates that show their first argument.
-_SHOW_FIRST = {
-    "abbr",
-    "abbreviation",
-    "big",
-    "blue",
-    "code",
-    "em",
-    "flag",
-    "flagcountry",
-    "flagu",
-    "ill",
-    "interlanguage link",
-    "interlanguage link multi",
-    "ipa",
-    "keypress",
-    "key press",
-    "larger",
-    "math",
-    "midsize",
-    "mono",
-    "mvar",
-    "no italic",
-    "nobold",
-    "nobr",
-    "noitalic",
-    "not a typo",
-    "nowrap",
-    "overline",
-    "polytonic",
-    "proper name",
-    "resize",
-    "sc",
-    "small",
-    "smallcaps",
-    "smaller",
-    "strong",
-    "sub",
-    "sup",
-    "tooltip",
-    "tt",
-    "unicode",
-    "unichar",
-    "vanchor",
-    "var",
-    "visible anchor",
-}
+_SHOW_FIRST = _names("""
+    abbr, abbreviation, big, blue, code, em, flag, flagcountry, flagu, ill,
+    interlanguage link, interlanguage link multi, ipa, key press, keypress,
+    larger, math, midsize, mono, mvar, no italic, nobold, nobr, noitalic, not
+    a typo, nowrap, overline, polytonic, proper name, resize, sc, small,
+    smallcaps, smaller, strong, sub, sup, tooltip, tt, unichar, unicode,
+    vanchor, var, visible anchor
+""")
 # Templates that show their second argument: after a language or a script.
 _SHOW_SECOND = {"lang", "langx", "script", "color", "colour", "font color"}
 # Templates that show their last argument: the scheme before it is optional.
 _SHOW_LAST = {"transl", "transliteration"}
 # Templates that show their first argument as a paragraph of its own.
-_QUOTES = {
-    "blockquote",
-    "centered pull quote",
-    "cquote",
-    "quotation",
-    "quote",
-    "rquote",
-}
-_PREFIXES = {
-    "$": "$",
-    "a$": "A$",
-    "c.": "c. ",
-    "ca.": "c. ",
-    "circa": "c. ",
-    "e": "×10^",
-    "euro": "€",
-    "floruit": "fl. ",
-    "fl.": "fl. ",
-    "gbp": "£",
-    "inr": "₹",
-    "us$": "US$",
-    "usd": "US$",
-    "£": "£",
-    "€": "€",
-    "₹": "₹",
-}
-_SHIPS = {
-    "hmas",
-    "hmcs",
-    "hms",
-    "ins",
-    "mv",
-    "rms",
-    "rv",
-    "sms",
-    "ss",
-    "uss",
-    "usns",
-    "uscgc",
-}
+_QUOTES = _names("""
+    blockquote, centered pull quote, cquote, quotation, quote, rquote
+""")
+# Templates that show their first argument after a text.
+_PREFIXES = _by_name(
+    {
+        "$": "$",
+        "A$": "a$",
+        "c. ": "c., ca., circa",
+        "×10^": "e",
+        "€": "euro, €",
+        "fl. ": "floruit, fl.",
+        "£": "gbp, £",
+        "₹": "inr, ₹",
+        "US$": "us$, usd",
+    }
+)
+_SHIPS = _names("""
+    hmas, hmcs, hms, ins, mv, rms, rv, sms, ss, uscgc, usns, uss
+""")
 
 _NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
-_RANGES = {
-    "-": "–",
-    "–": "–",
-    "x": " × ",
-    "×": " × ",
-    "*": " × ",
-    "by": " by ",
-    "to": " to ",
-    "to(-)": " to ",
-    "to about": " to about ",
-    "and": " and ",
-    "and(-)": " and ",
-    "or": " or ",
-    "+/-": " ± ",
-    "±": " ± ",
-}
+_RANGES = _by_name(
+    {
+        "–": "-, –",
+        " × ": "x, ×, *",
+        " by ": "by",
+        " to ": "to, to(-)",
+        " to about ": "to about",
+        " and ": "and, and(-)",
+        " or ": "or",
+        " ± ": "+/-, ±",
+    }
+)
 # Codes of {{convert}} that are not the unit's usual symbol
 # (https://en.wikipedia.org/wiki/Template:Convert).
 _UNITS = {

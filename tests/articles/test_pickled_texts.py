@@ -159,9 +159,6 @@ def test_fewer_or_more_texts_than_the_header_says(tmp_path):
         path = write(tmp_path / "a.npy", [None] * count, pickled=lied)
         given = read_until_refused(path, f"its header says {count}|than the 1")
         assert given == [b"nile", b"rome"][:count]
-        # The two shapes in the file differ.
-        path = write(tmp_path / "a.npy", [None] * count, pickled=pickled)
-        assert not read_until_refused(path, "found a number")
 
 
 def test_something_behind_the_array(tmp_path):
@@ -205,7 +202,7 @@ def test_global_is_named(tmp_path):
     assert read_until_refused(path, "'posix mkdir'") == [b"nile"]
     pickled = pickle.dumps(os.mkdir, 3).replace(b"mkdir", b"m" * 5000)
     path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
-    read_until_refused(path, r"Python object 'm{80}")
+    read_until_refused(path, r"Python object 'posix m{80}")
 
 
 @pytest.mark.parametrize(
@@ -242,12 +239,15 @@ def test_other_elements(tmp_path, value, match, protocol):
         (b"h\x0e", b"h\x63", "object 99 is none"),
         (b"h\x0e", b"j\xff\xff\xff\xff", "object 4294967295 is none"),
         (b"h\x0e", b"h\x00", "object 0 is none"),
-        (b"C\x04nile", b"\x8e" + b"\xff" * 8, "text of 18446744073709551615"),
+        (
+            b"C\x04nile",
+            b"\x8e" + b"\xff" * 8,
+            "> sys.maxsize: 18446744073709551615",
+        ),
         (b"C\x04nile", b"B\xff\xff\xff\xff", "text of 4294967295 bytes"),
         (b"C\x04nile", b"\x95" + b"\xff" * 8 + b"C\x04nileR", "REDUCE"),
-        (b"C\x04nile", b"\xff", r"found b'\\xff'"),
+        (b"C\x04nile", b"\xff", r"opcode b'\\xff' unknown"),
         (b"]q\r(", b"]q\r((", "found MARK"),
-        (b"K?tq", b"K\x3etq", "found a number"),
         (b"etq", b"bbq", "found BUILD"),
         (b"b.", b"R.", "found REDUCE"),
         (b"\x80\x03", b"\x80\x06", "protocol 6"),

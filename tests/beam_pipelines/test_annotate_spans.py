@@ -75,10 +75,14 @@ def blocks(world):
 def expected(world, blocks):
     """The annotated blocks, three shards, by one worker."""
     output = str(world / "expected")
-    Annotate(
-        output=output, tagger="rules", blocks=blocks, passages_per_shard=3
-    ).run()
+    annotate(output, blocks=blocks, passages_per_shard=3)
     return output
+
+
+def annotate(output, tagger="rules", **options):
+    """What `realm annotate` adds to the metadata."""
+    made = Annotate(output=output, tagger=tagger, **options).run()
+    return made.metadata
 
 
 def shard_bytes(directory):
@@ -196,16 +200,11 @@ def test_overlong_passages_are_counted(tmp_path, vocabulary_path):
     path = articles(
         tmp_path / "articles.jsonl", ["Ada a a a in 1843.", "Ada a."]
     )
-    metadata = (
-        Annotate(
-            output=str(tmp_path / "out"),
-            tagger="rules",
-            input=path,
-            vocab=vocabulary_path,
-            max_block_length=9,
-        )
-        .run()
-        .metadata
+    metadata = annotate(
+        str(tmp_path / "out"),
+        input=path,
+        vocab=vocabulary_path,
+        max_block_length=9,
     )
     assert metadata["counts"]["overlong_passages"] == 1
 
@@ -222,16 +221,8 @@ def test_same_bytes_whatever_the_workers(
     tmp_path, blocks, expected, beam_options
 ):
     output = str(tmp_path / "out")
-    metadata = (
-        Annotate(
-            output=output,
-            tagger="rules",
-            blocks=blocks,
-            passages_per_shard=3,
-            beam_options=beam_options,
-        )
-        .run()
-        .metadata
+    metadata = annotate(
+        output, blocks=blocks, passages_per_shard=3, beam_options=beam_options
     )
     assert shard_bytes(output) == shard_bytes(expected)
     before = artifact.read(expected, kind=schema.ANNOTATED)
@@ -248,16 +239,7 @@ def test_shards_and_calls_change_no_record(
     monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
-        metadata = (
-            Annotate(
-                output=output,
-                tagger="rules",
-                blocks=blocks,
-                passages_per_shard=size,
-            )
-            .run()
-            .metadata
-        )
+        metadata = annotate(output, blocks=blocks, passages_per_shard=size)
         assert list(schema.read_annotated(output)) == passages
         assert metadata["shard_rows"] == rows
         assert metadata["fingerprint"] == fingerprint
@@ -267,28 +249,12 @@ def test_the_fingerprint_follows_the_records(
     tmp_path, monkeypatch, world, expected
 ):
     fingerprints = {artifact.read(expected, kind="annotated")["fingerprint"]}
-    found = (
-        Annotate(
-            output=str(tmp_path / "other"),
-            tagger="rules",
-            blocks=str(world / "other"),
-        )
-        .run()
-        .metadata
-    )
+    found = annotate(str(tmp_path / "other"), blocks=str(world / "other"))
     fingerprints.add(found["fingerprint"])
     monkeypatch.setattr(
         taggers, "find_spans", lambda text: find_spans(text)[:1]
     )
-    found = (
-        Annotate(
-            output=str(tmp_path / "first"),
-            tagger="rules",
-            blocks=str(world / "blocks"),
-        )
-        .run()
-        .metadata
-    )
+    found = annotate(str(tmp_path / "first"), blocks=str(world / "blocks"))
     fingerprints.add(found["fingerprint"])
     assert len(fingerprints) == 3
 
@@ -315,11 +281,7 @@ def _break_off(monkeypatch, output, **arguments):
     with monkeypatch.context() as patch:
         patch.setattr(annotation, "merge_summaries", fail)
         with pytest.raises(RuntimeError, match="power cut"):
-            Annotate(
-                output=str(output),
-                tagger="rules",
-                **{"passages_per_shard": 3, **arguments},
-            ).run()
+            annotate(str(output), **{"passages_per_shard": 3, **arguments})
     assert not output.exists()
     return output.with_name(f"{output.name}.partial")
 
@@ -327,16 +289,7 @@ def _break_off(monkeypatch, output, **arguments):
 def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
     """The next run tags `again` alone and ends in the same bytes."""
     tagged = _count_calls(monkeypatch)
-    metadata = (
-        Annotate(
-            output=str(output),
-            tagger="rules",
-            blocks=blocks,
-            passages_per_shard=3,
-        )
-        .run()
-        .metadata
-    )
+    metadata = annotate(str(output), blocks=blocks, passages_per_shard=3)
     assert sorted(tagged) == again
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
@@ -387,12 +340,7 @@ def test_a_torn_shard_is_computed_again(
         patch.setattr(annotation, "BLOCKS_PER_CALL", 1)
         patch.setattr(taggers.RulesTagger, "tag", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
-            Annotate(
-                output=str(output),
-                tagger="rules",
-                blocks=blocks,
-                passages_per_shard=3,
-            ).run()
+            annotate(str(output), blocks=blocks, passages_per_shard=3)
     partial = f"{output}.partial"
     assert "annotated-00001-of-00003.tfrecord.gz" not in os.listdir(partial)
     done = [name[10:15] for name in os.listdir(f"{partial}/summaries")]
@@ -434,9 +382,7 @@ Annotate(
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert not output.exists()
-    Annotate(
-        output=str(output), tagger="rules", blocks=blocks, passages_per_shard=3
-    ).run()
+    annotate(str(output), blocks=blocks, passages_per_shard=3)
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
@@ -467,17 +413,13 @@ def test_shards_of_another_job_are_not_trusted(
 
 
 def _annotate_input(output, path, vocabulary_path, **arguments):
-    return (
-        Annotate(
-            output=str(output),
-            tagger=arguments.pop("tagger", "rules"),
-            input=path,
-            vocab=vocabulary_path,
-            passages_per_shard=3,
-            **arguments,
-        )
-        .run()
-        .metadata
+    return annotate(
+        str(output),
+        tagger=arguments.pop("tagger", "rules"),
+        input=path,
+        vocab=vocabulary_path,
+        passages_per_shard=3,
+        **arguments,
     )
 
 
@@ -591,9 +533,7 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     assert metadata["counts"]["spans_link"] == 1
     # Plain text has none.
     with pytest.raises(InputError, match="found no link in 7 passages"):
-        Annotate(
-            output=str(tmp_path / "none"), tagger="links", blocks=blocks
-        ).run()
+        annotate(str(tmp_path / "none"), tagger="links", blocks=blocks)
     assert sorted(os.listdir(tmp_path)) == ["dump.xml", "out"]
 
 
@@ -618,17 +558,13 @@ def test_errors_in_workers_come_out_whole(
     output = tmp_path / "out"
     arguments = {"passages_per_shard": 3, "beam_options": beam_options}
     with pytest.raises(InputError) as caught:
-        Annotate(
-            output=str(output), tagger="rules", blocks=damaged, **arguments
-        ).run()
+        annotate(str(output), blocks=damaged, **arguments)
     assert str(caught.value).startswith(f"{path} is truncated or damaged")
     assert not output.exists()
     # Mended, it goes on.
     with open(path, "wb") as file:
         file.write(content)
-    Annotate(
-        output=str(output), tagger="rules", blocks=damaged, **arguments
-    ).run()
+    annotate(str(output), blocks=damaged, **arguments)
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
@@ -637,12 +573,7 @@ def test_errors_in_workers_come_out_whole(
 
     monkeypatch.setattr(taggers, "make_tagger", refuse)
     with pytest.raises(InputError, match="^no such tagger on this worker$"):
-        Annotate(
-            output=str(tmp_path / "again"),
-            tagger="rules",
-            blocks=blocks,
-            **arguments,
-        ).run()
+        annotate(str(tmp_path / "again"), blocks=blocks, **arguments)
 
 
 def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
@@ -658,17 +589,13 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
 
     monkeypatch.setattr(taggers, "make_tagger", make)
     monkeypatch.setattr(taggers, "identity", lambda *_, **__: "abc")
-    metadata = (
-        Annotate(
-            output=str(tmp_path / "out"),
-            tagger="bert",
-            blocks=blocks,
-            tagger_model="model",
-            batch_size=9,
-            passages_per_shard=2,
-        )
-        .run()
-        .metadata
+    metadata = annotate(
+        str(tmp_path / "out"),
+        tagger="bert",
+        blocks=blocks,
+        tagger_model="model",
+        batch_size=9,
+        passages_per_shard=2,
     )
     arguments = {"name": "bert", "batch_size": 9, "tagger_model": "model"}
     # Once a worker, not once a shard.
@@ -697,7 +624,7 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
 def test_wrong_arguments_are_named(tmp_path, blocks, arguments, reason):
     arguments = {"blocks": blocks, "tagger": "rules", **arguments}
     with pytest.raises(InputError, match=reason):
-        Annotate(output=str(tmp_path / "out"), **arguments).run()
+        annotate(str(tmp_path / "out"), **arguments)
     assert not os.listdir(tmp_path)
 
 

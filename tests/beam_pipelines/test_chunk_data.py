@@ -35,6 +35,11 @@ def workers(number):
     ]
 
 
+def chunk(input, output, vocab, **options):
+    made = Chunk(input=input, output=output, vocab=vocab, **options).run()
+    return made.metadata
+
+
 @pytest.fixture(scope="module")
 def data_dir():
     directory = os.environ.get("REALM_DATA_DIR")
@@ -67,7 +72,7 @@ def vocab(data_dir, tmp_path_factory):
 def chunked(dump, vocab, tmp_path_factory):
     """(directory, metadata) of one worker."""
     output = str(tmp_path_factory.mktemp("real") / "blocks")
-    return output, Chunk(input=dump, output=output, vocab=vocab).run().metadata
+    return output, chunk(dump, output, vocab)
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +160,7 @@ def test_links_are_in_the_text(found):
 @pytest.mark.parametrize("number", [2, 4])
 def test_same_bytes_from_more_workers(tmp_path, dump, vocab, chunked, number):
     output = str(tmp_path / "blocks")
-    Chunk(
-        input=dump, output=output, vocab=vocab, beam_options=workers(number)
-    ).run()
+    chunk(dump, output, vocab, beam_options=workers(number))
 
     assert shards(output) == shards(chunked[0])
 
@@ -171,7 +174,7 @@ def test_same_bytes_from_many_small_parts(
         "--direct_num_workers=4",
         "--direct_running_mode=multi_threading",
     ]
-    Chunk(input=dump, output=output, vocab=vocab, beam_options=threads).run()
+    chunk(dump, output, vocab, beam_options=threads)
 
     assert shards(output) == shards(chunked[0])
 
@@ -188,16 +191,8 @@ def test_same_bytes_in_any_order_of_files(tmp_path, data_dir, dump, vocab):
         (one, inputs, []),
         (other, inputs[::-1], workers(2)),
     ):
-        metadata = (
-            Chunk(
-                input=paths,
-                output=output,
-                vocab=vocab,
-                num_shards=3,
-                beam_options=options,
-            )
-            .run()
-            .metadata
+        metadata = chunk(
+            paths, output, vocab, num_shards=3, beam_options=options
         )
 
     assert shards(other) == shards(one)

@@ -98,6 +98,12 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(transforms, "PAGES_PER_PART", 2)
 
 
+def chunk(input, output, vocab, **options):
+    """What `realm chunk` adds to the metadata."""
+    made = Chunk(input=input, output=output, vocab=vocab, **options).run()
+    return made.metadata
+
+
 def shard_bytes(directory):
     names = [n for n in os.listdir(directory) if n.endswith(".gz")]
     content = []
@@ -121,11 +127,7 @@ def rows(count):
 
 def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
     output = str(tmp_path / "out")
-    metadata = (
-        Chunk(input=inputs, output=output, vocab=vocab, max_block_length=30)
-        .run()
-        .metadata
-    )
+    metadata = chunk(inputs, output, vocab, max_block_length=30)
     found = list(schema.read_blocks(output))
 
     assert [(b.block_id, b.article_id, b.title, b.text) for b in found] == [
@@ -162,13 +164,7 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
 
 def test_metadata(tmp_path, vocab, inputs):
     output = str(tmp_path / "out")
-    Chunk(
-        input=inputs,
-        output=output,
-        vocab=vocab,
-        max_block_length=30,
-        num_shards=4,
-    ).run()
+    chunk(inputs, output, vocab, max_block_length=30, num_shards=4)
     metadata = artifact.read(output, kind=schema.BLOCKS)
     tokenizer = Tokenizer(VOCABULARY)
 
@@ -198,26 +194,16 @@ def test_same_bytes_whatever_the_order_and_the_workers(
     inputs.append(jsonl(tmp_path / "c.jsonl", rows(9)))
     fingerprints = set()
 
-    def chunk(name, paths, **kwargs):
+    def make(name, paths, **kwargs):
         output = str(tmp_path / name)
-        metadata = (
-            Chunk(
-                input=paths,
-                output=output,
-                vocab=vocab,
-                max_block_length=30,
-                **kwargs,
-            )
-            .run()
-            .metadata
-        )
-        fingerprints.add(metadata["fingerprint"])
+        found = chunk(paths, output, vocab, max_block_length=30, **kwargs)
+        fingerprints.add(found["fingerprint"])
         return output
 
-    expected = chunk("once", inputs)
-    again = chunk("again", [f"{tmp_path}/?.*"])
-    reverse = chunk("reverse", inputs[::-1], beam_options=TWO_THREADS)
-    three = chunk("three", inputs, num_shards=3, beam_options=TWO_THREADS)
+    expected = make("once", inputs)
+    again = make("again", [f"{tmp_path}/?.*"])
+    reverse = make("reverse", inputs[::-1], beam_options=TWO_THREADS)
+    three = make("three", inputs, num_shards=3, beam_options=TWO_THREADS)
 
     assert len(shard_bytes(expected)) == 1
     # Four bytes of zero: a gzip header without a time stamp.
@@ -233,20 +219,16 @@ def test_same_bytes_whatever_the_order_and_the_workers(
 def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
     inputs.append(jsonl(tmp_path / "c.jsonl", rows(2500)))
     alone, shared = str(tmp_path / "alone"), str(tmp_path / "shared")
-    Chunk(input=inputs, output=alone, vocab=vocab, num_shards=3).run()
-    metadata = (
-        Chunk(
-            input=inputs[::-1],
-            output=shared,
-            vocab=vocab,
-            num_shards=3,
-            beam_options=[
-                "--direct_num_workers=2",
-                "--direct_running_mode=multi_processing",
-            ],
-        )
-        .run()
-        .metadata
+    chunk(inputs, alone, vocab, num_shards=3)
+    metadata = chunk(
+        inputs[::-1],
+        shared,
+        vocab,
+        num_shards=3,
+        beam_options=[
+            "--direct_num_workers=2",
+            "--direct_running_mode=multi_processing",
+        ],
     )
 
     assert metadata["counts"]["articles_kept"] == 2503
@@ -255,20 +237,9 @@ def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
 
 def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
     path = jsonl(tmp_path / "rows.jsonl", rows(11))
-    alone = (
-        Chunk(input=path, output=str(tmp_path / "alone"), vocab=vocab)
-        .run()
-        .metadata
-    )
-    shared = (
-        Chunk(
-            input=path,
-            output=str(tmp_path / "shared"),
-            vocab=vocab,
-            beam_options=TWO_THREADS,
-        )
-        .run()
-        .metadata
+    alone = chunk(path, str(tmp_path / "alone"), vocab)
+    shared = chunk(
+        path, str(tmp_path / "shared"), vocab, beam_options=TWO_THREADS
     )
 
     assert shared["counts"] == alone["counts"]
@@ -278,13 +249,11 @@ def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
 
 def test_fingerprint_depends_on_the_content(tmp_path, vocab):
     fingerprints = {
-        Chunk(
-            input=jsonl(tmp_path / f"{n}.jsonl", content),
-            output=str(tmp_path / f"out{n}"),
-            vocab=vocab,
-        )
-        .run()
-        .metadata["fingerprint"]
+        chunk(
+            jsonl(tmp_path / f"{n}.jsonl", content),
+            str(tmp_path / f"out{n}"),
+            vocab,
+        )["fingerprint"]
         for n, content in enumerate([rows(3), rows(3)[::-1], rows(2)])
     }
 
@@ -297,16 +266,7 @@ def test_overlong_sentence_is_counted(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [{"id": "1", "title": "T", "text": f"Short. {long} Short."}],
     )
-    metadata = (
-        Chunk(
-            input=path,
-            output=str(tmp_path / "out"),
-            vocab=vocab,
-            max_block_length=20,
-        )
-        .run()
-        .metadata
-    )
+    metadata = chunk(path, str(tmp_path / "out"), vocab, max_block_length=20)
 
     assert metadata["counts"]["overlong_sentences"] == 1
     assert metadata["counts"]["blocks"] == 3
@@ -318,16 +278,7 @@ def test_keep_all_titles(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [{"id": "1", "title": "List of towns", "text": "Graz is one."}],
     )
-    metadata = (
-        Chunk(
-            input=path,
-            output=str(tmp_path / "out"),
-            vocab=vocab,
-            keep_all_titles=True,
-        )
-        .run()
-        .metadata
-    )
+    metadata = chunk(path, str(tmp_path / "out"), vocab, keep_all_titles=True)
 
     assert metadata["counts"]["articles_kept"] == 1
 
@@ -337,11 +288,7 @@ def test_bad_records_are_counted_by_reason(tmp_path, vocab):
         tmp_path / "rows.jsonl",
         [*rows(1), {"id": "x", "title": "T"}, {"title": "T"}, 5],
     )
-    counts = (
-        Chunk(input=path, output=str(tmp_path / "out"), vocab=vocab)
-        .run()
-        .metadata["counts"]
-    )
+    counts = chunk(path, str(tmp_path / "out"), vocab)["counts"]
 
     assert counts["dropped_bad_record_no_text"] == 1
     assert counts["dropped_bad_record_no_id"] == 1
@@ -366,12 +313,7 @@ def test_errors_in_workers_come_out_whole(tmp_path, vocab, beam_options):
     messages = {}
     for path in (str(broken), str(truncated), conflict):
         with pytest.raises(InputError) as caught:
-            Chunk(
-                input=path,
-                output=str(tmp_path / "out"),
-                vocab=vocab,
-                beam_options=beam_options,
-            ).run()
+            chunk(path, str(tmp_path / "out"), vocab, beam_options=beam_options)
         messages[path] = str(caught.value)
 
     assert messages[str(broken)].startswith(f"{broken}:2: broken JSON")
@@ -390,7 +332,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
     path = jsonl(tmp_path / "rows.jsonl", [{"id": "1", "title": "T"}] * 3)
 
     with pytest.raises(InputError, match="dropped_bad_record_no_text 3"):
-        Chunk(input=path, output=str(tmp_path / "out"), vocab=vocab).run()
+        chunk(path, str(tmp_path / "out"), vocab)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +377,7 @@ def test_output_that_exists_is_left_alone(tmp_path, vocab, inputs):
     (output / "mine").write_text("x")
 
     with pytest.raises(InputError, match="Choose another --output"):
-        Chunk(input=inputs, output=str(output), vocab=vocab).run()
+        chunk(inputs, str(output), vocab)
     assert (output / "mine").read_text() == "x"
 
 
@@ -463,7 +405,7 @@ def test_an_interrupt_stays_one_and_the_next_run_goes_on(
 ):
     output = str(tmp_path / "out")
     expected = str(tmp_path / "expected")
-    Chunk(input=inputs, output=expected, vocab=vocab).run()
+    chunk(inputs, expected, vocab)
     cut = blocks.split_articles
     calls = []
 
@@ -476,10 +418,10 @@ def test_an_interrupt_stays_one_and_the_next_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "split_articles", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            Chunk(input=inputs, output=output, vocab=vocab).run()
+            chunk(inputs, output, vocab)
     assert os.listdir(f"{output}.partial")
     monkeypatch.setattr(blocks, "split_articles", interrupt)
-    metadata = Chunk(input=inputs, output=output, vocab=vocab).run().metadata
+    metadata = chunk(inputs, output, vocab)
 
     # Of six parts, all but the two that were there.
     assert len(calls) == 3 + 4
@@ -501,7 +443,7 @@ def test_what_has_changed_since_an_interruption_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(shards, "write_summary", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            Chunk(input=inputs, output=output, vocab=vocab, num_shards=2).run()
+            chunk(inputs, output, vocab, num_shards=2)
     options = {"num_shards": 2}
     if what == "input":
         pathlib.Path(inputs[0]).write_text(
@@ -509,17 +451,9 @@ def test_what_has_changed_since_an_interruption_is_made_again(
         )
     else:
         options["max_block_length"] = 30
-    metadata = (
-        Chunk(input=inputs, output=output, vocab=vocab, **options)
-        .run()
-        .metadata
-    )
+    metadata = chunk(inputs, output, vocab, **options)
     expected = str(tmp_path / "expected")
-    fresh = (
-        Chunk(input=inputs, output=expected, vocab=vocab, **options)
-        .run()
-        .metadata
-    )
+    fresh = chunk(inputs, expected, vocab, **options)
 
     assert metadata["counts"] == fresh["counts"]
     assert shard_bytes(output) == shard_bytes(expected)
@@ -531,7 +465,7 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
 ):
     expected = str(tmp_path / "expected")
     output = str(tmp_path / "out")
-    Chunk(input=inputs, output=expected, vocab=vocab, num_shards=2).run()
+    chunk(inputs, expected, vocab, num_shards=2)
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -539,18 +473,14 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(shards, "write_summary", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            Chunk(input=inputs, output=output, vocab=vocab, num_shards=2).run()
+            chunk(inputs, output, vocab, num_shards=2)
     first, second, *_ = find(output, "records")
     third = find(output, "npz")[2]
     os.remove(first)
     os.truncate(second, 9)
     os.remove(third)
     os.remove(find(output, "tfrecord.gz")[0])
-    metadata = (
-        Chunk(input=inputs, output=output, vocab=vocab, num_shards=2)
-        .run()
-        .metadata
-    )
+    metadata = chunk(inputs, output, vocab, num_shards=2)
 
     assert metadata["counts"]["pages_read"] == 11
     assert shard_bytes(output) == shard_bytes(expected)
@@ -560,7 +490,7 @@ def test_two_runs_into_one_output_are_refused(tmp_path, vocab, inputs):
     output = str(tmp_path / "out")
     with artifact.write(output, kind=schema.BLOCKS) as stage:
         with pytest.raises(InputError, match="is being written by process"):
-            Chunk(input=inputs, output=output, vocab=vocab).run()
+            chunk(inputs, output, vocab)
         stage.metadata["mine"] = True
     assert artifact.read(output, kind=schema.BLOCKS)["mine"]
 
@@ -570,7 +500,7 @@ def test_two_runs_into_one_output_are_refused(tmp_path, vocab, inputs):
 )
 def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
     expected, output = str(tmp_path / "expected"), str(tmp_path / "out")
-    Chunk(input=inputs, output=expected, vocab=vocab).run()
+    chunk(inputs, expected, vocab)
 
     def write(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -578,10 +508,10 @@ def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
     with monkeypatch.context() as patch:
         patch.setattr(*where, write)
         with pytest.raises(InputError, match="no space is left on the disk"):
-            Chunk(input=inputs, output=output, vocab=vocab).run()
+            chunk(inputs, output, vocab)
     assert not find(output, "tmp")
     # Once there is some again, it goes on.
-    Chunk(input=inputs, output=output, vocab=vocab).run()
+    chunk(inputs, output, vocab)
     assert shard_bytes(output) == shard_bytes(expected)
 
 
@@ -638,17 +568,7 @@ def test_overlap(tmp_path, vocab):
     )
     output = str(tmp_path / "out")
     # Title and special ones 4, a sentence 5.
-    metadata = (
-        Chunk(
-            input=path,
-            output=output,
-            vocab=vocab,
-            max_block_length=14,
-            overlap=1,
-        )
-        .run()
-        .metadata
-    )
+    metadata = chunk(path, output, vocab, max_block_length=14, overlap=1)
 
     assert [block.text for block in schema.read_blocks(output)] == [
         "Aa bb. Cc dd.",
@@ -664,17 +584,7 @@ def test_unit_words(tmp_path, vocab):
         tmp_path / "rows.jsonl", [{"id": "1", "title": "T", "text": text}]
     )
     output = str(tmp_path / "out")
-    metadata = (
-        Chunk(
-            input=path,
-            output=output,
-            vocab=vocab,
-            unit="words",
-            max_block_length=4,
-        )
-        .run()
-        .metadata
-    )
+    metadata = chunk(path, output, vocab, unit="words", max_block_length=4)
     found = list(schema.read_blocks(output))
 
     assert [block.text for block in found] == [
@@ -698,16 +608,8 @@ def test_unit_rows(tmp_path, vocab, max_block_length):
     ]
     path = jsonl(tmp_path / "rows.jsonl", rows)
     output = str(tmp_path / "out")
-    metadata = (
-        Chunk(
-            input=path,
-            output=output,
-            vocab=vocab,
-            unit="rows",
-            max_block_length=max_block_length,
-        )
-        .run()
-        .metadata
+    metadata = chunk(
+        path, output, vocab, unit="rows", max_block_length=max_block_length
     )
     found = list(schema.read_blocks(output))
 

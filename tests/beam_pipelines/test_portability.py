@@ -56,7 +56,7 @@ COMMANDS = {
     ),
     "embed": (
         "--model gs://bucket/model --blocks gs://bucket/blocks",
-        {"Read", "Embed", "Write"},
+        {"Embed"},
     ),
     "index": (
         "--embeddings gs://bucket/embeddings --kind brute_force",
