@@ -28,8 +28,7 @@ COMPRESSION_LEVEL = 3
 # What names of shards begin with.
 PREFIX = "blocks-"
 
-_DIGEST_BYTES = 32
-_MODULUS = 1 << (8 * _DIGEST_BYTES)
+_MODULUS = 1 << 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +134,7 @@ class WriteBlocks(beam.DoFn):
 
     def process(self, plan: ShardPlan):
         if Path(plan.summary_path).exists() and Path(plan.path).exists():
-            yield _from_json(Path(plan.summary_path).read_text())
+            yield json.loads(Path(plan.summary_path).read_text())
             return
         counts = collections.Counter()
         longest = longest_joint = digest = 0
@@ -163,14 +162,14 @@ class WriteBlocks(beam.DoFn):
                     f"{plan.path}: expected {plan.num_blocks} blocks, found "
                     f"{block_id - plan.first_id}."
                 )
-        summary = (
-            ((plan.first_id, plan.num_blocks),),
-            longest,
-            longest_joint,
-            _digest_bytes(digest),
-            tuple(sorted(counts.items())),
-        )
-        write_text(plan.summary_path, _to_json(summary))
+        summary = {
+            "rows": [[plan.first_id, plan.num_blocks]],
+            "longest_block": longest,
+            "longest_joint": longest_joint,
+            "digest": _hex(digest),
+            "counts": dict(sorted(counts.items())),
+        }
+        write_text(plan.summary_path, json.dumps(summary))
         for name, amount in counts.items():
             count(name, amount)
         yield summary
@@ -214,77 +213,50 @@ def _record_digest(record):
     return int.from_bytes(hashlib.sha256(record).digest(), "big")
 
 
-def _digest_bytes(number):
-    return (number % _MODULUS).to_bytes(_DIGEST_BYTES, "big")
+def _hex(digest):
+    return f"{digest % _MODULUS:064x}"
 
 
-def merge_summaries(summaries: Iterable[tuple]) -> tuple:
+def merge_summaries(summaries: Iterable[dict]) -> dict:
     """The summary of some shards, as if they were one.
 
     The digest is the sum, modulo 2^256, of the SHA-256 of the records. They
     hold their ids, so order counts, while the bounds of the shards do not.
 
     Args:
-        summaries: iterable of (tuple of (first block id, number of blocks) of
-            each shard, longest block in wordpieces, the same with title and
-            special ones, digest, tuple of (name, amount) of each counter).
+        summaries: iterable of dict: `rows` (list of first block id and number
+            of blocks of each shard), `longest_block` in wordpieces,
+            `longest_joint`, the same with title and special ones, `digest`
+            in hexadecimal, and `counts`.
 
     Returns:
-        tuple, the same.
+        dict, the same.
     """
-    rows = ()
-    longest = longest_joint = digest = 0
+    found = list(summaries)
     counts = collections.Counter()
-    for summary in summaries:
-        rows += summary[0]
-        longest = max(longest, summary[1])
-        longest_joint = max(longest_joint, summary[2])
-        digest += int.from_bytes(summary[3], "big")
-        counts.update(dict(summary[4]))
-    return (
-        tuple(sorted(rows)),
-        longest,
-        longest_joint,
-        _digest_bytes(digest),
-        tuple(sorted(counts.items())),
-    )
+    for each in found:
+        counts.update(each["counts"])
+    return {
+        "rows": sorted(row for each in found for row in each["rows"]),
+        **{
+            name: max((each[name] for each in found), default=0)
+            for name in ("longest_block", "longest_joint")
+        },
+        "digest": _hex(sum(int(each["digest"], 16) for each in found)),
+        "counts": dict(sorted(counts.items())),
+    }
 
 
-def _to_json(summary):
-    rows, longest, longest_joint, digest, counts = summary
-    return json.dumps(
-        [rows, longest, longest_joint, digest.hex(), dict(counts)]
-    )
-
-
-def _from_json(text):
-    rows, longest, longest_joint, digest, counts = json.loads(text)
-    return (
-        tuple(map(tuple, rows)),
-        longest,
-        longest_joint,
-        bytes.fromhex(digest),
-        tuple(counts.items()),
-    )
-
-
-def write_summary(summary: tuple, path: str, counts: dict[str, int]) -> None:
+def write_summary(summary: dict, path: str, counts: dict[str, int]) -> None:
     """Writes the summary of all shards as JSON.
 
     Args:
-        summary: tuple, as of `merge_summaries`.
+        summary: dict, as of `merge_summaries`.
         path: str.
         counts: dict. Counters of the pages.
     """
-    rows, longest, longest_joint, digest, block_counts = summary
-    content = {
-        "shard_rows": [count for _, count in rows],
-        "longest_block": longest,
-        "longest_joint": longest_joint,
-        "digest": digest.hex(),
-        "counts": {**counts, **dict(block_counts)},
-    }
-    write_text(path, json.dumps(content))
+    counts = {**counts, **summary["counts"]}
+    write_text(path, json.dumps({**summary, "counts": counts}))
 
 
 def metadata(summary: dict, packing: blocks.Packing) -> dict:
@@ -304,7 +276,8 @@ def metadata(summary: dict, packing: blocks.Packing) -> dict:
         if name.startswith("dropped_bad_record_")
     }
     counts = {name: found.get(name, 0) for name in COUNTERS}
-    if not summary["shard_rows"]:
+    shard_rows = [count for _, count in summary["rows"]]
+    if not shard_rows:
         reasons = ", ".join(
             f"{name} {value:,}"
             for name, value in {**counts, **bad_records}.items()
@@ -322,8 +295,8 @@ def metadata(summary: dict, packing: blocks.Packing) -> dict:
         max_length = min(most, summary["longest_joint"])
     return {
         "counts": {**counts, **bad_records},
-        "num_blocks": sum(summary["shard_rows"]),
-        "shard_rows": summary["shard_rows"],
+        "num_blocks": sum(shard_rows),
+        "shard_rows": shard_rows,
         "max_block_length": max_length,
         "longest_block": summary["longest_block"],
         "fingerprint": fingerprints.fingerprint(summary["digest"]),

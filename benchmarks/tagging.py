@@ -21,8 +21,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.tagging import bert
 from realm_tf.tagging import sentence_batches
+from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
-from realm_tf.tagging import token_classifier
 
 BATCH_SIZE = 32
 # What one call of the pipeline gets.
@@ -68,7 +68,7 @@ def bert_rates(blocks, directory):
     tagger = taggers.make_tagger(
         "bert", tagger_model=directory, batch_size=BATCH_SIZE
     )
-    loaded = token_classifier.load(directory)
+    loaded = tagger_directory.load(directory)
     sentences = [
         block.text[start:limit]
         for block in blocks

@@ -49,21 +49,6 @@ _ADVICE = (
 )
 
 
-def count_pickled_texts(path: str) -> int:
-    """The number of texts in a file, by its header.
-
-    Args:
-        path: str. An `.npy` file as `read_pickled_texts` takes it, local or
-            remote.
-
-    Raises:
-        InputError: if it is missing or its header is not that of a
-            one-dimensional array of objects.
-    """
-    with _open(path) as file:
-        return _read_header(file, path)[0]
-
-
 def read_pickled_texts(path: str) -> Iterator[bytes]:
     """The texts of an `.npy` file, in their order.
 

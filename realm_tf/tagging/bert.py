@@ -5,7 +5,7 @@ import unicodedata
 
 from realm_tf.artifacts.schema import Block
 from realm_tf.tagging import conll
-from realm_tf.tagging import token_classifier
+from realm_tf.tagging import tagger_directory
 
 DATE = "DATE"
 
@@ -79,7 +79,7 @@ class BertTagger:
     """
 
     def __init__(self, directory: str, batch_size: int = 32):
-        self._tagger = token_classifier.load(directory)
+        self._tagger = tagger_directory.load(directory)
         self._encoder = self._tagger.sentence_encoder()
         self._batch_size = batch_size
 

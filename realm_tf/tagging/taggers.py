@@ -7,8 +7,8 @@ not overlapping, each inside one sentence.
 
 import contextlib
 
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Tagger
 from realm_tf.errors import InputError
 from realm_tf.tagging.rules.dates import find_dates
 from realm_tf.tagging.rules.salient_spans import find_spans
@@ -178,10 +178,7 @@ def identity(
     """
     _check(name, tagger_model, spacy_model)
     if name == BERT:
-        from realm_tf.tagging import token_classifier
-
-        metadata = artifact.read(tagger_model, kind=token_classifier.TAGGER)
-        return metadata["fingerprint"]
+        return Tagger(tagger_model).fingerprint
     if name == SPACY:
         return SpacyTagger(spacy_model or SPACY_MODEL).version()
     return name

@@ -14,6 +14,7 @@ from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
 from realm_tf.tagging import sentence_batches
+from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.scores import entity_scores
 from realm_tf.training import trainers
@@ -65,7 +66,7 @@ def train_tagger(
         recipe: `TaggerRecipe`.
         verbose: int or str. See `TrainTagger.run`.
     """
-    tagger = token_classifier.from_model(
+    tagger = tagger_directory.from_model(
         loaded,
         _labels(sentences),
         max_length=recipe.max_length,
@@ -78,7 +79,7 @@ def train_tagger(
         name: evaluate(tagger, found, batch_size=recipe.batch_size)
         for name, found in held_out.items()
     }
-    token_classifier.write_files(tagger, stage)
+    tagger_directory.write_files(tagger, stage)
     write_text(stage.path(METRICS), json.dumps(metrics, indent=2))
     stage.metadata.update(
         history=history,

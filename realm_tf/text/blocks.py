@@ -90,18 +90,6 @@ class Packing:
     language: str = "en"
 
 
-def split_article(
-    article: ArticleText,
-    tokenizer: Tokenizer,
-    *,
-    max_block_length: int = MAX_BLOCK_LENGTH,
-    language: str = "en",
-) -> list[BlockText]:
-    """The blocks of one article; see `split_articles`."""
-    packing = Packing(max_length=max_block_length, language=language)
-    return split_articles([article], tokenizer, packing)[0]
-
-
 def split_articles(
     articles: list[ArticleText], tokenizer: Tokenizer, packing: Packing
 ) -> list[list[BlockText]]:

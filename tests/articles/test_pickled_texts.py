@@ -9,7 +9,6 @@ import uuid
 import numpy as np
 import pytest
 
-from realm_tf.articles.pickled_texts import count_pickled_texts
 from realm_tf.articles.pickled_texts import read_pickled_texts
 from realm_tf.errors import InputError
 
@@ -71,7 +70,6 @@ def oracle(path):
 def test_texts_are_those_of_numpy(tmp_path, name, protocol):
     path = write(tmp_path / "a.npy", ARRAYS[name], protocol=protocol)
     assert list(read_pickled_texts(path)) == oracle(path)
-    assert count_pickled_texts(path) == len(ARRAYS[name])
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -121,7 +119,6 @@ def test_remote_file(tmp_path):
     with tf.io.gfile.GFile(remote, "wb") as file:
         file.write((tmp_path / "a.npy").read_bytes())
     assert list(read_pickled_texts(remote)) == oracle(local)
-    assert count_pickled_texts(remote) == len(ARRAYS["same"])
 
 
 def test_memory_is_constant(tmp_path):
@@ -277,8 +274,6 @@ def test_other_arrays(tmp_path, array):
     path = str(tmp_path / "a.npy")
     np.save(path, array, allow_pickle=True)
     assert not read_until_refused(path, "header .*expected that of a one-dim")
-    with pytest.raises(InputError, match="header"):
-        count_pickled_texts(path)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +293,6 @@ def test_no_npy_file(tmp_path, content, match):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(InputError, match="is missing"):
-        count_pickled_texts(str(tmp_path / "a.npy"))
-    with pytest.raises(InputError, match="is missing"):
-        next(read_pickled_texts(str(tmp_path)))
+    for path in (tmp_path / "a.npy", tmp_path):
+        with pytest.raises(InputError, match="is missing"):
+            next(read_pickled_texts(str(path)))

@@ -10,11 +10,17 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.errors import InputError
+from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.sentence_batches import SHAPES
 from realm_tf.tagging.token_classifier import TokenClassifier
 
 LABELS = ["O", "B-PER", "I-PER"]
+
+
+def _save(tagger, output, **options):
+    with artifact.write(output, kind="tagger", **options) as stage:
+        tagger_directory.write_files(tagger, stage)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,7 @@ def batch():
 
 
 def _tagger(model_dir, **arguments):
-    return token_classifier.from_model(
+    return tagger_directory.from_model(
         model_directory.load(model_dir), LABELS, max_length=32, **arguments
     )
 
@@ -133,14 +139,14 @@ def test_what_is_frozen_does_not_learn(model_dir):
 
 def test_more_positions_than_the_model_has_are_refused(model_dir):
     with pytest.raises(InputError, match="max_length=513 .* 512 positions"):
-        token_classifier.from_model(
+        tagger_directory.from_model(
             model_directory.load(model_dir), LABELS, max_length=513
         )
 
 
 def test_the_number_of_rows_is_one_of_few(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    found = [token_classifier._num_rows(n) for n in (1, 2, 3, 4, 5, 8, 9, 33)]
+    found = [tagger_directory._num_rows(n) for n in (1, 2, 3, 4, 5, 8, 9, 33)]
     assert found == [1, 2, 4, 4, 8, 8, 16, 40]
 
 
@@ -178,13 +184,13 @@ def saved(model_dir, tmp_path_factory):
     tagger = _tagger(model_dir)
     _randomize(tagger.model)
     output = str(tmp_path_factory.mktemp("taggers") / "tagger")
-    token_classifier.save(tagger, output, parameters={"seed": 3})
+    _save(tagger, output, parameters={"seed": 3})
     return tagger, output
 
 
 def test_what_is_saved_comes_back(saved, batch, tmp_path):
     tagger, output = saved
-    found = token_classifier.load(output)
+    found = tagger_directory.load(output)
     np.testing.assert_array_equal(
         found.model.predict_on_batch(batch),
         tagger.model.predict_on_batch(batch),
@@ -196,9 +202,9 @@ def test_what_is_saved_comes_back(saved, batch, tmp_path):
     assert found.metadata["parameters"] == {"seed": 3}
     # The same again has the same fingerprint, another has not.
     again, other = str(tmp_path / "again"), str(tmp_path / "other")
-    token_classifier.save(found, again)
+    _save(found, again)
     _randomize(found.model, seed=1)
-    token_classifier.save(found, other)
+    _save(found, other)
     fingerprints = [
         artifact.read(path, kind="tagger")["fingerprint"]
         for path in (output, again, other)
@@ -212,11 +218,11 @@ def test_damage_is_one_clear_line(saved, model_dir, tmp_path):
     weights = copy / model_directory.WEIGHTS
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(InputError, match="model.weights.h5 is damaged"):
-        token_classifier.load(str(copy))
+        tagger_directory.load(str(copy))
     config = json.loads((copy / "config.json").read_text())
     config["shapes"] = config["shapes"][:-1]
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="does not know: train it again"):
-        token_classifier.load(str(copy))
+        tagger_directory.load(str(copy))
     with pytest.raises(InputError, match="holds 'model', expected 'tagger'"):
-        token_classifier.load(model_dir)
+        tagger_directory.load(model_dir)

@@ -14,7 +14,7 @@ from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.operations.train_tagger import TrainTagger
 from realm_tf.tagging import conll
-from realm_tf.tagging import token_classifier
+from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import train
 from realm_tf.tagging.scores import entity_scores
 
@@ -29,7 +29,7 @@ def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
     }
     assert metrics == {"dev": scores, "test": scores}
     # What was saved is what was measured.
-    tagger = token_classifier.load(tagger_dir)
+    tagger = tagger_directory.load(tagger_dir)
     assert tagger.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     sentences = conll.read_sentences(conll_path)
     assert train.evaluate(tagger, sentences, batch_size=1) == scores
@@ -95,7 +95,7 @@ def test_the_best_epoch_is_kept(start_dir, conll_path, tmp_path, monkeypatch):
     _train(start_dir, conll_path, tmp_path / "tagger", "num_epochs=3")
     np.testing.assert_array_equal(kept[3], kept[1])
     assert np.abs(kept[2] - kept[1]).max() > 1e-4
-    found = token_classifier.load(str(tmp_path / "tagger"))
+    found = tagger_directory.load(str(tmp_path / "tagger"))
     np.testing.assert_array_equal(
         np.asarray(found.model.get_layer("labels").kernel), kept[1]
     )
@@ -104,7 +104,7 @@ def test_the_best_epoch_is_kept(start_dir, conll_path, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def batches(start_dir, conll_path):
     sentences = conll.read_sentences(conll_path)
-    tagger = token_classifier.from_model(
+    tagger = tagger_directory.from_model(
         model_directory.load(start_dir), train._labels(sentences), max_length=32
     )
     recipe = configs.get_recipe("tiny", ["batch_size=1"])
@@ -144,7 +144,7 @@ def test_each_label_stands_on_its_words_first_wordpiece(start_dir):
     sentences = [
         conll.Sentence(("Numbers", "of", "Ada"), ("B-MISC", "O", "B-PER"))
     ]
-    tagger = token_classifier.from_model(
+    tagger = tagger_directory.from_model(
         model_directory.load(start_dir), train._labels(sentences), max_length=32
     )
     recipe = configs.get_recipe("tiny")

@@ -17,9 +17,8 @@ def tokenizer():
 
 def split(tokenizer, title, text, max_block_length, **kwargs):
     article = blocks.ArticleText(title, text, **kwargs)
-    return blocks.split_article(
-        article, tokenizer, max_block_length=max_block_length
-    )
+    packing = blocks.Packing(max_length=max_block_length)
+    return blocks.split_articles([article], tokenizer, packing)[0]
 
 
 def texts(found):

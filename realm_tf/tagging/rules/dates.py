@@ -10,12 +10,12 @@ months and weekdays that recur are dates, durations and ages are not.
 
 import re
 
+from realm_tf.tagging.rules import date_words
 from realm_tf.tagging.rules import english_words
 from realm_tf.tagging.rules.date_grammar import COUNTED
 from realm_tf.tagging.rules.date_grammar import DATE
 from realm_tf.tagging.rules.date_grammar import KINDS
 from realm_tf.tagging.rules.date_grammar import MEASURES
-from realm_tf.tagging.rules.date_grammar import MONTHS
 
 # Code points of context on either side of a candidate. Each expression below
 # looks at the end of what is before it or at the beginning of what is after.
@@ -58,9 +58,7 @@ _QUANTIFIED = re.compile(
     r"every|these|those|all|other|further|additional|last|top|times|plus|"
     r"minus|equals)\s$"
 )
-_POSSESSIVE = re.compile(r"\b(?:its|their|his|her|my|our|your)\s$")
 _ARTICLE = re.compile(r"(?:\b[Tt]he|\b[Aa]n?|['’]s|s['’])\s$")
-_NEXT_WORD = re.compile(r"\s([^\W\d_][\w'’-]*)")
 _COUNTED_NEXT = re.compile(rf"[\s-](?:{COUNTED})\b")
 _MEASURED_NEXT = re.compile(rf"[\s-](?:{MEASURES})\b")
 _MORE_NUMBER = re.compile(
@@ -89,29 +87,6 @@ _PAIR_BEFORE = re.compile(
 )
 # "the Nicene Creed (325)"; a count follows a common noun: "seats (325)".
 _AFTER_TITLE = re.compile(r"(?:(?<!\w)[A-Z][\w'’-]*|[\"”])\s\($")
-
-# --- Around capitalised words: months, weekdays, feasts.
-_WHEN = re.compile(
-    r"\b(?:in|by|until|till|since|each|every|last|next|this|that|from|during|"
-    r"between|through|throughout|before|after|of|early|mid|late|following|"
-    r"previous|to|on|around|about|one|a|and|or|month)[-\s]$",
-    re.I,
-)
-# After these a date is likely even where a name follows ("In October Napoleon
-# left"); after those "May" may be a person as well.
-_SURE_CUES = ("in", "on", "by", "since", "early", "mid", "late")
-_WEAK_CUES = ("and", "or", "about", "on", "one", "a")
-_OTHER_MONTH_BEFORE = re.compile(
-    rf"(?:{MONTHS})(?:,|,?\s(?:and|or|to|–)|\s?[–/-])\s?$"
-)
-_OTHER_MONTH_AFTER = re.compile(
-    rf"(?:,|,?\s(?:and|or|to|–)|\s?[–/-])\s?(?:{MONTHS})\b"
-)
-# Months that are names or verbs as well.
-_AMBIGUOUS = frozenset(("March", "April", "May", "June", "August"))
-_CAPITAL_BEFORE = re.compile(r"([^\W\d_][\w.’'-]*)(?<!\w\w\.)\s$")
-_CAPITAL_AFTER = re.compile(r"[\s-][A-Z][\w]")
-_TENS_BEFORE = re.compile(r"\b[Tt]he\s(?:(?:early|mid|late)[-\s])?$")
 
 
 def find_dates(text: str) -> list[tuple[int, int]]:
@@ -158,7 +133,7 @@ def find_dates(text: str) -> list[tuple[int, int]]:
         if modifier:
             start -= len(before) - modifier.start()
         if kind == "season" and match[0][0].isupper() and not modifier:
-            start += _season_of_name(match[0], before)
+            start += date_words.season_of_name(match[0], before)
         spans.append((start, limit))
     return spans
 
@@ -188,7 +163,9 @@ def _judge_number(kind, number, before, after):
     if _counts(number, before, after):
         return "quantity"
     # "its 1954 novel", but "its 1345."
-    if _POSSESSIVE.search(before) and not _NEXT_WORD.match(after):
+    if date_words.POSSESSIVE.search(before) and not date_words.NEXT_WORD.match(
+        after
+    ):
         return "quantity"
     return "date"
 
@@ -199,7 +176,7 @@ def _counts(number, before, after):
         return bool(_MEASURED_NEXT.match(after))
     if _COUNTED_NEXT.match(after):
         return True
-    following = _NEXT_WORD.match(after)
+    following = date_words.NEXT_WORD.match(after)
     if not following or not _is_plural(following[1]):
         return False
     if number.endswith("00"):
@@ -270,94 +247,15 @@ def _is_short(short, before, after):
     )
 
 
-# --- Words.
-
-
-def _is_month(month, before, after):
-    if re.match(r"\sof\s[A-Z]", after):
-        return False
-    if _OTHER_MONTH_BEFORE.search(before) or _OTHER_MONTH_AFTER.match(after):
-        return True
-    if before.endswith("(") and after.startswith(")"):
-        return True
-    if not _stands_alone(before, after):
-        return False
-    if month not in _AMBIGUOUS:
-        return True
-    return _cue(before) not in ("", *_WEAK_CUES) and not after.startswith(
-        ("'s", "’s")
-    )
-
-
-def _is_weekday(weekday, before, after):
-    return _stands_alone(before, after)
-
-
-def _is_holiday(holiday, before, after):
-    if re.search(r"[0-9]|(?:[CDE]\.?$)", holiday):
-        return True
-    if holiday.endswith((" Day", " Eve")):
-        return not _CAPITAL_AFTER.match(after)
-    # "Christmas carols", but "on Christmas morning".
-    following = _NEXT_WORD.match(after)
-    if following and not (
-        _cue(before) in _SURE_CUES
-        or following[1] in english_words.FUNCTION_WORDS
-        or following[1] in english_words.VERBS
-        or following[1].endswith("ed")
-    ):
-        return False
-    return _stands_alone(before, after)
-
-
-def _cue(before):
-    """The word before that makes a date likely, or ""."""
-    cue = _WHEN.search(before)
-    return cue[0][:-1].lower() if cue else ""
-
-
-def _stands_alone(before, after):
-    """Whether a capitalised word is no part of a longer name."""
-    cue = _cue(before)
-    if _CAPITAL_AFTER.match(after):
-        return cue in _SURE_CUES
-    if cue:
-        return True
-    previous = _CAPITAL_BEFORE.search(before)
-    return not (previous and previous[1][0].isupper() and previous[1] != "The")
-
-
-def _is_tens(word, before, after):
-    return "-" in word or bool(_TENS_BEFORE.search(before))
-
-
-def _is_century(century, before, after):
-    if "Century" in century and _CAPITAL_AFTER.match(after):
-        return False
-    # A batsman's: "his first century".
-    return not (century[0].isalpha() and _POSSESSIVE.search(before))
-
-
-def _season_of_name(season, before):
-    """Code points of a season that belongs to the name before it.
-
-    "Prague Spring of '68": only the year is a date.
-    """
-    previous = _CAPITAL_BEFORE.search(before)
-    if previous and previous[1][0].isupper() and not _WHEN.search(before):
-        return re.search("['’‘0-9]|AD|A\\.D|CE", season).start()
-    return 0
-
-
 _JUDGES = {
     "early": _is_early_year,
     "numeric": _is_calendar,
     "slashed": _is_calendar,
-    "month": _is_month,
-    "weekday": _is_weekday,
-    "holiday": _is_holiday,
-    "tens": _is_tens,
-    "century": _is_century,
+    "month": date_words.is_month,
+    "weekday": date_words.is_weekday,
+    "holiday": date_words.is_holiday,
+    "tens": date_words.is_tens,
+    "century": date_words.is_century,
     "era": _is_era,
     "short": _is_short,
 }

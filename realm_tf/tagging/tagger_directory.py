@@ -1,0 +1,231 @@
+"""A trained BERT tagger: what turns sentences into tags, and its directory."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+
+from realm_tf.artifacts import array_files
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.artifact import Stage
+from realm_tf.artifacts.objects import Tagger
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.tagging import sentence_batches
+from realm_tf.tagging.sentence_batches import Row
+from realm_tf.tagging.sentence_batches import SentenceEncoder
+from realm_tf.tagging.token_classifier import TokenClassifier
+from realm_tf.text.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass
+class LoadedTagger:
+    """A token classifier with what turns sentences into its inputs.
+
+    Args:
+        model: `TokenClassifier`.
+        tokenizer: `Tokenizer`.
+        labels: tuple of str. Tags in IOB2, in the order of the logits.
+        max_length: int. Most wordpieces of a row, as trained.
+        metadata: dict. Of the directory; empty for one made in memory.
+    """
+
+    model: TokenClassifier
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    max_length: int
+    metadata: dict = dataclasses.field(default_factory=dict)
+
+    def sentence_encoder(self) -> SentenceEncoder:
+        """What makes this tagger's rows."""
+        return SentenceEncoder(self.tokenizer, max_length=self.max_length)
+
+    def predict(self, rows: list[Row], *, batch_size: int) -> list[np.ndarray]:
+        """The most probable label of each word.
+
+        Args:
+            rows: list of `Row`.
+            batch_size: int. See `inputs.batches_by_length`.
+
+        Returns:
+            list of int arrays: for each row, the label of each of its
+            `words`.
+        """
+        lengths = [
+            sentence_batches.padded_length(row, self.max_length) for row in rows
+        ]
+        found = [None] * len(rows)
+        for batch in sentence_batches.batches_by_length(lengths, batch_size):
+            inputs = sentence_batches.stack(
+                [rows[index] for index in batch],
+                self.tokenizer,
+                max_length=self.max_length,
+                num_rows=_num_rows(len(batch)),
+            )
+            # Compiled, which `model(inputs)` is not.
+            logits = np.asarray(self.model.predict_on_batch(inputs))
+            labels = logits.argmax(axis=-1)
+            for number, index in enumerate(batch):
+                found[index] = labels[number, rows[index].positions]
+        return found
+
+    def predict_tags(
+        self, rows: list[Row], num_words: list[int], *, batch_size: int
+    ) -> list[list[str]]:
+        """The tags of each sentence's words, as predicted: not yet mended.
+
+        Args:
+            rows: list of `Row`. Of all sentences.
+            num_words: list of int. Of each sentence.
+            batch_size: int. See `inputs.batches_by_length`.
+
+        Returns:
+            list of lists of str. A word without a wordpiece is `"O"`.
+        """
+        tags = [["O"] * number for number in num_words]
+        labels = self.predict(rows, batch_size=batch_size)
+        for row, labels_of_row in zip(rows, labels, strict=True):
+            for word, label in zip(row.words, labels_of_row, strict=True):
+                tags[row.sentence][word] = self.labels[label]
+        return tags
+
+
+def _num_rows(number):
+    """Rows of a batch: a backend that compiles each shape gets few of them.
+
+    TensorFlow's graph takes any number; elsewhere multiples of 8 or, below,
+    powers of two.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return number
+    return -(-number // 8) * 8 if number > 4 else 1 << (number - 1).bit_length()
+
+
+def from_model(
+    loaded: model_directory.LoadedModel,
+    labels: list[str],
+    *,
+    max_length: int,
+    dropout: float = 0.1,
+    freeze_word_embeddings: bool = False,
+    num_frozen_layers: int = 0,
+) -> LoadedTagger:
+    """A tagger that starts from the encoder of a model's block tower.
+
+    Args:
+        loaded: `model_directory.LoadedModel`. Its layers are taken over, not
+            copied.
+        labels: list of str. Tags in IOB2.
+        max_length: int. Most wordpieces of a row.
+        dropout: float. See `TokenClassifier`.
+        freeze_word_embeddings: bool. See `BertEncoder.freeze`. The shape
+            table learns all the same.
+        num_frozen_layers: int. Lowest layers that do not learn.
+
+    Returns:
+        `LoadedTagger`.
+
+    Raises:
+        InputError: if the encoder has fewer positions than `max_length`.
+    """
+    encoder = loaded.model.block_embedder.encoder
+    if max_length > encoder.max_sequence_length:
+        raise InputError(
+            f"max_length={max_length} is more than the model's "
+            f"{encoder.max_sequence_length} positions: choose less with --set."
+        )
+    encoder.freeze(
+        embeddings=freeze_word_embeddings, num_layers=num_frozen_layers
+    )
+    model = TokenClassifier(encoder, len(labels), dropout=dropout)
+    return LoadedTagger(model, loaded.tokenizer, tuple(labels), max_length)
+
+
+def write_files(tagger: LoadedTagger, stage: Stage) -> None:
+    """Writes a tagger's files into a stage that is being written."""
+    config = {
+        "model": "token_classifier",
+        "classifier": _without_names(tagger.model.get_config()),
+        "labels": list(tagger.labels),
+        "shapes": list(sentence_batches.SHAPES),
+        "max_length": tagger.max_length,
+        "lowercase": tagger.tokenizer.lowercase,
+    }
+    write_text(
+        stage.path(model_directory.CONFIG),
+        json.dumps(config, indent=2, sort_keys=True),
+    )
+    array_files.write_vocabulary(stage.directory, tagger.tokenizer.vocabulary)
+    tagger.model.save_weights(stage.path(model_directory.WEIGHTS))
+    stage.metadata["tokenizer"] = tagger.tokenizer.fingerprint()
+    stage.metadata["fingerprint"] = fingerprints.fingerprint(
+        json.dumps(config, sort_keys=True),
+        tagger.tokenizer.fingerprint(),
+        *(
+            np.asarray(v).tobytes()
+            for v in tagger.model.variables
+            if "seed_generator" not in v.path
+        ),
+    )
+
+
+def load(directory: str | Tagger) -> LoadedTagger:
+    """Opens a tagger directory.
+
+    Args:
+        directory: `Tagger` or its path. Written by `realm train-tagger`.
+
+    Returns:
+        `LoadedTagger`.
+
+    Raises:
+        InputError: if it is not a complete tagger directory, its weights are
+            damaged, or it is of a version with other word shapes.
+    """
+    directory = Tagger.of(directory)
+    metadata = directory.metadata
+    config = json.loads(
+        Path(directory.file(model_directory.CONFIG)).read_text()
+    )
+    if (
+        config["model"] != "token_classifier"
+        or tuple(config["shapes"]) != sentence_batches.SHAPES
+    ):
+        raise InputError(
+            f"{directory} holds a tagger that this version does not know: "
+            "train it again with `realm train-tagger`."
+        )
+    model = TokenClassifier.from_config(config["classifier"])
+    weights = directory.file(model_directory.WEIGHTS)
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{weights} is damaged or not that of the "
+            f"{model_directory.CONFIG} beside it: {error} Make the directory "
+            "again."
+        ) from error
+    tokenizer = Tokenizer.from_file(
+        directory.file(model_directory.VOCABULARY),
+        lowercase=config["lowercase"],
+    )
+    return LoadedTagger(
+        model,
+        tokenizer,
+        tuple(config["labels"]),
+        config["max_length"],
+        metadata,
+    )
+
+
+def _without_names(config):
+    """A model's name differs from run to run; its fingerprint must not."""
+    config = {k: v for k, v in config.items() if k != "name"}
+    encoder = config["encoder"]
+    return {
+        **config,
+        "encoder": {k: v for k, v in encoder.items() if k != "name"},
+    }
