@@ -37,7 +37,6 @@ _SCHEMA = {
         "tensor_shape": (2, "TensorShape"),
         "tensor_content": (4, "bytes"),
         "float_val": (5, "repeated float"),
-        "int_val": (7, "repeated int32"),
         "string_val": (8, "repeated bytes"),
         "int64_val": (10, "repeated int64"),
     },
@@ -56,7 +55,6 @@ _SCHEMA = {
         "name": (1, "string"),
         "version": (2, "Int64Value"),
         "signature_name": (3, "string"),
-        "version_label": (4, "string"),
     },
     "PredictRequest": {
         "model_spec": (1, "ModelSpec"),
@@ -92,12 +90,10 @@ _SCHEMA = {
 
 # Of tensorflow/core/framework/types.proto.
 DT_FLOAT = 1
-DT_INT32 = 3
 DT_STRING = 7
 DT_INT64 = 9
 _DTYPE_NAMES = {
     DT_FLOAT: "float32",
-    DT_INT32: "int32",
     DT_STRING: "string",
     DT_INT64: "int64",
 }
@@ -111,9 +107,9 @@ VERSION_STATES = {
     50: "END",
 }
 # dtype: (field of repeated values, `struct` letter of tensor_content).
-_NUMBERS = {
+_VALUES = {
     DT_FLOAT: ("float_val", "f"),
-    DT_INT32: ("int_val", "i"),
+    DT_STRING: ("string_val", ""),
     DT_INT64: ("int64_val", "q"),
 }
 
@@ -196,77 +192,13 @@ def encode_strings(texts: list[str]):
     return tensor
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(data) or shift > 63:
-            raise ValueError("string lengths in tensor_content are cut off")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
-def split_strings(data: bytes, count: int) -> list[bytes]:
-    """The strings that TensorFlow packs into `tensor_content`.
-
-    Args:
-        data: bytes. All lengths as varints, then all strings.
-        count: int. How many there are.
-
-    Returns:
-        list of bytes.
-
-    Raises:
-        ValueError: if the lengths do not fit the data.
-    """
-    lengths, position = [], 0
-    for _ in range(count):
-        length, position = _read_varint(data, position)
-        lengths.append(length)
-    if position + sum(lengths) != len(data):
-        raise ValueError("string lengths in tensor_content do not add up")
-    strings = []
-    for length in lengths:
-        strings.append(data[position : position + length])
-        position += length
-    return strings
-
-
-def _flat_values(tensor, count: int) -> list:
-    """The values of a tensor in row order, however they were encoded."""
-    if tensor.dtype not in _DTYPE_NAMES:
-        raise ValueError(
-            f"dtype {tensor.dtype} is not one of "
-            f"{', '.join(sorted(_DTYPE_NAMES.values()))}"
-        )
-    content = tensor.tensor_content
-    if tensor.dtype == DT_STRING:
-        if content:
-            return split_strings(content, count)
-        values, zero = list(tensor.string_val), b""
-    else:
-        field, letter = _NUMBERS[tensor.dtype]
-        if content:
-            if len(content) != count * struct.calcsize(f"<{letter}"):
-                raise ValueError("tensor_content does not fit the shape")
-            return list(struct.unpack(f"<{count}{letter}", content))
-        values, zero = list(getattr(tensor, field)), 0
-    if len(values) > count:
-        raise ValueError(f"{len(values)} values for {count} elements")
-    # tensor.proto: the last value stands for all that follow.
-    last = values[-1] if values else zero
-    return values + [last] * (count - len(values))
-
-
 def decode_tensor(tensor):
     """A tensor as nested lists, bytes where the values are strings.
 
     Args:
-        tensor: `Tensor` of dtype string, float32, int32 or int64, with
-            repeated values or with `tensor_content`.
+        tensor: `Tensor` of dtype string, float32 or int64, with repeated
+            values, as TF Serving and our server send them, or with numbers
+            in `tensor_content`.
 
     Returns:
         One value for a scalar, else lists nested as deep as the rank.
@@ -274,10 +206,21 @@ def decode_tensor(tensor):
     Raises:
         ValueError: if the dtype is another, or shape and values disagree.
     """
+    if tensor.dtype not in _VALUES:
+        raise ValueError(
+            f"dtype {tensor.dtype} is not one of "
+            f"{', '.join(sorted(_DTYPE_NAMES.values()))}"
+        )
     shape = [dim.size for dim in tensor.tensor_shape.dim]
+    field, letter = _VALUES[tensor.dtype]
+    values = list(getattr(tensor, field))
+    if letter and len(tensor.tensor_content) % struct.calcsize(letter) == 0:
+        packed = struct.iter_unpack(f"<{letter}", tensor.tensor_content)
+        values += [value for (value,) in packed]
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise ValueError(f"shape {shape} is not fully known")
-    values = _flat_values(tensor, math.prod(shape))
+    if len(values) != math.prod(shape):
+        raise ValueError(f"{len(values)} values for a tensor of shape {shape}")
     if not shape:
         return values[0]
     for axis in range(len(shape) - 1, 0, -1):

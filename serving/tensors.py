@@ -5,7 +5,6 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from realm_tf.serving import messages
 from realm_tf.serving.request_error import invalid
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
@@ -43,9 +42,7 @@ def decode_tensor(name: str, proto) -> np.ndarray:
         sizes = _known_sizes(proto)
         # Not tf.io.parse_tensor: it logs what it cannot read, questions too.
         if proto.dtype == tf.string.as_datatype_enum and proto.tensor_content:
-            strings = messages.split_strings(
-                proto.tensor_content, math.prod(sizes)
-            )
+            strings = _split_strings(proto.tensor_content, math.prod(sizes))
             return np.array(strings, dtype=object).reshape(sizes)
         return np.asarray(tf.make_ndarray(proto))
     except (TypeError, ValueError) as error:
@@ -86,3 +83,42 @@ def encode_tensor(array: np.ndarray):
     proto.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())
     getattr(proto, _VALUE_FIELDS[dtype]).extend(array.ravel().tolist())
     return proto
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise ValueError("string lengths in tensor_content are cut off")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _split_strings(data: bytes, count: int) -> list[bytes]:
+    """The strings that TensorFlow packs into `tensor_content`.
+
+    Args:
+        data: bytes. All lengths as varints, then all strings.
+        count: int. How many there are.
+
+    Returns:
+        list of bytes.
+
+    Raises:
+        ValueError: if the lengths do not fit the data.
+    """
+    lengths, position = [], 0
+    for _ in range(count):
+        length, position = _read_varint(data, position)
+        lengths.append(length)
+    if position + sum(lengths) != len(data):
+        raise ValueError("string lengths in tensor_content do not add up")
+    strings = []
+    for length in lengths:
+        strings.append(data[position : position + length])
+        position += length
+    return strings
