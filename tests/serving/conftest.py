@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tensorflow.core.protobuf import meta_graph_pb2
+from version_world import World
+from waiting import wait_for
 
 from realm_tf.serving import rest_server
 from realm_tf.serving import server
@@ -327,3 +329,11 @@ def certificates(tmp_path_factory):
         )
         _write_pem(directory, name, keys[name], certificate)
     return directory
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    yield world
+    world.stop()
+    wait_for(lambda: world.open_versions() == [])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
+from waiting import wait_for
 
 from realm_tf.serving.batching import BatchingServable
 from realm_tf.serving.request_error import RequestError
@@ -120,10 +121,7 @@ def hold(servable, inner, pool, *values):
 
 
 def wait_for_queue(servable, number):
-    deadline = time.monotonic() + 10
-    while len(servable._waiting) < number:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_for(lambda: len(servable._waiting) >= number)
 
 
 def submit_in_order(servable, pool, *requests, **options):
@@ -142,9 +140,7 @@ def test_what_waits_is_run_as_one_and_split_again(make, inner, pool, observed):
     assert held.result(timeout=10) == [200]
     assert [c.result(timeout=10) for c in calls] == [[2, 4], [6], [8, 10, 12]]
     assert inner.batches == [[100], [1, 2, 3, 4, 5, 6]]
-    deadline = time.monotonic() + 10
-    while len(observed) < 2:
-        assert time.monotonic() < deadline
+    wait_for(lambda: len(observed) == 2)
     assert [rows for rows, _ in observed] == [1, 6]
     assert len(observed[1][1]) == 3 and min(observed[1][1]) >= 0
 

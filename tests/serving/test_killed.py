@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from server_process import Process
+from waiting import wait_for
 
 from realm_tf.artifacts import artifact
 from realm_tf.serving.client import RealmClient
@@ -17,36 +17,15 @@ pytestmark = pytest.mark.slow
 _SECONDS = 120
 
 
-def _serve(base):
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "realm_tf.cli", "serve"),
-            *("--saved-model", base, "--grpc-port", "0", "--no-rest"),
-            *("--file-system-poll-wait-seconds", "0.1"),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    line = process.stdout.readline()
-    assert line.startswith("realm serve: ready at "), line
-    return process, line.split()[4].rstrip(",")
-
-
-def _kill(process):
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-
-
 def _version(target):
     with RealmClient(target) as client:
         return client.metadata()["version"]
 
 
-def _wait_for(condition):
-    deadline = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def _serve(base):
+    return Process(
+        "--saved-model", base, "--file-system-poll-wait-seconds", "0.1"
+    )
 
 
 def test_the_newest_complete_version_is_served_after_a_kill(
@@ -54,8 +33,8 @@ def test_the_newest_complete_version_is_served_after_a_kill(
 ):
     base = tmp_path / "base"
     shutil.copytree(f"{saved_model}/1", base / "1")
-    process, target = _serve(str(base))
-    assert _version(target) == 1
+    process = _serve(str(base))
+    assert _version(process.target) == 1
     # Torn in each way that an export can be, when both are killed.
     shutil.copytree(f"{saved_model}/2", base / "2.partial")
     (base / "2.partial" / "saved_model.pb").unlink()
@@ -63,16 +42,16 @@ def test_the_newest_complete_version_is_served_after_a_kill(
     (base / "3" / "saved_model.pb").unlink()
     shutil.copytree(f"{saved_model}/2", base / "4")
     (base / "4" / artifact.JOB).write_text("{}")
-    _kill(process)
-    process, target = _serve(str(base))
+    process.kill()
+    process = _serve(str(base))
     try:
-        assert _version(target) == 1
+        assert _version(process.target) == 1
         shutil.rmtree(base / "2.partial")
         shutil.copytree(f"{saved_model}/2", base / "2.partial")
         os.rename(base / "2.partial", base / "2")
-        _wait_for(lambda: _version(target) == 2)
+        wait_for(lambda: _version(process.target) == 2)
     finally:
-        _kill(process)
+        process.kill()
 
 
 def test_an_export_that_is_killed_is_never_served(
@@ -85,20 +64,21 @@ def test_an_export_that_is_killed_is_never_served(
         *("--index", brute_force_index_dir, "--output", str(base)),
     ]
     subprocess.run(command, check=True, capture_output=True)
-    process, target = _serve(str(base))
+    process = _serve(str(base))
     export = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     # In the middle: weights are being written, the rest is not there.
-    _wait_for((base / "2.partial" / "variables").exists)
-    _kill(export)
-    _kill(process)
+    wait_for((base / "2.partial" / "variables").exists)
+    export.kill()
+    export.communicate()
+    process.kill()
     assert not (base / "2").exists()
-    process, target = _serve(str(base))
+    process = _serve(str(base))
     try:
-        assert _version(target) == 1
+        assert _version(process.target) == 1
         subprocess.run(command, check=True, capture_output=True)
-        _wait_for(lambda: _version(target) == 2)
+        wait_for(lambda: _version(process.target) == 2)
     finally:
-        _kill(process)
+        process.kill()
     assert sorted(n.name for n in base.iterdir()) == ["1", "2"]

@@ -1,0 +1,156 @@
+"""Who and what the REST port keeps out, and when it gives up."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+from rest_client import PREDICT
+from rest_client import Client
+
+from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
+
+
+@pytest.fixture
+def serve(serve_fake):
+    return lambda **options: Client(serve_fake(**options))
+
+
+def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
+    client = serve(max_pending=1)
+    first = threading.Thread(target=client.post, args=({"inputs": ["?"]},))
+    first.start()
+    assert fake_servable.started.acquire(timeout=30)
+    status, headers, body = client.call("POST", PREDICT, "no json")
+    assert (status, headers["Retry-After"]) == (429, "1")
+    assert "try again later" in json.loads(body)["error"]
+    # The server itself goes on.
+    assert client.get("/v1/models/realm")[0] == 200
+    fake_servable.let_go.set()
+    first.join(timeout=30)
+
+
+def test_long_bodies_are_refused(serve):
+    client = serve(max_message_bytes=100_000)
+    too_long = b'{"inputs": ["' + b"x" * 100_000 + b'"]}'
+    # Known from its header, found while it is read.
+    for body in (too_long, iter([too_long[:60_000], too_long[60_000:]])):
+        status, _, answer = client.call("POST", PREDICT, body)
+        assert status == 413
+        assert "longer than 100000 bytes" in json.loads(answer)["error"]
+
+
+def test_clients_that_hang_up_break_nothing(serve, fake_servable):
+    request = (
+        f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 17\r\n\r\n"
+    ).encode()
+    client = serve()
+    for sent in (request + b'{"inputs"', request + b'{"inputs": ["?"]}'):
+        with socket.create_connection(("127.0.0.1", client.port)) as peer:
+            peer.sendall(sent)
+            if sent.endswith(b"}"):
+                assert fake_servable.started.acquire(timeout=30)
+    fake_servable.let_go.set()
+    assert client.post({"inputs": ["?"]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /heal",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /heal",
+    ],
+)
+def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
+    monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.2)
+    client = serve()
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.settimeout(10)
+        peer.sendall(sent)
+        with contextlib.suppress(ConnectionResetError):
+            while peer.recv(1000):
+                pass
+    assert time.monotonic() - started < 5
+
+
+def test_a_body_that_stalls_is_refused(serve, monkeypatch):
+    monkeypatch.setattr(rest_api, "_BODY_SECONDS", 0.2)
+    client = serve()
+    with socket.create_connection(("127.0.0.1", client.port)) as peer:
+        peer.settimeout(10)
+        peer.sendall(
+            f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
+            "Content-Length: 17\r\n\r\n{".encode()
+        )
+        assert peer.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_that_takes_longer_than_a_stall_is_answered(
+    serve, fake_servable, monkeypatch
+):
+    monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.1)
+    client = serve()
+    threading.Timer(0.6, fake_servable.let_go.set).start()
+    assert client.post({"inputs": ["?"]}) == (200, {"outputs": ["?"]})
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("localhost:8501", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8501", 200),
+        ("192.0.2.7:80", 200),
+        (socket.gethostname(), 200),
+        ("realm.example:8501", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("[evil", 421),
+    ],
+)
+def test_names_of_other_hosts_are_refused(serve, host, status):
+    client = serve(allowed_hosts=("Realm.example",))
+    answered, body = client.get("/v1/models/realm", Host=host)
+    assert answered == status
+    if status == 421:
+        assert "--allowed-hosts" in body["error"]
+        # Probes come by any name.
+        assert client.call("GET", "/readyz", headers={"Host": host})[0] == 200
+
+
+def test_every_host_can_be_allowed(serve):
+    client = serve(allowed_hosts=("*",))
+    assert client.get("/v1/models/realm", Host="any.example")[0] == 200
+
+
+def test_probes(serve_fake):
+    running = serve_fake()
+    client = Client(running)
+
+    def probe(name):
+        return client.call("GET", f"/{name}")[0]
+
+    assert (probe("healthz"), probe("readyz")) == (200, 200)
+    running.handler.is_draining = True
+    assert (probe("healthz"), probe("readyz")) == (200, 503)
+    status, body = client.post({"inputs": ["?"]})
+    assert status == 503
+    assert "is stopping" in body["error"]
+
+
+def test_a_defect_is_an_error_and_not_the_end(serve, fake_servable):
+    fake_servable.error = ZeroDivisionError()
+    fake_servable.let_go.set()
+    fake_servable.card = None
+    client = serve()
+    status, document = client.post({"inputs": ["?"]})
+    assert status == 500
+    assert document["error"].startswith("Internal error; ")
+    assert client.get("/about.json") == (500, {"error": "Internal error."})
+    assert client.get("/v1/models/realm")[0] == 200

@@ -1,0 +1,116 @@
+"""`realm serve` in a process of its own, until it ends."""
+
+import json
+import os
+import shutil
+import signal
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health_pb2_grpc
+from server_process import Process
+from server_process import get_json
+from stock_requests import slow_request
+from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+from waiting import wait_for
+
+
+def save_scann_model(slow_module, directory):
+    """Exports brute force through ScaNN's op, as `realm export` does."""
+    # Linux on x86-64 only.
+    scann = pytest.importorskip("scann")
+    vectors = np.eye(4, dtype=np.float32) * [[1], [2], [3], [4]]
+    searcher = (
+        scann.scann_ops.builder(vectors, 2, "dot_product")
+        .score_brute_force()
+        .build()
+    )
+    module = slow_module()
+    module.state = searcher.serialize_to_module()
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, 4], tf.float32, name="query")]
+    )
+    def search(query):
+        searcher = scann.scann_ops.searcher_from_module(module.state)
+        ids, scores = searcher.search_batched(query)
+        return {"block_id": ids, "score": scores}
+
+    tf.saved_model.save(
+        module,
+        directory,
+        signatures={"serving_default": search, "slow": module.slow},
+    )
+
+
+def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
+    save_scann_model(slow_module, str(tmp_path / "5"))
+    with Process("--saved-model", str(tmp_path)) as process:
+        assert process.ready.endswith(
+            f", model realm, version 5 ({tmp_path}/5)\n"
+        )
+        with grpc.insecure_channel(process.target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "realm"
+            request.inputs["query"].CopyFrom(
+                tf.make_tensor_proto([[0.0, 1, 1, 0], [9, 0, 0, 2]], tf.float32)
+            )
+            outputs = stub.Predict(request, timeout=20).outputs
+            ids = tf.make_ndarray(outputs["block_id"])
+            assert ids.tolist() == [[2, 1], [0, 3]]
+            scores = tf.make_ndarray(outputs["score"])
+            np.testing.assert_allclose(scores, [[3, 2], [9, 8]])
+            status, body = get_json(
+                f"{process.rest_url}/v1/models/realm:predict",
+                data=b'{"instances": [[9, 0, 0, 2]]}',
+            )
+            assert status == 200
+            assert body["predictions"][0]["block_id"] == [0, 3]
+
+            started = time.monotonic()
+            stub.Predict(slow_request(20_000), timeout=20)
+            steps = 20_000 / (time.monotonic() - started)
+            call = stub.Predict.future(slow_request(int(steps)), timeout=20)
+            # Answered after the call before it was taken.
+            health = health_pb2_grpc.HealthStub(channel)
+            health.Check(health_pb2.HealthCheckRequest(), timeout=20)
+            process.popen.send_signal(signal.SIGTERM)
+            assert call.result().outputs["value"].float_val[0] > 0
+        log = process.end()
+    events = [line["event"] for line in log if line["kind"] == "model"]
+    assert events == ["loading", "loaded", "unloading", "unloaded"]
+    requests = [line for line in log if line["kind"] == "request"]
+    assert [(r["entrypoint"], r["status"]) for r in requests] == [
+        ("GRPC", "OK"),
+        ("REST", "OK"),
+        ("GRPC", "OK"),
+        ("GRPC", "OK"),
+    ]
+    assert requests[0]["batch_size"] == 2
+
+
+def test_sigterm_ends_a_server_whose_load_is_stuck(saved_model, tmp_path):
+    shutil.copytree(f"{saved_model}/1", tmp_path / "1")
+    options = ["--file-system-poll-wait-seconds", "0.1"]
+    with Process("--saved-model", str(tmp_path), *options) as process:
+        # Nobody ever writes into it.
+        (tmp_path / "new" / "variables").mkdir(parents=True)
+        shutil.copy(f"{saved_model}/2/saved_model.pb", tmp_path / "new")
+        os.mkfifo(tmp_path / "new" / "variables" / "variables.index")
+        os.rename(tmp_path / "new", tmp_path / "2")
+        url = f"{process.rest_url}/v1/models/realm/versions/2"
+
+        def is_loading():
+            status, body = get_json(url)
+            return status == 200 and "LOADING" in json.dumps(body)
+
+        wait_for(is_loading)
+        assert get_json(f"{process.rest_url}/v1/models/realm")[0] == 200
+        process.popen.send_signal(signal.SIGTERM)
+        process.end()

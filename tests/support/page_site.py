@@ -1,0 +1,185 @@
+"""A site whose page shows answers of all kinds."""
+
+import contextlib
+import math
+import threading
+
+import grpc
+import numpy as np
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
+from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestLog
+from realm_tf.serving.rest_server import RestServer
+
+DEADLINE_SECONDS = 30
+FRANKENSTEIN = (
+    "Frankenstein is a novel that Mary Shelley began at eighteen, in the wet "
+    "summer of 1816 by Lake Geneva, where four friends had agreed to write a "
+    "ghost story each. It was printed in London in 1818 without her name, and "
+    "many took Percy Shelley for its author. The title names the student who "
+    "makes the creature; the creature itself has no name in the book."
+)
+GENEVA = (
+    "The summer of 1816 was the coldest in Europe for a century, after the "
+    "eruption of Mount Tambora. The guests of the Villa Diodati stayed inside "
+    "and read German ghost stories aloud."
+)
+# Eight code points, fifteen UTF-16 units, stand before the answer.
+ASTRAL = "\U0001d509\U0001d52f\U0001d51e\U0001f600\U0001f468\u200d\U0001f469 is by Mary\U0001f600."
+EVIL = '<img src=x onerror="hacked=1"><script>hacked=2</script>'
+WRONG = "The graph failed on <b>this</b> question."
+NOTHING = {
+    "answer": "",
+    "score": 0.0,
+    "confidence": 0.0,
+    "block_id": -1,
+    "title": "",
+    "text": "",
+    "url": "",
+    "start": 0,
+    "limit": 0,
+    "nbest": [("", 0.0)] * 3,
+    "candidates": [],
+}
+
+
+def found(answer, text, *, title, start=None, **more):
+    start = text.index(answer) if start is None else start
+    return {
+        **NOTHING,
+        "answer": answer,
+        "score": 12.504,
+        "confidence": 0.756,
+        "block_id": 7,
+        "title": title,
+        "text": text,
+        "start": start,
+        "limit": start + len(answer),
+        "nbest": [(answer, 12.504), ("", 0.0), ("", 0.0)],
+        "candidates": [(7, title, text, answer, math.log(0.7))],
+        **more,
+    }
+
+
+ANSWERS = {
+    "Who wrote Frankenstein?": found(
+        "Mary Shelley",
+        FRANKENSTEIN,
+        title="Frankenstein",
+        url="https://example.org/wiki/Frankenstein?a=1&b=2",
+        nbest=[("Mary Shelley", 12.504), ("Percy Shelley", 9.25), ("", 0.0)],
+        candidates=[
+            (7, "Frankenstein", FRANKENSTEIN, "Mary Shelley", math.log(0.607)),
+            (2, "Year Without a Summer", GENEVA, "Tambora", math.log(0.3)),
+            (9, "Geneva", "A city on a lake.", "", math.log(0.08)),
+            (4, "Percy Bysshe Shelley", "A poet.", "a poet", math.log(0.013)),
+        ],
+    ),
+    "astral": found("Mary\U0001f600", ASTRAL, title="Astral"),
+    EVIL: found(
+        EVIL, f"before {EVIL} after", title=EVIL, url="javascript:hacked=3"
+    ),
+    "plain source": found("x", "x", title="x", url="a dump of 2024"),
+    "long": found(
+        "w" * 300,
+        "w" * 300,
+        title="t" * 200,
+        url="https://example.org/" + "u" * 300,
+        nbest=[("w" * 300, 1.0), ("n" * 300, 0.5), ("", 0.0)],
+    ),
+    "nothing": {**NOTHING, "candidates": [(5, "Etna", "A hill.", "", -0.1)]},
+    "slow": found("late", "It came late.", title="Late"),
+}
+EXAMPLES = ["Who wrote Frankenstein?", "nothing"]
+NUM_CANDIDATES = 5
+
+
+def columns(answer):
+    """An answer as the outputs of a signature, padded as exports are."""
+    padding = (-1, "", "", "", -math.inf, "")
+    rows = [
+        (*candidate, f"https://example.org/{candidate[0]}")
+        for candidate in answer["candidates"]
+    ] + [padding] * NUM_CANDIDATES
+    nested = {
+        f"nbest_{name}": [[row[i] for row in answer["nbest"]]]
+        for i, name in enumerate(["answer", "score"])
+    }
+    names = ["block_id", "title", "text", "answer", "log_prob", "url"]
+    for i, name in enumerate(names):
+        nested[f"candidate_{name}"] = [
+            [row[i] for row in rows[:NUM_CANDIDATES]]
+        ]
+    single = {
+        name: [value]
+        for name, value in answer.items()
+        if name not in ("nbest", "candidates")
+    }
+    return {
+        name: as_array(values) for name, values in {**single, **nested}.items()
+    }
+
+
+def as_array(values):
+    array = np.array(values)
+    if array.dtype.kind == "U":
+        return np.vectorize(lambda v: v.encode(), otypes=[object])(array)
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+
+
+class Servable:
+    """Answers from `ANSWERS`; is its own manager, of one version."""
+
+    directory = "none"
+    card = {
+        "num_blocks": 51234,
+        "index": "ivf",
+        "evidence_license": "CC BY-SA 4.0",
+        "example_questions": EXAMPLES,
+        "example_titles": ["Frankenstein", "Etna"],
+    }
+
+    def __init__(self):
+        info = meta_graph_pb2.TensorInfo(dtype=types_pb2.DT_STRING)
+        info.tensor_shape.dim.add(size=-1)
+        definition = meta_graph_pb2.SignatureDef()
+        definition.inputs["question"].CopyFrom(info)
+        self.signature_defs = {"serving_default": definition}
+        self.let_go = threading.Event()
+
+    @contextlib.contextmanager
+    def use(self, name, **choice):
+        assert name == "a model"
+        yield 3, self
+
+    def run(self, inputs, **arguments):
+        (question,) = inputs["question"]
+        if question == b"slow":
+            assert self.let_go.wait(timeout=DEADLINE_SECONDS)
+        if question.decode() not in ANSWERS:
+            raise RequestError(grpc.StatusCode.UNAVAILABLE, WRONG)
+        return columns(ANSWERS[question.decode()])
+
+
+@contextlib.contextmanager
+def serving(servable, *, api_keys=None):
+    """The URL of the page over a servable."""
+    options = ServerOptions(saved_model="none", model_name="a model")
+    handler = RequestHandler(
+        servable, options=options, metrics=ServingMetrics(), log=RequestLog()
+    )
+    app = rest_api.make_app(handler, api_keys=api_keys)
+    bound = rest_server.bind("127.0.0.1", 0, flag="")
+    server = RestServer(app, bound, options)
+    try:
+        yield f"{server.url}/"
+    finally:
+        server.stop(grace_seconds=10)
+        server.join(DEADLINE_SECONDS)
