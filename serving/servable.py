@@ -26,18 +26,14 @@ from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.serving import custom_ops
 from realm_tf.serving import memory
+from realm_tf.serving import signatures
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-
-
-def _names(names: Iterable[str]) -> str:
-    return "{" + ", ".join(sorted(names)) + "}"
 
 
 def _read_card(directory: str) -> dict:
@@ -173,7 +169,9 @@ class SavedModelServable:
         """
         name = name or DEFAULT_SIGNATURE
         if name not in self.signature_defs or name == _INIT_SIGNATURE:
-            known = _names(set(self.signature_defs) - {_INIT_SIGNATURE})
+            known = signatures.list_names(
+                set(self.signature_defs) - {_INIT_SIGNATURE}
+            )
             raise RequestError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f'Serving signature key "{name}" not found. Expected one of '
@@ -256,8 +254,8 @@ class SavedModelServable:
             RequestError: if the request does not fit the signature.
         """
         definition = self.signature(signature)
-        _check_inputs(definition, inputs)
-        _check_outputs(definition, list(output_filter))
+        signatures.check_inputs(definition, inputs)
+        signatures.check_outputs(definition, list(output_filter))
         return definition
 
     def warm_up(self) -> float:
@@ -316,41 +314,3 @@ class SavedModelServable:
             with self._idle:
                 self._running -= 1
                 self._idle.notify_all()
-
-
-def _check_inputs(definition, inputs: Mapping) -> None:
-    expected = definition.inputs
-    extra = set(inputs) - set(expected)
-    missing = set(expected) - set(inputs)
-    if extra or missing:
-        raise invalid(
-            f"input size does not match signature: expected the inputs "
-            f"{_names(expected)}, received {_names(inputs)}. Sent "
-            f"extra: {_names(extra)}. Missing but required: "
-            f"{_names(missing)}."
-        )
-    for name, value in inputs.items():
-        dtype = tf.as_dtype(expected[name].dtype)
-        if tf.as_dtype(value.dtype) != dtype:
-            raise invalid(
-                f"input {name} must be of dtype {dtype.name}, received "
-                f"{tf.as_dtype(value.dtype).name}."
-            )
-        shape = tf.TensorShape(expected[name].tensor_shape)
-        if not shape.is_compatible_with(value.shape):
-            raise invalid(
-                f"input {name} must be of shape {shape} (None is any "
-                f"size), received {value.shape}."
-            )
-
-
-def _check_outputs(definition, wanted: list[str]) -> None:
-    for position, name in enumerate(wanted):
-        if name not in definition.outputs:
-            raise invalid(
-                f"output tensor alias not found in signature: {name}. "
-                "Outputs expected to be in the set "
-                f"{_names(definition.outputs)}."
-            )
-        if name in wanted[:position]:
-            raise invalid(f"duplicate output tensor alias: {name}.")

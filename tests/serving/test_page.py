@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import urllib.parse
 
 import pytest
 from page_site import ANSWERS
@@ -15,7 +14,10 @@ from page_site import FRANKENSTEIN
 from page_site import GENEVA
 from page_site import WRONG
 from page_site import Servable
+from page_site import ask
+from page_site import go
 from page_site import serving
+from page_site import texts
 from page_style import rgb
 from page_style import schemes
 
@@ -73,22 +75,6 @@ def page(browser):
     yield page
     page.close()
     assert complaints == []
-
-
-def go(page, url, question=None):
-    if question is not None:
-        url += "?" + urllib.parse.urlencode({"q": question})
-    page.goto(url)
-
-
-def ask(page, url, question):
-    """Opens the link to a question and waits for its answer."""
-    go(page, url, question)
-    page.wait_for_selector("#result")
-
-
-def texts(page, selector):
-    return page.locator(selector).all_text_contents()
 
 
 @needs_chromium

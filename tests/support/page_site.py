@@ -3,6 +3,7 @@
 import contextlib
 import math
 import threading
+import urllib.parse
 
 import grpc
 import numpy as np
@@ -183,3 +184,19 @@ def serving(servable, *, api_keys=None):
     finally:
         server.stop(grace_seconds=10)
         server.join(DEADLINE_SECONDS)
+
+
+def go(page, url, question=None):
+    if question is not None:
+        url += "?" + urllib.parse.urlencode({"q": question})
+    page.goto(url)
+
+
+def ask(page, url, question):
+    """Opens the link to a question and waits for its answer."""
+    go(page, url, question)
+    page.wait_for_selector("#result")
+
+
+def texts(page, selector):
+    return page.locator(selector).all_text_contents()
