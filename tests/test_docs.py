@@ -1,7 +1,9 @@
 """README, CONTRIBUTING and docs say what is there: commands, files, links."""
 
+import importlib
 import pathlib
 import re
+import shlex
 
 import pytest
 
@@ -37,6 +39,21 @@ def test_readme_has_a_line_for_each_command():
     assert sorted(named) == sorted(cli.COMMANDS)
 
 
+def test_the_python_of_the_readme_runs(
+    tmp_path, monkeypatch, capsys, model_dir, articles_path
+):
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```$", PAGES[0].read_text(), re.M | re.S
+    )
+    code = code.replace("quickstart-output/model", model_dir)
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("corpus.jsonl", articles_path), {})
+    answer, *candidates = capsys.readouterr().out.splitlines()
+    assert "https://example.org/" in answer
+    # The six articles are shorter than blocks; five are read.
+    assert len(candidates) == 5
+
+
 def test_links_lead_somewhere(page):
     for target, anchor in _LINK.findall(page.read_text()):
         path = (page.parent / target) if target else page
@@ -53,6 +70,27 @@ def test_links_lead_somewhere(page):
 def test_files_are_there(page):
     for name in _FILE.findall(" ".join(_code(page.read_text()))):
         assert (ROOT / name).exists(), name
+
+
+def test_commands_take_their_options(page):
+    """Each `realm COMMAND` with arguments, in a line of its own or not."""
+    for code in _code(page.read_text()):
+        for line in code.replace("\\\n", " ").splitlines():
+            if not line.strip().startswith("realm "):
+                continue
+            # Without what a shell does with the output.
+            words = shlex.split(re.split(r" [|>] ", line)[0], comments=True)
+            if len(words) > 2 and "..." not in words:
+                _parse(*words[1:])
+
+
+def _parse(name, *arguments):
+    module, _, operation = cli.COMMANDS[name][0].partition(":")
+    kind = getattr(importlib.import_module(module), operation)
+    parsed = cli.parse(kind, list(arguments))
+    others = getattr(parsed, "beam_options", ())
+    # Pipelines hand on to Beam what they do not know; Beam has `_` in names.
+    assert not [word for word in others if re.match(r"--\w+-", word)], others
 
 
 def _code(text):
