@@ -67,9 +67,17 @@ def test_links_lead_somewhere(page):
             assert anchor in slugs, f"{target}#{anchor}"
 
 
-def test_files_are_there(page):
-    for name in _FILE.findall(" ".join(_code(page.read_text()))):
+def test_files_and_what_is_in_them_are_there(page):
+    text = page.read_text()
+    for name in _FILE.findall(" ".join(_code(text))):
         assert (ROOT / name).exists(), name
+    # `FILE.py`, `Class.method`
+    for name, inside in re.findall(
+        r"`([\w/]+\.py)`,\s+`(?!\w+\.py)([\w.]+)`", text
+    ):
+        for word in inside.split("."):
+            content = (ROOT / name).read_text()
+            assert re.search(rf"\b(?:def|class) {word}\b", content), inside
 
 
 def test_commands_take_their_options(page):
