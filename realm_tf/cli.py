@@ -14,7 +14,7 @@ from realm_tf.version import __version__
 # Order: as in the life of a model.
 COMMANDS = {
     "quickstart": (
-        "realm_tf.quickstart.chain",
+        "realm_tf.operations.quickstart:Quickstart",
         "run the whole chain on the embedded corpus",
     ),
     "init": (

@@ -9,15 +9,15 @@ and the marker comes last.
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import functools
 import json
 import os
-import socket
 import time
 from typing import ClassVar
 
+from realm_tf.artifacts.disk import is_disk_full
+from realm_tf.artifacts.disk import locked
+from realm_tf.artifacts.disk import seconds_spent
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
@@ -28,7 +28,6 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
-LOCK = ".lock"
 
 
 class Artifact:
@@ -191,7 +190,7 @@ def write(
     }
     in_place = is_remote(output)
     directory = output if in_place else f"{output}.partial"
-    with contextlib.nullcontext() if in_place else _lock(output):
+    with contextlib.nullcontext() if in_place else locked(output):
         before = _prepare(output, directory, job, resumable)
         started = time.time()
         stage = Stage(directory, {}, job["parameters"])
@@ -212,7 +211,7 @@ def write(
         except BaseException as error:
             if not resumable:
                 remove(directory)
-            if _is_disk_full(error):
+            if is_disk_full(error):
                 raise InputError(
                     f"{directory}: no space is left on the disk. Free some and "
                     "give the same command again, or choose another --output."
@@ -242,7 +241,7 @@ def _prepare(output, directory, job, resumable):
         remove(directory)
         before = 0.0
     elif not is_remote(directory):
-        before += _seconds_spent(directory)
+        before += seconds_spent(directory, since=JOB)
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
         write_text(
@@ -283,73 +282,6 @@ def interrupted_job(directory: str) -> dict | None:
         return json.loads(path.read_text())
     except ValueError:
         return None
-
-
-def _seconds_spent(directory):
-    """How long an interrupted run worked in a directory.
-
-    It counts up to the last file that the run left: what it did after is lost
-    and done again.
-    """
-    begun = os.stat(os.path.join(directory, JOB)).st_mtime
-    newest = max(
-        os.stat(os.path.join(folder, file)).st_mtime
-        for folder, _, files in os.walk(directory)
-        for file in (".", *files)
-    )
-    return max(0.0, newest - begun)
-
-
-@contextlib.contextmanager
-def _lock(output):
-    """Keeps other processes of this machine from writing one directory.
-
-    The lock goes with the process, however that ends.
-    """
-    path = f"{output}{LOCK}"
-    try:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(
-            f"{output} cannot be written: {error.strerror or error}. "
-            "Choose another --output."
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Removed meanwhile by the run that had it, which has just ended.
-            os.stat(path)
-        except (BlockingIOError, FileNotFoundError) as error:
-            file.seek(0)
-            raise InputError(
-                f"{output} is being written by {file.read() or 'another run'}"
-                ": wait for it or choose another --output."
-            ) from error
-        file.truncate(0)
-        file.write(
-            f"process {os.getpid()} on {socket.gethostname()} since "
-            f"{time.strftime('%Y-%m-%d %H:%M:%S')}"
-        )
-        file.flush()
-        try:
-            yield
-        finally:
-            remove(path)
-
-
-def _is_disk_full(error):
-    """Whether an exception, or one that led to it, says so."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-        ):
-            return True
-        if "No space left on device" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _is_rest(directory):

@@ -11,7 +11,8 @@ from realm_tf.articles import readers
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import remove
 from realm_tf.checkpoints import random_weights
-from realm_tf.quickstart import chain
+from realm_tf.operations import quickstart as operation
+from realm_tf.operations.quickstart import Quickstart
 from realm_tf.text.tokenizer import CLS
 from realm_tf.text.tokenizer import MASK
 from realm_tf.text.tokenizer import PAD
@@ -46,10 +47,10 @@ def tiny_minilm(tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr("realm_tf.checkpoints.minilm.minilm", minilm)
-    monkeypatch.setattr(chain, "NUM_CLOZE_QUESTIONS", 16)
-    monkeypatch.setattr(chain, "RECIPE", "tiny")
+    monkeypatch.setattr(operation, "NUM_CLOZE_QUESTIONS", 16)
+    monkeypatch.setattr(operation, "RECIPE", "tiny")
     # It holds for the rest of the process, and other tests time things.
-    monkeypatch.setattr(chain, "_make_deterministic", lambda: None)
+    monkeypatch.setattr(operation, "_make_deterministic", lambda: None)
 
 
 @pytest.mark.slow
@@ -57,16 +58,17 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     tmp_path, tiny_minilm, capsys
 ):
     output = tmp_path / "out"
-    first = chain.quickstart_chain(str(output))
+    first = Quickstart(output=output).run()
     shown = capsys.readouterr().out
     for name in (
         *("blocks", "embeddings", "index", "model", "verification"),
         *("evaluation-realm", "evaluation-bm25", "saved_model/1"),
     ):
         assert artifact.is_complete(str(output / name)), name
-    assert shown.count("p(z|x)") == chain.NUM_ASKED
+    assert shown.count("p(z|x)") == operation.NUM_ASKED
     assert "https://quickstart.example/wiki/" in shown
-    assert f"realm serve --saved-model {output}/saved_model" in shown
+    said = Quickstart(output=output).report(first)
+    assert f"realm serve --saved-model {output}/saved_model" in said
     recall = first["metrics"]["bm25"]["answer_recall@20"]
     assert 0.5 < recall <= 1.0
     report = json.loads((output / "verification/report.json").read_text())
@@ -75,7 +77,7 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     # Interrupted after the evaluation: only what follows runs again.
     remove(str(output / "verification"))
     before = (output / "model/metadata.json").stat().st_mtime_ns
-    again = chain.quickstart_chain(str(output))
+    again = Quickstart(output=output).run()
     shown = capsys.readouterr().out
     assert shown.count("done before") == 9
     assert (output / "model/metadata.json").stat().st_mtime_ns == before

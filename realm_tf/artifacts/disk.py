@@ -1,0 +1,91 @@
+"""Directories while they are written: other processes, full disks, stops."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import time
+
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
+
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def locked(output: str):
+    """Keeps other processes of this machine from writing one directory.
+
+    The lock goes with the process, however that ends.
+
+    Args:
+        output: str. The directory, which need not be there.
+
+    Raises:
+        InputError: if another process has it, which is named, or the lock
+            cannot be made.
+    """
+    path = f"{output}{LOCK}"
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(
+            f"{output} cannot be written: {error.strerror or error}. "
+            "Choose another --output."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Removed meanwhile by the run that had it, which has just ended.
+            os.stat(path)
+        except (BlockingIOError, FileNotFoundError) as error:
+            file.seek(0)
+            raise InputError(
+                f"{output} is being written by {file.read() or 'another run'}"
+                ": wait for it or choose another --output."
+            ) from error
+        file.truncate(0)
+        file.write(
+            f"process {os.getpid()} on {socket.gethostname()} since "
+            f"{time.strftime('%Y-%m-%d %H:%M:%S')}"
+        )
+        file.flush()
+        try:
+            yield
+        finally:
+            remove(path)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an exception, or one that led to it, says that a disk is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+        ):
+            return True
+        if "No space left on device" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def seconds_spent(directory: str, *, since: str) -> float:
+    """How long an interrupted run worked in a directory.
+
+    It counts up to the last file that the run left: what it did after is lost
+    and done again.
+
+    Args:
+        directory: str. Local, as the run left it.
+        since: str. Name of the file in it that the run wrote first.
+    """
+    begun = os.stat(os.path.join(directory, since)).st_mtime
+    newest = max(
+        os.stat(os.path.join(folder, file)).st_mtime
+        for folder, _, files in os.walk(directory)
+        for file in (".", *files)
+    )
+    return max(0.0, newest - begun)
