@@ -2,10 +2,13 @@
 
 import argparse
 import dataclasses
+import functools
 import importlib
 import os
 import shlex
 import sys
+import types
+import typing
 
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
@@ -257,31 +260,57 @@ def parse(kind: type, arguments: list[str]):
 
 
 def _registry():
-    """How a word of the command line becomes an object of ours."""
+    """How a word of the command line becomes an object of ours, or `None`."""
     from tyro.constructors import ConstructorRegistry
+
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_of_object)
+    registry.primitive_rule(functools.partial(_of_optional, registry))
+    return registry
+
+
+def _of_object(info):
+    """Directories and files of questions are given by their paths."""
     from tyro.constructors import PrimitiveConstructorSpec
 
     from realm_tf.artifacts.artifact import Artifact
     from realm_tf.artifacts.objects import Questions
 
-    registry = ConstructorRegistry()
+    kind = info.type
+    if not (isinstance(kind, type) and issubclass(kind, Artifact | Questions)):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.metavar,
+        instance_from_str=lambda words: kind(words[0]),
+        is_instance=lambda value: isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
 
-    @registry.primitive_rule
-    def _(info):
-        kind = info.type
-        if not (
-            isinstance(kind, type) and issubclass(kind, Artifact | Questions)
-        ):
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=kind.metavar,
-            instance_from_str=lambda words: kind(words[0]),
-            is_instance=lambda value: isinstance(value, kind),
-            str_from_instance=lambda value: [str(value)],
-        )
 
-    return registry
+def _of_optional(registry, info):
+    """`X | None` is shown as X: nobody types None."""
+    from tyro.constructors import PrimitiveConstructorSpec
+    from tyro.constructors import PrimitiveTypeInfo
+
+    kinds = set(typing.get_args(info.type))
+    if info.type_origin not in (typing.Union, types.UnionType) or (
+        len(kinds - {types.NoneType}) != 1 or types.NoneType not in kinds
+    ):
+        return None
+    (kind,) = kinds - {types.NoneType}
+    spec = registry.get_primitive_spec(
+        PrimitiveTypeInfo.make(kind, info.markers)
+    )
+    if not isinstance(spec, PrimitiveConstructorSpec):
+        return None
+    return dataclasses.replace(
+        spec,
+        is_instance=lambda value: value is None or spec.is_instance(value),
+        str_from_instance=lambda value: (
+            ["not given"] if value is None else spec.str_from_instance(value)
+        ),
+    )
 
 
 if __name__ == "__main__":
