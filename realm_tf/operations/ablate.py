@@ -69,7 +69,7 @@ class Ablate(Operation):
     seeds: tuple[int, ...] = (0, 1, 2)
     """of pre-training and fine-tuning"""
     cells: tuple[str, ...] = ()
-    """systems of the suite (default: all)"""
+    """systems of the suite (if not given: all)"""
     pretrain_recipe: Literal[*pretrain.RECIPES] = "wiki-small"
     """recipe of `realm pretrain`"""
     set_pretrain: RepeatedWords = ()

@@ -72,7 +72,7 @@ class Annotate(Operation):
     tagger_model: Tagger | None = None
     """for --tagger bert: what `realm train-tagger` made"""
     spacy_model: str | None = None
-    """for --tagger spacy: a pipeline that is installed (default:
+    """for --tagger spacy: a pipeline that is installed (if not given:
     en_core_web_sm)"""
     batch_size: int = 32
     """sentences that a model computes at once"""
@@ -81,9 +81,9 @@ class Annotate(Operation):
     vocab: str | None = None
     """with --input, and needed there: vocab.txt of the model"""
     max_block_length: int | None = None
-    """with --input: wordpieces of a passage (default: 288)"""
+    """with --input: wordpieces of a passage (if not given: 288)"""
     format: Literal[readers.FORMATS] | None = None
-    """with --input: format of all files (default: by content)"""
+    """with --input: format of all files (if not given: by content)"""
     lowercase: bool = True
     """with --input: lower-case and strip accents"""
     language: str = "en"

@@ -39,9 +39,9 @@ class BuildIndex(Operation):
     num_reordered: int = 200
     """scann, from 20,000 blocks on: candidates that are scored again"""
     num_partitions: int | None = None
-    """ivf: parts of the blocks (default: 4 sqrt(number of blocks))"""
+    """ivf: parts of the blocks (if not given: 4 sqrt(number of blocks))"""
     num_probed: int | None = None
-    """ivf: partitions searched; more find more (default: 48)"""
+    """ivf: partitions searched; more find more (if not given: 48)"""
     beam_options: BeamOptions = ()
 
     def parameters(self) -> dict:

@@ -56,8 +56,8 @@ class Chunk(Operation):
     vocab: str
     """vocab.txt of the model, one wordpiece a line"""
     max_block_length: int | None = None
-    """longest block: wordpieces with its title, [CLS] and two [SEP] (default:
-    288), or with --unit words its words (default: 100); with --unit rows, what
+    """longest block: wordpieces with its title, [CLS] and two [SEP] (if not given:
+    288), or with --unit words its words (if not given: 100); with --unit rows, what
     models read of it"""
     unit: Literal[blocks.UNITS] = blocks.WORDPIECES
     """wordpieces: whole sentences, as many as fit, as REALM; words: so many
@@ -67,18 +67,18 @@ class Chunk(Operation):
     """sentences (with --unit words: words) that a block repeats of the one
     before, where they fit"""
     multistream_index: str | None = None
-    """index of the one multistream dump of --input (default: the one beside
+    """index of the one multistream dump of --input (if not given: the one beside
     each dump, by its name)"""
     format: Literal[readers.FORMATS] | None = None
-    """format of all files (default: by content)"""
+    """format of all files (if not given: by content)"""
     num_shards: int | None = None
-    """files to write (default: one per 10,000 blocks)"""
+    """files to write (if not given: one per 10,000 blocks)"""
     lowercase: bool = True
     """lower-case and strip accents, as uncased BERT"""
     language: str = "en"
     """ISO 639 code, for the sentence boundaries"""
     base_url: str | None = None
-    """what comes before the title in a page's URL (default: what the dump
+    """what comes before the title in a page's URL (if not given: what the dump
     says)"""
     keep_all_titles: bool = False
     """keep "List of ...", "Index of ...", "Outline of ..." and

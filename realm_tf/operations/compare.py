@@ -31,7 +31,7 @@ class Compare(Operation):
     output: str
     """the directory to make"""
     names: tuple[str, ...] | None = None
-    """what to call them (default: their directories' names, or whole paths
+    """what to call them (if not given: their directories' names, or whole paths
     where these are the same)"""
 
     def parameters(self) -> dict:

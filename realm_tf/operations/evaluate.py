@@ -53,9 +53,9 @@ class Evaluate(Operation):
     model: Model
     """model directory"""
     blocks: Blocks | None = None
-    """blocks directory (default: none, with --retriever none)"""
+    """blocks directory (if not given: none, with --retriever none)"""
     index: Index | None = None
-    """index directory (default: none, with --retriever none)"""
+    """index directory (if not given: none, with --retriever none)"""
     questions: Questions
     """JSONL with question and answer"""
     output: str
@@ -70,7 +70,7 @@ class Evaluate(Operation):
     """add up the probabilities of equal strings over blocks, instead of
     taking the single best span"""
     calibration: Evaluation | None = None
-    """evaluation of other questions, whose temperature is used (default: a
+    """evaluation of other questions, whose temperature is used (if not given: a
     temperature of 1)"""
 
     def parameters(self) -> dict:

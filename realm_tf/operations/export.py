@@ -64,14 +64,14 @@ class Export(Operation):
     --reordering int8`"""
     calibration: Evaluation | None = None
     """an evaluation (`realm evaluate`) of this model on held-out questions:
-    confidences are at the temperature that it fitted (default: temperature
+    confidences are at the temperature that it fitted (if not given: temperature
     1)"""
     evidence_license: str | None = None
     """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
     4.0'"""
     questions: Questions | None = None
     """JSONL of questions whose answers are stored for `realm verify`
-    (default: the titles of a few blocks)"""
+    (if not given: the titles of a few blocks)"""
 
     @property
     def result(self) -> SavedModel:

@@ -44,9 +44,9 @@ class FineTune(Training):
     num_epochs each (dpr: mixed)"""
     dev: Questions | None = None
     """questions that choose the best epoch, none of them learned from
-    (default: the last epoch)"""
+    (if not given: the last epoch)"""
     tensorboard: str | None = None
-    """write curves for TensorBoard into this directory (default: nowhere)"""
+    """write curves for TensorBoard into this directory (if not given: nowhere)"""
 
     def named_recipes(self) -> dict:
         return dpr.RECIPES if self._is_dpr else finetune.RECIPES

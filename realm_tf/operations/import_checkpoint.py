@@ -75,24 +75,24 @@ class ImportCheckpoint(Operation):
     """where the embedder of the blocks is, if it is another than that of the
     questions: fine-tuned checkpoints hold the latter alone"""
     vocab: str | None = None
-    """vocab.txt (default: that of a source)"""
+    """vocab.txt (if not given: that of a source)"""
     cased: bool = False
-    """the vocabulary is of a cased BERT (default: as the source's
+    """the vocabulary is of a cased BERT (if not given: as the source's
     tokenizer_config.json says, else uncased)"""
     num_heads: int | None = None
-    """tf1: attention heads (default: one for 64 of the width)"""
+    """tf1: attention heads (if not given: one for 64 of the width)"""
     license: str | None = None
-    """for the model's card (default: what the source's README.md says)"""
+    """for the model's card (if not given: what the source's README.md says)"""
     seed: int = 0
     """of a random head"""
     texts: str | None = None
     """with --blocks: block_records.npy, or blocks.tfr with titles.tfr beside
-    it (default: that of a source)"""
+    it (if not given: that of a source)"""
     blocks: str | None = None
     """also make a blocks directory"""
     max_block_length: int | None = None
     """with --blocks: most wordpieces of a block with its title, [CLS] and both
-    [SEP], that models read (default: 288)"""
+    [SEP], that models read (if not given: 288)"""
     embeddings: str | None = None
     """also make an embeddings directory; needs --blocks"""
     beam_options: BeamOptions = ()

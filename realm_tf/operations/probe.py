@@ -42,7 +42,7 @@ class Probe(Operation):
     """a sentence with [MASK] in it, each a word of its own: what stands beside
     it is tokenized without it"""
     answer: Repeated = ()
-    """what [MASK] stands for; once for each [MASK], in their order (default:
+    """what [MASK] stands for; once for each [MASK], in their order (if not given:
     show the best predictions)"""
     model: Model
     """model directory with a masked-LM head: of `realm pretrain`"""

