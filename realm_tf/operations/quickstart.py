@@ -189,7 +189,7 @@ def _serve_and_ask(saved_model):
 
     from realm_tf.serving import server
     from realm_tf.serving.client import RealmClient
-    from realm_tf.serving.rendering import render
+    from realm_tf.serving.rendering import AnswerView
 
     asked = Questions(quickstart.questions("test")).questions
     # Spread over the file, so over the articles.
@@ -203,5 +203,6 @@ def _serve_and_ask(saved_model):
         for question, answer in zip(chosen, client.ask(chosen), strict=True):
             console.print()
             console.print(
-                render(answer, question), soft_wrap=not console.is_terminal
+                AnswerView(answer, question),
+                soft_wrap=not console.is_terminal,
             )
