@@ -1,10 +1,3 @@
-import os
-import pathlib
-import pickle
-import subprocess
-import sys
-
-import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
@@ -125,20 +118,6 @@ def test_where_sentences_begin(starts, sentences, expected):
     assert packed_blocks.sentence_starts(block).tolist() == expected
 
 
-def test_the_same_input_gives_the_same_bytes(packed, blocks_dir, tmp_path):
-    again = str(tmp_path / "again")
-    told = []
-    pack_blocks(blocks_dir, again, progress=told.append)
-    for name in os.listdir(packed):
-        if name != artifact.METADATA:
-            one = pathlib.Path(packed, name).read_bytes()
-            assert one == pathlib.Path(again, name).read_bytes(), name
-    fingerprints = [
-        artifact.read_metadata(d)["fingerprint"] for d in (packed, again)
-    ]
-    assert fingerprints[0] == fingerprints[1]
-
-
 def test_progress_is_told(blocks_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(packed_blocks, "_PART", 3)
     told = []
@@ -146,13 +125,6 @@ def test_progress_is_told(blocks_dir, tmp_path, monkeypatch):
         blocks_dir, str(tmp_path / "packed"), progress=told.append
     )
     assert told == list(range(3, len(made) + 1, 3))
-
-
-def test_a_pickled_one_opens_the_directory_again(packed):
-    content = pickle.dumps(PackedBlocks(packed))
-    assert len(content) < 1000
-    one, two = PackedBlocks(packed)[3], pickle.loads(content)[3]
-    assert one.token_ids.tolist() == two.token_ids.tolist()
 
 
 def test_metadata_of_blocks_before_and_after_packing(
@@ -169,32 +141,6 @@ def test_metadata_of_blocks_before_and_after_packing(
         packed_blocks.read_metadata(model_dir)
     with pytest.raises(InputError, match="does not exist"):
         packed_blocks.read_metadata(f"{packed}-other")
-
-
-def test_reading_takes_numpy_alone(packed):
-    code = (
-        "import sys\n"
-        "from realm_tf.data.inverse_cloze import IctExamples\n"
-        "from realm_tf.artifacts.packed_blocks import PackedBlocks\n"
-        f"examples = IctExamples(PackedBlocks({packed!r}), batch_size=2)\n"
-        "next(examples.batches())\n"
-        "print([n for n in ('tensorflow', 'tokenizers', 'keras')"
-        " if n in sys.modules])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-
-
-def test_damage_is_noticed(packed):
-    path = pathlib.Path(packed, "title_ids.npy")
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(InputError, match="is damaged"):
-        PackedBlocks(packed)
-    np.save(path, np.zeros(5, "uint16"))
-    with pytest.raises(InputError, match="its files disagree"):
-        PackedBlocks(packed)
 
 
 def test_wrong_directories_are_refused(blocks_dir, packed, model_dir, tmp_path):

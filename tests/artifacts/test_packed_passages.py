@@ -1,9 +1,5 @@
 import json
 import os
-import pathlib
-import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -80,21 +76,6 @@ def test_metadata(packed, letters):
     }
 
 
-def test_the_same_input_gives_the_same_bytes(
-    packed, annotated, letters, tmp_path
-):
-    again = str(tmp_path / "again")
-    pack_passages(annotated, letters, again)
-    for name in os.listdir(packed):
-        if name != artifact.METADATA:
-            one = pathlib.Path(packed, name).read_bytes()
-            assert one == pathlib.Path(again, name).read_bytes(), name
-    fingerprints = [
-        artifact.read_metadata(d)["fingerprint"] for d in (packed, again)
-    ]
-    assert fingerprints[0] == fingerprints[1]
-
-
 def test_the_files_are_plain_npy(packed, letters):
     arrays = {
         name: np.load(os.path.join(packed, f"{name}.npy"))
@@ -154,47 +135,6 @@ def test_corpora_of_next_to_nothing(
     found = PackedPassages(str(tmp_path / "packed"))
     assert len(found) == len(texts)
     assert found.count_spans(10)[0].tolist() == [0] * len(texts)
-
-
-def test_a_pickled_one_opens_the_directory_again(packed):
-    found = PackedPassages(packed)
-    content = pickle.dumps(found)
-    assert len(content) < 1000
-    _assert_same(vars(pickle.loads(content)[3]), vars(found[3]))
-
-
-def test_reading_takes_numpy_alone(packed):
-    code = (
-        "import sys\n"
-        "from realm_tf.artifacts.packed_passages import PackedPassages\n"
-        "from realm_tf.data.masked_queries import PretrainingExamples\n"
-        f"passages = PackedPassages({packed!r})\n"
-        "examples = PretrainingExamples(passages, batch_size=2)\n"
-        "next(examples.batches())\n"
-        "print([n for n in ('tensorflow', 'tokenizers', 'keras')"
-        " if n in sys.modules])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-
-
-def test_damage_is_noticed(packed):
-    path = pathlib.Path(packed, "token_ids.npy")
-    content = path.read_bytes()
-    path.write_bytes(content[:-2])
-    with pytest.raises(InputError, match="is damaged"):
-        PackedPassages(packed)
-    np.save(path, np.zeros(5, "uint16"))
-    with pytest.raises(InputError, match="its files disagree"):
-        PackedPassages(packed)
-    np.save(path, np.zeros((5, 2), "uint16"))
-    with pytest.raises(InputError, match="has the shape"):
-        PackedPassages(packed)
-    path.unlink()
-    with pytest.raises(InputError, match="is damaged .*token_ids.npy"):
-        PackedPassages(packed)
 
 
 def test_wrong_directories_are_refused(annotated, packed, letters, tmp_path):
