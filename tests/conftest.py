@@ -109,6 +109,17 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 
 
 @pytest.fixture(scope="session")
+def packed_blocks(tmp_path_factory, blocks_dir):
+    """The blocks as `realm pack` packs them, opened."""
+    from realm_tf.artifacts.packed_blocks import PackedBlocks
+    from realm_tf.artifacts.packed_blocks import pack_blocks
+
+    packed = str(tmp_path_factory.mktemp("world") / "packed")
+    pack_blocks(blocks_dir, packed)
+    return PackedBlocks(packed)
+
+
+@pytest.fixture(scope="session")
 def model_dir(tmp_path_factory, vocabulary_path):
     """What `realm init --from random` makes: 2 layers of width 8."""
     import tiny_models

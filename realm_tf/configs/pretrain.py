@@ -330,24 +330,17 @@ def masked_lm_alone(
     """
     query = recipe.lengths.max_query_length
     joint = query + recipe.masked_lm.masked_lm_window + 1
-    return dataclasses.replace(
-        base,
+    encoders = dataclasses.asdict(recipe.encoders)
+    encoders.pop("num_frozen_layers")
+    return base.replace(
+        **dataclasses.asdict(recipe.masked_lm),
+        **dataclasses.asdict(recipe.masking),
+        **encoders,
         num_steps=0,
-        optimizer=dataclasses.replace(
-            base.optimizer, bias_correction=recipe.optimizer.bias_correction
-        ),
-        masked_lm=recipe.masked_lm,
-        masking=recipe.masking,
-        lengths=dataclasses.replace(
-            base.lengths,
-            max_query_length=query,
-            # Nothing is longer; a base may be shorter.
-            max_joint_length=max(joint, base.lengths.max_joint_length),
-        ),
-        encoders=dataclasses.replace(
-            recipe.encoders,
-            num_frozen_layers=base.encoders.num_frozen_layers,
-        ),
+        bias_correction=recipe.optimizer.bias_correction,
+        max_query_length=query,
+        # Nothing is longer; a base may be shorter.
+        max_joint_length=max(joint, base.lengths.max_joint_length),
         log_every=recipe.log_every,
         seed=recipe.seed,
     )

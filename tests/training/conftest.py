@@ -13,13 +13,11 @@ SENTENCES = [
 
 
 @pytest.fixture
-def realm_model(blocks_dir, tokenizer, tmp_path):
+def realm_model(packed_blocks, tokenizer):
     """A compiled `RealmModel` of encoders of 1 layer of width 8."""
     import keras
     import tiny_models
 
-    from realm_tf.artifacts.packed_blocks import PackedBlocks
-    from realm_tf.artifacts.packed_blocks import pack_blocks
     from realm_tf.models.block_table import BlockTable
     from realm_tf.models.embedder import Embedder
     from realm_tf.models.knowledge_augmented_encoder import (
@@ -33,9 +31,7 @@ def realm_model(blocks_dir, tokenizer, tmp_path):
     def encoder():
         return tiny_models.encoder(tokenizer.vocabulary_size)
 
-    packed = str(tmp_path / "packed")
-    pack_blocks(blocks_dir, packed)
-    blocks = PackedBlocks(packed)
+    blocks = packed_blocks
     token_ids, lengths = blocks.bodies(32)
     title_ids, title_lengths = blocks.titles(32)
     embedder = Embedder(encoder(), projection_dim=4)
