@@ -23,6 +23,10 @@ def _clustered(num_rows, seed=0, width=32):
     return rows.astype("float32")
 
 
+def _drawn(num_rows, num_queries, draw=search_oracle.rows):
+    return draw(num_rows), draw(num_queries, seed=1)
+
+
 def _scored(index, query):
     """Ids that a search scores: partition after partition, one by one."""
     state = index.state()
@@ -60,73 +64,26 @@ def _check(index, embeddings, queries, num_candidates):
 
 
 class TestAllPartitions:
+    # More of this is in test_index.py, of all kinds.
     @pytest.mark.parametrize("num_partitions", [1, 7, 60])
-    @pytest.mark.parametrize("num_candidates", [1, 5, 60])
-    @pytest.mark.parametrize("batch_size", [1, 17])
-    def test_against_numpy(self, num_partitions, num_candidates, batch_size):
-        embeddings, queries = (
-            search_oracle.rows(60),
-            search_oracle.rows(batch_size, seed=1),
-        )
+    def test_against_numpy(self, num_partitions):
+        embeddings = search_oracle.rows(60)
+        queries = search_oracle.rows(17, seed=1)
         index = Ivf.build(
             embeddings,
             num_partitions=num_partitions,
             num_probed=num_partitions,
         )
         assert index.is_exact
-        scores, block_ids = index.search(queries, num_candidates)
-        expected = search_oracle.oracle(embeddings, queries, num_candidates)
+        scores, block_ids = index.search(queries, 5)
+        expected = search_oracle.oracle(embeddings, queries, 5)
         np.testing.assert_array_equal(block_ids, expected[1])
         np.testing.assert_allclose(scores, expected[0], atol=1e-5)
-        for tensor, dtype in ((scores, "float32"), (block_ids, "int32")):
-            assert keras.backend.standardize_dtype(tensor.dtype) == dtype
-
-    @pytest.mark.parametrize("num_candidates", [1, 3, 20, 200])
-    def test_of_equal_scores_the_smaller_id_is_first(self, num_candidates):
-        embeddings, queries = (
-            search_oracle.integers(200),
-            search_oracle.integers(30, seed=1),
-        )
-        index = Ivf.build(embeddings, num_partitions=20, num_probed=20)
-        scores, block_ids = index.search(queries, num_candidates)
-        expected = search_oracle.oracle(embeddings, queries, num_candidates)
-        np.testing.assert_array_equal(block_ids, expected[1])
-        np.testing.assert_array_equal(scores, expected[0])
-
-    @pytest.mark.parametrize("value", [0.0, 1.0])
-    def test_equal_rows(self, value):
-        index = Ivf.build(np.full((30, 4), value), num_partitions=6)
-        scores, block_ids = index.search(np.ones((2, 4)), 7)
-        np.testing.assert_array_equal(block_ids, [list(range(7))] * 2)
-        np.testing.assert_array_equal(scores, [[4 * value] * 7] * 2)
-
-    def test_a_query_of_zeros(self):
-        embeddings = search_oracle.rows(40)
-        embeddings[3:9] = 0.0
-        index = Ivf.build(embeddings)
-        scores, block_ids = index.search(np.zeros((1, 8)), 12)
-        np.testing.assert_array_equal(block_ids, [list(range(12))])
-        np.testing.assert_array_equal(scores, np.zeros((1, 12)))
-
-    @pytest.mark.parametrize("num_blocks", [1, 2, 3])
-    def test_few_blocks(self, num_blocks):
-        embeddings, queries = (
-            search_oracle.rows(num_blocks),
-            search_oracle.rows(4, seed=1),
-        )
-        index = Ivf.build(embeddings)
-        _, block_ids = index.search(queries, num_blocks)
-        np.testing.assert_array_equal(
-            block_ids, search_oracle.oracle(embeddings, queries, num_blocks)[1]
-        )
 
     def test_in_parts_of_rows(self, monkeypatch):
         monkeypatch.setattr(row_table, "ROWS_AT_ONCE", 7)
         monkeypatch.setattr(ivf, "ROWS_AT_ONCE", 7)
-        embeddings, queries = (
-            search_oracle.integers(60),
-            search_oracle.integers(9, seed=1),
-        )
+        embeddings, queries = _drawn(60, 9, search_oracle.integers)
         index = Ivf.build(embeddings, num_partitions=10, num_probed=10)
         scores, block_ids = index.search(queries, 20)
         expected = search_oracle.oracle(embeddings, queries, 20)
@@ -138,20 +95,14 @@ class TestSomePartitions:
     @pytest.mark.parametrize("num_probed", [1, 3, 19])
     @pytest.mark.parametrize("num_candidates", [1, 4, 300])
     def test_the_best_partitions_are_scored(self, num_probed, num_candidates):
-        embeddings, queries = (
-            search_oracle.rows(300),
-            search_oracle.rows(23, seed=1),
-        )
+        embeddings, queries = _drawn(300, 23)
         index = Ivf.build(embeddings, num_partitions=20, num_probed=num_probed)
         assert not index.is_exact
         assert index.num_scored == 15 * num_probed
         _check(index, embeddings, queries, num_candidates)
 
     def test_as_many_are_found_as_are_asked_for(self):
-        embeddings, queries = (
-            search_oracle.rows(100),
-            search_oracle.rows(9, seed=1),
-        )
+        embeddings, queries = _drawn(100, 9)
         index = Ivf.build(embeddings, num_partitions=50, num_probed=1)
         # Two rows are scored unless more are wanted.
         assert index.num_scored == 2
@@ -187,10 +138,7 @@ class TestSomePartitions:
                 _check(index, embeddings, queries, num_candidates)
 
     def test_empty_partitions_cost_nothing(self):
-        embeddings, queries = (
-            search_oracle.rows(30),
-            search_oracle.rows(11, seed=1),
-        )
+        embeddings, queries = _drawn(30, 11)
         ids = np.arange(30, dtype="int32")
         means = [embeddings[part].mean(axis=0) for part in np.split(ids, 3)]
         nothing = np.zeros(8, "float32")
@@ -252,14 +200,6 @@ def test_what_it_says_of_itself():
     assert not index.trainable_variables
 
 
-@pytest.mark.parametrize("num_candidates", [0, 61])
-def test_too_many_candidates_are_refused(num_candidates):
-    with pytest.raises(InputError, match="between 1 and the index's 60 blocks"):
-        Ivf.build(search_oracle.rows(60)).search(
-            search_oracle.rows(1), num_candidates
-        )
-
-
 @pytest.mark.parametrize(
     "arguments, reason",
     [
@@ -309,12 +249,6 @@ def test_a_compiled_model_sees_new_embeddings():
             )
             exact = np.take_along_axis(batch @ embeddings.T, block_ids, axis=1)
             np.testing.assert_allclose(scores, exact, atol=1e-5)
-
-
-def test_embeddings_of_another_shape_are_refused():
-    index = Ivf.build(search_oracle.rows(60))
-    with pytest.raises(InputError, match=r"shape \(60, 8\)"):
-        index.swap(search_oracle.rows(59))
 
 
 def test_mixed_precision_changes_nothing():

@@ -1,0 +1,164 @@
+"""What the options of a fine-tuning recipe do."""
+
+import numpy as np
+import pytest
+import training_runs
+from fine_tuning_runs import operation
+
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import model_directory
+from realm_tf.configs.finetune import get_recipe
+from realm_tf.errors import InputError
+from realm_tf.training import fine_tuning
+from realm_tf.training.fine_tuning import make_trainer
+from realm_tf.training.training_log import read_log
+
+# Two epochs of one batch each.
+ONE_BATCH = ("batch_size=8",)
+# Only the reader's head learns.
+HEAD_ONLY = [
+    "num_epochs=1",
+    "train_query_tower=false",
+    "freeze_word_embeddings=true",
+    "num_frozen_layers=1",
+]
+
+
+@pytest.mark.slow
+def test_the_best_epoch_is_kept_and_training_stops_in_time(
+    open_qa_world, tmp_path, monkeypatch
+):
+    """With the matches of dev given: 0.2, 0.5, 0.4, 0.1, and no fifth."""
+    given = iter([0.2, 0.5, 0.4, 0.1, 0.9])
+    states = []
+
+    class Told(fine_tuning.SelectBest):
+        def __init__(self, evaluate, weights, directory, **kwargs):
+            super().__init__(self._tell, weights, directory, **kwargs)
+            self._evaluate_really = evaluate
+
+        def _tell(self):
+            assert 0 <= self._evaluate_really()["exact_match"] <= 1
+            states.append(training_runs.values(self._weights.reader))
+            return {"exact_match": next(given)}
+
+    monkeypatch.setattr(fine_tuning, "SelectBest", Told)
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *("num_epochs=9", "patience=2"),
+        dev=open_qa_world["questions"][0],
+    )
+    model = job.run(verbose=0)
+    metadata = model.metadata
+    found = [row["dev_exact_match"] for row in metadata["history"]]
+    assert found == [0.2, 0.5, 0.4, 0.1]
+    assert metadata["best_epoch"] == 2
+    kept = training_runs.values(model.load().model.reader)
+    assert kept.keys() == states[1].keys()
+    for path, value in kept.items():
+        np.testing.assert_array_equal(value, states[1][path])
+    assert any(
+        not np.array_equal(value, states[3][path])
+        for path, value in kept.items()
+    )
+
+
+def test_patterns_are_learned_from(open_qa_world, tmp_path):
+    """Alone, the question whose answer is a pattern; an invalid one beside."""
+    path = tmp_path / "questions.jsonl"
+    path.write_text(
+        '{"question": "When was the fire in the city?", '
+        '"answer": ["(16", "16\\\\d\\\\d"], "answer_type": "regex"}\n'
+        '{"question": "Who?", "answer": ["q+"], "answer_type": "regex"}\n'
+    )
+    job = operation(
+        open_qa_world, tmp_path / "model", *ONE_BATCH, questions=[path]
+    )
+    model = job.run(verbose=0)
+    assert model.counts["patterns"] == 1
+    rows = model.metadata["history"]
+    # 1669 occurs in one block, which is among the eight that are found.
+    assert rows[0]["candidates_recall"] == 1.0
+    assert rows[0]["retriever_loss"] > 0
+    assert rows[-1]["loss"] < rows[0]["loss"]
+
+
+@pytest.mark.slow
+def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path):
+    bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=3"]
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *bm25,
+        dev=open_qa_world["questions"][0],
+    )
+    end = job.run(verbose=0).load()
+    rows = end.metadata["history"]
+    start = model_directory.load(open_qa_world["model"])
+    assert not training_runs.moved(
+        start.model.query_embedder, end.model.query_embedder
+    )
+    assert training_runs.moved(start.model.reader, end.model.reader)
+    # The same share of questions in each epoch: nothing moves the blocks.
+    assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
+    with pytest.raises(InputError, match="add --set train_query_tower=false"):
+        operation(open_qa_world, tmp_path / "other", *bm25[:1]).run()
+
+
+@pytest.mark.slow
+def test_a_refreshed_index_follows_the_shared_tower(open_qa_world, tmp_path):
+    job = operation(open_qa_world, tmp_path / "model", "refresh_every=1")
+    end = job.run(verbose=0).load()
+    start = model_directory.load(open_qa_world["model"])
+    assert end.model.share_embedders
+    assert end.metadata["block_tower"] != start.metadata["block_tower"]
+    with pytest.raises(InputError, match="not made from the block tower of"):
+        Corpus.load(job.output, open_qa_world["blocks"], open_qa_world["exact"])
+    # Embedded again before every step but the first.
+    assert read_log(job.output)[-1]["index_age"] == 0.0
+    with pytest.raises(InputError, match="needs one tower"):
+        operation(
+            open_qa_world,
+            tmp_path / "other",
+            *("refresh_every=1", "train_query_tower=false"),
+        ).run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "tower", "reader"),
+    [
+        ([], True, {"token_embedding", "transformer_layer_0", "span_scorer"}),
+        (
+            ["train_query_tower=false"],
+            False,
+            {"token_embedding", "transformer_layer_0", "span_scorer"},
+        ),
+        (
+            ["train_query_tower=false", "freeze_word_embeddings=true"],
+            False,
+            {"transformer_layer_0", "span_scorer"},
+        ),
+        (HEAD_ONLY, False, {"span_scorer"}),
+    ],
+)
+def test_a_recipe_says_what_learns(open_qa_world, changes, tower, reader):
+    corpus = Corpus.load(
+        open_qa_world["model"], open_qa_world["blocks"], open_qa_world["exact"]
+    )
+    trainer = make_trainer(corpus, None, get_recipe("tiny", changes))
+    model = trainer.open_qa
+    assert bool(model.query_embedder.trainable_variables) == tower
+    assert model.share_embedders != tower
+    assert not model.block_embedder.trainable_variables
+    found = {v.path.split("/")[0] for v in model.reader.trainable_variables}
+    embeddings = {
+        "token_embedding",
+        "position_embedding",
+        "segment_embedding",
+        "embeddings_layer_norm",
+    }
+    assert found - (embeddings - {"token_embedding"}) == reader
+    assert len(trainer.trainable_variables) == len(
+        model.query_embedder.trainable_variables
+    ) + len(model.reader.trainable_variables)
