@@ -11,9 +11,10 @@ the towers of one source and the encoder (the reader's) of another:
 - a key of `PRETRAININGS`: towers of one of `BEGINNINGS` and encoder of
   `"warm_up"`, after REALM's pre-training.
 
-In table 1 what is not REALM reads with the given encoder, as in the paper;
-the rows named `+warm_up` read with REALM's after its warm-up, and so tell what
-the retriever alone makes of a difference. In table 2 all begin with that one.
+In table 1 all systems but REALM read with the given encoder, as in the paper;
+the rows named `+warm_up` read with REALM's encoder after its masked-LM
+warm-up, which shows the difference that the retriever alone makes. In table 2
+all systems begin with that encoder.
 `"start"` keeps its towers; in `"start+query_tower"` fine-tuning moves one of
 them, as it does REALM's and ORQA's: what REALM adds to that is pre-training's.
 """

@@ -1,4 +1,4 @@
-"""Masked queries with a block that is given: to learn to read, not to find."""
+"""Examples of the masked-LM warm-up: masked queries with a given block."""
 
 import dataclasses
 

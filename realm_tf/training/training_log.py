@@ -223,7 +223,7 @@ def read_log(path: str) -> list[dict]:
     Args:
         path: str. The file, the directory that holds it, or the directory
             that a run is still to make. Of a directory that has none but the
-            warm-up's, this one.
+            masked-LM warm-up's, this one.
 
     Returns:
         list of dict; see `TrainingLog`. A last line that is torn is left out.
