@@ -16,7 +16,7 @@ def _reload(index, kind=Scann, **arguments):
     return kind(
         index.state(),
         num_blocks=index.num_blocks,
-        width=index.embedding_dim,
+        embedding_dim=index.embedding_dim,
         **arguments,
     )
 
@@ -112,7 +112,7 @@ def test_a_state_is_plain_arrays(tmp_path):
     for name, array in state.items():
         np.save(tmp_path / name, array, allow_pickle=False)
         loaded[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    again = Scann(loaded, num_blocks=100, width=32)
+    again = Scann(loaded, num_blocks=100, embedding_dim=32)
     _equal(index, again, search_oracle.clustered(5, seed=1), 10)
 
 
