@@ -12,10 +12,9 @@ from realm_tf import cli
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Questions
 from realm_tf.errors import InputError
@@ -55,10 +54,8 @@ def world(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
         ["London"],
     ]
     lines = [
-        {"question": question, "answer": accepted, "id": number}
-        for number, (question, accepted) in enumerate(
-            zip(ASKED, answers, strict=True)
-        )
+        {"question": question, "answer": answers[number], "id": number}
+        for number, question in enumerate(ASKED)
     ]
     lines[2]["answer_type"] = "regex"
     for number, title, sentence in (
@@ -94,49 +91,25 @@ def evaluated(world):
 
 def test_metrics_recomputed_from_the_predictions(world, evaluated):
     metrics, lines = evaluated.metrics, evaluated.predictions
-    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    texts = world["corpus"].records.texts
     assert [line["question"] for line in lines] == ASKED
-    wanted = {
-        "exact_match": [
-            float(bool(answer_oracle.matches(line))) for line in lines
-        ],
-        "f1": [
-            float(bool(answer_oracle.matches(line)))
-            if line.get("answer_type") == "regex"
-            else max(
-                answer_oracle.f1(line["prediction"], a) for a in line["answer"]
-            )
-            for line in lines
-        ],
-    }
+    wanted = {}
+    wanted["exact_match"], wanted["f1"] = map(
+        list, zip(*map(answer_oracle.score, lines), strict=True)
+    )
+    ranks = [
+        answer_oracle.rank(line["retrieved"], texts, line) for line in lines
+    ]
     for k in (1, 5, 20):
-        wanted[f"answer_recall@{k}"] = [
-            float(
-                any(
-                    answer_oracle.contains(texts[b], line)
-                    for b in line["retrieved"][:k]
-                )
-            )
-            for line in lines
-        ]
+        wanted[f"answer_recall@{k}"] = [float(rank <= k) for rank in ranks]
     for name, values in wanted.items():
         assert [line[name] for line in lines] == pytest.approx(values), name
         assert metrics[name] == pytest.approx(np.mean(values), abs=5e-5), name
-    read = [
-        any(
-            answer_oracle.contains(texts[b], line)
-            for b in line["retrieved"][:5]
-        )
-        for line in lines
-    ]
+    read = [rank <= 5 for rank in ranks]
     assert any(read) and not all(read)
     assert ["reading_accuracy" in line for line in lines] == read
-    right = [
-        line["exact_match"] for line, r in zip(lines, read, strict=True) if r
-    ]
-    assert metrics["reading_accuracy"] == pytest.approx(
-        np.mean(right), abs=5e-5
-    )
+    right = np.mean(np.array(wanted["exact_match"])[read])
+    assert metrics["reading_accuracy"] == pytest.approx(right, abs=5e-5)
     # The random model is right where the answers say so, and only there.
     assert wanted["exact_match"] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     assert wanted["f1"][0] == 1.0 and 0 < wanted["f1"][1] < 1
@@ -146,16 +119,12 @@ def test_metrics_recomputed_from_the_predictions(world, evaluated):
 
 def test_the_block_that_a_question_names(world, evaluated):
     metrics, lines = evaluated.metrics, evaluated.predictions
-    blocks = list(schema.read_blocks(world["blocks"]))
+    texts = world["corpus"].records.texts
     gold = [
-        next(
-            block.block_id
-            for block in blocks
-            if block.title == title and sentence in block.text
-        )
-        for title, sentence in (
-            ("Ada", "Ada was in London."),
-            ("Rome", "The Tiber is the river of Rome."),
+        next(number for number, text in enumerate(texts) if sentence in text)
+        for sentence in (
+            "Ada was in London.",
+            "The Tiber is the river of Rome.",
         )
     ]
     for k in (1, 5, 20):
@@ -169,8 +138,7 @@ def test_the_block_that_a_question_names(world, evaluated):
 
 def test_what_a_prediction_line_holds(world, evaluated):
     records = world["corpus"].records
-    with open(world["questions"], encoding="utf-8") as file:
-        asked = [json.loads(line) for line in file]
+    asked = [each.line for each in Questions(world["questions"])]
     predictions = Predictor(world["corpus"]).predict(ASKED)
     for line, question, prediction in zip(
         evaluated.predictions, asked, predictions, strict=True
@@ -202,16 +170,9 @@ def test_the_files_and_their_metadata(world, evaluated):
     metrics = evaluated.metrics
     names = {name for name in metrics if not name.endswith("_interval")}
     assert names == {
-        "exact_match",
-        "f1",
-        "answer_recall@1",
-        "answer_recall@5",
-        "answer_recall@20",
-        "gold_recall@1",
-        "gold_recall@5",
-        "gold_recall@20",
-        "reading_accuracy",
-        "questions",
+        *("exact_match", "f1", "reading_accuracy", "questions"),
+        *(f"answer_recall@{k}" for k in (1, 5, 20)),
+        *(f"gold_recall@{k}" for k in (1, 5, 20)),
     }
     assert metrics["questions"] == 6
     metadata = evaluated.metadata
@@ -224,15 +185,14 @@ def test_the_files_and_their_metadata(world, evaluated):
         "temperature": 1.0,
     }
     assert sorted(os.listdir(evaluated)) == [
-        "COMPLETED",
-        "metadata.json",
-        "metrics.json",
-        "predictions.jsonl",
-        "report.html",
+        *("COMPLETED", "metadata.json", "metrics.json"),
+        *("predictions.jsonl", "report.html"),
     ]
-    for name in ("model", "index"):
-        parent = artifact.read(world[name], kind=name)
-        assert metadata["parents"][name] == parent["fingerprint"]
+    assert metadata["parents"] == {
+        "model": Model(world["model"]).fingerprint,
+        "index": Index(world["index"]).fingerprint,
+        "questions": Questions(world["questions"]).fingerprint,
+    }
 
 
 def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
@@ -260,7 +220,7 @@ def test_bm25s_blocks_are_read_by_the_same_reader(world, evaluated):
 
 def test_the_oracle_reads_blocks_with_an_answer_first(world, evaluated):
     found = _evaluate(world, "oracle", retriever="oracle")
-    texts = [block.text for block in schema.read_blocks(world["blocks"])]
+    texts = world["corpus"].records.texts
     moved = 0
     for line, own in zip(found.predictions, evaluated.predictions, strict=True):
         # All 11 blocks; the model's order stays in both groups.
@@ -288,28 +248,25 @@ def test_ranks_of_all_retrievers(world):
     compared = _evaluate(world, "compared", compare=["bm25", "hybrid", "realm"])
     metrics, lines = compared.metrics, compared.predictions
     corpus = world["corpus"]
-    found = {}
-    for name in ("realm", "bm25", "hybrid"):
-        retriever = retrievers.make(name, corpus)
-        _, block_ids = retriever.search(ASKED, 100)
-        found[name] = block_ids.tolist()
+    found = {
+        name: retrievers.make(name, corpus).search(ASKED, 100)[1].tolist()
+        for name in ("realm", "bm25", "hybrid")
+    }
     for number, line in enumerate(lines):
         if not line["question"]:
             continue
         assert line["num_ranked"] == len(corpus.records)
         for name, block_ids in found.items():
-            ranks = [
-                rank
-                for rank, block_id in enumerate(block_ids[number], 1)
-                if answer_oracle.contains(corpus.records.texts[block_id], line)
-            ]
-            assert line["answer_ranks"][name] == (ranks[0] if ranks else None)
+            rank = answer_oracle.rank(
+                block_ids[number], corpus.records.texts, line
+            )
+            found_rank = line["answer_ranks"][name]
+            assert found_rank == (None if rank == np.inf else rank)
     for name in ("bm25", "hybrid"):
         for k in (1, 5, 20):
-            ranks = [line["answer_ranks"][name] for line in lines]
+            ranks = [line["answer_ranks"][name] or np.inf for line in lines]
             assert metrics[f"{name}_answer_recall@{k}"] == pytest.approx(
-                np.mean([rank is not None and rank <= k for rank in ranks]),
-                abs=1e-4,
+                np.mean([rank <= k for rank in ranks]), abs=1e-4
             )
     assert "realm_answer_recall@1" not in metrics
 
