@@ -28,7 +28,7 @@ WARM_UP = "warm_up"
 ICT = "ict"
 DPR = "dpr"
 STALE = "stale_30x"
-# Sources of towers that hold the start's encoder besides.
+# Sources of towers that hold the initial model's encoder besides.
 ENCODER_KEPT = (START, ICT, DPR)
 # Sources of the towers that REALM's pre-training begins with. The first is the
 # paper's; towers that were trained as a retriever's before may need no other

@@ -30,21 +30,21 @@ _SUFFIX = re.compile(r"(\.jsonl?)?(\.gz|\.bz2)?$")
 class Ablate(Operation):
     """Trains and measures all systems of a comparison, as the paper's tables.
 
-      realm ablate --suite table2 --model START --blocks DIR --corpus ANNOTATED
+      realm ablate --suite table2 --model DIR --blocks DIR --corpus ANNOTATED
           --train F [F..] --dev F --test F [F..] --output DIR [--seeds 0 1 2]
           [--cells realm stale_30x] [--set-pretrain num_steps=1000] [--plan]
 
-    `table1` compares REALM with BM25, the start, ORQA, DPR and a hybrid, once
-    with the start's reader and once with REALM's after its masked-LM warm-up;
-    `table2` REALM with its ablations, all after that warm-up; --cells takes
-    some of them. Each step is one of realm's commands and leaves its directory
-    in OUTPUT; systems share what they have in common. The masked-LM warm-up
-    and the Inverse Cloze Task are trained once, from the start; what follows
-    with each seed. Stopped, the same command goes on; more seeds or cells may
-    be asked for later. --plan says what would be made. `--set-ict num_steps=0`
-    leaves the Inverse Cloze Task out. Pre-training is exact (refresh=sync)
-    unless --set-pretrain says otherwise. Writes results.json, results.md and
-    results.png, again after each seed.
+    `table1` compares REALM with BM25, the initial model, ORQA, DPR and a
+    hybrid, once with the initial model's reader and once with REALM's after
+    its masked-LM warm-up; `table2` REALM with its ablations, all after that
+    warm-up; --cells takes some of them. Each step is one of realm's commands
+    and leaves its directory in OUTPUT; systems share what they have in common.
+    The masked-LM warm-up and the Inverse Cloze Task are trained once, from the
+    initial model; what follows with each seed. Stopped, the same command goes
+    on; more seeds or cells may be asked for later. --plan says what would be
+    made. `--set-ict num_steps=0` leaves the Inverse Cloze Task out.
+    Pre-training is exact (refresh=sync) unless --set-pretrain says otherwise.
+    Writes results.json, results.md and results.png, again after each seed.
     """
 
     command: ClassVar[str] = "ablate"
@@ -90,7 +90,7 @@ class Ablate(Operation):
     """NAME=VALUE: change numbers of that recipe"""
     begin: Literal[ablations.BEGINNINGS] = ablations.ICT
     """towers that REALM's pre-training begins with: after the Inverse Cloze
-    Task, as in the paper, or the start's"""
+    Task, as in the paper, or those of the initial model"""
     plan: bool = False
     """only say which steps there are and which are done"""
 

@@ -217,7 +217,7 @@ def notes(suite, recipes, seeds, *, begin=configs.ICT) -> list[str]:
     found = []
     if warm_up_steps and encoders != {configs.START}:
         others = (
-            ", the other rows' with the start's"
+            ", the other rows' with the initial model's"
             if configs.START in encoders
             else ""
         )
@@ -228,12 +228,12 @@ def notes(suite, recipes, seeds, *, begin=configs.ICT) -> list[str]:
         )
     if is_pretrained and begin == configs.START and recipes.ict:
         found.append(
-            "REALM's pre-training begins with the start's towers, without the "
+            "REALM's pre-training begins with the initial model's towers, without the "
             "Inverse Cloze Task."
         )
     if configs.ICT in sources:
         found.append(
-            "No Inverse Cloze Task was trained (num_steps=0): the start "
+            "No Inverse Cloze Task was trained (num_steps=0): the initial model "
             "takes the place of the model that it gives."
             if recipes.ict is None
             else f"The Inverse Cloze Task ({recipes.ict.num_steps} steps) was "

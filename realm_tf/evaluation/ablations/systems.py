@@ -232,7 +232,7 @@ class _Systems:
         reader = self._source(encoder, seed)
         towers_from = self._source(towers, seed)
         start = self._given.model
-        # These leave one part of the start as it is.
+        # These leave one part of the initial model as it is.
         if towers_from == start and encoder == configs.WARM_UP:
             return reader
         if reader == start and towers in configs.ENCODER_KEPT:

@@ -253,7 +253,7 @@ def test_what_a_reader_of_the_table_is_told(tmp_path):
         (_notes(tmp_path, ["start"]), []),
         (
             _notes(tmp_path, ["realm"], begin="start"),
-            ["REALM's pre-training begins with the start's towers"],
+            ["REALM's pre-training begins with the initial model's towers"],
         ),
         (_notes(tmp_path, ["start"], set_pretrain=["masked_lm_steps=1"]), []),
         (
