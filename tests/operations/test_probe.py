@@ -329,7 +329,7 @@ def test_the_command(world, capsys):
         ("A [MASK].", {"num_retrieved": 0}, "--num-retrieved 0"),
         ("A [MASK].", {"block_id": [3, 11]}, "blocks 0 to 10.*--block-id 11"),
         ("A [MASK].", {"block_id": [-1]}, "--block-id -1"),
-        ("a " * 600 + "[MASK]", {}, "has 603 wordpieces"),
+        ("a " * 600 + "[MASK]", {}, "can be 603 wordpieces"),
         ("A [MASK].", {"index": "nowhere"}, "nowhere does not exist"),
     ],
 )

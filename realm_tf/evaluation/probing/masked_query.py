@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from realm_tf.artifacts import matching
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import MASK
 
@@ -82,7 +83,16 @@ def make_query(text: str, answers: list[str], loaded) -> Query:
     token_ids = [tokenizer.cls_id, *sentence, tokenizer.sep_id]
     for place in places:
         token_ids[1 + place] = tokenizer.mask_id
-    _check_length(len(token_ids), loaded.model)
+    matching.check_length(
+        len(token_ids),
+        min(
+            loaded.model.query_embedder.encoder.max_sequence_length,
+            # The null block's [SEP].
+            loaded.model.reader.encoder.max_sequence_length - 1,
+        ),
+        what="The text with [CLS] and [SEP]",
+        mend="shorten it",
+    )
     return Query(
         text=text,
         token_ids=token_ids,
@@ -102,16 +112,3 @@ def _answer_ids(answer, tokenizer):
             "that the vocabulary knows."
         )
     return ids
-
-
-def _check_length(length, open_qa):
-    limit = min(
-        open_qa.query_embedder.encoder.max_sequence_length,
-        # The null block's [SEP].
-        open_qa.reader.encoder.max_sequence_length - 1,
-    )
-    if length > limit:
-        raise InputError(
-            f"The text has {length} wordpieces with [CLS] and [SEP], the "
-            f"model's encoders take {limit}: shorten it."
-        )
