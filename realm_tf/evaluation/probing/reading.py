@@ -41,11 +41,61 @@ def probe(
     ids = list(dict.fromkeys([*searched, *block_ids]))
     candidates = _read_blocks(blocks, ids)
     model = _make_realm_model(loaded, candidates, query, num_retrieved)
+    rows, is_added, left_out, outputs = _read(
+        model,
+        query,
+        num_searched=len(searched),
+        wanted=[ids.index(each) for each in dict.fromkeys(block_ids)],
+    )
+    has_answer = bool(query.answer_ids)
+    vocabulary = loaded.tokenizer.vocabulary
+    marginals = outputs.pop("marginal"), outputs.pop("retrieved")
+    null, *others = (
+        _probed_block(
+            candidates[row] if row >= 0 else None,
+            {name: value[number] for name, value in outputs.items()},
+            vocabulary,
+            is_added=bool(is_added[number]),
+            has_answer=has_answer,
+        )
+        for number, row in enumerate(rows)
+    )
+    others.sort(key=lambda block: -block.retrieval_log_prob)
+    marginal_probs = np.einsum(
+        "k,kmv->mv", np.exp(outputs["log_priors"]), outputs["probs"]
+    )
+    return Probed(
+        query.text,
+        [[vocabulary[i] for i in answer] for answer in query.answer_ids],
+        [null, *others],
+        *(map(float, marginals) if has_answer else (None, None)),
+        _best(marginal_probs, vocabulary),
+        [ids[row] for row in left_out],
+    )
+
+
+def _read(model, query, *, num_searched, wanted):
+    """Reads the query with the null block and those that take part.
+
+    Args:
+        model: `RealmModel`. The first `num_searched` rows of its table are
+            what was searched, best first.
+        query: `Query`.
+        num_searched: int.
+        wanted: list of int. Rows that are read in any case.
+
+    Returns:
+        rows: list of int. Those in the block table, -1 for the null block,
+            which is the first.
+        is_added: bool array `(num_candidates,)`. Not retrieved, but wanted.
+        left_out: list of int. Rows that were searched and passed over.
+        outputs: dict of float arrays `(num_candidates,)`, as `_outputs`, and
+            `retrieved`, the `marginal` without what was added.
+    """
     inputs = query.inputs()
     queries = model.score_scale * model.query_embedder(inputs)
-    rows, allowed = _find(model, query, queries, len(searched))
+    rows, allowed = _find(model, query, queries, num_searched)
     chosen = rows[allowed].tolist()
-    wanted = [ids.index(each) for each in dict.fromkeys(block_ids)]
     added = [row for row in wanted if row not in chosen]
     rows = np.array([*rows, *added], "int32")
     is_added = np.array([False] * (1 + len(allowed)) + [True] * len(added))
@@ -62,34 +112,20 @@ def probe(
         training=False,
     )
     outputs = _outputs(queries, embeddings, logits, query.mask_ids, mask)
+    marginal = outputs.pop("marginal")
     # A softmax of its own: what was added takes nothing from the others.
     alone = _outputs(
         queries, embeddings, logits, query.mask_ids, mask & ~is_added
     )
-    marginals = float(outputs.pop("marginal")), float(alone["marginal"])
-    outputs = {name: value[mask] for name, value in outputs.items()}
-    vocabulary = loaded.tokenizer.vocabulary
-    null, *others = (
-        _probed_block(
-            candidates[row] if row >= 0 else None,
-            {name: value[number] for name, value in outputs.items()},
-            vocabulary,
-            is_added=bool(is_added[mask][number]),
-            has_answer=bool(query.answer_ids),
-        )
-        for number, row in enumerate([-1, *rows[mask[1:]].tolist()])
-    )
-    others.sort(key=lambda block: -block.retrieval_log_prob)
-    marginal_probs = np.einsum(
-        "k,kmv->mv", np.exp(outputs["log_priors"]), outputs["probs"]
-    )
-    return Probed(
-        query.text,
-        [[vocabulary[i] for i in answer] for answer in query.answer_ids],
-        [null, *others],
-        *(marginals if query.answer_ids else (None, None)),
-        _best(marginal_probs, vocabulary),
-        [ids[row] for row in _left_out(chosen, num_retrieved, len(searched))],
+    return (
+        [-1, *rows[mask[1:]].tolist()],
+        is_added[mask],
+        _left_out(chosen, model.num_retrieved, num_searched),
+        {
+            **{name: value[mask] for name, value in outputs.items()},
+            "marginal": marginal,
+            "retrieved": alone["marginal"],
+        },
     )
 
 
@@ -228,7 +264,12 @@ def _left_out(chosen, num_retrieved, num_searched):
 
 
 def _outputs(queries, embeddings, logits, mask_ids, mask):
-    """Arrays over all candidates, as `Reading` names them."""
+    """Arrays over all candidates, the null block first.
+
+    `log_priors` log p(z | x) in nats, `log_probs` log p(y | z, x), `gradients`
+    r(z), `probs` `(num_candidates, num_masks, vocabulary_size)`; and
+    `marginal`, log p(y | x).
+    """
     mask = ops.convert_to_tensor(mask[None])
     weights = ops.ones((1, len(mask_ids)))
     ids = ops.convert_to_tensor([[mask_ids] * logits.shape[1]], "int32")
