@@ -12,7 +12,7 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
-from realm_tf.evaluation.reports import comparison
+from realm_tf.operations.compare import Compare
 from realm_tf.operations.evaluate import Evaluate
 
 # In one block each, by their words alone.
@@ -147,8 +147,10 @@ def test_the_reader_does_not_matter(recall_alone, found, tmp_path):
         found.metrics
     )
     assert again.metrics["bm25_answer_recall@1"] > 0
-    both = comparison.compare([found.path, of_towers], str(tmp_path / "both"))
-    difference = both["differences"]["other"]["answer_recall@5"]
+    both = Compare(
+        evaluations=[found, of_towers], output=tmp_path / "both"
+    ).run()
+    difference = both.content["differences"]["other"]["answer_recall@5"]
     assert difference["difference"] == 0
 
 
