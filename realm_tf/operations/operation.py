@@ -73,13 +73,12 @@ class Operation:
             else:
                 value = kind.of(value)
             object.__setattr__(self, name, value)
+        objects = self._artifact_fields()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, list | tuple):
                 object.__setattr__(self, field.name, tuple(_flatten(value)))
-            elif isinstance(value, os.PathLike) and not isinstance(
-                value, Artifact | Questions
-            ):
+            elif isinstance(value, os.PathLike) and field.name not in objects:
                 object.__setattr__(self, field.name, os.fspath(value))
             self._check_choice(field.name)
 

@@ -66,6 +66,8 @@ def test_paths_become_objects_where_they_enter():
     assert made.blocks is blocks and blocks.path == "b"
     assert made.questions == (Questions("q"), Questions("r"))
     assert made.result == Embeddings("o")
+    # An object becomes its path where a path is asked for.
+    assert Bake(model="m", output=Model("o")).output == "o"
     assert set(made.inputs()) == {
         "model",
         "blocks",
