@@ -1,8 +1,11 @@
-"""What a model answers, as Python objects: of a server or in this process."""
+"""Answers and blocks from the outputs of a SavedModel, wherever it runs."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
+
+from realm_tf.answering.answer import Alternative
+from realm_tf.answering.answer import Answer
+from realm_tf.answering.answer import Candidate
 
 NO_BLOCK_ID = -1
 # Log-probabilities are of float32, whose rounding may lift them above 0.
@@ -37,32 +40,6 @@ def unexpected(message: str) -> RealmServerError:
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
-    """One block that was read for a question.
-
-    Args:
-        block_id: int. Its row in the index.
-        title: str. The article's title.
-        text: str. The block.
-        answer: str. The best span of this block alone.
-        log_prob: float. log p(z | x) over the blocks read, in nats.
-        url: str. Where the block came from. Defaults to `""`.
-    """
-
-    block_id: int
-    title: str
-    text: str
-    answer: str
-    log_prob: float
-    url: str = ""
-
-    @property
-    def probability(self) -> float:
-        """p(z | x) over the blocks read."""
-        return math.exp(self.log_prob)
-
-
-@dataclasses.dataclass(frozen=True)
 class RetrievedBlock:
     """One block that the index found for a question.
 
@@ -80,50 +57,6 @@ class RetrievedBlock:
     title: str
     text: str
     url: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Alternative:
-    """One of the n best answers.
-
-    Args:
-        answer: str.
-        score: float. As `Answer.score`.
-    """
-
-    answer: str
-    score: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """An answer and its evidence.
-
-    Args:
-        answer: str. Empty where nothing was found.
-        score: float. Best span logit plus retrieval score.
-        confidence: float. As the model exports it.
-        block_id: int. The block the answer stands in; -1 for none.
-        title: str. That block's article.
-        text: str. That block.
-        url: str. Where it came from; may be empty.
-        start: int. First code point of the answer in `text`.
-        limit: int. One past its last code point.
-        nbest: tuple of `Alternative`, best first.
-        candidates: tuple of `Candidate`, in the order the model gives them.
-    """
-
-    answer: str
-    score: float
-    confidence: float
-    block_id: int
-    title: str
-    text: str
-    url: str
-    start: int
-    limit: int
-    nbest: tuple[Alternative, ...]
-    candidates: tuple[Candidate, ...]
 
 
 @dataclasses.dataclass(frozen=True)

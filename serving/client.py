@@ -13,8 +13,8 @@ import math
 import grpc
 import grpc.aio
 
+from realm_tf.answering.answer import Answer
 from realm_tf.serving import connection
-from realm_tf.serving.answers import Answer
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import RetrievedBlock

@@ -56,7 +56,7 @@ def channel_options(max_attempts: int) -> tuple[tuple, ...]:
         ("grpc.max_receive_message_length", 2**31 - 1),
         ("grpc.max_send_message_length", 2**31 - 1),
         ("grpc.service_config", json.dumps(config)),
-        # gRPC waits a second before it connects anew, and fails what is
+        # gRPC waits a second before it connects again, and fails what is
         # called meanwhile: all attempts would be spent on that.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2000),

@@ -1,6 +1,6 @@
 """A SavedModel in this process that is asked as a server is."""
 
-from realm_tf.serving.answers import Answer
+from realm_tf.answering.answer import Answer
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import to_answers
 from realm_tf.serving.request_error import RequestError

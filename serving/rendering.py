@@ -8,13 +8,13 @@ from rich.console import RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
+from realm_tf.answering.answer import Answer
 from realm_tf.serving.answers import NO_BLOCK_ID
-from realm_tf.serving.answers import Answer
 from realm_tf.text import sentences
 
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
-# Question and answer stand at the margin, what follows is indented.
+# Question and answer are at the margin, what follows is indented.
 _NUM_HEADLINES = 2
 _INDENT = (0, 0, 0, 3)
 # Control characters of a block must not steer the terminal. One character
@@ -119,7 +119,7 @@ def _lines(
 class AnswerView:
     """An answer that rich can print, and whose `str` is plain text.
 
-    On a terminal the answer is bold in its sentence, elsewhere it stands in
+    On a terminal the answer is bold in its sentence, elsewhere it is in
     `[[...]]`. `console.print(view, soft_wrap=True)` does not wrap it at the
     width that rich assumes for a file.
 

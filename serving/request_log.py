@@ -86,7 +86,7 @@ class RequestLog:
 
     Args:
         path: str. A file to append to; one that is renamed, as logrotate
-            does, is opened anew. `"-"` is stderr. Defaults to `""`: nothing
+            does, is opened again. `"-"` is stderr. Defaults to `""`: nothing
             is written.
         log_questions: bool. Whether questions and messages of errors are
             written too. Defaults to `False`.

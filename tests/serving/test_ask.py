@@ -4,11 +4,11 @@ import shutil
 import pytest
 
 from realm_tf import cli
+from realm_tf.answering.answer import Answer
+from realm_tf.answering.answer import Candidate
 from realm_tf.operations import ask as ask_module
 from realm_tf.operations.ask import Ask
 from realm_tf.operations.ask import to_json
-from realm_tf.serving.answers import Answer
-from realm_tf.serving.answers import Candidate
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.local_model import LocalModel
 from realm_tf.serving.rendering import AnswerView

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from realm_tf.answering.answer import Alternative
 from realm_tf.serving import server
-from realm_tf.serving.answers import Alternative
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
@@ -216,6 +216,8 @@ def test_needs_no_tensorflow(running):
     assert lines[:-1] == answers, done.stderr
     parts = ("answers", "calls", "client", "connection", "messages")
     assert set(lines[-1].split()) == {
+        "answering",
+        "answering.answer",
         "errors",
         "serving",
         "version",

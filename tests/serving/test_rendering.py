@@ -2,9 +2,9 @@ import io
 
 from rich.console import Console
 
-from realm_tf.serving.answers import Alternative
-from realm_tf.serving.answers import Answer
-from realm_tf.serving.answers import Candidate
+from realm_tf.answering.answer import Alternative
+from realm_tf.answering.answer import Answer
+from realm_tf.answering.answer import Candidate
 from realm_tf.serving.rendering import AnswerView
 from realm_tf.serving.rendering import sentence_around
 

@@ -74,7 +74,7 @@ def test_events_of_models(tmp_path, open_log):
     assert "version" not in failed
 
 
-def test_a_renamed_file_is_opened_anew(tmp_path, open_log):
+def test_a_renamed_file_is_opened_again(tmp_path, open_log):
     path = tmp_path / "log"
     log = open_log()
     log.request(record())
