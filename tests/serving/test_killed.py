@@ -49,7 +49,7 @@ def test_the_newest_complete_version_is_served_after_a_kill(
         shutil.rmtree(base / "2.partial")
         shutil.copytree(f"{saved_model}/2", base / "2.partial")
         os.rename(base / "2.partial", base / "2")
-        wait_for(lambda: _version(process.target) == 2)
+        wait_for(lambda: _version(process.target) == 2, _SECONDS)
     finally:
         process.kill()
 
@@ -69,7 +69,7 @@ def test_an_export_that_is_killed_is_never_served(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     # In the middle: weights are being written, the rest is not there.
-    wait_for((base / "2.partial" / "variables").exists)
+    wait_for((base / "2.partial" / "variables").exists, _SECONDS)
     export.kill()
     export.communicate()
     process.kill()
@@ -78,7 +78,7 @@ def test_an_export_that_is_killed_is_never_served(
     try:
         assert _version(process.target) == 1
         subprocess.run(command, check=True, capture_output=True)
-        wait_for(lambda: _version(process.target) == 2)
+        wait_for(lambda: _version(process.target) == 2, _SECONDS)
     finally:
         process.kill()
     assert sorted(n.name for n in base.iterdir()) == ["1", "2"]
