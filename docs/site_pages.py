@@ -1,4 +1,4 @@
-"""Pages of the site that are files of the repository, and links out of docs/.
+"""Pages of the site that are made: of files elsewhere, and of the public names.
 
 MkDocs calls these functions (mkdocs.yml, `hooks`). README.md, CONTRIBUTING.md
 and CHANGELOG.md are pages too, so that nothing is written twice.
@@ -9,6 +9,8 @@ import posixpath
 import re
 
 from mkdocs.structure.files import File
+
+import realm_tf
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = {
@@ -30,9 +32,15 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links out of docs/ become the name of the file that they lead to."""
+    """Gives the reference its names, and links out of docs/ a text."""
     if page.file.src_uri in PAGES.values():
         return markdown
+    if page.file.src_uri == "reference.md":
+        markdown += "".join(
+            f"\n::: realm_tf.{module}.{name}\n"
+            f"    options:\n      heading: realm.{name}\n"
+            for name, module in realm_tf.MODULES.items()
+        )
     return _links(markdown, folder="docs")
 
 

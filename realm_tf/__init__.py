@@ -66,13 +66,13 @@ _PUBLIC = {
     "models.reader": ("Reader",),
     "models.realm": ("RealmModel",),
 }
-_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
+MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
     "InputError",
     "__version__",
     "load",
-    *_MODULES,
+    *MODULES,
 ]
 
 
@@ -86,9 +86,9 @@ def load(directory: str):
 def __getattr__(name):
     # Keras and TensorFlow are imported when they are used, not when the
     # package is.
-    if name not in _MODULES:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    module = importlib.import_module(f"{__name__}.{MODULES[name]}")
     globals()[name] = value = getattr(module, name)
     return value
 

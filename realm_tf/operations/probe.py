@@ -29,7 +29,7 @@ class Probe(Operation):
     [MASK] stands for one whole answer, however many wordpieces that has; for
     several [MASK], give several --answer in their order. Without --answer, the
     best predictions for each [MASK] are shown, which then is a single
-    wordpiece; write [MASK] [MASK] for two.
+    wordpiece; write `[MASK] [MASK]` for two.
 
     The null block is always a candidate. Blocks that hold the sentence itself,
     or say the same as a better one, are left out, as in pre-training;
