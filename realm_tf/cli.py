@@ -1,11 +1,9 @@
 """The command `realm`: one table of subcommands, the chosen one imported."""
 
-import argparse
 import dataclasses
 import functools
 import importlib
 import os
-import shlex
 import sys
 import types
 import typing
@@ -13,7 +11,7 @@ import typing
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
-# name: (module with add_arguments(parser) and run(args, extra), summary).
+# Command: (module and class of its operation, summary).
 # Order: as in the life of a model.
 COMMANDS = {
     "quickstart": (
@@ -169,30 +167,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(
             f"realm {name}: interrupted. The same command goes on from here "
-            "or starts this stage anew; nothing torn is left behind.",
+            "or starts again; nothing torn is left behind.",
             file=sys.stderr,
         )
         return INTERRUPTED
-
-
-def command_line(name: str, **options) -> str:
-    """A command of `realm`, as a shell takes it.
-
-    Args:
-        name: str. A key of `COMMANDS`.
-        **options: by name, `_` for `-`: a value, or a list of them. `set`
-            becomes a `--set` for each.
-    """
-    words = ["realm", name]
-    for key, value in options.items():
-        if key == "set":
-            # Each takes one.
-            for one in value:
-                words += ["--set", one]
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{key.replace('_', '-')}", *map(str, values)]
-    return shlex.join(words)
 
 
 def operation_class(name: str) -> type:
@@ -202,31 +180,12 @@ def operation_class(name: str) -> type:
 
 
 def _run(name, arguments):
-    target = COMMANDS[name][0]
-    if ":" not in target:
-        return _run_module(name, arguments)
     operation = parse(operation_class(name), arguments)
     result = operation.run()
     text = operation.report(result)
     if text:
         print(text)
     return operation.status(result)
-
-
-def _run_module(name, arguments):
-    module_name, summary = COMMANDS[name]
-    module = importlib.import_module(module_name)
-    parser = argparse.ArgumentParser(
-        prog=f"realm {name}",
-        description=module.__doc__ or summary,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.add_arguments(parser)
-    args, extra = parser.parse_known_args(arguments)
-    # Only Beam pipelines pass what they do not know on to Beam.
-    if extra and not getattr(module, "ACCEPTS_EXTRA", False):
-        parser.error(f"unrecognized arguments: {' '.join(extra)}")
-    return module.run(args, extra)
 
 
 def parse(kind: type, arguments: list[str]):
