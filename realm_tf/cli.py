@@ -233,7 +233,7 @@ def _of_object(info):
     from tyro.constructors import PrimitiveConstructorSpec
 
     from realm_tf.artifacts.artifact import Artifact
-    from realm_tf.artifacts.objects import Questions
+    from realm_tf.artifacts.questions import Questions
 
     kind = info.type
     if not (isinstance(kind, type) and issubclass(kind, Artifact | Questions)):

@@ -339,14 +339,12 @@ def read_metadata(directory: str) -> dict:
     """
     path = os.path.join(directory, METADATA)
     try:
-        metadata = json.loads(
-            Path(path).read_text() if Path(path).exists() else ""
-        )
+        metadata = json.loads(Path(path).read_text())
         metadata["kind"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} is missing or damaged, though {MARKER} stands beside "
-            "it: make the directory again."
+            f"{path} is missing or damaged, though {MARKER} is beside it: "
+            "make the directory again."
         ) from error
     return metadata
 

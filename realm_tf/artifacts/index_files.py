@@ -13,7 +13,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Embeddings
-from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
@@ -145,36 +144,3 @@ def _load_array(path):
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."
         ) from error
-
-
-def load(directory, **arguments):
-    """The index of a directory; see `objects.Index.load`."""
-    return Index.of(directory).load(**arguments)
-
-
-def check_parents(directory: str, *, block_tower: str, blocks: str) -> dict:
-    """Refuses an index that another model or other blocks made.
-
-    Args:
-        directory: str. Index directory.
-        block_tower: str. Fingerprint of the model's block tower.
-        blocks: str. Fingerprint of the blocks.
-
-    Returns:
-        dict, the index's metadata.
-
-    Raises:
-        InputError: if either differs.
-    """
-    index = Index.of(directory)
-    for name, expected, what in (
-        ("blocks", blocks, "these blocks"),
-        ("block_tower", block_tower, "this model's block tower"),
-    ):
-        if index.parents[name] != expected:
-            raise InputError(
-                f"The index {index} was not made from {what} (it is from "
-                f"{index.parents[name]}, expected {expected}). Run `realm "
-                "embed` and `realm index` again."
-            )
-    return index.metadata

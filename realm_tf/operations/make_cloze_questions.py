@@ -4,9 +4,9 @@ import dataclasses
 import json
 
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Questions
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.questions import Questions
 from realm_tf.operations.operation import Operation
 
 FILE = "questions.jsonl"

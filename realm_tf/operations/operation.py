@@ -21,7 +21,7 @@ import tyro
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Artifact
-from realm_tf.artifacts.objects import Questions
+from realm_tf.artifacts.questions import Questions
 from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.

@@ -8,6 +8,7 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
@@ -103,7 +104,7 @@ def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
     assert metadata["embedding_dim"] == 8
     assert metadata["recall@5"] == 1.0
     assert metadata["recall_queries"] == (0 if kind == "brute_force" else 50)
-    index = index_files.load(output)
+    index = Index(output).load()
     assert type(index) is expected
     assert (index.num_blocks, index.embedding_dim) == (50, 8)
     for each in (index, index.for_graph()):
@@ -122,7 +123,7 @@ def test_an_index_can_hold_smaller_rows(
 ):
     output = str(tmp_path / "index")
     BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-    index = index_files.load(output, quantize=quantize)
+    index = Index(output).load(quantize=quantize)
     assert type(index) is expected
     assert index.rows.values.dtype == quantize
     queries = _embeddings(9, seed=1)
@@ -142,10 +143,10 @@ def test_quantizations_that_are_not_to_be_had(tmp_path, embeddings):
         InputError,
         match="scann is a ScaNN index.*'int8'.*realm index --reordering int8",
     ):
-        index_files.load(str(tmp_path / "scann"), quantize="int8")
+        Index(str(tmp_path / "scann")).load(quantize="int8")
     for kind in ("brute_force", "ivf"):
         with pytest.raises(InputError, match="none, int8, bfloat16.*'int4'"):
-            index_files.load(str(tmp_path / kind), quantize="int4")
+            Index(str(tmp_path / kind)).load(quantize="int4")
 
 
 def test_an_exported_exact_search_goes_block_by_block(tmp_path):
@@ -156,7 +157,7 @@ def test_an_exported_exact_search_goes_block_by_block(tmp_path):
     index_files.write_exact(rows, directory, parents=PARENTS)
     queries = _embeddings(3, seed=1)[:, :2]
     expected = np.argsort(-(queries @ rows.T), axis=1)[:, :4]
-    index = index_files.load(directory)
+    index = Index(directory).load()
     for for_graph in (False, True):
         if for_graph:
             index = index.for_graph()
@@ -185,7 +186,7 @@ def test_the_partitions_of_the_file_are_searched(tmp_path):
         "num_partitions": 98,
         "num_probed": 5,
     }
-    loaded = index_files.load(str(tmp_path / "index"))
+    loaded = Index(str(tmp_path / "index")).load()
     built = Ivf.build(rows, num_probed=5)
     queries = _embeddings(20, seed=1)
     for one, other in zip(
@@ -205,7 +206,7 @@ def test_the_indices_of_the_tiny_world(
     )
     assert rows.shape == (11, 8)
     for directory in (brute_force_index_dir, ivf_index_dir, scann_index_dir):
-        _check(index_files.load(directory), rows)
+        _check(Index(directory).load(), rows)
 
 
 def test_on_an_object_store(tmp_path, embeddings):
@@ -214,41 +215,10 @@ def test_on_an_object_store(tmp_path, embeddings):
     for kind in ("brute_force", "ivf", "scann"):
         output = f"{root}/{kind}"
         BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
-        _check(index_files.load(output), rows)
+        _check(Index(output).load(), rows)
     remove(f"{root}/brute_force/embeddings.npy")
     with pytest.raises(InputError, match="embeddings.npy is missing"):
-        index_files.load(f"{root}/brute_force")
-
-
-def test_a_parent_that_is_another_is_refused(tmp_path, embeddings):
-    output = str(tmp_path / "index")
-    metadata = (
-        BuildIndex(embeddings=embeddings, output=output, kind="brute_force")
-        .run()
-        .metadata
-    )
-    found = index_files.check_parents(
-        output, block_tower="tower", blocks="blocks"
-    )
-    assert found == metadata
-    with pytest.raises(
-        InputError, match="not made from these blocks .it is from blocks, exp"
-    ):
-        index_files.check_parents(output, block_tower="tower", blocks="other")
-    with pytest.raises(InputError, match="not made from this model's block t"):
-        index_files.check_parents(output, block_tower="other", blocks="blocks")
-
-
-def test_the_tiny_world_belongs_together(
-    scann_index_dir, model_dir, blocks_dir
-):
-    model = artifact.read(model_dir, kind="model")
-    blocks = artifact.read(blocks_dir, kind="blocks")
-    index_files.check_parents(
-        scann_index_dir,
-        block_tower=model["block_tower"],
-        blocks=blocks["fingerprint"],
-    )
+        Index(f"{root}/brute_force").load()
 
 
 def _damage(path, how):
@@ -281,7 +251,7 @@ def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
         reason = "is missing" if how == "missing" else "is damaged"
         with pytest.raises(InputError, match=f"{name} {reason}"):
             index_files.load_embeddings(str(copy))
-            index_files.load(str(copy))
+            Index(str(copy)).load()
     path = tmp_path / "embeddings" / "embeddings-1.npy"
     _damage(path, how)
     with pytest.raises(InputError, match="embeddings-1.npy is"):
@@ -298,13 +268,13 @@ def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):
         with pytest.raises(
             InputError, match="index is damaged.*each of 50 blocks once"
         ):
-            index_files.load(str(output))
+            Index(str(output)).load()
 
 
 def test_other_directories_are_refused(tmp_path, embeddings, blocks_dir):
     with pytest.raises(InputError, match="'blocks', expected 'embeddings'"):
         len(Embeddings(blocks_dir).shards)
     with pytest.raises(InputError, match="'embeddings', expected 'index'"):
-        index_files.load(embeddings)
+        Index(embeddings).load()
     with pytest.raises(InputError, match="does not exist"):
-        index_files.load(str(tmp_path / "missing"))
+        Index(str(tmp_path / "missing")).load()

@@ -8,6 +8,7 @@ from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
@@ -63,7 +64,7 @@ def random_embeddings(tmp_path_factory, rows):
 
 
 def _found(index_dir, queries, k):
-    index = index_files.load(index_dir)
+    index = Index(index_dir).load()
     found = np.asarray(index.search(queries, k)[1])
     if isinstance(index, Scann):
         index.close()

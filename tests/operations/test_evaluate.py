@@ -16,7 +16,7 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.objects import Questions
+from realm_tf.artifacts.questions import Questions
 from realm_tf.errors import InputError
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
