@@ -32,12 +32,13 @@ test-fast: setup
 
 # Some of the slow tests: those of what uses everything.
 test-long: setup
-	$(VENV)/bin/python -m pytest -m slow tests/quickstart/test_chain.py \
-	    tests/training/test_finetune.py tests/training/test_dpr.py \
-	    tests/training/test_pretrain.py tests/training/test_ict.py \
-	    tests/training/test_retrieval_samples.py tests/models/test_realm.py \
-	    tests/models/test_dpr.py tests/models/test_ict.py \
-	    tests/retrieval/test_host_retrieval.py tests/evaluation/test_pretraining.py \
+	$(VENV)/bin/python -m pytest -m slow tests/operations/test_quickstart.py \
+	    tests/operations/test_training.py tests/training/test_fine_tuning.py \
+	    tests/training/test_fine_tuning_options.py \
+	    tests/training/test_dense_retrieval.py tests/training/test_pretraining.py \
+	    tests/training/test_retrieval_samples.py \
+	    tests/training/test_retrieval_age.py tests/models/test_in_batch_retriever.py \
+	    tests/retrieval/test_host_retrieval.py tests/evaluation/test_masked_lm.py \
 	    tests/evaluation/ablations/test_ablate.py tests/serving/test_fuzz.py \
 	    -k "not whole_suite"
 
