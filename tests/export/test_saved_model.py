@@ -132,8 +132,6 @@ def _numbers_and_rest(answer):
     numbers = [rest.pop(name) for name in ("score", "confidence")]
     numbers += [each.pop("score") for each in rest["nbest"]]
     numbers += [each.pop("log_prob") for each in rest["candidates"]]
-    for candidate in rest["candidates"]:
-        candidate.pop("url", None)
     return numbers, rest
 
 
