@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.utils import interactive_utils
 
 from realm_tf.errors import InputError
 
@@ -81,13 +82,14 @@ def run_pipeline(
     Returns:
         dict, name of each counter of the pipeline to its value.
     """
-    pipeline = beam.Pipeline(options=options)
-    build(pipeline)
     is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     try:
-        with _quiet() if is_local else _logged():
-            result = pipeline.run()
-            result.wait_until_finish()
+        with _as_outside_of_notebooks():
+            pipeline = beam.Pipeline(options=options)
+            build(pipeline)
+            with _quiet() if is_local else _logged():
+                result = pipeline.run()
+                result.wait_until_finish()
     except RuntimeError as error:
         # Beam makes a RuntimeError of Ctrl-C.
         if isinstance(error.__context__, KeyboardInterrupt):
@@ -98,6 +100,20 @@ def run_pipeline(
         name = counter.key.metric.name
         counters[name] = counters.get(name, 0) + counter.result
     return counters
+
+
+@contextlib.contextmanager
+def _as_outside_of_notebooks():
+    """Beam names steps by the notebook's cells, for which it needs pandas."""
+    modules = (interactive_utils, beam.pipeline)
+    kept = [module.is_in_ipython for module in modules]
+    for module in modules:
+        module.is_in_ipython = lambda: False
+    try:
+        yield
+    finally:
+        for module, function in zip(modules, kept, strict=True):
+            module.is_in_ipython = function
 
 
 def _quiet():
