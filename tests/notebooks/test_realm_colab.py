@@ -32,10 +32,14 @@ pytest.importorskip("jax", reason="pip install .[jax]")
 NOTEBOOK = pathlib.Path(__file__).parents[2] / "notebooks" / "realm_colab.ipynb"
 NUM_DEVICES = 8
 NUM_PAGES = 40
+NUM_STEPS = 200
 SIZES = {
     "RECIPE": "tiny",
-    "CHANGES": ["batch_size=8", "num_steps=40"],
-    "PRETRAIN_CHANGES": ["refresh=thread", "refresh_every=4"],
+    "CHANGES": ["batch_size=8"],
+    # Long enough for a thread that embeds all blocks meanwhile.
+    "PRETRAIN_CHANGES": [
+        *("refresh=thread", "refresh_every=4", f"num_steps={NUM_STEPS}")
+    ],
     "BLOCK_LENGTH": 24,
     "FINETUNE_RECIPE": "tiny",
 }
@@ -198,7 +202,7 @@ def test_every_directory_was_made(executed):
 def test_losses_are_finite_and_the_encoder_learns(executed):
     _, facts, run = executed
     lines = read_log(str(run / "pretrained"))
-    assert lines[-1]["step"] == 40
+    assert lines[-1]["step"] == NUM_STEPS
     assert {"retrieval_utility", "index_age"} <= set(lines[-1])
     retriever = artifact.read(str(run / "retriever"), kind="model")
     losses = [line["loss"] for line in (*lines, *retriever["history"])]
@@ -215,6 +219,11 @@ def test_the_question_is_answered_as_the_export_answers(executed):
     notebook, facts, run = executed
     assert facts["answer"] and facts["block_id"] >= 0
     assert f"{facts['answer']}   (confidence " in _output(notebook, "ask")
-    assert _output(notebook, "export") == "realm-run/saved_model/1 ok\n"
+    # A model that hardly learned gives blocks of one score, in any order.
+    checks = re.fullmatch(
+        r"realm-run/saved_model/1: (\d+) of (\d+) checks are ok\n",
+        _output(notebook, "export"),
+    )
+    assert checks and int(checks[1]) > 15
     (cell,) = (cell for cell in notebook.cells if cell.id == "pretrain-plot")
     assert len(cell.outputs[-1].data["image/png"]) > 10_000
