@@ -6,6 +6,7 @@ session: tests read them and write only under `tmp_path`.
 """
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -17,6 +18,30 @@ from realm_tf.artifacts import schema
 from realm_tf.text.tokenizer import Tokenizer
 
 add_ram_paths()
+
+_TESTS = pathlib.Path(__file__).parent
+_FAST = frozenset((_TESTS / "fast.txt").read_text().split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks what `pytest -m fast` runs: files of every folder, see fast.txt."""
+    for item in items:
+        others = {mark.name for mark in item.iter_markers()}
+        if _is_fast(item.path) and not others & {"slow", "data", "gpu"}:
+            item.add_marker("fast")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Without importing the others, of which many import TensorFlow."""
+    if config.option.markexpr == "fast" and collection_path.is_file():
+        return not _is_fast(collection_path) or None
+    return None
+
+
+def _is_fast(path):
+    return str(path.relative_to(_TESTS)) in _FAST
+
 
 _WORDPIECES = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] . ? the a of in is was it ##s to "

@@ -124,3 +124,13 @@ def _imported(folder):
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module)
     return {name.split(".")[0] for name in found} - sys.stdlib_module_names
+
+
+def test_the_fast_tier_covers_every_folder():
+    tests = ROOT / "tests"
+    fast = {tests / name for name in (tests / "fast.txt").read_text().split()}
+    assert all(path.is_file() for path in fast)
+    # The notebook takes minutes.
+    for folder in {path.parent for path in tests.glob("*/test_*.py")}:
+        if folder.name != "notebooks":
+            assert any(path.is_relative_to(folder) for path in fast), folder
