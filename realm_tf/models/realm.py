@@ -238,8 +238,7 @@ class RealmModel(keras.Model):
         }
 
     def embed_candidates(self, found, *, training):
-        """Embeddings of the null block and of candidates, with the weights
-        as they are.
+        """Embeddings of the null block and of candidates, by current weights.
 
         Args:
             found: dict. As `find_candidates` gives it.
@@ -309,7 +308,7 @@ class RealmModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """The loss that `MarginalLikelihood` added."""
+        # The loss itself is what `MarginalLikelihood` added.
         self._update_trackers(x, y_pred)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

@@ -165,11 +165,10 @@ def test_answers_are_those_of_the_python_code(
         count=len(asked),
     )
     for python, graph in zip(found, wanted, strict=True):
-        numbers, rest = zip(
-            *map(_numbers_and_rest, (python, graph)), strict=True
-        )
-        assert numbers[0] == pytest.approx(numbers[1], abs=1e-4)
-        assert rest[0] == rest[1]
+        numbers, rest = _numbers_and_rest(python)
+        of_graph, rest_of_graph = _numbers_and_rest(graph)
+        assert numbers == pytest.approx(of_graph, abs=1e-4)
+        assert rest == rest_of_graph
     assert found[3].answer == "" and found[3].block_id == -1
     assert answerer.ask(asked[0]).answer == found[0].answer
 
