@@ -54,8 +54,8 @@ def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
     examples = PretrainingExamples(
         corpus[1],
         batch_size=4,
-        max_query_length=RECIPE.max_query_length,
-        max_masked=RECIPE.max_masked,
+        max_query_length=RECIPE.lengths.max_query_length,
+        max_masked=RECIPE.masking.max_masked,
     )
     alone = MaskedLmModel(
         loaded[1].model.knowledge_augmented_encoder,
