@@ -116,7 +116,9 @@ class VersionWatcher:
         for number in set(self._failures) - set(directories):
             del self._failures[number]
         for number in whole:
-            if self._stopping.is_set() or number == self._versions.current:
+            if self._stopping.is_set() or self._versions.is_stopping:
+                return
+            if number == self._versions.current:
                 return
             if self._is_due(number) and self._serve(
                 number, directories[number]

@@ -98,6 +98,11 @@ class Versions:
         self._stopping = False
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._stopping
+
+    @property
     def current(self) -> int | None:
         """The version that is served, if there is one."""
         current = self._current
@@ -207,8 +212,11 @@ class Versions:
         closer = threading.Thread(
             target=self._close, args=(old,), name="close", daemon=True
         )
-        self._closers = [c for c in self._closers if c.is_alive()] + [closer]
-        closer.start()
+        with self._changed:
+            # `stop` joins what is listed, so it has to run by then.
+            closer.start()
+            self._closers = [c for c in self._closers if c.is_alive()]
+            self._closers.append(closer)
 
     def stop(self, *, grace_seconds: float | None = None) -> None:
         """Closes all versions; none is served from now on.
@@ -231,7 +239,9 @@ class Versions:
             leaving.append(current)
         for version in leaving:
             self._close(version, grace_seconds=_left(deadline))
-        for closer in self._closers:
+        with self._changed:
+            closers = list(self._closers)
+        for closer in closers:
             closer.join(_left(deadline))
 
     def _unload(self, version: Version, reason: str) -> None:

@@ -207,6 +207,16 @@ def test_what_is_being_loaded_at_the_stop_is_closed(world):
     assert world.watcher.stop(timeout_seconds=10)
 
 
+def test_nothing_is_loaded_after_the_stop(world):
+    world.add(1)
+    world.start()
+    world.versions.stop()
+    world.add(2)
+    world.poll()
+    assert [s.version for s in world.loaded] == [1]
+    assert world.states() == [(1, "END")]
+
+
 def test_a_close_that_fails_is_told(world):
     world.add(1)
     world.start()
