@@ -38,7 +38,7 @@ test-long: setup
 	    tests/training/test_dense_retrieval.py tests/training/test_pretraining.py \
 	    tests/training/test_retrieval_samples.py \
 	    tests/training/test_retrieval_age.py tests/models/test_in_batch_retriever.py \
-	    tests/retrieval/test_host_retrieval.py tests/evaluation/test_masked_lm.py \
+	    tests/retrieval/test_host_retrieval.py tests/benchmarks/test_masked_lm.py \
 	    tests/evaluation/ablations/test_ablate.py tests/serving/test_fuzz.py \
 	    -k "not whole_suite"
 

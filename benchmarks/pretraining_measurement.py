@@ -5,6 +5,8 @@ import json
 import os
 import statistics
 
+import masked_lm
+
 from realm_tf.answering import bootstrap
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
@@ -15,7 +17,6 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.evaluation import masked_lm
 
 _MODES = ("salient", "uniform")
 _BATCHES = "batches"

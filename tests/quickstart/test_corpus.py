@@ -1,19 +1,35 @@
 """The embedded corpus, its questions and facts belong together."""
 
+import collections
+import json
 import pathlib
 import re
 import unicodedata
 
+import mwparserfromhell
 import pytest
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
 
 from realm_tf import quickstart
+from realm_tf.answering.recall import gold_blocks
 from realm_tf.articles import readers
 from realm_tf.artifacts import question_files
-from realm_tf.errors import InputError
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.operations.chunk import Chunk
-from realm_tf.quickstart import statistics
 from realm_tf.text import answers
 from realm_tf.text import sentences
+
+FACTS = [
+    json.loads(line)
+    for line in pathlib.Path(quickstart.SHARED_FACTS).read_text().splitlines()
+]
+# Question words say what is asked for, not what about.
+NO_CONTENT = {
+    *STOPWORDS_EN,
+    *["who", "whom", "whose", "what", "which", "when", "where", "why", "how"],
+    *["many", "much", "did", "do", "does"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -22,20 +38,28 @@ def pages():
 
 
 @pytest.fixture(scope="module")
-def texts():
-    found = statistics.read_articles()
-    return {title: " ".join(text.split()) for title, text in found.items()}
+def articles(pages):
+    """Title to text, as `realm chunk` sees it."""
+    return {
+        page.title: readers.article_text(page, format=readers.MEDIAWIKI).text
+        for page in pages
+        if not readers.drop_reason(page, format=readers.MEDIAWIKI)
+    }
 
 
 @pytest.fixture(scope="module")
-def article_sentences():
+def texts(articles):
+    return {title: _plain(text) for title, text in articles.items()}
+
+
+@pytest.fixture(scope="module")
+def article_sentences(articles):
     """Title to its sentences, as blocks are cut from them."""
     return {
-        title: {
-            " ".join(text[start:limit].split())
-            for start, limit in sentences.split(text)
-        }
-        for title, text in statistics.read_articles().items()
+        title: [
+            _plain(text[start:limit]) for start, limit in sentences.split(text)
+        ]
+        for title, text in articles.items()
     }
 
 
@@ -52,45 +76,69 @@ def all_questions(questions):
     return [question for split in questions.values() for question in split]
 
 
+def _plain(text):
+    return " ".join(text.split())
+
+
 def _evidence(question):
     evidence = question.line["evidence"]
-    return evidence["title"], " ".join(evidence["sentence"].split())
+    return evidence["title"], _plain(evidence["sentence"])
 
 
-def _key(text):
-    return re.sub(r"\W+", " ", text.lower()).strip()
+def _overlap(question, sentence):
+    """Share of the content words, by their stem, that a sentence holds."""
+    asked, told = (
+        {
+            Stemmer.Stemmer("english").stemWord(word)
+            for word in re.findall(r"\w+", text.lower())
+            if word not in NO_CONTENT
+        }
+        for text in (question, sentence)
+    )
+    return len(asked & told) / max(1, len(asked))
 
 
-def test_there_is_enough_of_all(texts, all_questions):
-    assert len(texts) >= 200
-    assert all(300 <= len(text.split()) <= 900 for text in texts.values())
-    assert len(all_questions) >= 900
-    assert len(statistics.read_shared_facts()) >= 300
+def _link_targets(wikitext):
+    """Titles of the articles that a page links to."""
+    links = mwparserfromhell.parse(wikitext).filter_wikilinks()
+    titles = [str(link.title).partition("#")[0].strip() for link in links]
+    # A file's or category's link names its namespace.
+    return [
+        title[0].upper() + title[1:]
+        for title in titles
+        if title and ":" not in title
+    ]
 
 
-def test_the_export_holds_what_is_no_article(pages):
-    reasons = {readers.drop_reason(page, format="mediawiki") for page in pages}
-    assert reasons == {
-        "",
-        "redirect",
-        "namespace",
-        "disambiguation",
-        "list_title",
-    }
-
-
-def test_the_data_are_small():
-    folder = pathlib.Path(quickstart.CORPUS).parent
-    data = [path for path in folder.iterdir() if path.suffix != ".py"]
-    assert sum(path.stat().st_size for path in data if path.is_file()) < 3e6
+def test_the_readme_tells_what_the_data_hold(pages, articles, questions):
+    kinds = collections.Counter(
+        readers.drop_reason(page, format=readers.MEDIAWIKI) or "articles"
+        for page in pages
+    )
+    num_words = sum(len(text.split()) for text in articles.values())
+    counts = [len(split) for split in questions.values()]
+    readme = pathlib.Path(quickstart.CORPUS).with_name("README.md").read_text()
+    for row in (
+        *kinds.items(),
+        ("words of the articles", f"{num_words:,}"),
+        ("questions", *counts, sum(counts)),
+        ("facts in two articles", len(FACTS)),
+    ):
+        assert f"| {' | '.join(map(str, row))} |\n" in readme
+    assert all(300 <= len(text.split()) <= 900 for text in articles.values())
+    # What is no article is in a dump as well.
+    assert len(kinds) == 5
 
 
 def test_every_question_names_a_sentence_that_holds_the_answer(
-    texts, all_questions
+    article_sentences, all_questions
 ):
+    """Within one sentence, so that one block holds the whole of it."""
     for question in all_questions:
         title, sentence = _evidence(question)
-        assert sentence in texts[title], sentence
+        assert any(sentence in each for each in article_sentences[title]), (
+            sentence
+        )
         assert answers.contains_answer(
             sentence, question.answers, question.answer_type
         ), question
@@ -99,43 +147,27 @@ def test_every_question_names_a_sentence_that_holds_the_answer(
             assert len(set(question.answers)) == len(question.answers)
 
 
-def test_blocks_are_cut_between_the_sentences_that_answer(
-    article_sentences, all_questions
-):
-    """So that one block holds the whole of it."""
-    missing = [
-        _evidence(question)
+def test_nothing_occurs_twice(all_questions, article_sentences):
+    asked = [
+        re.sub(r"\W+", " ", question.question.lower()).strip()
         for question in all_questions
-        if not any(
-            _evidence(question)[1] in sentence
-            for sentence in article_sentences[_evidence(question)[0]]
-        )
     ]
-    assert not missing
-
-
-def test_no_question_occurs_twice(all_questions):
-    asked = [_key(question.question) for question in all_questions]
-    assert len(set(asked)) == len(asked)
+    said = [
+        sentence
+        for found in article_sentences.values()
+        for sentence in found
+        if len(sentence) > 30
+    ]
+    for found in (asked, said):
+        assert len(set(found)) == len(found)
 
 
 def test_a_third_asks_in_other_words(all_questions):
     little = [
-        statistics.overlap(question.question, _evidence(question)[1])
-        <= statistics.LITTLE_OVERLAP
+        _overlap(question.question, _evidence(question)[1]) <= 1 / 3
         for question in all_questions
     ]
     assert sum(little) >= len(little) / 3
-
-
-def test_no_sentence_occurs_twice(texts):
-    found = [
-        text[start:limit]
-        for text in texts.values()
-        for start, limit in sentences.split(text)
-        if limit - start > 30
-    ]
-    assert len(set(found)) == len(found)
 
 
 def test_no_markup_is_left(texts):
@@ -154,38 +186,32 @@ def test_links_resolve(pages, texts):
 
     titles = {page.title for page in pages}
     plain_titles = {plain(title): title for title in titles}
-    num_links = 0
     for page in pages:
+        if page.dropped == "redirect":
+            assert _link_targets(page.text)[0] in texts
         if page.title not in texts:
             continue
-        for target in statistics.link_targets(page.text):
-            num_links += target in titles
+        for target in _link_targets(page.text):
             assert target in titles or plain(target) not in plain_titles, (
                 f"{page.title} links to {target}, the page is called "
                 f"{plain_titles[plain(target)]}."
             )
-    assert num_links >= 5 * len(texts)
-    redirects = [page for page in pages if page.dropped == "redirect"]
-    assert redirects
-    for page in redirects:
-        assert statistics.link_targets(page.text)[0] in texts
 
 
 def test_shared_facts_occur_in_two_articles_in_different_words(texts):
     seen = set()
-    for fact in statistics.read_shared_facts():
+    for fact in FACTS:
         one, other = fact["evidence"]
         assert one["title"] != other["title"], fact
         for evidence in (one, other):
-            sentence = " ".join(evidence["sentence"].split())
+            sentence = _plain(evidence["sentence"])
             assert sentence in texts[evidence["title"]], sentence
             assert evidence["answer"] in evidence["sentence"], fact
         # Different words: most of the content words of each are its own.
         for a, b in ((one, other), (other, one)):
-            shared = statistics.overlap(a["sentence"], b["sentence"])
-            assert shared <= 0.75, fact
-        key = (one["sentence"], other["sentence"])
-        assert key not in seen and key[::-1] not in seen, fact
+            assert _overlap(a["sentence"], b["sentence"]) <= 0.75, fact
+        key = frozenset((one["sentence"], other["sentence"]))
+        assert key not in seen, fact
         seen.add(key)
 
 
@@ -205,39 +231,12 @@ def test_the_split_follows_from_the_titles_and_questions(questions):
             assert split == expected, f"{question.question}: {expected}"
 
 
-def test_the_readme_tells_what_the_data_hold():
-    readme = pathlib.Path(quickstart.CORPUS).with_name("README.md").read_text()
-    for table in (
-        statistics.corpus_table(),
-        statistics.questions_table(),
-        statistics.labels_table(),
-    ):
-        assert table in readme, f"README.md should hold\n{table}"
-
-
-@pytest.fixture(scope="module")
-def blocks(tmp_path_factory, vocabulary_path):
-
-    output = str(tmp_path_factory.mktemp("corpus") / "blocks")
+def test_every_gold_block_is_known(tmp_path, vocabulary_path, all_questions):
+    output = str(tmp_path / "blocks")
     Chunk(
         input=quickstart.CORPUS,
         output=output,
         vocab=vocabulary_path,
         max_block_length=128,
     ).run()
-    return output
-
-
-def test_every_gold_block_is_known_and_bm25_leaves_room(blocks, all_questions):
-    from realm_tf.answering.recall import gold_blocks
-    from realm_tf.artifacts.block_records import BlockRecords
-
-    assert None not in gold_blocks(all_questions, BlockRecords(blocks))
-    table = statistics.blocks_table(blocks)
-    recall = float(re.search(r"answer recall@1 \| (\S+)", table).group(1))
-    assert 0.3 < recall < 0.85
-
-
-def test_other_blocks_are_refused(blocks_dir):
-    with pytest.raises(InputError, match="other articles than"):
-        statistics.blocks_table(blocks_dir)
+    assert None not in gold_blocks(all_questions, BlockRecords(output))

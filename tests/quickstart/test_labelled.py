@@ -39,9 +39,7 @@ def test_marked(tmp_path):
     ("line", "message"),
     [
         ("In [1869|YEAR] it opened.", "line 2: label YEAR is none of PER"),
-        ("In [1869] it opened.", "line 2: a bracket or bar that belongs to no"),
         ("In [1869|DATE it opened.", "line 2: a bracket or bar"),
-        ("In [[1869|DATE]] it opened.", "line 2: a bracket or bar"),
     ],
 )
 def test_broken_marks_are_named(tmp_path, line, message):
