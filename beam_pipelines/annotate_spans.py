@@ -1,18 +1,41 @@
 """The pipeline of `realm annotate`: ranges of blocks -> annotated shards."""
 
+import bisect
+import collections
+import itertools
+import os
+from collections.abc import Sequence
+
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from realm_tf.artifacts import schema
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
-from realm_tf.beam_pipelines import annotation
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import transforms
-from realm_tf.beam_pipelines.chunk_wikipedia import nothing_left_of_a_mistake
-from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.execution import run_on_shards
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
+from realm_tf.text.blocks import is_overlong
+
+# Counters of annotating, besides spans_* for each label.
+COUNTERS = (
+    "passages",
+    "sentences",
+    "spans",
+    "passages_without_span",
+    "overlong_passages",
+    "dropped_crossing_spans",
+    "dropped_overlapping_spans",
+)
+SUMMARIES = "summaries"
+# Blocks that a tagger gets at once (our choice): enough sentences to batch
+# those of equal length.
+BLOCKS_PER_CALL = 64
+# Of a passage that is no block of the knowledge corpus.
+NO_BLOCK_ID = -1
 
 
 def write_passages(
@@ -41,42 +64,37 @@ def write_passages(
     Raises:
         InputError: if a worker found a mistake, or there is no span at all.
     """
-    # Those of an interrupted run.
-    transforms.clear_error(stage.directory)
-    parts.remove_temporary(stage.directory)
-    plan = annotation.plan_shards(
-        stage.directory,
-        num_blocks=blocks.num_blocks,
-        passages_per_shard=passages_per_shard,
+    summaries = stage.path(SUMMARIES)
+    Path(summaries).mkdir(parents=True, exist_ok=True)
+    shards = resumable.plan_shards(
+        stage.path("annotated"),
+        ".tfrecord.gz",
+        num_rows=blocks.num_blocks,
+        rows_per_shard=passages_per_shard,
+        summaries=os.path.join(summaries, "annotated"),
     )
-    annotate_range = annotation.AnnotateRange(
+    missing = resumable.missing_shards(shards)
+    annotate = AnnotateShard(
         blocks,
         stage.directory,
-        plan,
         tagger=tagger,
         has_block_ids=has_block_ids,
+        progress=resumable.ShardProgress(
+            "annotate", "passages", shards, missing
+        ),
     )
-    missing = [shard for shard in plan if not shard.is_complete]
-
-    def build(pipeline):
-        return (
-            pipeline
-            | "Ranges" >> beam.Create(missing)
-            | "Spread" >> beam.Reshuffle()
-            | "Annotate" >> beam.ParDo(annotate_range)
-        )
-
-    run_pipeline(build, options)
-    transforms.raise_error(stage.directory)
-    counts, fingerprint = annotation.merge_summaries(plan)
-    with nothing_left_of_a_mistake(stage):
+    run_on_shards("Annotate", annotate, missing, options, stage.directory)
+    found = resumable.merge_summaries(shard.summary_path for shard in shards)
+    labels = sorted(name for name in found.counts if name.startswith("spans_"))
+    counts = {name: found.counts[name] for name in (*COUNTERS, *labels)}
+    with resumable.nothing_left_of_a_mistake(stage):
         _check_spans(tagger["name"], counts)
-    remove(stage.path(annotation.SUMMARIES))
+    remove(summaries)
     return {
         "counts": counts,
         "num_passages": counts["passages"],
-        "shard_rows": [shard.limit - shard.start for shard in plan],
-        "fingerprint": fingerprint,
+        "shard_rows": found.shard_rows,
+        "fingerprint": found.fingerprint,
     }
 
 
@@ -91,3 +109,120 @@ def _check_spans(tagger, counts):
             f"--tagger {tagger} found no span in {counts['passages']:,} "
             "passages: is it made for their language? Choose another one."
         )
+
+
+class AnnotateShard(beam.DoFn):
+    """Annotates a range of blocks and writes its shard.
+
+    Args:
+        blocks: `Blocks`.
+        directory: str. The stage's.
+        tagger: dict. Arguments of `taggers.make_tagger`, called once a
+            worker.
+        has_block_ids: bool. Whether the passages are blocks of the knowledge
+            corpus.
+        progress: `ShardProgress`.
+    """
+
+    def __init__(self, blocks, directory, *, tagger, has_block_ids, progress):
+        self._blocks = blocks
+        self._directory = directory
+        self._tagger_arguments = tagger
+        self._has_block_ids = has_block_ids
+        self._progress = progress
+
+    def setup(self):
+        with resumable.reporting(self._directory):
+            self._tagger = taggers.make_tagger(**self._tagger_arguments)
+
+    def process(self, shard):
+        if resumable.has_error(self._directory):
+            return
+        with (
+            resumable.reporting(self._directory),
+            resumable.writing_records(shard) as records,
+        ):
+            for number, passage in self._annotate(shard, records.counts):
+                # With its place, so that order counts.
+                records.write(
+                    schema.annotated_to_example(passage),
+                    place=number.to_bytes(8, "big"),
+                )
+
+    def _annotate(self, shard, counts):
+        found = self._blocks.read(shard.start, shard.limit)
+        max_block_length = self._blocks.metadata["max_block_length"]
+        while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
+            tagged = self._tagger.tag(batch)
+            for block, spans in zip(batch, tagged, strict=True):
+                passage, block_counts = annotate_block(block, spans)
+                number = block.block_id
+                if not self._has_block_ids:
+                    passage.block_id = NO_BLOCK_ID
+                counts.update(block_counts)
+                counts["overlong_passages"] += is_overlong(
+                    block, max_block_length
+                )
+                yield number, passage
+            self._progress(counts["passages"])
+
+
+def annotate_block(
+    block: schema.Block, spans: Sequence[taggers.Span]
+) -> tuple[schema.AnnotatedPassage, collections.Counter]:
+    """A block with its spans, in UTF-8 bytes.
+
+    Args:
+        block: `schema.Block`.
+        spans: sequence of (start, limit, label), code points. One that is not
+            inside one sentence is dropped; of two that overlap, the one that
+            begins earlier, or else is longer, stays.
+
+    Returns:
+        `schema.AnnotatedPassage` and a counter of `passages`, `sentences`,
+        `spans`, `spans_*` for each label, `passages_without_span`,
+        `dropped_crossing_spans` and `dropped_overlapping_spans`.
+    """
+    sentences = taggers.sentences(block)
+    counts = collections.Counter(passages=1, sentences=len(sentences))
+    kept = []
+    for start, limit, label in sorted(spans, key=_earlier_then_longer):
+        number = bisect.bisect_right(block.sentence_starts, start) - 1
+        if number < 0 or limit > sentences[number][1]:
+            counts["dropped_crossing_spans"] += 1
+        elif kept and start < kept[-1][1]:
+            counts["dropped_overlapping_spans"] += 1
+        else:
+            kept.append((start, limit, label))
+            counts["spans"] += 1
+            counts[f"spans_{label}"] += 1
+    counts["passages_without_span"] += not kept
+    sentence_bytes = _utf8_offsets(block.text, sentences)
+    span_bytes = _utf8_offsets(block.text, [span[:2] for span in kept])
+    passage = schema.AnnotatedPassage(
+        block_id=block.block_id,
+        title=block.title,
+        text=block.text,
+        sentence_byte_start=sentence_bytes[::2],
+        sentence_byte_limit=sentence_bytes[1::2],
+        span_byte_start=span_bytes[::2],
+        span_byte_limit=span_bytes[1::2],
+        span_label=[label for _, _, label in kept],
+    )
+    return passage, counts
+
+
+def _earlier_then_longer(span):
+    start, limit, label = span
+    return start, -limit, label
+
+
+def _utf8_offsets(text, ranges):
+    """UTF-8 bytes before each start and limit of ranges in order, flat."""
+    offsets = []
+    place = offset = 0
+    for next_place in itertools.chain.from_iterable(ranges):
+        offset += len(text[place:next_place].encode("utf-8"))
+        offsets.append(offset)
+        place = next_place
+    return offsets

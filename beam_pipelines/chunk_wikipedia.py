@@ -1,7 +1,5 @@
 """The pipeline of `realm chunk`: articles -> parts -> numbered shards."""
 
-import contextlib
-import functools
 import json
 import os
 
@@ -15,13 +13,13 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
-from realm_tf.beam_pipelines import parts
+from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import transforms
 from realm_tf.beam_pipelines.execution import num_local_workers
 from realm_tf.beam_pipelines.execution import run_pipeline
-from realm_tf.errors import InputError
 from realm_tf.text.blocks import Packing
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -63,47 +61,70 @@ def write_blocks(
     Raises:
         InputError: if a worker found a mistake, or there is no block.
     """
-    with nothing_left_of_a_mistake(stage):
+    with resumable.nothing_left_of_a_mistake(stage):
         directory = _prepare(stage, inputs)
-        summary_path = os.path.join(directory, "summary.json")
-        build = functools.partial(
-            _build,
-            elements=sources.make_sources(inputs, num_local_workers(options)),
-            chunk_pages=transforms.ChunkPages(
-                directory,
-                vocabulary=tokenizer.vocabulary,
-                lowercase=tokenizer.lowercase,
-                packing=packing,
-                base_url=base_url,
-                keep_all_titles=keep_all_titles,
-            ),
-            keep_first=transforms.KeepFirst(directory, inputs),
-            plan_shards=shards.PlanShards(
-                stage.directory,
-                directory=directory,
-                num_shards=num_shards,
-                blocks_per_shard=BLOCKS_PER_SHARD,
-            ),
-            write_blocks=shards.WriteBlocks(directory, packing),
-            summary_path=summary_path,
+        counts_path = os.path.join(directory, "counts.json")
+        elements = sources.make_sources(inputs, num_local_workers(options))
+        chunk_pages = transforms.ChunkPages(
+            directory,
+            tokenizer=tokenizer,
+            packing=packing,
+            base_url=base_url,
+            keep_all_titles=keep_all_titles,
         )
-        run_pipeline(build, options)
-        transforms.raise_error(directory)
-        summary = json.loads(Path(summary_path).read_text())
-        metadata = shards.metadata(summary, packing)
+
+        def build(pipeline):
+            chunked = (
+                pipeline
+                | "Files" >> beam.Create(elements)
+                | "Share files" >> beam.Reshuffle()
+                | "Chunk pages"
+                >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
+            )
+            found = (
+                chunked.pages
+                | "Group by id" >> beam.GroupByKey()
+                | "Keep first"
+                >> beam.ParDo(
+                    transforms.KeepFirst(directory, inputs)
+                ).with_outputs("counts", "dropped", main="kept")
+            )
+            num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
+            counts = (
+                (chunked.counts, found.counts)
+                | "All counts" >> beam.Flatten()
+                | "Count pages" >> beam.CombinePerKey(sum)
+                | "Join counts" >> beam.combiners.ToDict()
+                | "Write counts" >> beam.Map(_write_json, counts_path)
+            )
+            written = (
+                pipeline
+                | "Start" >> beam.Create([None])
+                | "Plan shards"
+                >> beam.FlatMap(
+                    shards.plan_shards,
+                    AsDict(num_blocks),
+                    AsList(found.dropped),
+                    output=stage.directory,
+                    directory=directory,
+                    num_shards=num_shards,
+                    blocks_per_shard=BLOCKS_PER_SHARD,
+                )
+                | "Share shards" >> beam.Reshuffle()
+                | "Write blocks"
+                >> beam.ParDo(shards.WriteBlocks(directory, packing))
+            )
+            return counts, written
+
+        run_pipeline(build, options, directory)
+        summaries = sorted(Path(directory).glob(f"{shards.PREFIX}*.json"))
+        metadata = shards.metadata(
+            resumable.merge_summaries(summaries),
+            json.loads(Path(counts_path).read_text()),
+            packing,
+        )
         remove(directory)
     return metadata
-
-
-@contextlib.contextmanager
-def nothing_left_of_a_mistake(stage: Stage):
-    """Removes a stage's directory if an `InputError` is raised."""
-    try:
-        yield
-    except InputError:
-        # Nobody will go on with it.
-        remove(stage.directory)
-        raise
 
 
 def _prepare(stage, inputs):
@@ -123,49 +144,8 @@ def _prepare(stage, inputs):
             if other.startswith((_PARTS, shards.PREFIX)):
                 remove(stage.path(other))
         Path(directory).mkdir(parents=True, exist_ok=True)
-    parts.remove_temporary(stage.directory)
-    parts.remove_temporary(directory)
-    transforms.clear_error(directory)
     return directory
 
 
-def _build(
-    pipeline,
-    *,
-    elements,
-    chunk_pages,
-    keep_first,
-    plan_shards,
-    write_blocks,
-    summary_path,
-):
-    chunked = (
-        pipeline
-        | "Files" >> beam.Create(elements)
-        | "Share files" >> beam.Reshuffle()
-        | "Chunk pages"
-        >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
-    )
-    found = (
-        chunked.pages
-        | "Group by id" >> beam.GroupByKey()
-        | "Keep first"
-        >> beam.ParDo(keep_first).with_outputs("counts", "dropped", main="kept")
-    )
-    num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
-    counts = (
-        (chunked.counts, found.counts)
-        | "All counts" >> beam.Flatten()
-        | "Count pages" >> beam.CombinePerKey(sum)
-    )
-    return (
-        pipeline
-        | "Start" >> beam.Create([None])
-        | "Plan shards"
-        >> beam.ParDo(plan_shards, AsDict(num_blocks), AsList(found.dropped))
-        | "Share shards" >> beam.Reshuffle()
-        | "Write blocks" >> beam.ParDo(write_blocks)
-        | "Sum up" >> beam.CombineGlobally(shards.merge_summaries)
-        | "Write summary"
-        >> beam.Map(shards.write_summary, summary_path, AsDict(counts))
-    )
+def _write_json(value, path):
+    write_text(path, json.dumps(value))

@@ -1,34 +1,21 @@
 """The pipeline of `realm embed`: ranges of block ids -> .npy shards."""
 
-# A range of block ids is one element, read, embedded and written in one step.
-# Batches brought together again by shard, with GroupByKey, would be a barrier:
-# no shard would be written before the last block of the corpus is embedded
-# (nothing to resume from), and all embeddings would go through the runner's
-# shuffle. A worker holds the wordpieces and embeddings of one shard for each
-# of its threads.
-
 import os
+import threading
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
+import numpy as np
+from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.utils.shared import Shared
 
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
-from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines.embed_shard import COUNTERS
-from realm_tf.beam_pipelines.embed_shard import EmbedShard
-from realm_tf.beam_pipelines.embed_shard import write_shard
-from realm_tf.beam_pipelines.execution import LOCAL_RUNNER
-from realm_tf.beam_pipelines.execution import num_local_workers
-from realm_tf.beam_pipelines.execution import run_pipeline
-from realm_tf.beam_pipelines.transforms import clear_error
-from realm_tf.beam_pipelines.transforms import raise_error
-from realm_tf.errors import InputError
+from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.execution import run_on_shards
+
+COUNTERS = ("blocks", "wordpieces", "padding")
 
 
 def write_shards(
@@ -57,93 +44,172 @@ def write_shards(
     Raises:
         InputError: if a worker found that a directory is damaged.
     """
-    # What an interrupted run left there.
-    clear_error(directory)
-    parts.remove_temporary(directory)
-    ranges = shard_ranges(directory, blocks.num_blocks, rows_per_shard)
-    missing = [shard for shard in ranges if not _is_complete(*shard)]
-
-    embed_shard = EmbedShard(
-        model,
-        blocks,
-        batch_size=batch_size,
-        error_directory=directory,
-        num_blocks=sum(limit - start for _, start, limit in missing),
-        num_processes=_num_processes(options),
+    shards = _plan(directory, blocks.num_blocks, rows_per_shard)
+    missing = resumable.missing_shards(shards)
+    counters = run_on_shards(
+        "Embed",
+        EmbedShard(
+            model,
+            blocks,
+            batch_size=batch_size,
+            directory=directory,
+            progress=resumable.ShardProgress(
+                "embed", "blocks", shards, missing
+            ),
+        ),
+        missing,
+        options,
+        directory,
     )
-
-    def build(pipeline):
-        return (
-            pipeline
-            | "Ranges" >> beam.Create(missing)
-            | "Share ranges" >> beam.Reshuffle()
-            | "Embed" >> beam.ParDo(embed_shard)
-        )
-
-    counters = {}
-    try:
-        if missing:
-            counters = run_pipeline(build, options)
-    finally:
-        # Clearer than what a runner makes of a worker's exception.
-        raise_error(directory)
-    return [os.path.basename(path) for path, _, _ in ranges], {
-        "shards": len(ranges),
-        "shards_skipped": len(ranges) - len(missing),
+    return _names(shards), {
+        "shards": len(shards),
+        "shards_skipped": len(shards) - len(missing),
         **{name: counters.get(name, 0) for name in COUNTERS},
     }
 
 
-def shard_name(number: int, total: int) -> str:
-    """Name of a shard; names sort in the order of block ids."""
-    return f"embeddings-{number:05d}-of-{total:05d}.npy"
-
-
-def _num_processes(options: PipelineOptions) -> int | None:
-    """Worker processes of this machine; `None` on another runner."""
-    if options.view_as(StandardOptions).runner != LOCAL_RUNNER:
-        return None
-    mode = options.view_as(DirectOptions).direct_running_mode
-    return num_local_workers(options) if mode == "multi_processing" else 1
-
-
-def shard_ranges(
-    directory: str, num_blocks: int, rows_per_shard: int
-) -> list[tuple[str, int, int]]:
-    """(path, first block id, id after the last) of each shard, in order."""
-    total = -(-num_blocks // rows_per_shard)
-    return [
-        (
-            os.path.join(directory, shard_name(number, total)),
-            number * rows_per_shard,
-            min((number + 1) * rows_per_shard, num_blocks),
-        )
-        for number in range(total)
-    ]
-
-
-def _is_complete(path, start, limit):
-    """Whether an earlier run wrote the whole shard."""
-    if is_remote(path) or not Path(path).exists():
-        # Object stores show only whole files.
-        return Path(path).exists()
-    try:
-        return len(index_files.load_shard(path)) == limit - start
-    except InputError:
-        return False
-
-
-def write_rows(directory: str, rows, rows_per_shard: int) -> list:
+def write_rows(directory: str, rows, rows_per_shard: int) -> list[str]:
     """Writes embeddings that are there already as shards; returns their names.
 
     Args:
-        directory: str. A shard that is whole in it is not written again.
+        directory: str. A shard that is in it is not written again.
         rows: what has `num_rows` and `read(start, limit)`.
         rows_per_shard: int.
     """
-    parts.remove_temporary(directory)
-    ranges = shard_ranges(directory, rows.num_rows, rows_per_shard)
-    for path, start, limit in ranges:
-        if not _is_complete(path, start, limit):
-            write_shard(path, rows.read(start, limit))
-    return [os.path.basename(path) for path, _, _ in ranges]
+    resumable.clean(directory)
+    shards = _plan(directory, rows.num_rows, rows_per_shard)
+    for shard in resumable.missing_shards(shards):
+        _write(shard.path, rows.read(shard.start, shard.limit))
+    return _names(shards)
+
+
+def _plan(directory, num_rows, rows_per_shard):
+    return resumable.plan_shards(
+        os.path.join(directory, "embeddings"),
+        ".npy",
+        num_rows=num_rows,
+        rows_per_shard=rows_per_shard,
+    )
+
+
+def _names(shards):
+    return [os.path.basename(shard.path) for shard in shards]
+
+
+def _write(path, rows):
+    with (
+        resumable.writing(path) as temporary,
+        Path(temporary).open("wb") as file,
+    ):
+        np.save(file, rows)
+
+
+class EmbedShard(beam.DoFn):
+    """Computes the embeddings of a `Shard` and writes them.
+
+    The model is loaded once a worker process and shared by its threads, which
+    take turns: one batch already uses all cores that TensorFlow may. It is
+    not shared across processes, for on CPU that is the one thing that must be
+    parallel. On a machine whose processes share one GPU, run one process
+    (`--experiments=no_use_multiple_sdk_containers` on Dataflow). A worker
+    holds the wordpieces and embeddings of one shard for each of its threads.
+
+    Does nothing once some worker has reported an error.
+
+    Args:
+        model: `Model`, readable by every worker.
+        blocks: `Blocks`, too.
+        batch_size: int. Blocks computed at once.
+        directory: str. Where a mistake of the user is reported.
+        progress: `ShardProgress`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        blocks: Blocks,
+        *,
+        batch_size: int,
+        directory: str,
+        progress: resumable.ShardProgress,
+    ):
+        self._model = model
+        self._blocks = blocks
+        self._batch_size = batch_size
+        self._directory = directory
+        self._progress = progress
+        self._shared = Shared()
+
+    def setup(self):
+        with resumable.reporting(self._directory):
+            self._tower = self._shared.acquire(
+                lambda: _Tower(self._model, self._blocks)
+            )
+
+    def process(self, shard):
+        if resumable.has_error(self._directory):
+            return
+        title_ids, token_ids = [], []
+        with resumable.reporting(self._directory):
+            for block in self._blocks.read(shard.start, shard.limit):
+                # Lists of Python integers would take eight times the memory.
+                title_ids.append(np.array(block.title_ids, "int32"))
+                token_ids.append(np.array(block.token_ids, "int32"))
+            rows = self._embed(title_ids, token_ids)
+            if not np.isfinite(rows).all():
+                raise ValueError(
+                    f"{shard.path}: some embeddings are not finite numbers; "
+                    "the weights of the model are not what training should "
+                    "have left."
+                )
+            _write(shard.path, rows)
+
+    def _embed(self, title_ids, token_ids):
+        """Float32 `(num_blocks, embedding_dim)`, in the order of the lists.
+
+        A batch is as wide as its longest block: sorted by length, little of
+        what is computed is padding. Equal lengths stay in order, so the same
+        blocks always make the same batches.
+        """
+        tower = self._tower.embedder
+        rows = np.zeros((len(token_ids), tower.embedding_dim), "float32")
+        lengths = np.array([*map(len, title_ids)]) + [*map(len, token_ids)]
+        order = np.argsort(lengths, kind="stable")
+        for first in range(0, len(order), self._batch_size):
+            batch = order[first : first + self._batch_size]
+            with self._tower.lock:
+                rows[batch], mask = tower.embed_ids(
+                    [title_ids[row] for row in batch],
+                    [token_ids[row] for row in batch],
+                )
+            self._progress(first + len(batch))
+            found = len(batch), int(mask.sum()), int((1 - mask).sum())
+            for name, amount in zip(COUNTERS, found, strict=True):
+                Metrics.counter("embed", name).inc(amount)
+        return rows
+
+
+class _Tower:
+    """A block tower in the memory of a worker process.
+
+    Its results no order of shards can change: TensorFlow compiles the first
+    shape it sees for itself and the next one for all, so which batches the
+    special code computes, and so how they are rounded (1e-7), would depend on
+    what a worker happened to get first. Two calls that differ in both
+    dimensions make every worker alike.
+    """
+
+    def __init__(self, model, blocks):
+        from realm_tf.artifacts import model_directory
+        from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+        self.lock = threading.Lock()
+        self.embedder = BlockEmbedder(
+            model_directory.load(model),
+            max_length=blocks.metadata["max_block_length"],
+        )
+        for batch_size, length in ((1, 13), (2, 29)):
+            body = np.zeros(length, "int32")
+            self.embedder.embed_ids(
+                [body[:0]] * batch_size, [body] * batch_size
+            )

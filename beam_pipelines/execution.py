@@ -1,4 +1,4 @@
-"""Running a Beam pipeline: its options, its counters."""
+"""Running a Beam pipeline: its options, its counters, its mistakes."""
 
 import contextlib
 import io
@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.utils import interactive_utils
 
+from realm_tf.beam_pipelines import resumable
 from realm_tf.errors import InputError
 
 # Beam's default, DirectRunner, first tries to download Prism
@@ -68,7 +69,9 @@ def num_local_workers(options: PipelineOptions) -> int:
 
 
 def run_pipeline(
-    build: Callable[[beam.Pipeline], object], options: PipelineOptions
+    build: Callable[[beam.Pipeline], object],
+    options: PipelineOptions,
+    directory: str,
 ) -> dict[str, int]:
     """Builds a pipeline, runs it to its end and reads its counters.
 
@@ -78,10 +81,16 @@ def run_pipeline(
     Args:
         build: callable. Applies the transforms to the pipeline it is given.
         options: `PipelineOptions`.
+        directory: str. Where workers report a mistake of the user; what a
+            killed run was writing there is removed.
 
     Returns:
         dict, name of each counter of the pipeline to its value.
+
+    Raises:
+        InputError: if a worker has reported one.
     """
+    resumable.clean(directory)
     is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
     try:
         with _as_outside_of_notebooks():
@@ -95,11 +104,53 @@ def run_pipeline(
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise
+    finally:
+        # Clearer than what a runner makes of a worker's exception.
+        resumable.raise_error(directory)
     counters = {}
     for counter in result.metrics().query()["counters"]:
         name = counter.key.metric.name
         counters[name] = counters.get(name, 0) + counter.result
     return counters
+
+
+def run_on_shards(
+    label: str,
+    step: beam.DoFn,
+    shards: Sequence[resumable.Shard],
+    options: PipelineOptions,
+    directory: str,
+) -> dict[str, int]:
+    """Runs a step on every shard; see `run_pipeline`.
+
+    A shard is one element, read, computed and written in one step. Rows that
+    are brought together again, with GroupByKey, would be a barrier: no shard
+    would be written before the last row is done (nothing to resume from), and
+    all of them would go through the runner's shuffle.
+
+    Args:
+        label: str. Name of the step.
+        step: `beam.DoFn`.
+        shards: sequence of `Shard`.
+        options: `PipelineOptions`.
+        directory: str.
+
+    Returns:
+        dict, name of each counter of the pipeline to its value.
+    """
+    if not shards:
+        resumable.clean(directory)
+        return {}
+    return run_pipeline(
+        lambda pipeline: (
+            pipeline
+            | "Ranges" >> beam.Create(shards)
+            | "Share ranges" >> beam.Reshuffle()
+            | label >> beam.ParDo(step)
+        ),
+        options,
+        directory,
+    )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import threading
 
 import numpy as np
 import tensorflow as tf
@@ -20,8 +19,7 @@ from realm_tf.articles import pages
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
-from realm_tf.artifacts.paths import remove
+from realm_tf.beam_pipelines import resumable
 from realm_tf.text.blocks import BlockText
 
 # What decides the ids: 32 bytes for every page that has blocks. Digests are
@@ -49,10 +47,6 @@ BLOCKS = np.dtype(
 # Pages are compared with those of the same bucket: few enough that a part has
 # many of one, enough to compare them in parallel (our choice).
 NUM_BUCKETS = 16
-
-# One block after the other is small; one write for all of them is not.
-_BUFFER_BYTES = 1 << 22
-_TEMPORARY = ".tmp"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,65 +92,63 @@ def read_summary(directory: str, part: tuple[int, int]) -> Summary | None:
     return summary
 
 
-class PartWriter:
-    """Writes a part; entered and left with `with`.
+@contextlib.contextmanager
+def writing_part(directory: str, part: tuple[int, int], *, unknown_id: int):
+    """Yields a `PartWriter`, whose part is complete when the block ends well.
 
     Args:
         directory: str.
         part: tuple of (file number, number in the file).
         unknown_id: int. The wordpiece of unknown words, which is counted.
     """
-
-    def __init__(
-        self, directory: str, part: tuple[int, int], *, unknown_id: int
+    records = records_path(directory, part)
+    with (
+        resumable.writing(records) as path,
+        Path(path).open("wb") as file,
     ):
+        writer = PartWriter(file, unknown_id)
+        yield writer
+    summary = writer.summary()
+    content = io.BytesIO()
+    np.savez(
+        content,
+        pages=summary.pages,
+        blocks=summary.blocks,
+        counts=np.frombuffer(json.dumps(summary.counts).encode(), np.uint8),
+    )
+    with resumable.writing(_summary_path(directory, part)) as path:
+        Path(path).write_bytes(content.getvalue())
+
+
+class PartWriter:
+    """A part that is being written; see `writing_part`."""
+
+    def __init__(self, file, unknown_id: int):
+        self._file = file
         self._unknown_id = unknown_id
-        self._path = records_path(directory, part)
-        self._summary_path = _summary_path(directory, part)
         self._counts = {}
         self._pages = []
         self._blocks = []
-        self._buffer = bytearray()
-        self.summary = None
 
-    def __enter__(self):
-        with contextlib.ExitStack() as stack:
-            path = stack.enter_context(writing(self._path))
-            self._file = stack.enter_context(_open(path))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, kind, *error):
-        if kind is not None:
-            self._stack.__exit__(kind, *error)
-            return
-        with self._stack:
-            self._file.write(bytes(self._buffer))
-        self.summary = Summary(
-            np.array(self._pages, dtype=PAGES),
-            np.array(self._blocks, dtype=BLOCKS),
-            self._counts,
-        )
-        self._write_summary()
-
-    def count(self, name: str, amount: int = 1) -> None:
-        """Adds to a counter."""
-        self._counts[name] = self._counts.get(name, 0) + amount
+    def count(self, name: str) -> None:
+        """Adds one to a counter."""
+        self._counts[name] = self._counts.get(name, 0) + 1
 
     def write(self, page: Page, blocks: list[BlockText]) -> None:
         """Writes the blocks of a page."""
         digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
+        text_digest = hashlib.sha256(page.text.encode("utf-8")).digest()
         self._pages.append(
             (
                 int.from_bytes(digest[:8], "big"),
                 int.from_bytes(digest[8:16], "big"),
-                _text_digest(page.text),
+                int.from_bytes(text_digest[:8], "big"),
                 page.number,
                 len(blocks),
             )
         )
         for block, record in zip(blocks, records(page, blocks), strict=True):
-            self._buffer += record
+            self._file.write(record)
             self._blocks.append(
                 (
                     len(record),
@@ -166,78 +158,14 @@ class PartWriter:
                     len(block.sentence_starts),
                 )
             )
-        if len(self._buffer) > _BUFFER_BYTES:
-            self._file.write(bytes(self._buffer))
-            self._buffer.clear()
 
-    def _write_summary(self):
-        content = io.BytesIO()
-        counts = json.dumps(self._counts).encode("utf-8")
-        np.savez(
-            content,
-            pages=self.summary.pages,
-            blocks=self.summary.blocks,
-            counts=np.frombuffer(counts, dtype=np.uint8),
+    def summary(self) -> Summary:
+        """What is known of the part by now."""
+        return Summary(
+            np.array(self._pages, dtype=PAGES),
+            np.array(self._blocks, dtype=BLOCKS),
+            self._counts,
         )
-        with writing(self._summary_path) as path, _open(path) as file:
-            file.write(content.getvalue())
-
-
-def temporary_path(path: str, *, directory: str | None = None) -> str:
-    """Where to write what shall appear at `path` whole or not at all.
-
-    Object stores do that themselves. Names differ by process and thread: a
-    worker that outlives a killed run for some seconds must not write into a
-    file of ours.
-
-    Args:
-        path: str.
-        directory: str. Another directory on the same disk to write in.
-            Defaults to `None`: that of `path`.
-    """
-    if is_remote(path):
-        return path
-    if directory is not None:
-        path = os.path.join(directory, os.path.basename(path))
-    return f"{path}.{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
-
-
-@contextlib.contextmanager
-def writing(path: str, *, directory: str | None = None):
-    """Yields where to write what appears at `path` when the block ends well.
-
-    If it does not (a full disk, say), nothing is left.
-
-    Args:
-        path: str.
-        directory: str. See `temporary_path`.
-    """
-    temporary = temporary_path(path, directory=directory)
-    try:
-        yield temporary
-    except BaseException:
-        remove(temporary)
-        raise
-    if temporary != path:
-        os.replace(temporary, path)
-
-
-def remove_temporary(directory: str) -> None:
-    """Removes what a killed run was writing."""
-    for name in sorted(each.name for each in Path(directory).iterdir()):
-        if name.endswith(_TEMPORARY):
-            remove(os.path.join(directory, name))
-
-
-def _open(path):
-    if is_remote(path):
-        return tf.io.gfile.GFile(path, "wb")
-    return open(path, "wb")
-
-
-def _text_digest(text):
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return int.from_bytes(digest[:8], "big")
 
 
 # What all blocks of an article share.

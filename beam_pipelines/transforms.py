@@ -8,25 +8,17 @@ copies the parts to the final shards. So neither the runner nor a worker ever
 holds the texts of a corpus, and the ids follow from file and position alone.
 
 A part that an interrupted run has written to its end is not made again.
-
-A mistake in the input is not raised in a worker, where runners print it with
-their own tracebacks and some try again: `report_error` writes it down, all
-steps stop, and `raise_error` raises it where the pipeline was started.
 """
 
 import itertools
-import os
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from realm_tf.articles import readers
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import remove
-from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.sources import PAGES_PER_PART
 from realm_tf.beam_pipelines.sources import Inputs
 from realm_tf.beam_pipelines.sources import Source
@@ -35,56 +27,9 @@ from realm_tf.progress import Progress
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import Tokenizer
 
-# Counters of chunking, besides dropped_bad_record_* for each reason.
-COUNTERS = (
-    "pages_read",
-    "dropped_redirect",
-    "dropped_namespace",
-    "dropped_list_title",
-    "dropped_disambiguation",
-    "dropped_empty",
-    "dropped_duplicate",
-    "articles_kept",
-    "blocks",
-    "sentences",
-    "overlong_sentences",
-    "wordpieces",
-    "unknown_wordpieces",
-)
 # Code points of articles that are cut at once (our choice): enough to make
 # calls cheap, and a block stays in the processor's cache.
 BATCH_LENGTH = 1 << 16
-
-_ERROR = "error.txt"
-
-
-def count(name: str, amount: int = 1) -> None:
-    """Adds to a counter of chunking."""
-    Metrics.counter("chunk", name).inc(amount)
-
-
-def report_error(directory: str, error: InputError) -> None:
-    """Writes down why the pipeline that uses `directory` must stop."""
-    path = os.path.join(directory, _ERROR)
-    # Several workers may find a mistake at the same time.
-    with parts.writing(path) as temporary:
-        write_text(temporary, str(error))
-
-
-def clear_error(directory: str) -> None:
-    """Forgets what workers of an earlier run reported."""
-    remove(os.path.join(directory, _ERROR))
-
-
-def has_error(directory: str) -> bool:
-    """Whether some worker has reported an error."""
-    return Path(os.path.join(directory, _ERROR)).exists()
-
-
-def raise_error(directory: str) -> None:
-    """Raises the `InputError` that a worker has reported, if any."""
-    if has_error(directory):
-        raise InputError(Path(os.path.join(directory, _ERROR)).read_text())
 
 
 class ChunkPages(beam.DoFn):
@@ -96,8 +41,7 @@ class ChunkPages(beam.DoFn):
 
     Args:
         directory: str. Where the parts go.
-        vocabulary: list of str. Wordpieces.
-        lowercase: bool. As the tokenizer.
+        tokenizer: `Tokenizer`.
         packing: `blocks.Packing`.
         base_url: str or None. Before the title in URLs.
         keep_all_titles: bool. Keep lists and disambiguations.
@@ -107,69 +51,56 @@ class ChunkPages(beam.DoFn):
         self,
         directory: str,
         *,
-        vocabulary: list[str],
-        lowercase: bool,
+        tokenizer: Tokenizer,
         packing: blocks.Packing,
         base_url: str | None,
         keep_all_titles: bool,
     ):
         self._directory = directory
-        self._vocabulary = vocabulary
-        self._lowercase = lowercase
+        self._tokenizer = tokenizer
         self._packing = packing
         self._base_url = base_url
         self._keep_all_titles = keep_all_titles
 
     def setup(self):
-        self._tokenizer = Tokenizer(self._vocabulary, lowercase=self._lowercase)
         self._progress = Progress("chunk", "articles")
 
     def process(self, source: Source):
-        try:
-            if source.streams is not None:
-                yield from self._process_range(source)
-            else:
-                yield from self._process_file(source)
-        except InputError as error:
-            report_error(self._directory, error)
+        with resumable.reporting(self._directory):
+            for number, pages in self._parts(source):
+                if resumable.has_error(self._directory):
+                    return
+                part = (source.file_number, number)
+                summary = parts.read_summary(self._directory, part)
+                if summary is None:
+                    summary = self._write_part(source, part, pages)
+                buckets = summary.pages["id_low"] % parts.NUM_BUCKETS
+                for bucket in np.unique(buckets).tolist():
+                    found = summary.pages[buckets == bucket]
+                    yield bucket, (part, found.tobytes())
+                for item in summary.counts.items():
+                    yield TaggedOutput("counts", item)
 
-    def _process_range(self, source):
-        part = (source.file_number, source.remainder)
-        if has_error(self._directory):
-            return
-        summary = parts.read_summary(self._directory, part)
-        if summary is None:
-            summary = self._write_part(source, part, self._pages(source))
-        yield from _hand_on(part, summary)
-
-    def _process_file(self, source):
-        numbered = itertools.groupby(
-            self._pages(source),
-            key=lambda page: (page.number - 1) // PAGES_PER_PART,
-        )
-        for number, pages in numbered:
-            if has_error(self._directory):
-                return
-            if number % source.stride != source.remainder:
-                continue
-            part = (source.file_number, number)
-            summary = parts.read_summary(self._directory, part)
-            if summary is None:
-                summary = self._write_part(source, part, pages)
-            yield from _hand_on(part, summary)
-
-    def _pages(self, source):
-        return readers.read_pages(
+    def _parts(self, source):
+        """Yields (number, pages) of the parts of the file that are here."""
+        pages = readers.read_pages(
             source.path,
             format=source.format,
             base_url=self._base_url,
             streams=source.streams,
         )
+        if source.streams is not None:
+            yield source.remainder, pages
+            return
+        for number, found in itertools.groupby(
+            pages, key=lambda page: (page.number - 1) // PAGES_PER_PART
+        ):
+            if number % source.stride == source.remainder:
+                yield number, found
 
     def _write_part(self, source, part, pages):
-        unknown_id = self._tokenizer.unk_id
-        with parts.PartWriter(
-            self._directory, part, unknown_id=unknown_id
+        with parts.writing_part(
+            self._directory, part, unknown_id=self._tokenizer.unk_id
         ) as writer:
             batch = []
             length = 0
@@ -191,9 +122,7 @@ class ChunkPages(beam.DoFn):
                     batch = []
                     length = 0
             self._write_batch(writer, batch)
-        for name, amount in writer.summary.counts.items():
-            count(name, amount)
-        return writer.summary
+        return writer.summary()
 
     def _write_batch(self, writer, batch):
         found = blocks.split_articles(
@@ -213,15 +142,6 @@ class ChunkPages(beam.DoFn):
                     self._progress.print(f"at {page.place}")
             else:
                 writer.count("dropped_empty")
-
-
-def _hand_on(part, summary):
-    pages = summary.pages
-    buckets = pages["id_low"] % parts.NUM_BUCKETS
-    for bucket in np.unique(buckets).tolist():
-        yield bucket, (part, pages[buckets == bucket].tobytes())
-    for item in summary.counts.items():
-        yield TaggedOutput("counts", item)
 
 
 class KeepFirst(beam.DoFn):
@@ -259,9 +179,10 @@ class KeepFirst(beam.DoFn):
         if other_text.any():
             other = int(np.flatnonzero(other_text)[0])
             places = order[[firsts[other], other]].tolist()
-            self._report_conflict(
-                *((found[part_numbers[p]][0], pages[p]) for p in places)
-            )
+            with resumable.reporting(self._directory):
+                raise self._conflict(
+                    *((found[part_numbers[p]][0], pages[p]) for p in places)
+                )
             return
         is_kept = np.empty(len(pages), dtype=bool)
         is_kept[order] = is_new
@@ -279,14 +200,13 @@ class KeepFirst(beam.DoFn):
             "counts", ("dropped_duplicate", len(pages) - num_kept)
         )
 
-    def _report_conflict(self, first, other):
+    def _conflict(self, first, other):
         (article_id, place), (_, other_place) = map(self._find, (first, other))
-        error = InputError(
+        return InputError(
             f"article id {article_id!r} stands at {place} and, with another "
             f"text, at {other_place}: give every article its own id or leave "
             "one of the files out."
         )
-        report_error(self._directory, error)
 
     def _find(self, entry):
         # Read again, so that a run without a mistake need not hold them.

@@ -15,10 +15,6 @@ class Progress:
         what: str. What is counted, such as `"blocks"`.
         total: int or None. Of all; `None`: unknown, no estimate.
         before: int. Of these, done by an earlier run. Defaults to `0`.
-        share: str. What `total` is called if it is not all that there is, such
-            as `"about {} of this worker"`. Defaults to `"{}"`.
-        started: float or None. When the work began, by `clock`. Defaults to
-            `None`: now.
         clock: callable. Gives the time in seconds. Defaults to `None`:
             `time.monotonic`.
     """
@@ -30,18 +26,14 @@ class Progress:
         total: int | None = None,
         *,
         before: int = 0,
-        share: str = "{}",
-        started: float | None = None,
         clock: Callable[[], float] | None = None,
     ):
         self._command = command
         self._what = what
         self._total = total
         self._before = self._done = before
-        self._share = share
         self._clock = clock or time.monotonic
-        self._last = self._clock()
-        self._started = self._last if started is None else started
+        self._started = self._last = self._clock()
 
     def __call__(self, done: int) -> None:
         """Prints a line if `done` is news and the last line is long ago."""
@@ -73,12 +65,8 @@ class Progress:
     def _line(self):
         seconds = max(1e-3, self._last - self._started)
         rate = (self._done - self._before) / seconds
-        text = f"{self._done:,}"
-        if self._total is not None:
-            text += f" of {self._share.format(f'{self._total:,} {self._what}')}"
-        else:
-            text += f" {self._what}"
-        text += f", {rate:,.1f} a second"
+        of_total = "" if self._total is None else f" of {self._total:,}"
+        text = f"{self._done:,}{of_total} {self._what}, {rate:,.1f} a second"
         if self._total is not None and rate:
             minutes = max(0, self._total - self._done) / rate / 60
             text += f", {minutes:,.1f} minutes left"

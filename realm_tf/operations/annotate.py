@@ -156,13 +156,14 @@ class Annotate(Operation):
         self.parents()
         from realm_tf.beam_pipelines import annotate_spans
         from realm_tf.beam_pipelines import execution
+        from realm_tf.beam_pipelines import resumable
 
         options = execution.pipeline_options(self.beam_options)
         with self.write(resumable=True) as stage:
             blocks = self.blocks
             if blocks is None:
                 chunk = self._chunk(stage.path(_BLOCKS))
-                with annotate_spans.nothing_left_of_a_mistake(stage):
+                with resumable.nothing_left_of_a_mistake(stage):
                     blocks = chunk.result
                     if not blocks.is_complete:
                         chunk.run()

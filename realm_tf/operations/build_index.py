@@ -67,14 +67,16 @@ class BuildIndex(Operation):
                 number is wrong.
         """
         from realm_tf.beam_pipelines import build_index
+        from realm_tf.beam_pipelines import execution
 
         parameters = self.parameters()
+        options = execution.pipeline_options(self.beam_options)
         with self.write() as stage:
             recall, num_queries = build_index.build(
                 self.embeddings,
                 stage.directory,
                 parameters,
-                beam_options=self.beam_options,
+                options,
             )
             first, _ = self.embeddings.shards[0]
             stage.metadata.update(

@@ -67,8 +67,6 @@ class Embed(Operation):
                     "expected 1 or more."
                 )
         matching.check_vocabulary(self.blocks, self.model)
-        if not self.blocks.num_blocks:
-            raise InputError(f"{self.blocks} holds no block.")
         options = execution.pipeline_options(self.beam_options)
         with self.write(resumable=True) as stage:
             names, counts = embed_blocks.write_shards(

@@ -14,7 +14,7 @@ from realm_tf import progress
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import remove
-from realm_tf.beam_pipelines import annotation
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.chunk import Chunk
@@ -101,7 +101,7 @@ def block(text, starts=(0,)):
 def test_places_become_bytes():
     # 4, 3, 2 and 1 bytes a character; the accents are characters too.
     text = "🚢日é e\u0301. 𝔘 b."
-    passage, counts = annotation.annotate_block(
+    passage, counts = annotate_spans.annotate_block(
         block(text, [0, 8]),
         [(0, 1, "A"), (1, 3, "B"), (4, 6, "A"), (8, 9, "C")],
     )
@@ -121,7 +121,7 @@ def test_places_become_bytes():
 
 def test_what_crosses_or_overlaps_is_dropped_and_counted():
     text = "Ada was. Bach wrote."
-    passage, counts = annotation.annotate_block(
+    passage, counts = annotate_spans.annotate_block(
         block(text, [0, 9]),
         [
             # Out of order; ends with the space, or in the next sentence.
@@ -135,19 +135,6 @@ def test_what_crosses_or_overlaps_is_dropped_and_counted():
     assert counts["dropped_overlapping_spans"] == 2
     assert counts["spans"] == 3
     assert counts["passages_without_span"] == 0
-
-
-def test_a_passage_without_span():
-    passage, counts = annotation.annotate_block(block("No."), [])
-    assert passage.spans() == []
-    assert counts["passages_without_span"] == 1
-    assert counts["spans"] == 0
-
-
-@pytest.mark.parametrize("span", [(2, 2), (-1, 2), (2, 4), (3, 2)])
-def test_an_impossible_span_is_a_defect(span):
-    with pytest.raises(ValueError, match="block 7"):
-        annotation.annotate_block(block("No."), [(*span, "x")])
 
 
 def test_records_against_the_rules_themselves(expected, blocks):
@@ -196,19 +183,6 @@ def test_what_the_directory_says(expected, blocks):
     ]
 
 
-def test_overlong_passages_are_counted(tmp_path, vocabulary_path):
-    path = articles(
-        tmp_path / "articles.jsonl", ["Ada a a a in 1843.", "Ada a."]
-    )
-    metadata = annotate(
-        str(tmp_path / "out"),
-        input=path,
-        vocab=vocabulary_path,
-        max_block_length=9,
-    )
-    assert metadata["counts"]["overlong_passages"] == 1
-
-
 @pytest.mark.parametrize(
     "beam_options",
     [
@@ -232,31 +206,19 @@ def test_same_bytes_whatever_the_workers(
 
 
 def test_shards_and_calls_change_no_record(
-    tmp_path, monkeypatch, blocks, expected
+    tmp_path, monkeypatch, world, blocks, expected
 ):
     passages = list(schema.read_annotated(expected))
     fingerprint = artifact.read(expected, kind="annotated")["fingerprint"]
-    monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
+    other = annotate(str(tmp_path / "other"), blocks=str(world / "other"))
+    assert other["fingerprint"] != fingerprint
+    monkeypatch.setattr(annotate_spans, "BLOCKS_PER_CALL", 2)
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
         metadata = annotate(output, blocks=blocks, passages_per_shard=size)
         assert list(schema.read_annotated(output)) == passages
         assert metadata["shard_rows"] == rows
         assert metadata["fingerprint"] == fingerprint
-
-
-def test_the_fingerprint_follows_the_records(
-    tmp_path, monkeypatch, world, expected
-):
-    fingerprints = {artifact.read(expected, kind="annotated")["fingerprint"]}
-    found = annotate(str(tmp_path / "other"), blocks=str(world / "other"))
-    fingerprints.add(found["fingerprint"])
-    monkeypatch.setattr(
-        taggers, "find_spans", lambda text: find_spans(text)[:1]
-    )
-    found = annotate(str(tmp_path / "first"), blocks=str(world / "blocks"))
-    fingerprints.add(found["fingerprint"])
-    assert len(fingerprints) == 3
 
 
 def _count_calls(monkeypatch):
@@ -275,11 +237,11 @@ def _count_calls(monkeypatch):
 def _break_off(monkeypatch, output, **arguments):
     """A run that breaks off after its last shard."""
 
-    def fail(plan):
+    def fail(tagger, counts):
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(annotation, "merge_summaries", fail)
+        patch.setattr(annotate_spans, "_check_spans", fail)
         with pytest.raises(RuntimeError, match="power cut"):
             annotate(str(output), **{"passages_per_shard": 3, **arguments})
     assert not output.exists()
@@ -304,13 +266,6 @@ def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
         ([], []),
         (["annotated-00001-of-00003.tfrecord.gz"], [3, 4, 5]),
         (["summaries/annotated-00002-of-00003.json"], [6]),
-        (
-            [
-                "annotated-00000-of-00003.tfrecord.gz",
-                "summaries/annotated-00000-of-00003.json",
-            ],
-            [0, 1, 2],
-        ),
         (["summaries"], list(range(7))),
     ],
 )
@@ -325,46 +280,22 @@ def test_a_run_that_broke_off_computes_what_is_missing(
     assert not partial.exists()
 
 
-def test_a_torn_shard_is_computed_again(
-    tmp_path, monkeypatch, blocks, expected
-):
-    output = tmp_path / "out"
-    tag = taggers.RulesTagger.tag
-
-    def fail(self, blocks):
-        if blocks[0].block_id == 4:
-            raise RuntimeError("out of memory")
-        return tag(self, blocks)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(annotation, "BLOCKS_PER_CALL", 1)
-        patch.setattr(taggers.RulesTagger, "tag", fail)
-        with pytest.raises(RuntimeError, match="out of memory"):
-            annotate(str(output), blocks=blocks, passages_per_shard=3)
-    partial = f"{output}.partial"
-    assert "annotated-00001-of-00003.tfrecord.gz" not in os.listdir(partial)
-    done = [name[10:15] for name in os.listdir(f"{partial}/summaries")]
-    again = [n for n in range(7) if f"{n // 3:05d}" not in done]
-    assert {3, 4, 5} <= set(again)
-    _assert_goes_on(monkeypatch, output, blocks, expected, again=again)
-
-
 @pytest.mark.slow
 def test_killed_at_any_point(tmp_path, monkeypatch, blocks, expected):
     program = """
 import os, signal, sys
-from realm_tf.beam_pipelines import annotation
+from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.operations.annotate import Annotate
-annotation.BLOCKS_PER_CALL = 1
+annotate_spans.BLOCKS_PER_CALL = 1
 left = int(sys.argv[3])
-annotate_block = annotation.annotate_block
+annotate_block = annotate_spans.annotate_block
 def annotate_or_die(block, spans):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return annotate_block(block, spans)
-annotation.annotate_block = annotate_or_die
+annotate_spans.annotate_block = annotate_or_die
 Annotate(
     output=sys.argv[2],
     tagger="rules",
@@ -385,31 +316,6 @@ Annotate(
     annotate(str(output), blocks=blocks, passages_per_shard=3)
     assert shard_bytes(output) == shard_bytes(expected)
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
-
-
-def test_shards_of_another_job_are_not_trusted(
-    tmp_path, monkeypatch, world, blocks, expected
-):
-    for change in ("tagger", "blocks", "size", "no job"):
-        output = tmp_path / change
-        arguments = {"blocks": blocks}
-        with monkeypatch.context() as patch:
-            if change == "tagger":
-                patch.setattr(taggers, "identity", lambda name: "older rules")
-            if change == "blocks":
-                arguments["blocks"] = str(world / "other")
-            if change == "size":
-                arguments["passages_per_shard"] = 4
-            partial = _break_off(patch, output, **arguments)
-        if change == "no job":
-            os.remove(partial / "job.json")
-        # Marked, so that one would see what was not computed again.
-        for path in partial.glob("*.gz"):
-            path.write_bytes(b"foreign")
-        with monkeypatch.context() as patch:
-            _assert_goes_on(
-                patch, output, blocks, expected, again=list(range(7))
-            )
 
 
 def _annotate_input(output, path, vocabulary_path, **arguments):
@@ -450,31 +356,6 @@ def test_articles_of_another_corpus(tmp_path, world, expected, vocabulary_path):
     }
     parameters = artifact.read(output, kind="annotated")["parameters"]
     assert parameters["inputs"] == [path]
-
-
-def test_cutting_options_reach_the_articles(tmp_path, vocabulary_path):
-    path = articles(
-        tmp_path / "a.jsonl",
-        ["Ada was in London. Ada wrote numbers."],
-        title="List of cities",
-    )
-    metadata = _annotate_input(
-        tmp_path / "out",
-        path,
-        vocabulary_path,
-        max_block_length=15,
-        format="jsonl",
-        lowercase=False,
-        language="de",
-        keep_all_titles=True,
-    )
-    assert metadata["num_passages"] == 2
-    parameters = artifact.read(str(tmp_path / "out"), kind="annotated")[
-        "parameters"
-    ]
-    assert parameters["lowercase"] is False
-    assert parameters["language"] == "de"
-    assert parameters["max_block_length"] == 15
 
 
 def test_articles_are_cut_once_when_a_run_broke_off(
@@ -609,16 +490,11 @@ def test_the_tagger_gets_its_arguments(tmp_path, monkeypatch, blocks):
     "arguments, reason",
     [
         ({"batch_size": 0}, "--batch-size 0: expected 1 or more"),
-        ({"passages_per_shard": 0}, "--passages-per-shard 0: expected 1"),
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
         ({"tagger_model": "x"}, "--tagger-model belongs to --tagger bert"),
         ({"vocab": "x"}, "--vocab belongs to --input"),
-        ({"keep_all_titles": True}, "--keep-all-titles belongs to --input"),
-        ({"input": "x"}, "either --blocks DIR or --input GLOB"),
         ({"blocks": None}, "either --blocks DIR or --input GLOB"),
         ({"blocks": None, "input": "x"}, "--input needs --vocab"),
-        ({"blocks": "/none"}, "/none does not exist"),
-        ({"tagger": "flair"}, "--tagger must be one of"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, blocks, arguments, reason):
@@ -632,7 +508,7 @@ def test_the_command_prints_counters_and_sentences(
     tmp_path, blocks, monkeypatch, capsys
 ):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1)
-    monkeypatch.setattr(annotation, "BLOCKS_PER_CALL", 2)
+    monkeypatch.setattr(annotate_spans, "BLOCKS_PER_CALL", 2)
     output = str(tmp_path / "out")
     arguments = f"--blocks {blocks} --output {output} --tagger rules"
     arguments += " --passages-per-shard 4"

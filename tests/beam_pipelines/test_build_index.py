@@ -7,10 +7,8 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.scann import Scann
@@ -236,21 +234,6 @@ def test_on_an_object_store():
     np.testing.assert_array_equal(found, truth)
 
 
-def test_equal_scores_prefer_the_smaller_id(tmp_path):
-    # Six times the same block, in two shards.
-    rows = np.ones((6, 2), "float32")
-    embeddings = _write(tmp_path / "embeddings", rows, 4)
-    search = build_index.SearchShard(str(tmp_path), 3)
-    found = [
-        list(search.process(shard, [(5, rows[5])]))
-        for shard in Embeddings(embeddings).shards
-    ]
-    assert found == [
-        [(5, (-2.0, 0)), (5, (-2.0, 1)), (5, (-2.0, 2))],
-        [(5, (-2.0, 4)), (5, (-2.0, 5))],
-    ]
-
-
 @pytest.mark.parametrize("kind", ["scann", "ivf", "brute_force"])
 def test_a_damaged_shard_is_named(tmp_path, rows, kind):
     embeddings = _write(tmp_path / "embeddings", rows[:6], 4)
@@ -282,14 +265,6 @@ def test_wrong_arguments_are_named(tmp_path, embeddings_dir, arguments, reason):
             output=str(tmp_path / "index"),
             **arguments,
         ).run()
-    assert os.listdir(tmp_path) == []
-
-
-def test_other_directories_are_refused(tmp_path, embeddings_dir, blocks_dir):
-    with pytest.raises(InputError, match="'blocks', expected 'embeddings'"):
-        BuildIndex(embeddings=blocks_dir, output=str(tmp_path / "index")).run()
-    with pytest.raises(InputError, match="hoose another --output"):
-        BuildIndex(embeddings=embeddings_dir, output=str(tmp_path)).run()
     assert os.listdir(tmp_path) == []
 
 

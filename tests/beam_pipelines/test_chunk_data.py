@@ -17,7 +17,6 @@ import tokenizers
 
 from realm_tf.articles import readers
 from realm_tf.artifacts import schema
-from realm_tf.beam_pipelines import transforms
 from realm_tf.operations.chunk import Chunk
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
@@ -26,13 +25,6 @@ pytestmark = pytest.mark.data
 
 MAX_BLOCK_LENGTH = 288
 RESIDUE = ("[[", "{{", "}}", "|", "File:", "<ref", "==")
-
-
-def workers(number):
-    return [
-        f"--direct_num_workers={number}",
-        "--direct_running_mode=multi_processing",
-    ]
 
 
 def chunk(input, output, vocab, **options):
@@ -155,51 +147,3 @@ def test_links_are_in_the_text(found):
     assert len(links) > 5000
     odd = [text for text in links if re.search(r"^\W*$|^\s|\s$", text)]
     assert len(odd) < len(links) / 100
-
-
-@pytest.mark.parametrize("number", [2, 4])
-def test_same_bytes_from_more_workers(tmp_path, dump, vocab, chunked, number):
-    output = str(tmp_path / "blocks")
-    chunk(dump, output, vocab, beam_options=workers(number))
-
-    assert shards(output) == shards(chunked[0])
-
-
-def test_same_bytes_from_many_small_parts(
-    tmp_path, monkeypatch, dump, vocab, chunked
-):
-    monkeypatch.setattr(transforms, "PAGES_PER_PART", 13)
-    output = str(tmp_path / "blocks")
-    threads = [
-        "--direct_num_workers=4",
-        "--direct_running_mode=multi_threading",
-    ]
-    chunk(dump, output, vocab, beam_options=threads)
-
-    assert shards(output) == shards(chunked[0])
-
-
-def test_same_bytes_in_any_order_of_files(tmp_path, data_dir, dump, vocab):
-    inputs = [dump]
-    with gzip.open(data_dir / "corpus.jsonl.gz", "rt") as file:
-        for name in ("a", "b"):
-            rows = tmp_path / f"{name}.jsonl"
-            rows.write_text("".join(itertools.islice(file, 2500)))
-            inputs.append(str(rows))
-    one, other = str(tmp_path / "one"), str(tmp_path / "other")
-    for output, paths, options in (
-        (one, inputs, []),
-        (other, inputs[::-1], workers(2)),
-    ):
-        metadata = chunk(
-            paths, output, vocab, num_shards=3, beam_options=options
-        )
-
-    assert shards(other) == shards(one)
-    assert len(shards(one)) == 3
-    assert metadata["counts"]["dropped_redirect"] == 100
-
-
-def shards(directory):
-    paths = sorted(pathlib.Path(directory).glob("*.tfrecord.gz"))
-    return {path.name: path.read_bytes() for path in paths}

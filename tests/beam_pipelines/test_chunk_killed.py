@@ -131,11 +131,6 @@ def check_killed_anywhere(tmp_path, arguments, num_points):
 
 
 @pytest.mark.slow
-def test_killed_at_some_points(tmp_path, arguments):
-    check_killed_anywhere(tmp_path, arguments, 4)
-
-
-@pytest.mark.slow
 def test_killed_at_every_point(tmp_path, arguments):
     check_killed_anywhere(tmp_path, arguments, 10_000)
 

@@ -16,7 +16,7 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import parts
-from realm_tf.beam_pipelines import shards
+from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
@@ -235,31 +235,6 @@ def test_same_bytes_from_two_processes(tmp_path, vocab, inputs):
     assert shard_bytes(shared) == shard_bytes(alone)
 
 
-def test_one_file_is_shared_among_workers(tmp_path, vocab, small_parts):
-    path = jsonl(tmp_path / "rows.jsonl", rows(11))
-    alone = chunk(path, str(tmp_path / "alone"), vocab)
-    shared = chunk(
-        path, str(tmp_path / "shared"), vocab, beam_options=TWO_THREADS
-    )
-
-    assert shared["counts"] == alone["counts"]
-    assert shared["counts"]["pages_read"] == 11
-    assert shared["fingerprint"] == alone["fingerprint"]
-
-
-def test_fingerprint_depends_on_the_content(tmp_path, vocab):
-    fingerprints = {
-        chunk(
-            jsonl(tmp_path / f"{n}.jsonl", content),
-            str(tmp_path / f"out{n}"),
-            vocab,
-        )["fingerprint"]
-        for n, content in enumerate([rows(3), rows(3)[::-1], rows(2)])
-    }
-
-    assert len(fingerprints) == 3
-
-
 def test_overlong_sentence_is_counted(tmp_path, vocab):
     long = "This one sentence has more letters than a block may have."
     path = jsonl(
@@ -271,16 +246,6 @@ def test_overlong_sentence_is_counted(tmp_path, vocab):
     assert metadata["counts"]["overlong_sentences"] == 1
     assert metadata["counts"]["blocks"] == 3
     assert metadata["longest_block"] == len(long.replace(" ", ""))
-
-
-def test_keep_all_titles(tmp_path, vocab):
-    path = jsonl(
-        tmp_path / "rows.jsonl",
-        [{"id": "1", "title": "List of towns", "text": "Graz is one."}],
-    )
-    metadata = chunk(path, str(tmp_path / "out"), vocab, keep_all_titles=True)
-
-    assert metadata["counts"]["articles_kept"] == 1
 
 
 def test_bad_records_are_counted_by_reason(tmp_path, vocab):
@@ -371,16 +336,6 @@ def test_wrong_arguments_before_the_pipeline_starts(
         Chunk(**arguments).run()
 
 
-def test_output_that_exists_is_left_alone(tmp_path, vocab, inputs):
-    output = tmp_path / "out"
-    output.mkdir()
-    (output / "mine").write_text("x")
-
-    with pytest.raises(InputError, match="Choose another --output"):
-        chunk(inputs, str(output), vocab)
-    assert (output / "mine").read_text() == "x"
-
-
 def test_command(tmp_path, vocab, inputs, capsys):
     command = ["chunk", "--input", *inputs, "--vocab", vocab, "--output"]
     status = cli.main([*command, str(tmp_path / "out"), *TWO_THREADS])
@@ -441,7 +396,7 @@ def test_what_has_changed_since_an_interruption_is_made_again(
 
     # All parts are there, and two of the shards.
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "write_summary", interrupt)
+        patch.setattr(resumable, "merge_summaries", interrupt)
         with pytest.raises(KeyboardInterrupt):
             chunk(inputs, output, vocab, num_shards=2)
     options = {"num_shards": 2}
@@ -471,7 +426,7 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "write_summary", interrupt)
+        patch.setattr(resumable, "merge_summaries", interrupt)
         with pytest.raises(KeyboardInterrupt):
             chunk(inputs, output, vocab, num_shards=2)
     first, second, *_ = find(output, "records")
@@ -486,17 +441,9 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
     assert shard_bytes(output) == shard_bytes(expected)
 
 
-def test_two_runs_into_one_output_are_refused(tmp_path, vocab, inputs):
-    output = str(tmp_path / "out")
-    with artifact.write(output, kind=schema.BLOCKS) as stage:
-        with pytest.raises(InputError, match="is being written by process"):
-            chunk(inputs, output, vocab)
-        stage.metadata["mine"] = True
-    assert artifact.read(output, kind=schema.BLOCKS)["mine"]
-
-
 @pytest.mark.parametrize(
-    "where", [(parts.np, "savez"), (parts, "records"), (shards, "write_text")]
+    "where",
+    [(parts.np, "savez"), (parts, "records"), (resumable, "write_text")],
 )
 def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
     expected, output = str(tmp_path / "expected"), str(tmp_path / "out")

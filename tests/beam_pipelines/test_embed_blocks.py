@@ -32,17 +32,6 @@ def load_once():
         yield
 
 
-@pytest.fixture(scope="module")
-def other_model_dir(tmp_path_factory, model_dir):
-    """The same model with another projection."""
-    output = str(tmp_path_factory.mktemp("other") / "model")
-    loaded = _load(model_dir)
-    kernel = loaded.model.block_embedder.get_layer("projection").kernel
-    kernel.assign(kernel[:, ::-1])
-    model_directory.save(loaded, output)
-    return output
-
-
 def _rows(directory):
     """All rows, read as a user would."""
     names = artifact.read(str(directory), kind="embeddings")["shards"]
@@ -76,12 +65,6 @@ def expected(model_dir, blocks_dir):
             )
         )
     return np.concatenate(rows)
-
-
-def test_the_tiny_world_tells_blocks_apart(expected):
-    # Otherwise the tests below would prove nothing.
-    distances = np.linalg.norm(expected[:, None] - expected[None], axis=-1)
-    assert distances[~np.eye(len(expected), dtype=bool)].min() > 0.05
 
 
 def test_against_a_direct_computation(embeddings_dir, expected):
@@ -149,19 +132,6 @@ def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
     assert sizes == [5, 5, 1]
 
 
-def test_the_fingerprint_follows_model_and_blocks(
-    tmp_path, embeddings_dir, model_dir, other_model_dir, blocks_dir
-):
-    first = artifact.read(embeddings_dir, kind="embeddings")["fingerprint"]
-    for model, is_same in ((model_dir, True), (other_model_dir, False)):
-        output = tmp_path / str(is_same)
-        _, rows = _embed(model, blocks_dir, output, batch_size=2)
-        found = artifact.read(str(output), kind="embeddings")["fingerprint"]
-        assert (found == first) is is_same
-        expected = _rows(embeddings_dir)
-        assert np.allclose(rows, expected, atol=1e-4) is is_same
-
-
 def _fail_after(monkeypatch, num_shards, error):
     """Lets so many shards be written; Beam decides which."""
     save = np.save
@@ -174,62 +144,6 @@ def _fail_after(monkeypatch, num_shards, error):
         save(file, rows)
 
     monkeypatch.setattr(np, "save", save_or_fail)
-
-
-def test_a_run_that_broke_off_goes_on(
-    tmp_path, monkeypatch, model_dir, blocks_dir, expected
-):
-    output = tmp_path / "embeddings"
-    arguments = {"rows_per_shard": 3}
-    with monkeypatch.context() as patch:
-        _fail_after(patch, 2, RuntimeError("disk full"))
-        with pytest.raises(RuntimeError, match="disk full"):
-            _embed(model_dir, blocks_dir, output, **arguments)
-    assert not output.exists()
-    partial = tmp_path / "embeddings.partial"
-    done = {n for n in os.listdir(partial) if n.endswith(".npy")}
-    assert len(done) == 2
-    # Marked, so that one sees what was not computed again.
-    for name in done:
-        np.save(partial / name, np.load(partial / name) + 100)
-
-    counts, rows = _embed(model_dir, blocks_dir, output, **arguments)
-    assert counts["shards"] == 4
-    assert counts["shards_skipped"] == 2
-    assert not partial.exists()
-    for number in range(4):
-        part = slice(3 * number, 3 * number + 3)
-        mark = 100 * (f"embeddings-{number:05d}-of-00004.npy" in done)
-        np.testing.assert_allclose(rows[part], expected[part] + mark, atol=1e-4)
-    assert counts["blocks"] == 11 - sum(
-        len(rows[3 * n : 3 * n + 3])
-        for n in range(4)
-        if f"embeddings-{n:05d}-of-00004.npy" in done
-    )
-
-
-def test_a_run_of_another_model_starts_anew(
-    tmp_path, monkeypatch, model_dir, other_model_dir, blocks_dir
-):
-    output = tmp_path / "embeddings"
-    with monkeypatch.context() as patch:
-        _fail_after(patch, 2, RuntimeError("disk full"))
-        with pytest.raises(RuntimeError):
-            _embed(model_dir, blocks_dir, output, rows_per_shard=3)
-    # Nor do shards of another size.
-    for model, rows_per_shard in ((other_model_dir, 3), (model_dir, 2)):
-        with monkeypatch.context() as patch:
-            _fail_after(patch, 2, RuntimeError("disk full"))
-            with pytest.raises(RuntimeError):
-                _embed(model, blocks_dir, output, rows_per_shard=rows_per_shard)
-        for name in os.listdir(f"{output}.partial"):
-            assert not name.endswith(".npy") or name.endswith(
-                f"-of-{-(-11 // rows_per_shard):05d}.npy"
-            )
-    counts, rows = _embed(other_model_dir, blocks_dir, output)
-    assert counts["shards_skipped"] == 0
-    _, expected = _embed(other_model_dir, blocks_dir, tmp_path / "expected")
-    np.testing.assert_array_equal(rows, expected)
 
 
 _KILLED_IN_THE_THIRD_SHARD = """
@@ -292,26 +206,6 @@ def test_a_killed_run_goes_on(tmp_path, model_dir, blocks_dir):
         model_dir, blocks_dir, tmp_path / "whole", rows_per_shard=2
     )
     np.testing.assert_array_equal(rows, expected)
-
-
-@pytest.mark.parametrize("how", ["empty", "cut", "other rows"])
-def test_a_torn_shard_is_computed_again(
-    tmp_path, monkeypatch, model_dir, blocks_dir, expected, how
-):
-    output = tmp_path / "embeddings"
-    with monkeypatch.context() as patch:
-        _fail_after(patch, 3, RuntimeError("disk full"))
-        with pytest.raises(RuntimeError):
-            _embed(model_dir, blocks_dir, output, rows_per_shard=2)
-    partial = tmp_path / "embeddings.partial"
-    path = next(partial.glob("*.npy"))
-    if how == "other rows":
-        np.save(path, np.zeros((3, 8), "float32"))
-    else:
-        path.write_bytes(path.read_bytes()[:-9] if how == "cut" else b"")
-    counts, rows = _embed(model_dir, blocks_dir, output, rows_per_shard=2)
-    assert counts["shards_skipped"] == 2
-    np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
 def test_a_full_disk(tmp_path, monkeypatch, model_dir, blocks_dir):

@@ -5,6 +5,7 @@ import pytest
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import resumable
 from realm_tf.text import blocks
 
 PAGE = Page(
@@ -19,12 +20,12 @@ BLOCKS = [
 
 
 def write(directory, part, *, fail=False):
-    with parts.PartWriter(str(directory), part, unknown_id=5) as writer:
-        writer.count("pages_read", 2)
+    with parts.writing_part(str(directory), part, unknown_id=5) as writer:
+        writer.count("pages_read")
         writer.write(PAGE, BLOCKS)
         if fail:
             raise RuntimeError("stop")
-    return writer.summary
+    return writer.summary()
 
 
 def test_records_are_those_of_the_schema():
@@ -65,7 +66,7 @@ def test_a_part_is_read_as_it_was_written(tmp_path):
     written = write(tmp_path, (3, 12))
     found = parts.read_summary(str(tmp_path), (3, 12))
 
-    assert found.counts == written.counts == {"pages_read": 2}
+    assert found.counts == written.counts == {"pages_read": 1}
     assert found.pages.tolist() == written.pages.tolist()
     assert found.pages[["number", "blocks"]].tolist() == [(7, 2)]
     assert [row[1:] for row in found.blocks.tolist()] == [
@@ -83,7 +84,7 @@ def test_a_part_is_read_as_it_was_written(tmp_path):
 
 
 def test_a_part_without_blocks(tmp_path):
-    with parts.PartWriter(str(tmp_path), (0, 0), unknown_id=1) as writer:
+    with parts.writing_part(str(tmp_path), (0, 0), unknown_id=1) as writer:
         writer.count("dropped_redirect")
     found = parts.read_summary(str(tmp_path), (0, 0))
 
@@ -98,9 +99,12 @@ def test_what_a_failure_leaves_is_no_part(tmp_path):
     assert parts.read_summary(str(tmp_path), (0, 0)) is None
     assert os.listdir(tmp_path) == []
     # Of a run that was killed.
-    open(parts.temporary_path(f"{tmp_path}/part"), "wb").close()
-    parts.remove_temporary(str(tmp_path))
-    assert os.listdir(tmp_path) == []
+    with resumable.writing(f"{tmp_path}/part") as path:
+        open(f"{path}", "wb").close()
+        resumable.clean(str(tmp_path))
+        assert os.listdir(tmp_path) == []
+        open(path, "wb").close()
+    assert os.listdir(tmp_path) == ["part"]
 
 
 def test_a_part_is_complete_with_both_files_only(tmp_path):
@@ -114,15 +118,3 @@ def test_a_part_is_complete_with_both_files_only(tmp_path):
     assert parts.read_summary(directory, (0, 0)) is None
     write(tmp_path, (0, 0))
     assert parts.read_summary(directory, (0, 0)) is not None
-
-
-def test_temporary_path(tmp_path):
-    path = f"{tmp_path}/a.gz"
-    other = f"{tmp_path}/parts"
-
-    assert parts.temporary_path(path).startswith(f"{path}.{os.getpid()}-")
-    assert parts.temporary_path(path, directory=other).startswith(
-        f"{other}/a.gz.{os.getpid()}-"
-    )
-    # An object store shows a file once it is whole.
-    assert parts.temporary_path("gs://b/a", directory="gs://b/p") == "gs://b/a"

@@ -20,10 +20,9 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.beam_pipelines import build_index
 from realm_tf.beam_pipelines import chunk_wikipedia
-from realm_tf.beam_pipelines import embed_blocks
+from realm_tf.beam_pipelines import execution
 from realm_tf.beam_pipelines.flex_template import launcher
 
 IMAGE = "example.org/realm:1"
@@ -43,7 +42,7 @@ GOOGLE_CLOUD = [
     f"--template_location={TEMPLATE}",
     "--no_auth",
 ]
-MODULES = (annotate_spans, build_index, chunk_wikipedia, embed_blocks)
+MODULES = (build_index, chunk_wikipedia, execution)
 # Command: its arguments, and the steps that are ours.
 COMMANDS = {
     "chunk": (
@@ -60,7 +59,7 @@ COMMANDS = {
     ),
     "index": (
         "--embeddings gs://bucket/embeddings --kind brute_force",
-        {"Pick queries", "Search shards", "Build index", "Compare"},
+        {"Build index"},
     ),
 }
 OUTPUT = "gs://bucket/output"
@@ -124,7 +123,7 @@ def _take(monkeypatch, command, arguments):
     """Runs a command to there: the pipeline, not yet run, and its options."""
     taken = []
 
-    def take(build, options):
+    def take(build, options, directory):
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
         taken.extend((pipeline, options))

@@ -7,6 +7,7 @@ import tensorflow as tf
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.text import blocks
 
@@ -16,8 +17,11 @@ LONG = blocks.BlockText("C.", [9], [3] * 7, [0] * 7, [2] * 7, [0], [], [])
 
 def plan_shards(counts, dropped=(), **kwargs):
     kwargs = {"num_shards": None, "blocks_per_shard": 50, **kwargs}
-    plan = shards.PlanShards("out", directory="parts", **kwargs)
-    return list(plan.process(None, counts, dropped))
+    return list(
+        shards.plan_shards(
+            None, counts, dropped, output="out", directory="parts", **kwargs
+        )
+    )
 
 
 def test_plan_shards():
@@ -25,28 +29,18 @@ def test_plan_shards():
     dropped = [((0, 0), 7), ((0, 0), 8), ((0, 2), 1)]
     pages = frozenset({7, 8})
 
-    assert plan_shards(counts, dropped, num_shards=3) == [
-        shards.ShardPlan(
-            "out/blocks-00000-of-00003.tfrecord.gz",
-            "parts/blocks-00000-of-00003.json",
-            0,
-            2,
-            (((0, 0), 0, pages),),
-        ),
-        shards.ShardPlan(
-            "out/blocks-00001-of-00003.tfrecord.gz",
-            "parts/blocks-00001-of-00003.json",
-            2,
-            3,
-            (((0, 0), 2, pages), ((0, 1), 0, frozenset())),
-        ),
-        shards.ShardPlan(
-            "out/blocks-00002-of-00003.tfrecord.gz",
-            "parts/blocks-00002-of-00003.json",
-            5,
-            3,
-            (((1, 0), 0, frozenset()),),
-        ),
+    found = plan_shards(counts, dropped, num_shards=3)
+    assert [each.files for each in found] == [
+        [
+            f"out/blocks-0000{number}-of-00003.tfrecord.gz",
+            f"parts/blocks-0000{number}-of-00003.json",
+        ]
+        for number in range(3)
+    ]
+    assert [(each.start, each.limit, each.parts) for each in found] == [
+        (0, 2, (((0, 0), 0, pages),)),
+        (2, 5, (((0, 0), 2, pages), ((0, 1), 0, frozenset()))),
+        (5, 8, (((1, 0), 0, frozenset()),)),
     ]
 
 
@@ -66,15 +60,15 @@ def test_plans_cover_all_blocks_once():
         plans = plan_shards(counts, num_shards=int(generator.integers(1, 9)))
         found = []
         for plan in plans:
-            missing = plan.num_blocks
-            assert plan.first_id == len(found)
+            missing = plan.limit - plan.start
+            assert plan.start == len(found)
             for part, skip, _ in plan.parts:
                 limit = min(skip + missing, counts[part])
                 assert limit > skip
                 found += [(part, number) for number in range(skip, limit)]
                 missing -= limit - skip
             assert missing == 0
-        sizes = [plan.num_blocks for plan in plans]
+        sizes = [plan.limit - plan.start for plan in plans]
 
         assert found == expected
         assert not sizes or max(sizes) - min(sizes) <= 1
@@ -96,7 +90,7 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        with parts.PartWriter(directory, part, unknown_id=1) as writer:
+        with parts.writing_part(directory, part, unknown_id=1) as writer:
             for number in numbers:
                 found = [BLOCK, LONG][: 3 - number // 2]
                 page = Page(number, "here", f"id{number}", f"T{number}", "x")
@@ -104,17 +98,24 @@ def written(tmp_path):
     return directory
 
 
+def block_shard(tmp_path, written, start, limit, *held):
+    return shards.BlockShard(
+        path=str(tmp_path / "blocks-0.tfrecord.gz"),
+        summary_path=f"{written}/blocks-0.json",
+        start=start,
+        limit=limit,
+        parts=held,
+    )
+
+
 def test_write_blocks(tmp_path, written):
-    plan = shards.ShardPlan(
-        str(tmp_path / "blocks-0.tfrecord.gz"),
-        f"{written}/blocks-0.json",
-        40,
-        3,
-        (((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
+    shard = block_shard(
+        *(tmp_path, written, 40, 43),
+        *(((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
     )
     write = shards.WriteBlocks(written, blocks.Packing(max_length=10))
-    (summary,) = write.process(plan)
-    records = tf.data.TFRecordDataset(plan.path, "GZIP").as_numpy_iterator()
+    write.process(shard)
+    records = tf.data.TFRecordDataset(shard.path, "GZIP").as_numpy_iterator()
     found = [schema.block_from_example(record) for record in records]
 
     assert [(b.block_id, b.article_id, b.text) for b in found] == [
@@ -124,63 +125,29 @@ def test_write_blocks(tmp_path, written):
     ]
     assert found[0].token_starts == [0, 2]
     assert found[0].link_limits == [1]
-    summary = {name: each for name, each in summary.items() if name != "digest"}
-    assert summary == {
-        "rows": [[40, 3]],
-        "longest_block": 7,
-        "longest_joint": 11,
-        "counts": {
-            "blocks": 3,
-            "sentences": 3,
-            "wordpieces": 11,
-            "unknown_wordpieces": 2,
-            # 3 special ones, 1 of the title, 7 of the text.
-            "overlong_sentences": 1,
-        },
+    # Those of two shards: counts add up, the longest stays.
+    summary = resumable.merge_summaries([shard.summary_path] * 2)
+    assert summary.shard_rows == [3, 3]
+    assert summary.longest == {"block": 7, "joint": 11}
+    assert summary.counts == {
+        "blocks": 6,
+        "sentences": 6,
+        "wordpieces": 22,
+        "unknown_wordpieces": 4,
+        # 3 special ones, 1 of the title, 7 of the text.
+        "overlong_sentences": 2,
     }
-    # The second time it is read, not made.
-    before = os.stat(plan.path).st_mtime_ns
-    (again,) = write.process(plan)
-    assert summary.items() <= again.items()
-    assert os.stat(plan.path).st_mtime_ns == before
+    # The second time it is not made.
+    before = os.stat(shard.path).st_mtime_ns
+    write.process(shard)
+    assert os.stat(shard.path).st_mtime_ns == before
     assert sorted(os.listdir(tmp_path)) == ["blocks-0.tfrecord.gz", "parts"]
 
 
 def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
-    plan = shards.ShardPlan(
-        str(tmp_path / "blocks-0.tfrecord.gz"),
-        f"{written}/blocks-0.json",
-        0,
-        1,
-        (((0, 1), 0, frozenset()),),
-    )
+    shard = block_shard(tmp_path, written, 0, 1, ((0, 1), 0, frozenset()))
     os.rename(written, tmp_path / "other")
 
     with pytest.raises((OSError, tf.errors.NotFoundError)):
-        list(shards.WriteBlocks(written, blocks.Packing()).process(plan))
+        shards.WriteBlocks(written, blocks.Packing()).process(shard)
     assert os.listdir(tmp_path) == ["other"]
-
-
-def test_summaries_merge_in_any_grouping():
-    def summary(rows, block, joint, digest, counts):
-        return {
-            "rows": [rows],
-            "longest_block": block,
-            "longest_joint": joint,
-            "digest": digest.rjust(64, "0"),
-            "counts": counts,
-        }
-
-    first = summary([0, 5], 7, 12, "f" * 64, {"a": 1})
-    second = summary([5, 3], 9, 11, "1", {"b": 2})
-    third = summary([8, 2], 8, 10, "2", {"a": 3})
-    merged = shards.merge_summaries([third, first, second])
-
-    assert merged == {
-        **summary([], 9, 12, "2", {"a": 4, "b": 2}),
-        "rows": [[0, 5], [5, 3], [8, 2]],
-    }
-    assert (
-        shards.merge_summaries([second, shards.merge_summaries([first, third])])
-        == merged
-    )

@@ -10,6 +10,7 @@ from apache_beam.testing.util import equal_to
 
 from realm_tf.beam_pipelines import execution
 from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import sources
 from realm_tf.beam_pipelines import transforms
 from realm_tf.errors import InputError
@@ -108,42 +109,13 @@ def test_one_id_with_two_texts_names_both_places(tmp_path):
     transform = keep_first(tmp_path, [str(path)], ["jsonl"])
 
     assert list(transform.process((0, [other, first]))) == []
-    assert transforms.has_error(str(tmp_path))
+    assert resumable.has_error(str(tmp_path))
     with pytest.raises(InputError) as caught:
-        transforms.raise_error(str(tmp_path))
+        resumable.raise_error(str(tmp_path))
     assert str(caught.value) == (
         f"article id 'a' stands at {path}:1 and, with another text, at "
         f"{path}:3: give every article its own id or leave one of the files "
         "out."
     )
-    transforms.clear_error(str(tmp_path))
-    transforms.raise_error(str(tmp_path))
-
-
-def test_errors_reported_at_the_same_time(tmp_path):
-    """Each worker writes a file of its own, then one of them wins."""
-    import threading
-
-    barrier = threading.Barrier(8)
-    failures = []
-
-    def report(number):
-        barrier.wait()
-        try:
-            for _ in range(50):
-                transforms.report_error(
-                    str(tmp_path), InputError(f"mistake {number}")
-                )
-        except OSError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=report, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert not failures
-    assert [path.name for path in tmp_path.iterdir()] == ["error.txt"]
-    with pytest.raises(InputError, match=r"mistake \d"):
-        transforms.raise_error(str(tmp_path))
+    resumable.clean(str(tmp_path))
+    resumable.raise_error(str(tmp_path))

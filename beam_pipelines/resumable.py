@@ -1,0 +1,316 @@
+"""Shards that are complete by themselves, so that a killed run can go on.
+
+Every file appears whole or not at all. A shard of records is two files: the
+records, and after them their summary (counts and a digest), which says that
+the shard is complete. One that is there is not made again, and the summaries
+of all shards make up that of the corpus: neither depends on how often a run
+was killed.
+
+A mistake in the input is not raised in a worker, where runners print it with
+their own tracebacks and some try again: `reporting` writes it down, all steps
+stop, and `raise_error` raises it where the pipeline was started.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.artifact import Stage
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.progress import Progress
+
+_TEMPORARY = ".tmp"
+_ERROR = "error.txt"
+_MODULUS = 1 << 256
+
+
+@contextlib.contextmanager
+def writing(path: str, *, directory: str | None = None):
+    """Yields where to write what appears at `path` when the block ends well.
+
+    If it does not (a full disk, say), nothing is left. Object stores show
+    whole files only. On a disk, names differ by process and thread: a worker
+    that outlives a killed run for some seconds must not write into a file of
+    ours.
+
+    Args:
+        path: str.
+        directory: str. Another directory on the same disk to write in.
+            Defaults to `None`: that of `path`.
+    """
+    temporary = path
+    if not is_remote(path):
+        folder, name = os.path.split(path)
+        name += f".{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
+        temporary = os.path.join(directory or folder, name)
+    try:
+        yield temporary
+    except BaseException:
+        remove(temporary)
+        raise
+    if temporary != path:
+        os.replace(temporary, path)
+
+
+def clean(directory: str) -> None:
+    """Removes what a killed run was writing, and the mistake it has found."""
+    for name in _names(directory):
+        if name == _ERROR or name.endswith(_TEMPORARY):
+            remove(os.path.join(directory, name))
+
+
+def _names(directory):
+    return [each.name for each in Path(directory).iterdir()]
+
+
+@contextlib.contextmanager
+def reporting(directory: str):
+    """Writes an `InputError` of the block down, for `raise_error`."""
+    try:
+        yield
+    except InputError as error:
+        # Several workers may find a mistake at the same time.
+        with writing(os.path.join(directory, _ERROR)) as path:
+            write_text(path, str(error))
+
+
+def has_error(directory: str) -> bool:
+    """Whether some worker has reported an error."""
+    return Path(os.path.join(directory, _ERROR)).exists()
+
+
+def raise_error(directory: str) -> None:
+    """Raises the `InputError` that a worker has reported, if any."""
+    if has_error(directory):
+        raise InputError(Path(os.path.join(directory, _ERROR)).read_text())
+
+
+@contextlib.contextmanager
+def nothing_left_of_a_mistake(stage: Stage):
+    """Removes a stage's directory if an `InputError` is raised.
+
+    Nobody will go on with it.
+    """
+    try:
+        yield
+    except InputError:
+        remove(stage.directory)
+        raise
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A range of rows and the file that they go to.
+
+    Args:
+        path: str. The file to write.
+        start: int. The first row.
+        limit: int. The row after the last.
+        summary_path: str. Written after the file: the shard is complete.
+            Defaults to `None`: it is complete when the file is there.
+    """
+
+    path: str
+    start: int
+    limit: int
+    summary_path: str | None = None
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of what is there when the shard is complete."""
+        return [path for path in (self.path, self.summary_path) if path]
+
+
+def plan_shards(
+    stem: str,
+    ending: str,
+    *,
+    num_rows: int,
+    rows_per_shard: int,
+    summaries: str | None = None,
+) -> list[Shard]:
+    """Divides rows into shards, whose names sort in the order of the rows.
+
+    Args:
+        stem: str. What paths begin with.
+        ending: str. What they end with.
+        num_rows: int.
+        rows_per_shard: int.
+        summaries: str. As `stem`, of the summaries. Defaults to `None`: none.
+    """
+    total = -(-num_rows // rows_per_shard)
+    found = []
+    for number in range(total):
+        name = f"-{number:05d}-of-{total:05d}"
+        start = number * rows_per_shard
+        found.append(
+            Shard(
+                f"{stem}{name}{ending}",
+                start,
+                min(start + rows_per_shard, num_rows),
+                summaries and f"{summaries}{name}.json",
+            )
+        )
+    return found
+
+
+def missing_shards(shards: list[Shard]) -> list[Shard]:
+    """Those that no earlier run has completed."""
+    folders = {os.path.dirname(path) for each in shards for path in each.files}
+    present = {
+        os.path.join(folder, name)
+        for folder in folders
+        for name in _names(folder)
+    }
+    return [each for each in shards if not present.issuperset(each.files)]
+
+
+class ShardProgress:
+    """Says how far all workers are, by the shards that are complete.
+
+    Args:
+        command: str. As of `Progress`.
+        what: str. As of `Progress`.
+        shards: list of `Shard`. Of all runs.
+        missing: list of `Shard`. Those of this run.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        what: str,
+        shards: list[Shard],
+        missing: list[Shard],
+    ):
+        self._folder, name = os.path.split(shards[-1].files[-1])
+        self._ending = os.path.splitext(name)[1]
+        self._total = shards[-1].limit
+        self._rows_per_shard = shards[0].limit
+        num_missing = sum(shard.limit - shard.start for shard in missing)
+        self._progress = Progress(
+            command,
+            what,
+            self._total,
+            before=self._total - num_missing,
+            # Workers on other machines know this clock, too.
+            clock=time.time,
+        )
+
+    def __call__(self, num_begun: int) -> None:
+        """Prints a line if it is time to.
+
+        Args:
+            num_begun: int. Rows done of the shard that this worker writes.
+        """
+        if self._progress.is_due():
+            names = _names(self._folder)
+            complete = sum(name.endswith(self._ending) for name in names)
+            done = complete * self._rows_per_shard + num_begun
+            self._progress.show(min(done, self._total))
+
+
+class RecordShard:
+    """A shard of records that is being written; see `writing_records`.
+
+    Attributes:
+        counts: Counter. Added up over shards.
+        longest: Counter. Of which the largest counts.
+        digest: int. The sum of the SHA-256 of the records.
+    """
+
+    def __init__(self, writer):
+        self._writer = writer
+        self.digest = 0
+        self.counts = collections.Counter()
+        self.longest = collections.Counter()
+
+    def write(self, record: bytes, *, place: bytes = b"") -> None:
+        """Adds a record.
+
+        Args:
+            record: bytes.
+            place: bytes. What tells its place from others', where the record
+                does not.
+        """
+        self._writer.write(record)
+        digest = hashlib.sha256(place + record).digest()
+        self.digest += int.from_bytes(digest, "big")
+
+
+@contextlib.contextmanager
+def writing_records(
+    shard: Shard,
+    *,
+    directory: str | None = None,
+    compression_level: int | None = None,
+):
+    """Yields a `RecordShard`: TFRecord, gzip, and a summary after it.
+
+    Args:
+        shard: `Shard`.
+        directory: str. See `writing`.
+        compression_level: int. Defaults to zlib's.
+    """
+    import tensorflow as tf
+
+    options = tf.io.TFRecordOptions(
+        compression_type="GZIP", compression_level=compression_level
+    )
+    with (
+        writing(shard.path, directory=directory) as path,
+        tf.io.TFRecordWriter(path, options=options) as writer,
+    ):
+        records = RecordShard(writer)
+        yield records
+    summary = {
+        "num_rows": shard.limit - shard.start,
+        "counts": records.counts,
+        "longest": records.longest,
+        "digest": records.digest,
+    }
+    write_text(shard.summary_path, json.dumps(summary))
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What is known of all shards.
+
+    Args:
+        shard_rows: list of int. Records of each.
+        counts: Counter.
+        longest: Counter.
+        fingerprint: str. Of the records in their order, whatever the bounds
+            of the shards: of the sum, modulo 2^256, of their SHA-256.
+    """
+
+    shard_rows: list[int]
+    counts: collections.Counter
+    longest: collections.Counter
+    fingerprint: str
+
+
+def merge_summaries(paths: Iterable[str]) -> Summary:
+    """Reads the summaries of all shards, in their order."""
+    found = [json.loads(Path(path).read_text()) for path in paths]
+    counts, longest = collections.Counter(), collections.Counter()
+    for each in found:
+        counts.update(each["counts"])
+        longest |= collections.Counter(each["longest"])
+    digest = sum(each["digest"] for each in found) % _MODULUS
+    return Summary(
+        [each["num_rows"] for each in found],
+        counts,
+        longest,
+        fingerprints.fingerprint(f"{digest:064x}"),
+    )
