@@ -77,7 +77,7 @@ def pack_passages(
         passages = annotated.read()
         while batch := list(itertools.islice(passages, _BATCH)):
             for passage in tokenized_passages.tokenize_passages(
-                batch, tokenizer, counts=counts
+                batch, tokenizer, counts
             ):
                 _append(files, passage)
             if progress:

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.errors import InputError
+from realm_tf.text import packing
 
 
 class ExampleBatches(abc.ABC):
@@ -17,10 +19,11 @@ class ExampleBatches(abc.ABC):
     function of (epoch, step) alone: it is the same whoever makes it, and
     training resumes anywhere at no cost.
 
-    A subclass calls `_set_num_examples` and defines `example`, `_order` and
-    `_stack`.
+    A subclass defines `example`, `_order` and `_stack`.
 
     Args:
+        num_examples: int. Of each epoch.
+        found: str. Says in an error how many there are.
         batch_size: int. Examples of a batch.
         seed: int. Not negative. Defaults to `0`.
         drop_remainder: bool. Leave the last examples of an epoch's order out
@@ -32,7 +35,6 @@ class ExampleBatches(abc.ABC):
 
     Raises:
         InputError: if the examples do not fill one batch.
-        ValueError: if an argument is out of its range.
 
     Example:
 
@@ -48,28 +50,25 @@ class ExampleBatches(abc.ABC):
     """
 
     def __init__(
-        self, *, batch_size: int, seed: int = 0, drop_remainder: bool = True
+        self,
+        num_examples: int,
+        found: str,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        drop_remainder: bool = True,
     ):
-        if batch_size < 1 or seed < 0:
-            raise ValueError(
-                "`batch_size` must be at least 1 and `seed` not negative. "
-                f"Received: batch_size={batch_size}, seed={seed}"
+        full, rest = divmod(num_examples, batch_size)
+        self.num_examples = num_examples
+        self.steps_per_epoch = full + bool(rest and not drop_remainder)
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"{found}: fewer than one batch of {batch_size}. Give more, "
+                "or choose a smaller batch."
             )
         self.batch_size = batch_size
         self._seed = seed
-        self._drop_remainder = drop_remainder
         self._known_order = (None, None)
-
-    def _set_num_examples(self, num_examples, *, found, mend):
-        """`found` says in an error how many there are, `mend` what to do."""
-        self.num_examples = num_examples
-        full, rest = divmod(num_examples, self.batch_size)
-        self.steps_per_epoch = full + bool(rest and not self._drop_remainder)
-        if not self.steps_per_epoch:
-            raise InputError(
-                f"{found}: fewer than one batch of {self.batch_size}. {mend} "
-                "or choose a smaller batch."
-            )
 
     @abc.abstractmethod
     def example(self, epoch: int, number: int):
@@ -85,8 +84,8 @@ class ExampleBatches(abc.ABC):
         """The numbers of an epoch's examples, in their order."""
 
     @abc.abstractmethod
-    def _stack(self, examples, size):
-        """A dict of arrays from at most `size` examples."""
+    def _stack(self, examples):
+        """A dict of int32 arrays from at most `batch_size` examples."""
 
     def batches(self, epoch: int = 0, step: int = 0) -> Iterator[dict]:
         """Batches from (epoch, step) on, epoch after epoch, without end.
@@ -101,39 +100,91 @@ class ExampleBatches(abc.ABC):
             epoch, step = epoch + 1, 0
 
     def batch(self, epoch: int, step: int) -> dict:
-        """One batch.
-
-        Args:
-            epoch: int.
-            step: int. Below `steps_per_epoch`.
-
-        Returns:
-            dict of int32 arrays; see the class.
-
-        Raises:
-            ValueError: if an argument is out of its range.
-        """
-        return self._stack(self.examples(epoch, step), self.batch_size)
+        """One batch, a dict of int32 arrays; see the class."""
+        return self._stack(self.examples(epoch, step))
 
     def examples(self, epoch: int, step: int) -> list:
         """The examples of a batch."""
-        return [
-            self.example(epoch, number) for number in self._numbers(epoch, step)
-        ]
+        known, order = self._known_order
+        if known != epoch:
+            order = self._order(np.random.default_rng([self._seed, epoch]))
+            self._known_order = (epoch, order)
+        first = step * self.batch_size
+        numbers = order[first : first + self.batch_size]
+        return [self.example(epoch, number) for number in numbers]
 
     def _generator(self, epoch, number):
         # The 1 keeps these apart from the generator of the order: seeds are
         # padded with 0.
         return np.random.default_rng([self._seed, epoch, 1, int(number)])
 
-    def _numbers(self, epoch, step):
-        if epoch < 0 or not 0 <= step < self.steps_per_epoch:
-            raise ValueError(
-                "`epoch` must not be negative, `step` must be below "
-                f"{self.steps_per_epoch}. Received: epoch={epoch}, step={step}"
-            )
-        known, order = self._known_order
-        if known != epoch:
-            order = self._order(np.random.default_rng([self._seed, epoch]))
-            self._known_order = (epoch, order)
-        return order[step * self.batch_size : (step + 1) * self.batch_size]
+
+class QueryBlockBatches(ExampleBatches):
+    """Examples of a query and the blocks that are its candidates.
+
+    A batch has these int32 arrays, and what a subclass adds:
+
+    - `query_token_ids`, `query_padding_mask` `(batch_size,
+      max_query_length)`: [CLS] query [SEP].
+    - `block_token_ids`, `block_segment_ids`, `block_padding_mask`
+      `(..., max_block_length)`: [CLS] title [SEP] body [SEP].
+
+    What is too long is cut at its end.
+
+    Args:
+        blocks: `PackedBlocks`.
+        num_examples: int. As `ExampleBatches`.
+        found: str. As `ExampleBatches`.
+        max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
+            64.
+        max_block_length: int. Wordpieces with [CLS], title and both [SEP].
+            Defaults to 288.
+        block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
+            `(0, 1)`.
+        **options: as `ExampleBatches`.
+    """
+
+    def __init__(
+        self,
+        blocks: PackedBlocks,
+        num_examples: int,
+        found: str,
+        *,
+        max_query_length: int = 64,
+        max_block_length: int = 288,
+        block_segment_ids: tuple[int, int] = (0, 1),
+        **options,
+    ):
+        super().__init__(num_examples, found, **options)
+        self.blocks = blocks
+        self._special_ids = {
+            f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")
+            for name in ("CLS", "SEP", "PAD")
+        }
+        self._max_query_length = max_query_length
+        self._max_block_length = max_block_length
+        self._block_segment_ids = tuple(block_segment_ids)
+
+    def _pack(self, queries, blocks):
+        """The arrays of a batch.
+
+        Args:
+            queries: list of int arrays. Without special wordpieces.
+            blocks: list of (title, body) int arrays: as many for each query.
+        """
+        queries = packing.join_bert(
+            [(ids,) for ids in queries],
+            max_length=self._max_query_length,
+            **self._special_ids,
+        )
+        blocks = packing.join_bert(
+            blocks,
+            max_length=self._max_block_length,
+            segment_ids=self._block_segment_ids,
+            **self._special_ids,
+        )
+        return {
+            "query_token_ids": queries["token_ids"],
+            "query_padding_mask": queries["padding_mask"],
+            **{f"block_{name}": array for name, array in blocks.items()},
+        }

@@ -1,61 +1,68 @@
 """How batches reach Keras's `fit`: ahead of the steps, or with them."""
 
-import queue
-import threading
+import collections
+import contextlib
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent import futures
 
 import keras
+
+# What a thread makes when there is no more.
+_END = object()
 
 
 class ReadAhead:
     """An iterator whose items a thread makes ahead, in their order.
 
     What the thread raises, the iterator raises, and ends. The thread ends with
-    the items, with `close`, or when the iterator is forgotten.
+    `close`, or when the iterator is forgotten.
 
     Args:
         iterator: iterator of anything.
-        size: int. Items that are ready at most. At least 1.
+        size: int. Items that are ready at most, beside the one that is being
+            made. At least 1.
     """
 
     def __init__(self, iterator: Iterator, size: int):
-        self._made = queue.Queue(size)
-        self._stopped = threading.Event()
-        # It knows nothing of this object, which may so be forgotten.
-        self._thread = threading.Thread(
-            target=_produce,
-            args=(iterator, self._made, self._stopped),
-            name="read-ahead",
-            daemon=True,
+        self._iterator = iterator
+        self._thread = futures.ThreadPoolExecutor(
+            1, thread_name_prefix="read-ahead"
         )
-        self._thread.start()
+        self._made = collections.deque()
+        for _ in range(size + 1):
+            self._make_one()
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        if self._stopped.is_set():
+        made = self._made
+        if not made:
             raise StopIteration
-        item, error = self._made.get()
-        if error is not None:
+        try:
+            item = made.popleft().result()
+        except futures.CancelledError:
+            raise StopIteration from None
+        except BaseException:
             self.close()
-            raise error
+            raise
+        if item is _END:
+            self.close()
+            raise StopIteration
+        self._make_one()
         return item
 
     def close(self):
         """Ends the thread, once it has made the item it is at."""
-        self._stopped.set()
-        # It puts one item more at most.
-        _drain(self._made)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        _drain(self._made)
-        # For one who waits.
-        self._made.put((None, StopIteration()))
+        self._thread.shutdown(cancel_futures=True)
+        self._made = collections.deque()
 
-    def __del__(self):
-        self.close()
+    def _make_one(self):
+        # Another thread may have called `close`.
+        with contextlib.suppress(RuntimeError):
+            made = self._thread.submit(next, self._iterator, _END)
+            self._made.append(made)
 
 
 def ahead(make: Callable[[], Iterator[dict]]):
@@ -152,23 +159,3 @@ class _OnDemand(keras.utils.PyDataset):
         if not index:
             self._batches = iter(self._make())
         return (next(self._batches),)
-
-
-def _produce(iterator, made, stopped):
-    try:
-        for item in iterator:
-            made.put((item, None))
-            if stopped.is_set():
-                return
-    except Exception as error:
-        made.put((None, error))
-    else:
-        made.put((None, StopIteration()))
-
-
-def _drain(items):
-    try:
-        while True:
-            items.get_nowait()
-    except queue.Empty:
-        return

@@ -7,7 +7,7 @@ import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data.query_block_batches import QueryBlockBatches
+from realm_tf.data.example_batches import QueryBlockBatches
 from realm_tf.text.answers import AnswerFinder
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -141,7 +141,6 @@ class DprExamples(QueryBlockBatches):
 
     Raises:
         InputError: if the questions do not fill one batch.
-        ValueError: if an argument is out of its range.
 
     References:
         [Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906), section
@@ -158,32 +157,22 @@ class DprExamples(QueryBlockBatches):
         num_hard_negatives: int = 1,
         **options,
     ):
-        special_ids = {
-            f"{name}_id": getattr(tokenizer, f"{name}_id")
-            for name in ("cls", "sep", "pad")
-        }
-        super().__init__(special_ids, **options)
-        if num_hard_negatives < 0:
-            raise ValueError(
-                "`num_hard_negatives` must not be negative. Received: "
-                f"num_hard_negatives={num_hard_negatives}"
-            )
-        self._questions = list(questions)
-        self._blocks = blocks
+        super().__init__(
+            blocks,
+            len(questions),
+            f"{len(questions)} questions are left with a block that answers "
+            "them",
+            **options,
+        )
+        self._questions = questions
         self._finder = finder
         self._num_slots = 1 + num_hard_negatives
         self._query_ids = [
             wordpieces.ids
             for wordpieces in tokenizer.tokenize_batch(
-                [q.question.question for q in self._questions]
+                [each.question.question for each in questions]
             )
         ]
-        self._set_num_examples(
-            len(self._questions),
-            found=f"{len(self._questions)} questions are left with a block "
-            "that answers them",
-            mend="Give more questions",
-        )
 
     def example(self, epoch: int, number: int) -> DprExample:
         """What an epoch makes of a question.
@@ -209,29 +198,26 @@ class DprExamples(QueryBlockBatches):
         slots = dict(zip(known.tolist(), first.tolist(), strict=True))
         slots.pop(NO_BLOCK, None)
         mask = np.zeros((len(examples), len(block_ids)), "int32")
-        for row, (example, of_row) in enumerate(
-            zip(examples, mask, strict=True)
-        ):
-            number = example.number
-            if number < 0:
+        for row, example in enumerate(examples):
+            if example.number < 0:
                 continue
-            question = self._questions[number].question
-            positive = self._questions[number].positive
+            chosen = self._questions[example.number]
+            question = chosen.question
             for block_id, slot in slots.items():
-                of_row[slot] = block_id != positive and (
+                mask[row, slot] = block_id != chosen.positive and (
                     not self._finder.contains(
                         block_id, question.answers, question.answer_type
                     )
                 )
-            of_row[row * self._num_slots] = 1
+            mask[row, row * self._num_slots] = 1
         return mask
 
     def _order(self, generator):
         return generator.permutation(self.num_examples)
 
-    def _stack(self, examples, size):
+    def _stack(self, examples):
         filler = DprExample(-1, (NO_BLOCK,) * self._num_slots)
-        examples = examples + [filler] * (size - len(examples))
+        examples = examples + [filler] * (self.batch_size - len(examples))
         batch = self._pack(
             [
                 self._query_ids[e.number] if e.number >= 0 else []
@@ -239,19 +225,15 @@ class DprExamples(QueryBlockBatches):
             ],
             [self._segments(block) for e in examples for block in e.block_ids],
         )
-        shape = (size, self._num_slots, self._max_block_length)
-        return {
-            **{
-                name: array.reshape(shape)
-                if name.startswith("block_")
-                else array
-                for name, array in batch.items()
-            },
-            "candidate_mask": self._candidate_mask(examples),
-        }
+        for name in ("token_ids", "segment_ids", "padding_mask"):
+            blocks = batch[f"block_{name}"]
+            shape = (self.batch_size, self._num_slots, -1)
+            batch[f"block_{name}"] = blocks.reshape(shape)
+        batch["candidate_mask"] = self._candidate_mask(examples)
+        return batch
 
     def _segments(self, block_id):
         if block_id == NO_BLOCK:
             return (), ()
-        block = self._blocks[block_id]
+        block = self.blocks[block_id]
         return block.title_ids, block.token_ids

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.data.query_block_batches import QueryBlockBatches
+from realm_tf.data.example_batches import QueryBlockBatches
 
 # Lee et al., 2019, section 4.
 REMOVE_PROBABILITY = 0.9
@@ -16,7 +16,7 @@ class IctExample:
     """A sentence and the block that it is from, as wordpieces.
 
     Args:
-        block_id: int. -1 for what only fills a batch.
+        block_id: int.
         query_ids: int array `(num_wordpieces,)`. The sentence.
         title_ids: int array `(num_title_wordpieces,)`.
         body_ids: int array `(num_wordpieces,)`. The block's other sentences,
@@ -29,10 +29,6 @@ class IctExample:
     title_ids: np.ndarray
     body_ids: np.ndarray
     removed: bool
-
-
-_NOTHING = np.zeros(0, "int32")
-_FILLER = IctExample(-1, _NOTHING, _NOTHING, _NOTHING, False)
 
 
 class IctExamples(QueryBlockBatches):
@@ -52,7 +48,7 @@ class IctExamples(QueryBlockBatches):
     two more int32 arrays:
 
     - `removed` `(batch_size,)`: 1 where the body goes without the sentence.
-    - `block_id` `(batch_size,)`: -1 for a row that only fills the last batch.
+    - `block_id` `(batch_size,)`.
 
     A sentence is drawn from the whole block, also from what is cut then.
 
@@ -69,7 +65,6 @@ class IctExamples(QueryBlockBatches):
 
     Raises:
         InputError: if the blocks do not fill one batch.
-        ValueError: if an argument is out of its range.
 
     References:
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.
@@ -83,19 +78,8 @@ class IctExamples(QueryBlockBatches):
         remove_probability: float = REMOVE_PROBABILITY,
         **options,
     ):
-        special_ids = {
-            f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")
-            for name in ("CLS", "SEP", "PAD")
-        }
-        super().__init__(special_ids, **options)
-        if not 0 <= remove_probability <= 1:
-            raise ValueError(
-                "`remove_probability` must be between 0 and 1. Received: "
-                f"remove_probability={remove_probability}"
-            )
-        self.blocks = blocks
-        self._remove_probability = remove_probability
         found = blocks.count_sentences()
+        self._remove_probability = remove_probability
         self._several = np.flatnonzero(found > 1).astype("int32")
         self._single = np.flatnonzero(found == 1).astype("int32")
         self._num_single = round((1 - remove_probability) * len(self._single))
@@ -106,36 +90,35 @@ class IctExamples(QueryBlockBatches):
             "dropped_an_epoch": len(self._single) - self._num_single,
         }
         num_examples = len(self._several) + self._num_single
-        self._set_num_examples(
+        super().__init__(
+            blocks,
             num_examples,
-            found=f"{blocks.directory} gives {num_examples} examples an epoch",
-            mend="Pack more blocks",
+            f"{blocks.directory} gives {num_examples} examples an epoch",
+            **options,
         )
 
-    def example(self, epoch: int, number: int) -> IctExample | None:
-        """What an epoch makes of a block; `None` without any wordpiece.
+    def example(self, epoch: int, number: int) -> IctExample:
+        """What an epoch makes of a block.
 
         Args:
             epoch: int.
-            number: int. The block's id.
+            number: int. The id of a block with a sentence.
         """
         block = self.blocks[number]
         num_sentences = len(block.sentence_starts)
-        if not num_sentences:
-            return None
         generator = self._generator(epoch, number)
         start, limit = block.sentence(int(generator.integers(num_sentences)))
         removed = (
             num_sentences > 1 and generator.random() < self._remove_probability
         )
         body = block.token_ids
+        if removed:
+            body = np.concatenate([body[:start], body[limit:]])
         return IctExample(
             block_id=block.block_id,
-            query_ids=body[start:limit],
+            query_ids=block.token_ids[start:limit],
             title_ids=block.title_ids,
-            body_ids=np.concatenate([body[:start], body[limit:]])
-            if removed
-            else body,
+            body_ids=body,
             removed=bool(removed),
         )
 
@@ -143,8 +126,7 @@ class IctExamples(QueryBlockBatches):
         single = generator.permutation(self._single)[: self._num_single]
         return generator.permutation(np.concatenate([self._several, single]))
 
-    def _stack(self, examples, size):
-        examples = examples + [_FILLER] * (size - len(examples))
+    def _stack(self, examples):
         return {
             **self._pack(
                 [e.query_ids for e in examples],

@@ -80,7 +80,6 @@ class MaskedLmExamples(PretrainingExamples):
 
     Raises:
         InputError: if the eligible passages do not fill one batch.
-        ValueError: if an argument is out of its range.
     """
 
     def __init__(
@@ -95,21 +94,12 @@ class MaskedLmExamples(PretrainingExamples):
         **options,
     ):
         super().__init__(passages, **options)
-        shares = {OWN: own_share, ANSWER: answer_share, OTHER: other_share}
-        # Sums of decimal shares are off by less than this.
-        if min(shares.values()) < 0 or sum(shares.values()) > 1 + 1e-9:
-            raise ValueError(
-                "`own_share`, `answer_share` and `other_share` must not be "
-                "negative and together at most 1. Received: "
-                f"own_share={own_share}, answer_share={answer_share}, "
-                f"other_share={other_share}"
-            )
-        if window < 1:
-            raise ValueError(
-                f"`window` must be at least 1. Received: window={window}"
-            )
         self._blocks = blocks
-        self._shares = shares
+        self._shares = {
+            OWN: own_share,
+            ANSWER: answer_share,
+            OTHER: other_share,
+        }
         self._window = window
         length = self.masker.max_query_length
         self._own_masker = masking.Masker(
@@ -124,19 +114,16 @@ class MaskedLmExamples(PretrainingExamples):
             self._max_masked = max(
                 self._max_masked, self._own_masker.max_masked
             )
-        self._search = None
         if answer_share:
-            self._search = _WordpieceSearch(blocks, _MAX_SEARCHED)
+            self._search = _WordpieceSearch(blocks)
 
-    def example(self, epoch: int, number: int) -> MaskedLmExample | None:
+    def example(self, epoch: int, number: int) -> MaskedLmExample:
         """As `PretrainingExamples.example`, with the block."""
         generator = self._generator(epoch, number)
         kind = self._draw_kind(generator)
         masker = self._own_masker if kind == OWN else self.masker
         passage = self.passages[number]
         masked = masker.mask(passage, generator)
-        if masked is None:
-            return None
         if kind == OWN:
             block_ids = self._cut(
                 passage.token_ids, masked.sentence_ids, generator
@@ -191,8 +178,8 @@ class MaskedLmExamples(PretrainingExamples):
         first = int(generator.integers(low, high + 1))
         return body[first : first + width]
 
-    def _stack(self, examples, size):
-        batch = super()._stack([e.masked for e in examples], size)
+    def _stack(self, examples):
+        batch = super()._stack([e.masked for e in examples])
         rows = len(examples)
         batch["block_token_ids"] = np.zeros((rows, self._window), "int32")
         batch["block_lengths"] = np.zeros(rows, "int32")
@@ -208,16 +195,18 @@ class _WordpieceSearch:
     """Which blocks hold some wordpieces next to each other.
 
     Args:
-        blocks: `PackedBlocks`.
-        max_blocks: int. Of more, so many are drawn, always the same.
+        blocks: `PackedBlocks`. Of more than `_MAX_SEARCHED`, so many are drawn,
+            always the same.
     """
 
-    def __init__(self, blocks, max_blocks):
+    def __init__(self, blocks):
         self._blocks = blocks
         block_ids = np.arange(len(blocks))
-        if len(blocks) > max_blocks:
+        if len(blocks) > _MAX_SEARCHED:
             generator = np.random.default_rng(0)
-            block_ids = generator.choice(block_ids, max_blocks, replace=False)
+            block_ids = generator.choice(
+                block_ids, _MAX_SEARCHED, replace=False
+            )
         pairs = [
             np.unique(blocks[int(block_id)].token_ids).astype("int64")
             * len(blocks)

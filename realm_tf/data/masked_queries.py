@@ -29,10 +29,8 @@ class PretrainingExamples(ExampleBatches):
         passages: `PackedPassages`.
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
-        drop_remainder: bool. See there; `False` makes a smaller batch of the
-            last. Defaults to `True`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
-            `max_masked`, `mask_rate`, `keep_rate`.
+            `max_masked`.
 
     Attributes:
         num_examples: int. Eligible passages.
@@ -43,7 +41,6 @@ class PretrainingExamples(ExampleBatches):
 
     Raises:
         InputError: if the eligible passages do not fill one batch.
-        ValueError: if an argument is out of its range.
     """
 
     def __init__(
@@ -52,23 +49,20 @@ class PretrainingExamples(ExampleBatches):
         *,
         batch_size: int,
         seed: int = 0,
-        drop_remainder: bool = True,
         **masking_options,
     ):
-        super().__init__(
-            batch_size=batch_size, seed=seed, drop_remainder=drop_remainder
-        )
         self.passages = passages
         self.masker = masking.Masker(passages.wordpieces, **masking_options)
         # Width of what is masked in a batch.
         self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
         self._kept, self.counts = self._eligible()
-        self._set_num_examples(
+        super().__init__(
             len(self._kept),
-            found=f"{passages.directory} holds {len(self._kept)} passages "
-            f"that mode {self.masker.mode!r} can mask, of {len(passages)}",
-            mend="Annotate more text",
+            f"{passages.directory} holds {len(self._kept)} passages that mode "
+            f"{self.masker.mode!r} can mask, of {len(passages)}",
+            batch_size=batch_size,
+            seed=seed,
         )
 
     def _eligible(self):
@@ -84,12 +78,12 @@ class PretrainingExamples(ExampleBatches):
         counts[reason] = len(found) - len(kept)
         return kept, counts
 
-    def example(self, epoch: int, number: int) -> masking.MaskedExample | None:
-        """What an epoch masks in a passage; `None` if it is not eligible.
+    def example(self, epoch: int, number: int) -> masking.MaskedExample:
+        """What an epoch masks in a passage.
 
         Args:
             epoch: int.
-            number: int. Of the passage in `passages`.
+            number: int. Of an eligible passage in `passages`.
         """
         return self.masker.mask(
             self.passages[number], self._generator(epoch, number)
@@ -98,7 +92,7 @@ class PretrainingExamples(ExampleBatches):
     def _order(self, generator):
         return generator.permutation(self._kept)
 
-    def _stack(self, examples, size):
+    def _stack(self, examples):
         rows = len(examples)
         query_length = self.masker.max_query_length
         queries = (rows, query_length)

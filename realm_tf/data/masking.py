@@ -17,6 +17,7 @@ import dataclasses
 import numpy as np
 
 from realm_tf.data.tokenized_passages import TokenizedPassage
+from realm_tf.errors import InputError
 
 MODES = ("salient", "uniform", "random_span")
 # Original code: google-research/language, language/realm/local_launcher.sh
@@ -42,7 +43,6 @@ class MaskedExample:
 
     Args:
         block_id: int. The block that the query was taken from, or -1.
-        title: str. Of the article; not a part of the query.
         token_ids: int32 array `(query_length,)`. [CLS], the sentence with
             [MASK] in it, [SEP].
         mask_positions: int32 array `(num_masked,)`. Places in `token_ids`,
@@ -52,19 +52,13 @@ class MaskedExample:
         sentence_ids: int32 array `(query_length - 2,)`. The query unmasked,
             without [CLS] and [SEP]: the sentence, or the window of it that
             the query is. A block that holds these is the query's own.
-        sentence: str. The whole sentence, for display.
-        answer: str. What was masked, for display: the salient span's text;
-            in other modes wordpieces, runs of them separated by `" | "`.
     """
 
     block_id: int
-    title: str
     token_ids: np.ndarray
     mask_positions: np.ndarray
     mask_ids: np.ndarray
     sentence_ids: np.ndarray
-    sentence: str
-    answer: str
 
 
 def draw_span_length(generator: np.random.Generator) -> int:
@@ -102,7 +96,7 @@ class Masker:
             stays visible and is predicted all the same. Defaults to 0.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        InputError: if `max_masked` wordpieces do not fit into a query.
 
     References:
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), sections 3.4
@@ -120,80 +114,52 @@ class Masker:
         mask_rate: float = MASK_RATE,
         keep_rate: float = 0.0,
     ):
-        if mode not in MODES:
-            raise ValueError(
-                f"`mode` must be one of {MODES}. Received: mode={mode!r}"
-            )
-        if not 1 <= max_masked <= max_query_length - 2:
-            raise ValueError(
-                "`max_masked` must be at least 1 and fit beside [CLS] and "
-                f"[SEP]. Received: max_masked={max_masked}, "
-                f"max_query_length={max_query_length}"
-            )
-        if not 0 < mask_rate <= 1:
-            raise ValueError(
-                "`mask_rate` must be above 0 and at most 1. "
-                f"Received: mask_rate={mask_rate}"
-            )
-        if not 0 <= keep_rate < 1:
-            raise ValueError(
-                "`keep_rate` must be at least 0 and below 1. "
-                f"Received: keep_rate={keep_rate}"
-            )
-        if keep_rate and mode != "uniform":
-            raise ValueError(
-                "`keep_rate` is an option of mode 'uniform'. Received: "
-                f"mode={mode!r}"
+        if max_masked > max_query_length - 2:
+            raise InputError(
+                "`max_masked` must fit beside [CLS] and [SEP]. Received: "
+                f"max_masked={max_masked}, max_query_length={max_query_length}"
             )
         self.mode = mode
         self.max_query_length = max_query_length
         self.max_masked = max_masked
-        self.mask_rate = mask_rate
-        self.keep_rate = keep_rate
-        self._wordpieces = list(wordpieces)
-        self._cls_id = self._wordpieces.index("[CLS]")
-        self._sep_id = self._wordpieces.index("[SEP]")
-        self._mask_id = self._wordpieces.index("[MASK]")
+        self._mask_rate = mask_rate
+        self._keep_rate = keep_rate
+        self._cls_id = wordpieces.index("[CLS]")
+        self._sep_id = wordpieces.index("[SEP]")
+        self._mask_id = wordpieces.index("[MASK]")
         self._starts_word = np.array(
-            [not piece.startswith("##") for piece in self._wordpieces]
+            [not piece.startswith("##") for piece in wordpieces]
         )
 
     def mask(
         self, passage: TokenizedPassage, generator: np.random.Generator
-    ) -> MaskedExample | None:
+    ) -> MaskedExample:
         """A masked query from a passage.
 
         Args:
-            passage: `TokenizedPassage`.
+            passage: `TokenizedPassage`, of which something can be masked: an
+                eligible span (a wordpiece, in the other modes).
             generator: `numpy.random.Generator`. Decides every draw.
-
-        Returns:
-            `MaskedExample`, or `None` if nothing of the passage can be
-            masked: no eligible span (no wordpiece, in the other modes).
         """
         if self.mode == "salient":
             return self._mask_salient(passage, generator)
-        if not len(passage.sentences):
-            return None
-        row = generator.integers(len(passage.sentences))
-        ids = _sentence_ids(passage, row)
-        window = self._window(len(ids), (len(ids), 0), generator)
-        ids = ids[window]
+        ids = _sentence_ids(passage, generator.integers(len(passage.sentences)))
+        ids = ids[self._window(len(ids), (len(ids), 0), generator)]
         # As BERT's create_pretraining_data.py.
-        budget = min(self.max_masked, max(1, round(len(ids) * self.mask_rate)))
+        budget = min(self.max_masked, max(1, round(len(ids) * self._mask_rate)))
         if self.mode == "uniform":
             places = np.sort(generator.permutation(len(ids))[:budget])
         else:
             places = self._random_spans(ids, budget, generator)
-        answer = self._runs(ids, places)
-        put = self._replacements(ids[places], generator)
-        return self._example(passage, row, ids, places, put, answer)
+        put = self._mask_id
+        if self._keep_rate:
+            is_kept = generator.random(len(places)) < self._keep_rate
+            put = np.where(is_kept, ids[places], put)
+        return self._example(passage, ids, places, put)
 
     def _mask_salient(self, passage, generator):
         lengths = passage.spans[:, 1] - passage.spans[:, 0]
         eligible = np.flatnonzero(lengths <= self.max_masked)
-        if not len(eligible):
-            return None
         span = passage.spans[eligible[generator.integers(len(eligible))]]
         first_pieces = passage.sentences[:, 0]
         row = np.searchsorted(first_pieces, span[0], side="right") - 1
@@ -201,10 +167,7 @@ class Masker:
         start, limit = (int(place - first_pieces[row]) for place in span[:2])
         window = self._window(len(ids), (start, limit), generator)
         places = np.arange(start, limit) - window.start
-        answer = passage.text[span[2] : span[3]].decode("utf-8")
-        return self._example(
-            passage, row, ids[window], places, self._mask_id, answer
-        )
+        return self._example(passage, ids[window], places, self._mask_id)
 
     def _window(self, length, span, generator):
         width = self.max_query_length - 2
@@ -245,35 +208,15 @@ class Masker:
             return np.arange(first, first + budget)
         return np.flatnonzero(np.repeat(masked, lengths))
 
-    def _replacements(self, ids, generator):
-        if not self.keep_rate:
-            return self._mask_id
-        is_kept = generator.random(len(ids)) < self.keep_rate
-        return np.where(is_kept, ids, self._mask_id)
-
-    def _runs(self, ids, places):
-        runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-        return " | ".join(
-            " ".join(self._wordpieces[i] for i in ids[run]).replace(" ##", "")
-            for run in runs
-        )
-
-    def _example(self, passage, row, ids, places, put, answer):
-        token_ids = np.empty(len(ids) + 2, "int32")
-        token_ids[0] = self._cls_id
-        token_ids[1:-1] = ids
-        token_ids[-1] = self._sep_id
+    def _example(self, passage, ids, places, put):
+        token_ids = np.array([self._cls_id, *ids, self._sep_id], "int32")
         token_ids[places + 1] = put
-        _, start, limit = passage.sentences[row]
         return MaskedExample(
             block_id=passage.block_id,
-            title=passage.title,
             token_ids=token_ids,
             mask_positions=(places + 1).astype("int32"),
             mask_ids=ids[places].astype("int32"),
             sentence_ids=ids.astype("int32"),
-            sentence=passage.text[start:limit].decode("utf-8"),
-            answer=answer,
         )
 
 

@@ -18,21 +18,18 @@ MAX_STRINGS = 16
 MAX_CHARACTERS = 100
 
 
-def literal(
-    question: Question, texts: Sequence[str], *, max_strings: int = MAX_STRINGS
-) -> Question:
+def literal(question: Question, texts: Sequence[str]) -> Question:
     """A question whose patterns are replaced by what they match.
 
     Args:
         question: `Question` of type `"regex"`.
         texts: sequence of str. Blocks in which to search, such as those that
             a retriever finds for the question.
-        max_strings: int. Keep the strings that match most often; of equally
-            frequent ones those found first. Defaults to `16`.
 
     Returns:
-        `Question` of type `"string"`; without answers if nothing matches. An
-        invalid pattern matches nothing, as in evaluation.
+        `Question` of type `"string"`; without answers if nothing matches. Of
+        equally frequent strings, those found first are kept. An invalid
+        pattern matches nothing, as in evaluation.
     """
     counts = collections.Counter()
     for pattern in map(answers.compile_pattern, question.answers):
@@ -43,5 +40,5 @@ def literal(
                 found = " ".join(match.group().split())
                 if 0 < len(found) <= MAX_CHARACTERS:
                     counts[found] += 1
-    strings = tuple(text for text, _ in counts.most_common(max_strings))
+    strings = tuple(text for text, _ in counts.most_common(MAX_STRINGS))
     return dataclasses.replace(question, answers=strings, answer_type="string")

@@ -20,8 +20,8 @@ NUM_ANSWERS = (1, 4, 16, 64)
 class _Example:
     query_ids: list[int]
     answer_ids: list[list[int]]
-    candidate_ids: np.ndarray | None = None
-    candidate_scores: np.ndarray | None = None
+    # Of the candidates.
+    row: int
 
 
 class QuestionBatches:
@@ -40,13 +40,11 @@ class QuestionBatches:
 
     Args:
         questions: list of `Question`. One without an answer of at most
-            `max_answer_length` wordpieces teaches nothing and is left out,
+            `MAX_ANSWER_LENGTH` wordpieces teaches nothing and is left out,
             and so is one whose answers are patterns: `patterns.literal`
             makes strings of these.
         tokenizer: `Tokenizer`.
         batch_size: int.
-        max_answer_length: int. In wordpieces. Longer than the widest span,
-            an answer teaches the retriever alone. Defaults to 24.
         seed: int. Defaults to `0`.
         candidates: `(scores, block_ids)`, arrays `(num_questions,
             num_candidates)` of another retriever. Defaults to `None`.
@@ -66,14 +64,13 @@ class QuestionBatches:
         tokenizer,
         *,
         batch_size: int,
-        max_answer_length: int = MAX_ANSWER_LENGTH,
         seed: int = 0,
         candidates=None,
     ):
         self._batch_size = batch_size
         self._seed = seed
         self._pad_id = tokenizer.pad_id
-        self._answer_length = max_answer_length
+        self._candidates = candidates
         self._examples = []
         counts = collections.Counter(questions=len(questions))
         for rows in _same_questions(questions):
@@ -85,26 +82,16 @@ class QuestionBatches:
                 for answer in questions[row].answers
             ]
             answers = question_files.answer_wordpieces(
-                strings, tokenizer, max_length=max_answer_length
+                strings, tokenizer, max_length=MAX_ANSWER_LENGTH
             )[: NUM_ANSWERS[-1]]
             if not answers:
                 counts["without_answer" if strings else "patterns"] += 1
                 continue
-            scores, block_ids = (
-                (part[rows[0]] for part in candidates)
-                if candidates
-                else (None, None)
+            first = rows[0]
+            query_ids = question_files.query_wordpieces(
+                questions[first].question, tokenizer
             )
-            self._examples.append(
-                _Example(
-                    question_files.query_wordpieces(
-                        questions[rows[0]].question, tokenizer
-                    ),
-                    answers,
-                    block_ids,
-                    scores,
-                )
-            )
+            self._examples.append(_Example(query_ids, answers, first))
         self.counts = {
             name: counts[name]
             for name in ("questions", "united", "patterns", "without_answer")
@@ -113,13 +100,8 @@ class QuestionBatches:
             raise InputError(
                 "None of the questions can be trained on: every answer is a "
                 "pattern that matches nothing or longer than "
-                f"{max_answer_length} wordpieces."
+                f"{MAX_ANSWER_LENGTH} wordpieces."
             )
-
-    @property
-    def num_examples(self) -> int:
-        """Questions of one epoch."""
-        return len(self._examples)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -163,15 +145,17 @@ class QuestionBatches:
         most = max(len(example.answer_ids) for example in examples)
         num_answers = next(limit for limit in NUM_ANSWERS if most <= limit)
         answer_ids = np.full(
-            (len(rows), num_answers, self._answer_length), -1, "int32"
+            (len(rows), num_answers, MAX_ANSWER_LENGTH), -1, "int32"
         )
         for row, example in enumerate(examples):
             for column, answer in enumerate(example.answer_ids):
                 answer_ids[row, column, : len(answer)] = answer
         batch = {**inputs, "answer_ids": answer_ids}
-        if examples[0].candidate_ids is not None:
-            for name in ("candidate_ids", "candidate_scores"):
-                batch[name] = np.stack([getattr(e, name) for e in examples])
+        if self._candidates is not None:
+            scores, block_ids = self._candidates
+            places = [example.row for example in examples]
+            batch["candidate_ids"] = block_ids[places]
+            batch["candidate_scores"] = scores[places]
         return batch
 
 

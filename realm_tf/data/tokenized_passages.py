@@ -2,6 +2,7 @@
 
 import bisect
 import dataclasses
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -36,10 +37,7 @@ class TokenizedPassage:
 
 
 def tokenize_passages(
-    passages: list[schema.AnnotatedPassage],
-    tokenizer,
-    *,
-    counts: Counter | None = None,
+    passages: list[schema.AnnotatedPassage], tokenizer, counts: Counter
 ) -> list[TokenizedPassage]:
     """Passages as wordpieces, each sentence tokenised by itself.
 
@@ -55,55 +53,16 @@ def tokenize_passages(
         list of `TokenizedPassage`.
 
     Raises:
-        InputError: if sentences are not in order, or a byte offset is outside
-            the text or inside a character.
+        InputError: if a span begins or ends inside a character.
     """
-    counts = Counter() if counts is None else counts
-    texts = [_sentence_texts(passage) for passage in passages]
-    pieces = tokenizer.tokenize_batch(
-        [sentence for sentences in texts for sentence in sentences]
-    )
-    found = []
-    first = 0
-    for passage, sentences in zip(passages, texts, strict=True):
-        limit = first + len(sentences)
-        found.append(_tokenized(passage, pieces[first:limit], counts))
-        first = limit
-    return found
-
-
-def _sentence_texts(passage):
-    content = passage.text.encode("utf-8")
-    previous = 0
-    texts = []
-    for start, limit in zip(
-        passage.sentence_byte_start, passage.sentence_byte_limit, strict=True
-    ):
-        if start < previous:
-            raise InputError(
-                f"{_name(passage)}: the sentence at byte {start} begins "
-                "before the last one ends; annotate the corpus again."
-            )
-        texts.append(_slice(passage, content, start, limit))
-        previous = limit
-    return texts
-
-
-def _slice(passage, content, start, limit):
-    try:
-        if not 0 <= start <= limit <= len(content):
-            raise ValueError(f"the text has {len(content)} bytes")
-        return content[start:limit].decode("utf-8")
-    except ValueError as error:
-        raise InputError(
-            f"{_name(passage)}: bytes {start} to {limit} are no text "
-            f"({error}); expected offsets that count UTF-8 bytes and lie "
-            "between characters. Annotate the corpus again."
-        ) from error
-
-
-def _name(passage):
-    return f"Annotated passage {passage.title!r} (block {passage.block_id})"
+    texts = [passage.sentences() for passage in passages]
+    pieces = iter(tokenizer.tokenize_batch(list(itertools.chain(*texts))))
+    return [
+        _tokenized(
+            passage, list(itertools.islice(pieces, len(sentences))), counts
+        )
+        for passage, sentences in zip(passages, texts, strict=True)
+    ]
 
 
 def _tokenized(passage, pieces, counts):
@@ -124,21 +83,19 @@ def _tokenized(passage, pieces, counts):
     for start, limit in zip(
         passage.span_byte_start, passage.span_byte_limit, strict=True
     ):
-        _slice(passage, content, start, limit)
         row = bisect.bisect_right(sentences, start, key=lambda s: s[1]) - 1
         if row < 0 or limit > sentences[row][2]:
             num_outside += 1
             continue
         first, begin, _ = sentences[row]
-        places = _wholly_inside(
-            kept[row],
-            len(content[begin:start].decode("utf-8")),
-            len(content[begin:limit].decode("utf-8")),
-        )
-        if places[0] >= places[1]:
+        before, inside = _decode(passage, content, begin, start, limit)
+        # The wordpieces wholly inside: the first, and the one after the last.
+        place = bisect.bisect_left(kept[row].starts, len(before))
+        end = bisect.bisect_right(kept[row].limits, len(before) + len(inside))
+        if place >= end:
             num_without += 1
             continue
-        spans.append((first + places[0], first + places[1], start, limit))
+        spans.append((first + place, first + end, start, limit))
     counts["passages"] += 1
     counts["sentences"] += len(pieces)
     counts["sentences_without_wordpiece"] += len(pieces) - len(sentences)
@@ -155,9 +112,16 @@ def _tokenized(passage, pieces, counts):
     )
 
 
-def _wholly_inside(pieces, start, limit):
-    """First wordpiece wholly in these code points and the one after them."""
-    return (
-        bisect.bisect_left(pieces.starts, start),
-        bisect.bisect_right(pieces.limits, limit),
-    )
+def _decode(passage, content, *offsets):
+    """The texts between byte offsets."""
+    try:
+        return [
+            content[start:limit].decode("utf-8")
+            for start, limit in itertools.pairwise(offsets)
+        ]
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"Annotated passage {passage.title!r} (block {passage.block_id}) "
+            f"has a span inside a character ({error}): annotate the corpus "
+            "again."
+        ) from error

@@ -14,9 +14,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
 from realm_tf.data.question_sets import forms
-from realm_tf.data.question_sets import natural_questions
 from realm_tf.data.question_sets import prepare
-from realm_tf.data.question_sets import statistics
 from realm_tf.data.question_sets.merging import MergedQuestions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
@@ -24,7 +22,7 @@ from realm_tf.operations.operation import named
 from realm_tf.progress import Progress
 
 _READERS = {
-    "nq": natural_questions.read_natural_questions,
+    "nq": forms.read_natural_questions,
     "nq-open": forms.read_nq_open,
     "webquestions": forms.read_webquestions,
     "curatedtrec": forms.read_curatedtrec,
@@ -128,20 +126,25 @@ class PrepareQuestions(Operation):
                 for entry in read(path):
                     merged.add(entry)
                     progress(merged.counts["read"])
-            files = prepare.divide(merged.questions(self.paths), self.split)
-            report = {
-                "counts": dict(merged.counts),
-                "answer_counts": dict(merged.answer_counts),
-                **statistics.of_files(files),
-            }
-            if self.blocks is not None:
-                prepare.count_answered(report, files, self.blocks)
+            if not merged.counts["kept"]:
+                raise InputError(
+                    f"{', '.join(self.paths)} holds no question with an answer "
+                    f"({prepare.shown(merged.counts)}): is it of another form "
+                    "than --from says, or a test set without answers?"
+                )
+            files = prepare.divide(merged.questions(), self.split)
+            stage.metadata.update(
+                counts=dict(merged.counts),
+                answer_counts=dict(+merged.answer_counts),
+                **prepare.report(
+                    files, self._find_answered if self.blocks else None
+                ),
+            )
             contents = {
                 name: prepare.lines(each) for name, each in files.items()
             }
             for name, content in contents.items():
                 write_text(stage.path(name), content)
-            stage.metadata.update(report)
             stage.metadata["fingerprint"] = fingerprints.fingerprint_all(
                 text for item in contents.items() for text in item
             )
@@ -149,18 +152,18 @@ class PrepareQuestions(Operation):
 
     def _reader(self) -> Callable:
         """The reader of the form, with the options that it alone takes."""
-        given = {}
-        for name, owner in (
-            ("max_answer_tokens", "nq"),
-            ("answer_field", "nq-open"),
-        ):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if self.form != owner:
-                flag = name.replace("_", "-")
-                raise InputError(f"--{flag} goes with --from {owner} alone.")
-            given[name] = value
+        owners = {"max_answer_tokens": "nq", "answer_field": "nq-open"}
+        given = {
+            name: getattr(self, name)
+            for name in owners
+            if getattr(self, name) is not None
+        }
+        for name in given:
+            if self.form != owners[name]:
+                raise InputError(
+                    f"--{name.replace('_', '-')} goes with --from "
+                    f"{owners[name]} alone."
+                )
         if given.get("max_answer_tokens", 1) < 1:
             raise InputError(
                 "--max-answer-tokens must be at least 1. Received: "
@@ -168,5 +171,25 @@ class PrepareQuestions(Operation):
             )
         return functools.partial(_READERS[self.form], **given)
 
+    def _find_answered(self, questions):
+        from realm_tf.data.question_sets.answer_search import find_answered
+
+        return find_answered(
+            questions,
+            (block.text for block in self.blocks.read()),
+            progress=Progress("questions", "blocks", self.blocks.num_blocks),
+        )
+
     def report(self, result: QuestionSet) -> str:
-        return statistics.describe(self.output, result.metadata)
+        found = result.metadata
+        lines = [f"{self.output}: {prepare.shown(found['counts'])}"]
+        if found["answer_counts"]:
+            lines.append(f"  answers: {prepare.shown(found['answer_counts'])}")
+        for name, counts in found["files"].items():
+            lines.append(f"  {name}: {prepare.shown(counts)}")
+        if "in_train_and_dev" in found:
+            lines.append(
+                f"  {found['in_train_and_dev']:,} of dev are in train but for "
+                "case and white space"
+            )
+        return "\n".join(lines)

@@ -1,5 +1,6 @@
 import json
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def _assert_same(one, two):
 def test_every_passage_comes_back(packed, passages, letters):
     found = PackedPassages(packed)
     assert len(found) == 605
-    expected = tokenize_passages(passages, letters)
+    expected = tokenize_passages(passages, letters, Counter())
     for number, passage in enumerate(expected):
         _assert_same(vars(found[number]), vars(passage))
     assert found[0].title == "東京"

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 
 from realm_tf.artifacts import schema
@@ -51,13 +49,10 @@ def test_answers_are_the_salient_spans():
         ("Egypt",),
         ("ten years",),
     }
+    assert {each["block_id"] for each in questions} == set(range(200))
     for each in questions:
         assert set(each) == {"question", "answer", "block_id"}
         assert each["answer"][0] in _block(each["block_id"]).text
-
-
-def test_every_block_is_asked_about():
-    assert {each["block_id"] for each in _questions(20)} == set(range(20))
 
 
 def test_a_question_word_stands_for_the_answer():
@@ -141,25 +136,3 @@ def test_no_questions_from_sentences_without_spans_or_context():
     blocks = [_block(0, SENTENCES[1:2]), _block(1, SENTENCES[3:])]
     assert cloze.make_cloze_questions(blocks, num_questions=10) == []
     assert cloze.make_cloze_questions([], num_questions=10) == []
-
-
-def test_the_global_generator_is_left_alone():
-    random.seed(3)
-    expected = random.random()
-    random.seed(3)
-    _questions(3)
-    assert random.random() == expected
-
-
-def test_questions_of_the_tiny_world(blocks_dir):
-    questions = cloze.make_cloze_questions(
-        schema.read_blocks(blocks_dir), num_questions=100
-    )
-    # Most sentences have too few words.
-    assert {(each["answer"][0], each["block_id"]) for each in questions} == {
-        ("1669", 5),
-        ("Nile", 8),
-        ("Rome", 9),
-        ("Tiber", 9),
-        ("Tiber", 10),
-    }

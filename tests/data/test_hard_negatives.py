@@ -1,5 +1,4 @@
 import itertools
-import pickle
 import re
 
 import numpy as np
@@ -40,72 +39,63 @@ TEXTS = [
 ]
 
 
-def _choose(question, found, named=None, num_negatives=2):
-    return choose_blocks(
+@pytest.mark.parametrize(
+    "question, found, named, blocks, counts",
+    [
+        (Question("w", ("Egypt",)), [2, 0, 3, 4, 1, 5], None, (3, (2, 0)), {}),
+        # Negatives are looked for behind the positive, too.
+        (Question("w", ("Egypt",)), [1, 5, 4, 3, 2, 0], None, (1, (4, 2)), {}),
+        (
+            Question("w", (r"19\d\d",), "regex"),
+            [0, 3, 1],
+            None,
+            (3, (0, 1)),
+            {},
+        ),
+        # The evidence is the positive whatever it holds, and no negative.
+        (
+            Question("w", ("Egypt",), line=EVIDENCE),
+            *([4, 1, 2, 0], 5, (5, (4, 2)), {"positives_of_evidence": 1}),
+        ),
+        (
+            Question("w", ("Egypt",), line=EVIDENCE),
+            *([4, 1, 2, 0], 4, (4, (2, 0)), {"positives_of_evidence": 1}),
+        ),
+        (
+            Question("w", ("Nile",)),
+            *([0, NO_BLOCK], None, (0, ()), {"without_hard_negative": 1}),
+        ),
+        (
+            Question("w", ("Etna",)),
+            *([1, 2, 3], None, None, {"dropped_no_answer_retrieved": 1}),
+        ),
+        (
+            Question("w", ("Nile",)),
+            *([NO_BLOCK] * 3, None, None, {"dropped_no_answer_retrieved": 1}),
+        ),
+        (
+            Question("w", ("Nile",), line=EVIDENCE),
+            *([0], None, None, {"dropped_evidence_in_no_block": 1}),
+        ),
+    ],
+)
+def test_the_blocks_of_a_question(question, found, named, blocks, counts):
+    chosen, counted = choose_blocks(
         [question],
         np.array([found]),
         [named],
         AnswerFinder(TEXTS),
-        num_negatives=num_negatives,
+        num_negatives=2,
     )
-
-
-def test_the_best_block_with_an_answer_and_the_best_without():
-    question = Question("where", ("Egypt",))
-    (chosen,), counts = _choose(question, [2, 0, 3, 4, 1, 5])
-    assert chosen == RetrievedQuestion(question, 3, (2, 0))
-    assert counts == {
+    assert chosen == ([RetrievedQuestion(question, *blocks)] if blocks else [])
+    assert counted == {
         "questions": 1,
         "dropped_evidence_in_no_block": 0,
         "dropped_no_answer_retrieved": 0,
         "positives_of_evidence": 0,
         "without_hard_negative": 0,
+        **counts,
     }
-
-
-def test_negatives_are_looked_for_behind_the_positive_too():
-    (chosen,), _ = _choose(Question("w", ("Egypt",)), [1, 5, 4, 3, 2, 0])
-    assert (chosen.positive, chosen.negatives) == (1, (4, 2))
-
-
-def test_a_pattern_is_searched_for():
-    question = Question("when", (r"19\d\d",), "regex")
-    (chosen,), _ = _choose(question, [0, 3, 1])
-    assert (chosen.positive, chosen.negatives) == (3, (0, 1))
-
-
-def test_the_evidence_is_the_positive_whatever_it_holds():
-    question = Question("where", ("Egypt",), line=EVIDENCE)
-    # Not retrieved; retrieved, without the answer's words: no negative then.
-    for named, negatives in ((5, (4, 2)), (4, (2, 0))):
-        (chosen,), counts = _choose(question, [4, 1, 2, 0], named)
-        assert (chosen.positive, chosen.negatives) == (named, negatives)
-        assert counts["positives_of_evidence"] == 1
-
-
-@pytest.mark.parametrize(
-    "question, found, reason",
-    [
-        (Question("w", ("Etna",)), [1, 2, 3], "no_answer_retrieved"),
-        (Question("w", ("Nile",)), [NO_BLOCK] * 3, "no_answer_retrieved"),
-        (Question("w", ("Nile",), line=EVIDENCE), [0], "evidence_in_no_block"),
-    ],
-)
-def test_a_question_without_positive_is_dropped_and_counted(
-    question, found, reason
-):
-    chosen, counts = _choose(question, found)
-    assert chosen == []
-    dropped = {k: v for k, v in counts.items() if k.startswith("dropped") and v}
-    assert dropped == {f"dropped_{reason}": 1}
-
-
-def test_what_is_missing_in_a_ranking_is_no_block():
-    (chosen,), counts = _choose(
-        Question("w", ("Nile",)), [0, NO_BLOCK, NO_BLOCK]
-    )
-    assert (chosen.positive, chosen.negatives) == (0, ())
-    assert counts["without_hard_negative"] == 1
 
 
 def test_many_questions_against_a_loop():
@@ -304,20 +294,6 @@ def test_evidence_without_the_answer_is_not_its_own_negative(world):
     assert examples.batch(0, 0)["candidate_mask"].tolist() == [[1, 0], [0, 1]]
 
 
-def test_a_batch_depends_on_seed_epoch_and_step_alone(world, questions):
-    examples = _make(world, questions, seed=5)
-    straight = list(itertools.islice(examples.batches(), 8))
-    again = pickle.loads(pickle.dumps(examples))
-    for done in (0, 2, 3, 7):
-        place = divmod(done, again.steps_per_epoch)
-        resumed = itertools.islice(again.batches(*place), 8 - done)
-        for one, two in zip(straight[done:], resumed, strict=True):
-            for name in one:
-                np.testing.assert_array_equal(one[name], two[name])
-    other = _make(world, questions, seed=6).batch(0, 0)
-    assert (other["query_token_ids"] != straight[0]["query_token_ids"]).any()
-
-
 def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
     examples = _make(world, questions[:8], drop_remainder=False)
     batch = examples.batch(0, 1)
@@ -330,21 +306,6 @@ def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
     assert batch["query_token_ids"][5, :3].tolist() == empty
 
 
-def test_bad_arguments_are_refused(world, questions):
-    with pytest.raises(
-        InputError, match="23 questions are left .* batch of 24"
-    ):
+def test_fewer_questions_than_a_batch_are_refused(world, questions):
+    with pytest.raises(InputError, match="23 questions .* batch of 24"):
         _make(world, questions, batch_size=24)
-    with pytest.raises(ValueError, match="`num_hard_negatives` must not be"):
-        _make(world, questions, num_hard_negatives=-1)
-    with pytest.raises(ValueError, match="`max_query_length` must be at least"):
-        DprExamples(
-            questions,
-            world["blocks"],
-            AnswerFinder([]),
-            world["tokenizer"],
-            batch_size=2,
-            max_query_length=2,
-        )
-    with pytest.raises(ValueError, match="must be below 3"):
-        _make(world, questions).batch(0, 3)

@@ -131,18 +131,19 @@ def test_the_block_with_the_answer(corpus):
     assert num_found > 5 and num_missed > 5
 
 
-def test_of_many_blocks_some_are_searched(corpus):
+def test_of_many_blocks_some_are_searched(corpus, monkeypatch):
     """Always the same, and what they hold is found."""
+    monkeypatch.setattr(masked_lm_warm_up, "_MAX_SEARCHED", 2)
     generator = np.random.default_rng(0)
     blocks = corpus[1]
-    search = masked_lm_warm_up._WordpieceSearch(blocks, 2)
+    search = masked_lm_warm_up._WordpieceSearch(blocks)
     found = {
         n
         for n in range(len(blocks))
         if search.find(blocks[n].token_ids, but=-1, generator=generator)
         is not None
     }
-    again = masked_lm_warm_up._WordpieceSearch(blocks, 2)
+    again = masked_lm_warm_up._WordpieceSearch(blocks)
     for n in range(len(blocks)):
         ids = blocks[n].token_ids
         holder = again.find(ids, but=-1, generator=generator)
@@ -190,23 +191,3 @@ def test_passages_of_another_corpus_are_read_too(corpus):
     assert (found["block_kind"] == masked_lm_warm_up.OWN).all()
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values)
-
-
-def test_a_batch_is_the_same_whoever_makes_it(corpus):
-    one = _examples(corpus, own=0.5, other=0.3).batch(3, 0)
-    two = _examples(corpus, own=0.5, other=0.3).batch(3, 0)
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"own": 0.7, "answer": 0.2, "other": 0.2}, "together at most 1"),
-        ({"own": -0.1}, "must not be negative"),
-        ({"window": 0}, "`window` must be at least 1"),
-    ],
-)
-def test_arguments_out_of_range(corpus, wrong, words):
-    with pytest.raises(ValueError, match=words):
-        _examples(corpus, **wrong)

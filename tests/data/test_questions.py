@@ -33,27 +33,19 @@ def test_a_file_of_questions(questions_path):
 def test_lines_are_kept_whole(tmp_path):
     line = {
         "id": 17,
-        "question": "Où est le café ?",
+        # U+2028 is a line separator, but ends no line of JSON.
+        "question": "Où est\u2028le café ?",
         "answer": "Paris",
         "source": ["x", None],
     }
-    path = _file(tmp_path, "", json.dumps(line), "  ", GOOD)
+    path = _file(tmp_path, "", json.dumps(line, ensure_ascii=False), "  ", GOOD)
     first, second = question_files.read_questions(path)
-    assert first.question == "Où est le café ?"
+    assert first.question == "Où est\u2028le café ?"
     # One string is a list of one.
     assert first.answers == ("Paris",)
     assert first.answer_type == "string"
     assert first.line == line
     assert second.answers == ("Ada",)
-
-
-def test_unicode_is_read_as_it_is(tmp_path):
-    # U+2028 is a line separator, but ends no line of JSON.
-    path = _file(
-        tmp_path, '{"question": "a\u2028b 👍", "answer": ["\\ud83d\\udc4d"]}'
-    )
-    (question,) = question_files.read_questions(path)
-    assert question == Question("a\u2028b 👍", ("👍",))
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress])
@@ -64,28 +56,16 @@ def test_compressed_files_are_told_by_content(tmp_path, compress):
     assert questions == [Question("who?", ("Ada",))] * 2
 
 
-def test_answers_can_be_missing_where_nobody_needs_them(tmp_path):
-    path = _file(tmp_path, '{"question": "who?"}')
-    (question,) = question_files.read_questions(path, need_answers=False)
-    assert question.answers == ()
-
-
 @pytest.mark.parametrize(
     "line, reason",
     [
         ('{"question": "who?"', "not JSON"),
-        ("who?", "not JSON"),
         ('["who?"]', 'lacks "question"'),
-        ('"who?"', 'lacks "question"'),
         ('{"answer": ["Ada"]}', 'lacks "question"'),
-        ('{"question": null, "answer": ["Ada"]}', 'lacks "question"'),
         ('{"question": "who?"}', 'lacks "answer"'),
         ('{"question": "who?", "answer": []}', 'lacks "answer"'),
         ('{"question": "who?", "answer": [1]}', '"answer" must be a list'),
-        ('{"question": "who?", "answer": null}', '"answer" must be a list'),
-        ('{"question": "who?", "answer": {}}', '"answer" must be a list'),
         (GOOD[:-1] + ', "answer_type": "date"}', '"answer_type" must be'),
-        (GOOD[:-1] + ', "answer_type": ["regex"]}', '"answer_type" must be'),
         ('{"question": "\\ud83d?", "answer": ["x"]}', "surrogate"),
         ('{"question": "who?", "answer": ["\\udc4d"]}', "surrogate"),
     ],
@@ -98,26 +78,13 @@ def test_a_broken_line_is_named(tmp_path, line, reason):
     assert reason in str(caught.value)
 
 
-def test_a_line_that_is_no_text_is_named(tmp_path):
-    path = tmp_path / "questions.jsonl"
-    path.write_bytes(GOOD.encode() + b'\n{"question": "\xff"}\n')
-    with pytest.raises(InputError) as caught:
-        question_files.read_questions(str(path))
-    assert f"{path}:2: not UTF-8" in str(caught.value)
-
-
-@pytest.mark.parametrize("lines", [[], ["", "  "]])
-def test_a_file_without_a_question(tmp_path, lines):
-    path = _file(tmp_path, *lines)
-    with pytest.raises(InputError, match="questions.jsonl holds no question"):
-        question_files.read_questions(path)
-
-
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="missing.jsonl does not exist"):
         question_files.read_questions(str(tmp_path / "missing.jsonl"))
     with pytest.raises(InputError, match="cannot be read .Is a directory"):
         question_files.read_questions(str(tmp_path))
+    with pytest.raises(InputError, match="questions.jsonl holds no question"):
+        question_files.read_questions(_file(tmp_path, "", "  "))
     path = tmp_path / "questions.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD.encode() * 50)[:-9])
     with pytest.raises(InputError, match="questions.jsonl.gz is truncated"):

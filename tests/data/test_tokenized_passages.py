@@ -2,10 +2,8 @@ import dataclasses
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from realm_tf.data.tokenized_passages import tokenize_passages
-from realm_tf.errors import InputError
 
 # Characters of one to four bytes before, inside and after the spans; an
 # accent as a character of its own; a capital whose lower case is two.
@@ -18,7 +16,7 @@ HARD = (
 
 def _tokenize(passage, tokenizer):
     counts = Counter()
-    (found,) = tokenize_passages([passage], tokenizer, counts=counts)
+    (found,) = tokenize_passages([passage], tokenizer, counts)
     return found, counts
 
 
@@ -127,7 +125,7 @@ def test_what_is_left_out_is_counted(mark_passage, letters):
 
 def test_passages_together_are_as_each_alone(mark_passage, letters):
     passages = [mark_passage(*HARD), mark_passage(), mark_passage(HARD[1])]
-    together = tokenize_passages(passages, letters)
+    together = tokenize_passages(passages, letters, Counter())
     for passage, found in zip(passages, together, strict=True):
         alone, _ = _tokenize(passage, letters)
         for field in dataclasses.fields(alone):
@@ -135,29 +133,3 @@ def test_passages_together_are_as_each_alone(mark_passage, letters):
                 getattr(alone, field.name), getattr(found, field.name)
             )
     assert together[1].sentences.shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("start", "limit", "words"),
-    [
-        (1, 6, "bytes 1 to 6"),  # inside the first character
-        (0, 99, "the text has"),
-        (9, 6, "bytes 9 to 6"),
-        (-3, 6, "bytes -3 to 6"),
-    ],
-)
-def test_bad_offsets_are_refused(mark_passage, letters, start, limit, words):
-    passage = mark_passage("<東京> was.", title="Tokyo", block_id=7)
-    passage.span_byte_start[0] = start
-    passage.span_byte_limit[0] = limit
-    with pytest.raises(InputError, match=words) as error:
-        tokenize_passages([passage], letters)
-    assert "'Tokyo' (block 7)" in str(error.value)
-
-
-def test_sentences_out_of_order_are_refused(mark_passage, letters):
-    passage = mark_passage("The river.", "The city.")
-    passage.sentence_byte_start.reverse()
-    passage.sentence_byte_limit.reverse()
-    with pytest.raises(InputError, match="begins before the last one ends"):
-        tokenize_passages([passage], letters)

@@ -187,7 +187,7 @@ def test_batches_come_in_their_order(packed_blocks, prefetch):
 
 
 def _threads():
-    return [t for t in threading.enumerate() if t.name == "read-ahead"]
+    return [t for t in threading.enumerate() if "read-ahead" in t.name]
 
 
 def test_the_thread_ends_with_its_batches(packed_blocks):

@@ -1,10 +1,11 @@
 """Readers of public question sets in the forms their authors publish.
 
-Each takes a path and yields `Entry`; files may be compressed. Natural Questions
-in full are read by `natural_questions`.
+Each takes a path and yields `Entry`; files may be compressed. What a reader
+does not find where it belongs is an `InputError` that names file and place.
 """
 
 import bisect
+import contextlib
 import json
 import re
 import urllib.parse
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import question_files
-from realm_tf.data.question_sets.entry import Entry
+from realm_tf.data.question_sets import natural_questions
+from realm_tf.data.question_sets.merging import Entry
 from realm_tf.errors import InputError
 from realm_tf.text import sentences
 
@@ -23,8 +25,8 @@ ANSWER_FIELDS = ("answer", "answer_and_def_correct_predictions")
 
 _OWN_KEYS = ("question", "answer", "answers", "answer_type")
 # What SEMPRE writes: brackets, "quoted" with backslashes, bare words.
-_LISP = re.compile(r'\s*(?:([()])|"((?:[^"\\]|\\.)*)"|([^\s()"]+))')
-_OPEN, _CLOSE = ("(",), (")",)
+_DESCRIPTION = r'\(\s*description(?:\s*"((?:[^"\\]|\\.)*)"|\s+([^\s()"]+))\s*\)'
+_DESCRIPTIONS = re.compile(rf"\s*\(\s*list(?:\s*{_DESCRIPTION})*\s*\)\s*")
 _ESCAPED = re.compile(r"\\(.)")
 _CONTROLS = {"n": "\n", "t": "\t"}
 
@@ -32,14 +34,7 @@ _CONTROLS = {"n": "\n", "t": "\t"}
 def read_jsonl(path: str) -> Iterator[Entry]:
     """The project's own form and DPR's ("answers"); further keys are kept.
 
-    Args:
-        path: str.
-
-    Yields:
-        `Entry`. Lines without an answer are dropped as `no_answer`.
-
-    Raises:
-        InputError: naming file and line, as `read_questions`.
+    Lines without an answer have none, too.
     """
     questions = question_files.read_questions(path, need_answers=False)
     for number, question in enumerate(questions, start=1):
@@ -63,48 +58,37 @@ def read_nq_open(path: str, *, answer_field: str = "answer") -> Iterator[Entry]:
         path: str.
         answer_field: str. One of `ANSWER_FIELDS`. A file without the second
             is refused when it is asked for. Defaults to `"answer"`.
-
-    Yields:
-        `Entry`.
-
-    Raises:
-        InputError: naming file and question, if the field is missing.
     """
     for entry in read_jsonl(path):
         if answer_field != "answer":
-            answers = entry.extra.get(answer_field)
-            if not _is_strings(answers):
-                raise InputError(
-                    f"{entry.place} lacks {answer_field!r} (a list of "
-                    "strings), which only the test set of EfficientQA has: "
-                    "leave out --answer-field."
-                )
-            entry.answers = answers
+            expected = (
+                f"{answer_field!r}, which only the test set of EfficientQA "
+                "has: leave out --answer-field"
+            )
+            with _of_form(entry.place, expected):
+                entry.answers = entry.extra[answer_field]
         # The other lists of answers would be taken for part of the form.
         entry.extra = {}
         yield entry
 
 
 def read_webquestions(path: str) -> Iterator[Entry]:
-    """WebQuestions, as Berant et al. (2013) publish it or in brmson's form.
-
-    Args:
-        path: str. A JSON array of `{"utterance", "targetValue"}`, or of
-            `{"qId", "qText", "answers"}`.
-
-    Yields:
-        `Entry`.
-
-    Raises:
-        InputError: naming file and entry, if one is of neither form.
-    """
-    for place, item in _read_array(path):
-        if "utterance" in item or "targetValue" in item:
-            question = _string(item, "utterance", place)
-            target = _string(item, "targetValue", place)
-            yield Entry(place, question, parse_descriptions(target, place))
-        else:
-            yield _brmson(item, place)
+    """WebQuestions, as Berant et al. (2013) publish it or in brmson's form."""
+    expected = (
+        'an array of {"utterance", "targetValue": (list (description "...") '
+        '...)} or {"qId", "qText", "answers"}'
+    )
+    with _of_form(path, expected):
+        items = enumerate(_read_json(path), start=1)
+    for number, item in items:
+        place = f"{path}, entry {number}"
+        with _of_form(place, expected):
+            if "utterance" in item:
+                answers = parse_descriptions(item["targetValue"])
+                yield Entry(place, item["utterance"], answers)
+            else:
+                extra = {"id": item["qId"]} if "qId" in item else {}
+                yield Entry(place, item["qText"], item["answers"], extra=extra)
 
 
 def read_curatedtrec(path: str) -> Iterator[Entry]:
@@ -113,23 +97,19 @@ def read_curatedtrec(path: str) -> Iterator[Entry]:
     Args:
         path: str. brmson's TSV (id, type, question, pattern), brmson's JSON
             (as WebQuestions), or DrQA's JSONL (`question`, `answer`).
-
-    Yields:
-        `Entry`, all of type regex.
-
-    Raises:
-        InputError: naming file and line, if one is of another form.
     """
-    first = _first_character(path)
-    if first == "{":
-        entries = read_jsonl(path)
-    elif first == "[":
-        entries = (_brmson(item, place) for place, item in _read_array(path))
-    else:
-        entries = _read_tsv(path)
-    for entry in entries:
+    first = next((line.strip()[0] for _, line in _read_lines(path)), "")
+    read = {"{": read_jsonl, "[": read_webquestions}.get(first, _read_tsv)
+    for entry in read(path):
         entry.answer_type = "regex"
         yield entry
+
+
+def _read_tsv(path):
+    for place, line in _read_lines(path):
+        with _of_form(place, "id, type, question and pattern, tabs between"):
+            name, _, question, pattern = line.split("\t")
+        yield Entry(place, question, [pattern], extra={"id": name})
 
 
 def read_squad(path: str) -> Iterator[Entry]:
@@ -138,43 +118,30 @@ def read_squad(path: str) -> Iterator[Entry]:
     The evidence is the article's title and the sentence of the paragraph in
     which the first answer is marked, so that evaluation can tell whether that
     very sentence was retrieved. It is left out where the answer does not stand
-    where the file says.
-
-    Args:
-        path: str. The JSON document.
-
-    Yields:
-        `Entry`. Unanswerable questions (v2.0) are dropped as `impossible`.
-
-    Raises:
-        InputError: naming file and question, if something is missing.
+    where the file says. Unanswerable questions (v2.0) are dropped as
+    `impossible`.
     """
-    document = _read_json(path)
-    articles = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(articles, list):
-        raise InputError(
-            f'{path} has no list "data": expected a file of SQuAD, v1.1 or '
-            "v2.0."
-        )
-    for number, article in enumerate(articles, start=1):
+    expected = "a document of SQuAD, v1.1 or v2.0"
+    with _of_form(path, expected):
+        articles = enumerate(_read_json(path)["data"], start=1)
+    for number, article in articles:
         place = f"{path}, article {number}"
-        title = _title(_string(article, "title", place))
-        for paragraph in _items(article, "paragraphs", place):
-            context = _string(paragraph, "context", place)
-            bounds = None
-            for item in _items(paragraph, "qas", place):
-                if bounds is None:
-                    bounds = sentences.split(context)
-                yield _squad_entry(item, place, title, context, bounds)
+        with _of_form(place, expected):
+            # "Fr%C3%A9d%C3%A9ric_Chopin", as in the URL of the page.
+            title = urllib.parse.unquote(article["title"]).replace("_", " ")
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                bounds = sentences.split(context)
+                for item in paragraph["qas"]:
+                    yield _squad_entry(item, place, title, context, bounds)
 
 
 def _squad_entry(item, place, title, context, bounds):
-    place = f"{place}, question {item.get('id')!r}"
-    marked = _items(item, "answers", place)
+    marked = item["answers"]
     entry = Entry(
-        place=place,
-        question=_string(item, "question", place),
-        answers=[_string(answer, "text", place) for answer in marked],
+        place=f"{place}, question {item.get('id')!r}",
+        question=item["question"],
+        answers=[answer["text"] for answer in marked],
         extra={"id": item["id"]} if "id" in item else {},
         dropped="impossible" if item.get("is_impossible") else "",
     )
@@ -186,10 +153,8 @@ def _squad_entry(item, place, title, context, bounds):
 
 
 def _sentence(answer, context, bounds):
-    start, text = answer.get("answer_start"), answer["text"]
-    if not isinstance(start, int) or start < 0:
-        return ""
-    if not text or not context.startswith(text, start):
+    start, text = answer.get("answer_start", -1), answer["text"]
+    if start < 0 or not text or not context.startswith(text, start):
         return ""
     starts = [first for first, _ in bounds]
     limits = [last for _, last in bounds]
@@ -199,138 +164,75 @@ def _sentence(answer, context, bounds):
     return context[starts[first] : limits[min(last, len(limits) - 1)]]
 
 
-def _title(name):
-    # "Fr%C3%A9d%C3%A9ric_Chopin", as in the URL of the page.
-    return urllib.parse.unquote(name).replace("_", " ")
-
-
-def parse_descriptions(text: str, place: str) -> list[str]:
-    """The answers in SEMPRE's `(list (description "X") (description Y))`.
+def read_natural_questions(
+    path: str, *, max_answer_tokens: int = natural_questions.MAX_ANSWER_TOKENS
+) -> Iterator[Entry]:
+    """Natural Questions in full, as published (v1.0) or simplified.
 
     Args:
-        text: str.
-        place: str. For messages.
-
-    Returns:
-        list of str.
-
-    Raises:
-        InputError: if it is no such list.
-
-    Example:
-
-    >>> parse_descriptions('(list (description "New York") (description X))', "")
-    ['New York', 'X']
+        path: str.
+        max_answer_tokens: int. Of a span, tags counted. Defaults to `5`.
     """
-    tokens, end = [], 0
-    while match := _LISP.match(text, end):
-        bracket, quoted, bare = match.groups()
-        # A bracket is a tuple, so that a quoted "(" is none.
-        word = bare if quoted is None else _unescape(quoted)
-        tokens.append((bracket,) if bracket else word)
-        end = match.end()
-    head, inner, tail = tokens[:2], tokens[2:-1], tokens[2:][-1:]
-    groups = [inner[n : n + 4] for n in range(0, len(inner), 4)]
-    if (
-        (head, tail) != ([_OPEN, "list"], [_CLOSE])
-        or text[end:].strip()
-        or not all(map(_is_description, groups))
-    ):
-        raise InputError(
-            f'{place}: "targetValue" must be (list (description "...") ...). '
-            f"Received: {text!r}"
-        )
-    return [answer for _, _, answer, _ in groups]
-
-
-def _is_description(tokens):
-    return (
-        len(tokens) == 4
-        and (tokens[0], tokens[1], tokens[3]) == (_OPEN, "description", _CLOSE)
-        and isinstance(tokens[2], str)
+    expected = (
+        'an example of Natural Questions: "question_text", "annotations" and '
+        '"document_html", "document_tokens" or "document_text"'
     )
-
-
-def _unescape(text):
-    return _ESCAPED.sub(lambda m: _CONTROLS.get(m[1], m[1]), text)
-
-
-def _brmson(item, place):
-    question = _string(item, "qText", place)
-    answers = item.get("answers")
-    if not _is_strings(answers):
-        raise InputError(f'{place} lacks "answers" (a list of strings).')
-    extra = {"id": item["qId"]} if "qId" in item else {}
-    return Entry(place, question, list(answers), extra=extra)
-
-
-def _read_tsv(path):
-    with pages.open_bytes(path) as file:
-        for number, line in pages.read_lines(file, path):
-            if not line.strip():
-                continue
-            columns = line.split("\t")
-            if len(columns) != 4:
-                raise InputError(
-                    f"{path}, line {number} has {len(columns)} columns, "
-                    "expected 4 with tabs between them: id, type, question "
-                    "and pattern."
-                )
-            name, _, question, pattern = columns
-            yield Entry(
-                f"{path}, line {number}",
-                question,
-                [pattern],
-                extra={"id": name},
+    for place, line in _read_lines(path):
+        with _of_form(place, expected):
+            yield natural_questions.entry(
+                json.loads(line), place, max_answer_tokens
             )
 
 
-def _first_character(path):
+def parse_descriptions(text: str) -> list[str]:
+    """The answers in SEMPRE's `(list (description "X") (description Y))`.
+
+    Raises:
+        ValueError: if it is no such list.
+
+    Example:
+
+    >>> parse_descriptions('(list (description "New York") (description X))')
+    ['New York', 'X']
+    """
+    if not _DESCRIPTIONS.fullmatch(text):
+        raise ValueError(text)
+    return [
+        bare or _ESCAPED.sub(lambda m: _CONTROLS.get(m[1], m[1]), quoted)
+        for quoted, bare in re.findall(_DESCRIPTION, text)
+    ]
+
+
+def _read_lines(path):
+    """Place and text of each line that is not blank."""
     with pages.open_bytes(path) as file:
-        for _, line in pages.read_lines(file, path):
+        for number, line in pages.read_lines(file, path):
             if line.strip():
-                return line.strip()[0]
-    return ""
+                yield f"{path}, line {number}", line
 
 
 def _read_json(path):
     with pages.open_bytes(path) as file:
         content = file.read()
+    return json.loads(content.decode("utf-8-sig"))
+
+
+@contextlib.contextmanager
+def _of_form(place, expected):
+    """What is missing or of another type is an error that names its place."""
     try:
-        return json.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        yield
+    except InputError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise InputError(
-            f"{path} is not one JSON document ({error}): fetch the file "
-            "again, or read lines of JSON with --from jsonl."
+            f"{place} is not of the form that --from says "
+            f"({type(error).__name__}: {error}): expected {expected}."
         ) from error
-
-
-def _read_array(path):
-    document = _read_json(path)
-    if not isinstance(document, list):
-        raise InputError(f"{path} holds no JSON array of questions.")
-    for number, item in enumerate(document, start=1):
-        place = f"{path}, entry {number}"
-        if not isinstance(item, dict):
-            raise InputError(f"{place} is no JSON object.")
-        yield place, item
-
-
-def _string(item, name, place):
-    value = item.get(name) if isinstance(item, dict) else None
-    if not isinstance(value, str):
-        raise InputError(f'{place} lacks "{name}" (a string).')
-    return value
-
-
-def _items(item, name, place):
-    value = item.get(name)
-    if not isinstance(value, list) or not all(
-        isinstance(each, dict) for each in value
-    ):
-        raise InputError(f'{place} lacks "{name}" (a list of objects).')
-    return value
-
-
-def _is_strings(value):
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)

@@ -1,13 +1,34 @@
-"""What is left of entries: questions, each once, and counts of the rest."""
+"""Entries of published files, and what is left of them: questions, each once."""
 
 import collections
+import dataclasses
 import json
 
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data.question_sets import statistics as question_statistics
-from realm_tf.data.question_sets.entry import Entry
 from realm_tf.errors import InputError
 from realm_tf.text import answers
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    """A question as a reader hands it on, before it is checked and merged.
+
+    Args:
+        place: str. The file and the line or entry, for messages.
+        question: str. Exactly as the file has it.
+        answers: list of str. Accepted answers, or patterns.
+        answer_type: str. `"string"` or `"regex"`.
+        extra: dict. Further keys of the line that is written.
+        dropped: str. Why it is no open question, such as `"impossible"`, or
+            `""`.
+    """
+
+    place: str
+    question: str
+    answers: list[str]
+    answer_type: str = "string"
+    extra: dict = dataclasses.field(default_factory=dict)
+    dropped: str = ""
 
 
 class MergedQuestions:
@@ -30,15 +51,10 @@ class MergedQuestions:
         """Takes an entry or counts why not.
 
         Raises:
-            InputError: if it holds what cannot be written.
+            InputError: if question or answers are no text.
         """
         self.counts["read"] += 1
-        if not isinstance(entry.question, str):
-            raise InputError(f"{entry.place}: the question is no string.")
-        extra = json.dumps(entry.extra, ensure_ascii=False)
-        _check_characters(
-            "".join([entry.question, *entry.answers, extra]), entry.place
-        )
+        _check(entry)
         is_pattern = entry.answer_type == "regex"
         found = [
             a if is_pattern else " ".join(a.split()) for a in entry.answers
@@ -52,51 +68,39 @@ class MergedQuestions:
         if reason:
             self.counts[reason] += 1
             return
-        self._count_answers(found, accepted, is_pattern)
+        self.answer_counts["empty_answer"] += len(found) - len(accepted)
+        self.answer_counts["invalid_pattern"] += is_pattern * sum(
+            answers.compile_pattern(pattern) is None for pattern in accepted
+        )
         key = (entry.question, entry.answer_type)
         known = key in self._kept
         self.counts["duplicate_question" if known else "kept"] += 1
         _, united = self._kept.setdefault(key, (entry.extra, {}))
         united.update(dict.fromkeys(accepted))
 
-    def _count_answers(self, found, accepted, is_pattern):
-        num_empty = len(found) - len(accepted)
-        num_invalid = is_pattern * sum(
-            answers.compile_pattern(pattern) is None for pattern in accepted
-        )
-        if num_empty:
-            self.answer_counts["empty_answer"] += num_empty
-        if num_invalid:
-            self.answer_counts["invalid_pattern"] += num_invalid
-
-    def questions(self, paths: list[str]) -> list[Question]:
-        """What is left, in the order of the first entries.
-
-        Args:
-            paths: list of str. What was read, for the message.
-
-        Raises:
-            InputError: if nothing is left.
-        """
-        if not self._kept:
-            raise InputError(
-                f"{', '.join(paths)} holds no question with an answer "
-                f"({question_statistics.shown(self.counts)}): is it of another form than --from "
-                "says, or a test set without answers?"
-            )
+    def questions(self) -> list[Question]:
+        """What is left, in the order of the first entries."""
         return [
             _question(text, answer_type, tuple(united), extra)
             for (text, answer_type), (extra, united) in self._kept.items()
         ]
 
 
-def _check_characters(text, place):
+def _check(entry):
+    if not isinstance(entry.answers, list) or not all(
+        isinstance(text, str) for text in (entry.question, *entry.answers)
+    ):
+        raise InputError(
+            f"{entry.place}: expected a question that is a string and answers "
+            "that are a list of strings."
+        )
+    text = [entry.question, entry.answers, entry.extra]
     try:
-        text.encode("utf-8")
+        json.dumps(text, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{place} holds half of a surrogate pair, which is no character: "
-            "expected \\u escapes in pairs."
+            f"{entry.place} holds half of a surrogate pair, which is no "
+            "character: expected \\u escapes in pairs."
         ) from error
 
 

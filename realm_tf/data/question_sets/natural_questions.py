@@ -1,4 +1,4 @@
-"""Reads Natural Questions in full and makes open questions of its examples.
+"""Open questions of the examples of Natural Questions in full.
 
 An example becomes a question of NQ-open if one of its annotations has a short
 answer of at most five tokens (Lee et al. 2019). As in the original's conversion
@@ -16,13 +16,9 @@ space, so that "October 29" with a no-break space is no second answer.
 """
 
 import html.parser
-import json
 import re
-from collections.abc import Iterator
 
-from realm_tf.articles import pages
-from realm_tf.data.question_sets.entry import Entry
-from realm_tf.errors import InputError
+from realm_tf.data.question_sets.merging import Entry
 
 # [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.
 MAX_ANSWER_TOKENS = 5
@@ -37,10 +33,10 @@ _HYPHEN = re.compile(r"(?<=\w) - (?=\w)")
 _QUOTED = re.compile(r'" ([^"]*?) "')
 
 
-def read_natural_questions(
-    path: str, *, max_answer_tokens: int = MAX_ANSWER_TOKENS
-) -> Iterator[Entry]:
-    """The examples of a file, as published (v1.0) or simplified.
+def entry(
+    example: dict, place: str, max_answer_tokens: int = MAX_ANSWER_TOKENS
+) -> Entry:
+    """An example, as published (v1.0) or simplified, as an open question.
 
     Where the page's HTML is there, an answer is the text of its bytes: what the
     page says, as in NQ-open. Without it, the spaces between tokens come from
@@ -48,82 +44,51 @@ def read_natural_questions(
     English habits ("T . J . Miller" is "T. J. Miller"), which is a guess.
 
     Args:
-        path: str. JSONL; may be compressed.
+        example: dict. A line of a file.
+        place: str. The file and the line.
         max_answer_tokens: int. Of a span, tags counted. Defaults to `5`.
 
-    Yields:
+    Returns:
         `Entry`. Dropped are `long_answer` (every span is longer), `yes_no`
         and `no_answer`.
-
-    Raises:
-        InputError: naming file and line, if a line is no such example.
     """
-    with pages.open_bytes(path) as file:
-        for number, text in pages.read_lines(file, path):
-            if not text.strip():
-                continue
-            place = f"{path}, line {number}"
-            try:
-                yield _entry(json.loads(text), place, max_answer_tokens)
-            except (
-                ArithmeticError,
-                AttributeError,
-                LookupError,
-                RecursionError,
-                TypeError,
-                ValueError,
-            ) as error:
-                raise InputError(
-                    f"{place} is no example of Natural Questions "
-                    f"({type(error).__name__}: {error}): expected "
-                    '"question_text", "annotations" and "document_html", '
-                    '"document_tokens" or "document_text".'
-                ) from error
-
-
-def _entry(example, place, max_answer_tokens):
-    answers, is_long, is_yes_no = [], False, False
-    page = _Page(example)
+    spans, is_yes_no = [], False
     for annotation in example["annotations"]:
         is_yes_no |= annotation.get("yes_no_answer") in ("YES", "NO")
-        for span in annotation["short_answers"]:
-            if span["end_token"] - span["start_token"] > max_answer_tokens:
-                is_long = True
-            else:
-                answers.append(page.text(span))
+        spans += annotation["short_answers"]
+    short = [
+        span
+        for span in spans
+        if span["end_token"] - span["start_token"] <= max_answer_tokens
+    ]
     dropped = ""
-    if not answers:
-        dropped = (is_long and "long_answer") or (is_yes_no and "yes_no")
-        dropped = dropped or "no_answer"
+    if not short:
+        dropped = "yes_no" if is_yes_no else "no_answer"
+        dropped = "long_answer" if spans else dropped
     return Entry(
         place=place,
         question=example["question_text"],
-        answers=answers,
+        answers=_texts(example, short),
         dropped=dropped,
     )
 
 
-class _Page:
-    """The page of an example, which is prepared once it is needed."""
-
-    def __init__(self, example):
-        self._example = example
-        self._html = self._tokens = None
-
-    def text(self, span):
-        if "document_html" in self._example and "start_byte" in span:
-            if self._html is None:
-                self._html = self._example["document_html"].encode("utf-8")
-            cut = self._html[span["start_byte"] : span["end_byte"]]
-            return strip_tags(cut.decode("utf-8"))
-        start, limit = span["start_token"], span["end_token"]
-        if "document_tokens" in self._example:
-            tokens = self._example["document_tokens"]
-            return _join_at_offsets(_cut(tokens, start, limit))
-        if self._tokens is None:
-            # Not split(): some tokens hold other white space.
-            self._tokens = self._example["document_text"].split(" ")
-        return join_tokens(_cut(self._tokens, start, limit))
+def _texts(example, spans):
+    """What a page says at some spans."""
+    if not spans:
+        return []
+    if "document_html" in example and all("start_byte" in s for s in spans):
+        page = example["document_html"].encode("utf-8")
+        return [
+            strip_tags(page[s["start_byte"] : s["end_byte"]].decode("utf-8"))
+            for s in spans
+        ]
+    if "document_tokens" in example:
+        tokens, join = example["document_tokens"], _join_at_offsets
+    else:
+        # Not split(): some tokens hold other white space.
+        tokens, join = example["document_text"].split(" "), join_tokens
+    return [join(_cut(tokens, s["start_token"], s["end_token"])) for s in spans]
 
 
 def _cut(tokens, start, limit):
@@ -173,16 +138,9 @@ def strip_tags(text: str) -> str:
     >>> strip_tags("<b>AT&amp;T</b> <a href='x'>Park</a>")
     'AT&T Park'
     """
-    parser = _TextParser()
+    pieces = []
+    parser = html.parser.HTMLParser()
+    parser.handle_data = pieces.append
     parser.feed(text)
     parser.close()
-    return "".join(parser.pieces)
-
-
-class _TextParser(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.pieces = []
-
-    def handle_data(self, data):
-        self.pieces.append(data)
+    return "".join(pieces)

@@ -1,11 +1,10 @@
-"""From the questions of a set to the files of a directory."""
+"""From the questions of a set to its files, and what is said of these."""
 
 import json
+from collections.abc import Callable
 
-from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
-from realm_tf.progress import Progress
 
 # google-research/language, orqa/preprocessing/create_data_splits.py: the hash
 # modulo 100,000, and that modulo 10.
@@ -57,29 +56,69 @@ def is_orqa_dev(questions: list[str]) -> list[bool]:
     return (buckets.numpy() == 0).tolist()
 
 
-def count_answered(report: dict, files: dict, blocks: Blocks) -> None:
-    """Adds to each file's statistics how many questions a block answers.
-
-    Args:
-        report: dict. Its `files` get `answer_in_blocks`.
-        files: dict. Name of each file to its questions.
-        blocks: `Blocks`.
-    """
-    from realm_tf.data.question_sets.answer_search import find_answered
-
-    answered = find_answered(
-        [question for each in files.values() for question in each],
-        (block.text for block in blocks.read()),
-        progress=Progress("questions", "blocks", blocks.num_blocks),
-    )
-    for name, each in files.items():
-        here, answered = answered[: len(each)], answered[len(each) :]
-        report["files"][name]["answer_in_blocks"] = sum(here)
-
-
 def lines(questions: list[Question]) -> str:
     """Questions as JSON, one a line."""
     return "".join(
         json.dumps(question.line, ensure_ascii=False) + "\n"
         for question in questions
     )
+
+
+def report(
+    parts: dict[str, list[Question]], find_answered: Callable | None
+) -> dict:
+    """What files of questions hold, and what two of them share.
+
+    Args:
+        parts: dict of file name to list of `Question`.
+        find_answered: function of a list of `Question` that tells which of
+            them some block answers. `None`: it is not asked.
+
+    Returns:
+        dict: `files`, for each `questions`; `answers` of all; `max_answers` of
+        one; `mean_answer_words` and `max_answer_words` between white space,
+        `None` where all answers are patterns; `patterns`, `with_evidence` and
+        perhaps `answer_in_blocks`, questions. If there is a dev.jsonl,
+        `in_train_and_dev`: its questions that train.jsonl has, too, once case
+        and white space are ignored.
+    """
+    found = {"files": {name: _statistics(part) for name, part in parts.items()}}
+    if find_answered is not None:
+        answered = find_answered([q for part in parts.values() for q in part])
+        for name, part in parts.items():
+            here, answered = answered[: len(part)], answered[len(part) :]
+            found["files"][name]["answer_in_blocks"] = sum(here)
+    if "dev.jsonl" in parts:
+        train, dev = (
+            [" ".join(each.question.casefold().split()) for each in part]
+            for part in parts.values()
+        )
+        train = set(train)
+        found["in_train_and_dev"] = sum(question in train for question in dev)
+    return found
+
+
+def _statistics(questions):
+    lengths = [
+        len(answer.split())
+        for question in questions
+        if question.answer_type == "string"
+        for answer in question.answers
+    ]
+    numbers = [len(question.answers) for question in questions]
+    return {
+        "questions": len(questions),
+        "answers": sum(numbers),
+        "max_answers": max(numbers),
+        "mean_answer_words": round(sum(lengths) / len(lengths), 2)
+        if lengths
+        else None,
+        "max_answer_words": max(lengths, default=None),
+        "patterns": sum(q.answer_type == "regex" for q in questions),
+        "with_evidence": sum(bool(q.line.get("evidence")) for q in questions),
+    }
+
+
+def shown(counts: dict) -> str:
+    """Counts with their names, on one line, those that are 0 left out."""
+    return ", ".join(f"{name} {n:,}" for name, n in counts.items() if n)

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
+from realm_tf.data.question_sets.forms import read_natural_questions
 from realm_tf.data.question_sets.natural_questions import join_tokens
-from realm_tf.data.question_sets.natural_questions import read_natural_questions
 from realm_tf.data.question_sets.natural_questions import strip_tags
 from realm_tf.errors import InputError
 
@@ -170,18 +170,14 @@ def test_tokens_without_their_spaces(tokens, expected):
         lambda e: e["annotations"][0]["short_answers"][0].pop("end_token"),
         lambda e: [e.pop("document_html"), e.pop("document_tokens")],
         lambda e: [e.pop("document_html"), e.update(document_tokens=[])],
+        None,
     ],
 )
 def test_other_lines_are_refused(tmp_path, spoil):
     good, bad = _example(_annotation((1, 2))), _example(_annotation((1, 2)))
-    spoil(bad)
-    with pytest.raises(InputError, match=r"nq.jsonl.gz, line 2 is no example"):
+    if spoil:
+        spoil(bad)
+    else:
+        bad = [17]
+    with pytest.raises(InputError, match=r"nq.jsonl.gz, line 2 is not of"):
         _read(tmp_path, good, bad)
-
-
-@pytest.mark.parametrize("line", ["{", "[]", "17", '"x"', "null"])
-def test_lines_that_are_no_objects_are_refused(tmp_path, line):
-    path = tmp_path / "nq.jsonl"
-    path.write_text(f"\n{line}\n")
-    with pytest.raises(InputError, match="nq.jsonl, line 2 is no example"):
-        list(read_natural_questions(str(path)))
