@@ -6,6 +6,8 @@ import unicodedata
 from realm_tf.artifacts.schema import Block
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
+from realm_tf.tagging import taggers
+from realm_tf.tagging.rules.dates import find_dates
 
 DATE = "DATE"
 
@@ -97,39 +99,10 @@ class BertTagger:
             points of `block.text`, the limit exclusive, by start. Spans do
             not overlap and lie each inside one sentence.
         """
-        # Where each sentence stands: (block, its start in the block's text).
-        places, texts = [], []
-        for number, block in enumerate(blocks):
-            for start, limit in zip(
-                block.sentence_starts, block.sentence_limits(), strict=True
-            ):
-                places.append((number, start))
-                texts.append(block.text[start:limit])
-        found = [[] for _ in blocks]
-        for (number, offset), spans in zip(
-            places, self.tag_sentences(texts), strict=True
-        ):
-            found[number].extend(
-                (offset + start, offset + limit, label)
-                for start, limit, label in spans
-            )
-        return found
+        return taggers.tag_sentences(blocks, self._find)
 
-    def tag_sentences(
-        self, sentences: list[str]
-    ) -> list[list[tuple[int, int, str]]]:
-        """The salient spans of sentences, as `tag` does it.
-
-        Args:
-            sentences: list of str.
-
-        Returns:
-            list of lists of `(start, limit, label)`, code points of the
-            sentence.
-        """
-        # Here, because the rules of dates load what this module does not need.
-        from realm_tf.tagging.rules import dates
-
+    def _find(self, sentences):
+        """The spans of each sentence."""
         words = [find_words(sentence) for sentence in sentences]
         rows = self._encoder.encode(
             sentences, [[start for start, _ in found] for found in words]
@@ -137,36 +110,12 @@ class BertTagger:
         tags = self._tagger.predict_tags(
             rows, [len(found) for found in words], batch_size=self._batch_size
         )
-        return [
-            add_dates(spans_of(*found), dates.find_dates(sentence))
-            for sentence, *found in zip(sentences, words, tags, strict=True)
-        ]
-
-
-def spans_of(
-    words: list[tuple[int, int]], tags: list[str]
-) -> list[tuple[int, int, str]]:
-    """The character spans of the entities that tags mark.
-
-    Args:
-        words: list of `(start, limit)`.
-        tags: list of str. One a word; ill-formed ones are mended as
-            `conll.to_iob2` does it.
-
-    Returns:
-        list of `(start, limit, type)`, in order.
-    """
-    return [
-        (words[start][0], words[limit - 1][1], kind)
-        for start, limit, kind in conll.entities(tags)
-    ]
-
-
-def add_dates(spans: list, dates: list) -> list[tuple[int, int, str]]:
-    """Names and the dates that overlap none of them, by start."""
-    free = [
-        (start, limit, DATE)
-        for start, limit in dates
-        if all(limit <= first or start >= last for first, last, _ in spans)
-    ]
-    return sorted([*spans, *free])
+        for sentence, found, of_words in zip(
+            sentences, words, tags, strict=True
+        ):
+            names = [
+                (found[start][0], found[limit - 1][1], kind)
+                for start, limit, kind in conll.entities(of_words)
+            ]
+            dates = [(*place, DATE) for place in find_dates(sentence)]
+            yield taggers.without_overlaps([*names, *dates])

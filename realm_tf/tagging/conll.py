@@ -8,6 +8,8 @@ and BIOES (BILOU) are all turned into IOB2.
 import dataclasses
 import re
 
+from seqeval.metrics.sequence_labeling import get_entities
+
 from realm_tf.articles import pages
 from realm_tf.errors import InputError
 
@@ -75,19 +77,15 @@ def read_sentences(path: str) -> list[Sentence]:
 
 
 def _check(columns, num_columns, where):
-    if len(columns) < 2:
+    if (
+        len(columns) != num_columns
+        or num_columns < 2
+        or not _TAG.fullmatch(columns[-1])
+    ):
         raise InputError(
-            f"{where}: expected a word and its tag. Received: {columns[0]!r}"
-        )
-    if len(columns) != num_columns:
-        raise InputError(
-            f"{where}: expected {num_columns} columns as in the lines "
-            f"before. Received: {len(columns)}"
-        )
-    if not _TAG.fullmatch(columns[-1]):
-        raise InputError(
-            f"{where}: the last column must be a tag, O or one such as "
-            f"B-PER. Received: {columns[-1]!r}"
+            f"{where}: expected a word and, in the last of {num_columns} "
+            "columns, its tag, O or one such as B-PER. Received: "
+            f"{' '.join(columns)!r}"
         )
 
 
@@ -95,8 +93,7 @@ def to_iob2(tags: list[str]) -> list[str]:
     """A sentence's tags in IOB2, whatever scheme they come in.
 
     An I that continues nothing (the sentence begins, or the tag before is O
-    or of another type) becomes B. That is the whole difference of IOB1, and
-    it mends what a model predicts; well-formed IOB2 stays as it is.
+    or of another type) becomes B: that is the whole difference of IOB1.
 
     Args:
         tags: list of str. IOB1, IOB2, BIOES or BILOU.
@@ -127,7 +124,7 @@ def entities(tags: list[str]) -> list[tuple[int, int, str]]:
     """The entities that a sentence's tags mark.
 
     Args:
-        tags: list of str. Any scheme; see `to_iob2`.
+        tags: list of str. In IOB2; an I that continues nothing begins.
 
     Returns:
         list of `(start, limit, type)`, words of the sentence, the limit
@@ -138,14 +135,7 @@ def entities(tags: list[str]) -> list[tuple[int, int, str]]:
     >>> entities(["O", "I-PER", "I-PER", "I-LOC"])
     [(1, 3, 'PER'), (3, 4, 'LOC')]
     """
-    found = []
-    for number, tag in enumerate(to_iob2(tags)):
-        if tag == OUTSIDE:
-            continue
-        prefix, _, kind = tag.partition("-")
-        if prefix == "B":
-            found.append((number, number + 1, kind))
-        else:
-            start, _, kind = found[-1]
-            found[-1] = (start, number + 1, kind)
-    return found
+    return [
+        (start, last + 1, kind)
+        for kind, start, last in get_entities(list(tags))
+    ]

@@ -1,5 +1,6 @@
 """Salient spans shown to people: a page of passages, sentences as text."""
 
+import bisect
 import collections
 import random
 from collections.abc import Iterator
@@ -39,19 +40,13 @@ def write_page(
     found = list(
         sample_passages(annotated_dir, num_passages=num_passages, seed=seed)
     )
-    total = collections.Counter(
-        {
-            name.removeprefix("spans_"): count
-            for name, count in metadata["counts"].items()
-            if name.startswith("spans_")
-        }
+    shown = collections.Counter(
+        label for _, passage in found for label in passage.span_label
     )
-    shown = collections.Counter()
-    for _, passage in found:
-        shown.update(passage.span_label)
-    hues = {
-        label: round(_FIRST_HUE + number * _HUE_STEP) % 360
-        for number, label in enumerate(sorted({*total, *shown}))
+    total = {
+        name.removeprefix("spans_"): count
+        for name, count in metadata["counts"].items()
+        if name.startswith("spans_")
     }
     html_page.write(
         path,
@@ -60,17 +55,18 @@ def write_page(
         subtitle=f"{len(found):,} of {metadata['num_passages']:,} passages; "
         f"tagger: {metadata['parameters']['tagger']}. Numbers: spans on this "
         "page, and in the whole corpus.",
-        hues=hues,
-        labels=[
-            {
-                "name": label,
-                "hue": hue,
+        labels={
+            label: {
+                "hue": round(_FIRST_HUE + number * _HUE_STEP) % 360,
                 "shown": shown[label],
                 "total": total[label],
             }
-            for label, hue in hues.items()
+            for number, label in enumerate(sorted(total))
+        },
+        passages=[
+            (number, passage, _pieces(passage, 0, len(passage.text.encode())))
+            for number, passage in found
         ],
-        passages=[_article(number, passage) for number, passage in found],
     )
 
 
@@ -107,9 +103,11 @@ def sample_passages(
         )
     first = 0
     for path, rows in zip(paths, metadata["shard_rows"], strict=True):
-        here = [place - first for place in wanted if 0 <= place - first < rows]
-        if here:
-            for row, record in _read_rows(path, here):
+        here = {place - first for place in wanted} & set(range(rows))
+        records = schema.read_records(path)
+        for row in range(max(here, default=-1) + 1):
+            record = next(records)
+            if row in here:
                 yield first + row, schema.annotated_from_example(record)
         first += rows
 
@@ -144,33 +142,18 @@ def _spread(total, number, seed):
     ]
 
 
-def _read_rows(path, rows):
-    """(row, record) of ascending rows of a shard."""
-    records = schema.read_records(path, start=rows[0])
-    left = set(rows)
-    for row, record in enumerate(records, rows[0]):
-        if row in left:
-            left.remove(row)
-            yield row, record
-        if not left:
-            return
-    raise InputError(
-        f"{path} ends before row {min(left)}: make its directory again."
-    )
-
-
 def _marked_sentence(passage):
-    start = max(
-        start
-        for start in passage.sentence_byte_start
-        if start <= passage.span_byte_start[0]
+    """The sentence of the first span."""
+    number = bisect.bisect(
+        passage.sentence_byte_start, passage.span_byte_start[0]
     )
-    limit = passage.sentence_byte_limit[
-        passage.sentence_byte_start.index(start)
-    ]
     return "".join(
         text if label is None else f"[{text}|{label}]"
-        for text, label in _pieces(passage, start, limit)
+        for text, label in _pieces(
+            passage,
+            passage.sentence_byte_start[number - 1],
+            passage.sentence_byte_limit[number - 1],
+        )
     )
 
 
@@ -189,18 +172,3 @@ def _pieces(passage, start, limit):
             yield content[span_start:span_limit].decode("utf-8"), label
             place = span_limit
     yield content[place:limit].decode("utf-8"), None
-
-
-def _article(number, passage):
-    length = len(passage.text.encode("utf-8"))
-    # A passage of another corpus is no block.
-    place = (
-        f"passage {number:,}"
-        if passage.block_id < 0
-        else f"block {passage.block_id:,}"
-    )
-    return {
-        "title": passage.title,
-        "place": place,
-        "pieces": _pieces(passage, 0, length),
-    }

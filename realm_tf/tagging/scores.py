@@ -2,15 +2,14 @@
 
 from seqeval.metrics import classification_report
 
-from realm_tf.tagging import conll
-
 
 def entity_scores(expected: list, predicted: list) -> dict:
     """Scores by whole entities: both ends and the type must be right.
 
     Args:
         expected: list of lists of str. Tags in IOB2.
-        predicted: list of lists of str. Tags, mended by `conll.to_iob2`.
+        predicted: list of lists of str. Tags; an I that continues nothing
+            begins an entity.
 
     Returns:
         dict of type, and `"all"` (every entity counts once), to `precision`,
@@ -21,7 +20,7 @@ def entity_scores(expected: list, predicted: list) -> dict:
     """
     report = classification_report(
         [list(tags) for tags in expected],
-        [conll.to_iob2(tags) for tags in predicted],
+        predicted,
         output_dict=True,
         zero_division=0,
     )

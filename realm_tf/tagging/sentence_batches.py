@@ -90,17 +90,10 @@ class SentenceEncoder:
     Args:
         tokenizer: `Tokenizer`.
         max_length: int. Most wordpieces of a row, [CLS] and [SEP] included.
-
-    Raises:
-        ValueError: if `max_length` is below 8.
+            At least 8.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, max_length: int):
-        if max_length < 8:
-            raise ValueError(
-                "`max_length` must be at least 8 wordpieces. "
-                f"Received: max_length={max_length}"
-            )
         self._tokenizer = tokenizer
         self.max_length = max_length
         self._continues = np.array(

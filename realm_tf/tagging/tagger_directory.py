@@ -30,34 +30,34 @@ class LoadedTagger:
         tokenizer: `Tokenizer`.
         labels: tuple of str. Tags in IOB2, in the order of the logits.
         max_length: int. Most wordpieces of a row, as trained.
-        metadata: dict. Of the directory; empty for one made in memory.
     """
 
     model: TokenClassifier
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     max_length: int
-    metadata: dict = dataclasses.field(default_factory=dict)
 
     def sentence_encoder(self) -> SentenceEncoder:
         """What makes this tagger's rows."""
         return SentenceEncoder(self.tokenizer, max_length=self.max_length)
 
-    def predict(self, rows: list[Row], *, batch_size: int) -> list[np.ndarray]:
-        """The most probable label of each word.
+    def predict_tags(
+        self, rows: list[Row], num_words: list[int], *, batch_size: int
+    ) -> list[list[str]]:
+        """The most probable tag of each sentence's words.
 
         Args:
-            rows: list of `Row`.
-            batch_size: int. See `inputs.batches_by_length`.
+            rows: list of `Row`. Of all sentences.
+            num_words: list of int. Of each sentence.
+            batch_size: int. See `sentence_batches.batches_by_length`.
 
         Returns:
-            list of int arrays: for each row, the label of each of its
-            `words`.
+            list of lists of str. A word without a wordpiece is `"O"`.
         """
+        tags = [["O"] * number for number in num_words]
         lengths = [
             sentence_batches.padded_length(row, self.max_length) for row in rows
         ]
-        found = [None] * len(rows)
         for batch in sentence_batches.batches_by_length(lengths, batch_size):
             inputs = sentence_batches.stack(
                 [rows[index] for index in batch],
@@ -67,29 +67,12 @@ class LoadedTagger:
             )
             # Compiled, which `model(inputs)` is not.
             logits = np.asarray(self.model.predict_on_batch(inputs))
-            labels = logits.argmax(axis=-1)
-            for number, index in enumerate(batch):
-                found[index] = labels[number, rows[index].positions]
-        return found
-
-    def predict_tags(
-        self, rows: list[Row], num_words: list[int], *, batch_size: int
-    ) -> list[list[str]]:
-        """The tags of each sentence's words, as predicted: not yet mended.
-
-        Args:
-            rows: list of `Row`. Of all sentences.
-            num_words: list of int. Of each sentence.
-            batch_size: int. See `inputs.batches_by_length`.
-
-        Returns:
-            list of lists of str. A word without a wordpiece is `"O"`.
-        """
-        tags = [["O"] * number for number in num_words]
-        labels = self.predict(rows, batch_size=batch_size)
-        for row, labels_of_row in zip(rows, labels, strict=True):
-            for word, label in zip(row.words, labels_of_row, strict=True):
-                tags[row.sentence][word] = self.labels[label]
+            for index, labels in zip(
+                batch, logits.argmax(axis=-1), strict=False
+            ):
+                row = rows[index]
+                for word, place in zip(row.words, row.positions, strict=True):
+                    tags[row.sentence][word] = self.labels[labels[place]]
         return tags
 
 
@@ -148,7 +131,7 @@ def write_files(tagger: LoadedTagger, stage: Stage) -> None:
     """Writes a tagger's files into a stage that is being written."""
     config = {
         "model": "token_classifier",
-        "classifier": _without_names(tagger.model.get_config()),
+        "classifier": tagger.model.get_config(),
         "labels": list(tagger.labels),
         "shapes": list(sentence_batches.SHAPES),
         "max_length": tagger.max_length,
@@ -186,7 +169,6 @@ def load(directory: str | Tagger) -> LoadedTagger:
             damaged, or it is of a version with other word shapes.
     """
     directory = Tagger.of(directory)
-    metadata = directory.metadata
     config = json.loads(
         Path(directory.file(model_directory.CONFIG)).read_text()
     )
@@ -217,15 +199,4 @@ def load(directory: str | Tagger) -> LoadedTagger:
         tokenizer,
         tuple(config["labels"]),
         config["max_length"],
-        metadata,
     )
-
-
-def _without_names(config):
-    """A model's name differs from run to run; its fingerprint must not."""
-    config = {k: v for k, v in config.items() if k != "name"}
-    encoder = config["encoder"]
-    return {
-        **config,
-        "encoder": {k: v for k, v in encoder.items() if k != "name"},
-    }

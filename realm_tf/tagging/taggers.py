@@ -6,6 +6,7 @@ not overlapping, each inside one sentence.
 """
 
 import contextlib
+from collections.abc import Callable
 
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Tagger
@@ -26,12 +27,40 @@ _MIN_LINK_LENGTH = 2
 Span = tuple[int, int, str]
 
 
+def tag_sentences(
+    blocks: list[schema.Block], find: Callable
+) -> list[list[Span]]:
+    """The spans of blocks, by what finds those of sentences.
+
+    Args:
+        blocks: list of `schema.Block`.
+        find: function of a list of str, all sentences of the blocks, that
+            gives for each its `(start, limit, label)`.
+
+    Returns:
+        list of lists of `(start, limit, label)`, one list a block.
+    """
+    places = [
+        (number, start, limit)
+        for number, block in enumerate(blocks)
+        for start, limit in sentences(block)
+    ]
+    texts = [blocks[n].text[start:limit] for n, start, limit in places]
+    spans = [[] for _ in blocks]
+    for (number, offset, _), found in zip(places, find(texts), strict=True):
+        spans[number] += [
+            (offset + start, offset + limit, label)
+            for start, limit, label in found
+        ]
+    return spans
+
+
 class RulesTagger:
     """Dates, numbers and capitalised names, by rules."""
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, labelled `date`, `number` or `name`."""
-        return [_tag_sentences(block, find_spans) for block in blocks]
+        return tag_sentences(blocks, lambda texts: map(find_spans, texts))
 
 
 class LinksTagger:
@@ -43,17 +72,22 @@ class LinksTagger:
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, labelled `link` or `date`."""
-        return [self._tag(block) for block in blocks]
-
-    def _tag(self, block):
-        links = [
-            (start, limit, "link")
-            for start, limit in zip(
-                block.link_starts, block.link_limits, strict=True
-            )
-            if _is_name(block.text[start:limit])
+        dates = tag_sentences(blocks, lambda texts: map(_dates, texts))
+        return [
+            without_overlaps([*_links(block), *found])
+            for block, found in zip(blocks, dates, strict=True)
         ]
-        return without_overlaps([*links, *_tag_sentences(block, _dates)])
+
+
+def _dates(sentence):
+    return [(start, limit, "date") for start, limit in find_dates(sentence)]
+
+
+def _links(block):
+    for start, limit in zip(block.link_starts, block.link_limits, strict=True):
+        name = block.text[start:limit]
+        if len(name) >= _MIN_LINK_LENGTH and any(map(str.isalnum, name)):
+            yield start, limit, "link"
 
 
 class SpacyTagger:
@@ -83,7 +117,8 @@ class SpacyTagger:
                 f"--spacy-model {model}: spaCy can load no such pipeline here: "
                 f"run `python -m spacy download {model}`, or name a directory."
             ) from error
-        self._version = (
+        # What it was asked for as, its version and spaCy's.
+        self.version = (
             f"{model} {self._pipeline.meta['version']}, "
             f"spaCy {spacy.__version__}"
         )
@@ -91,33 +126,18 @@ class SpacyTagger:
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, with the labels of the pipeline."""
-        places = [
-            (number, start, limit)
-            for number, block in enumerate(blocks)
-            for start, limit in sentences(block)
-        ]
-        texts = [blocks[n].text[start:limit] for n, start, limit in places]
-        spans = [[] for _ in blocks]
         # Else each new word stays in the pipeline's vocabulary for ever.
         # spaCy has zones since 3.8.
         with getattr(self._pipeline, "memory_zone", contextlib.nullcontext)():
-            found = self._pipeline.pipe(texts, batch_size=self._batch_size)
-            for (number, offset, _), document in zip(
-                places, found, strict=True
-            ):
-                spans[number] += [
-                    (
-                        offset + entity.start_char,
-                        offset + entity.end_char,
-                        entity.label_,
-                    )
-                    for entity in document.ents
-                ]
+            spans = tag_sentences(blocks, self._find)
         return [without_overlaps(each) for each in spans]
 
-    def version(self) -> str:
-        """What the pipeline was asked for as, its version and spaCy's."""
-        return self._version
+    def _find(self, texts):
+        for document in self._pipeline.pipe(texts, batch_size=self._batch_size):
+            yield [
+                (entity.start_char, entity.end_char, entity.label_)
+                for entity in document.ents
+            ]
 
 
 def make_tagger(
@@ -141,10 +161,8 @@ def make_tagger(
         An object with `tag(blocks)`.
 
     Raises:
-        InputError: if the name is unknown, an argument belongs to another
-            tagger, or the tagger's model is missing.
+        InputError: if the tagger's model is missing.
     """
-    _check(name, tagger_model, spacy_model)
     if name == RULES:
         return RulesTagger()
     if name == LINKS:
@@ -174,13 +192,27 @@ def identity(
         pipeline of `spacy`, else the name.
 
     Raises:
-        InputError: as `make_tagger`.
+        InputError: if an argument belongs to another tagger, or the tagger's
+            model is missing.
     """
-    _check(name, tagger_model, spacy_model)
+    if name == BERT and not tagger_model:
+        raise InputError(
+            "--tagger bert needs --tagger-model: the directory that `realm "
+            "train-tagger` made."
+        )
+    for owner, option, value in (
+        (BERT, "--tagger-model", tagger_model),
+        (SPACY, "--spacy-model", spacy_model),
+    ):
+        if value and name != owner:
+            raise InputError(
+                f"{option} belongs to --tagger {owner}. Received: --tagger "
+                f"{name}"
+            )
     if name == BERT:
         return Tagger(tagger_model).fingerprint
     if name == SPACY:
-        return SpacyTagger(spacy_model or SPACY_MODEL).version()
+        return SpacyTagger(spacy_model or SPACY_MODEL).version
     return name
 
 
@@ -206,40 +238,3 @@ def without_overlaps(spans: list[Span]) -> list[Span]:
         if all(limit <= other[0] or start >= other[1] for other in kept):
             kept.append((start, limit, label))
     return sorted(kept)
-
-
-def _check(name, tagger_model, spacy_model):
-    if name not in TAGGERS:
-        raise InputError(
-            f"--tagger {name} is unknown: expected one of {', '.join(TAGGERS)}."
-        )
-    if name == BERT and not tagger_model:
-        raise InputError(
-            "--tagger bert needs --tagger-model: the directory that `realm "
-            "train-tagger` made."
-        )
-    for owner, option, value in (
-        (BERT, "--tagger-model", tagger_model),
-        (SPACY, "--spacy-model", spacy_model),
-    ):
-        if value and name != owner:
-            raise InputError(
-                f"{option} belongs to --tagger {owner}. Received: --tagger "
-                f"{name}"
-            )
-
-
-def _tag_sentences(block, find):
-    return [
-        (offset + start, offset + end, label)
-        for offset, limit in sentences(block)
-        for start, end, label in find(block.text[offset:limit])
-    ]
-
-
-def _dates(sentence):
-    return [(start, limit, "date") for start, limit in find_dates(sentence)]
-
-
-def _is_name(text):
-    return len(text) >= _MIN_LINK_LENGTH and any(map(str.isalnum, text))

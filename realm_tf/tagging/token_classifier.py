@@ -84,7 +84,10 @@ class TokenClassifier(keras.Model):
         super().__init__(inputs=inputs, outputs=logits, **kwargs)
 
         # === Config ===
-        self.encoder_config = encoder.get_config()
+        # A model's name differs from run to run; its fingerprint must not.
+        self.encoder_config = {
+            k: v for k, v in encoder.get_config().items() if k != "name"
+        }
         self.num_labels = num_labels
         self.num_shapes = num_shapes
         self.dropout = dropout
@@ -95,7 +98,6 @@ class TokenClassifier(keras.Model):
             "num_labels": self.num_labels,
             "num_shapes": self.num_shapes,
             "dropout": self.dropout,
-            "name": self.name,
         }
 
     @classmethod

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-import time
+import tempfile
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,7 @@ from realm_tf.tagging.scores import entity_scores
 from realm_tf.training import trainers
 from realm_tf.training.callbacks import ProgressLines
 from realm_tf.training.callbacks import StopAtNonFinite
+from realm_tf.training.selection import SelectBest
 
 METRICS = "metrics.json"
 
@@ -202,53 +203,53 @@ def _fit(tagger, batches, dev, recipe, verbose):
     trainers.compile_trainer(
         model, recipe.optimizer, num_steps, loss=token_classifier.word_loss()
     )
-    lines = verbose == "auto" and not sys.stdout.isatty()
-    callbacks = [StopAtNonFinite()]
-    if lines:
-        callbacks.append(ProgressLines(num_steps))
-    best, weights, history = -1.0, None, []
-    started = time.monotonic()
-    for number in range(recipe.num_epochs):
-        fitted = model.fit(
-            _dataset(batches, number),
-            initial_epoch=number,
-            epochs=number + 1,
+
+    def measure():
+        scores = evaluate(tagger, dev, batch_size=recipe.batch_size)
+        return {"f1": scores["all"]["f1"]}
+
+    with tempfile.TemporaryDirectory() as directory:
+        selection = SelectBest(measure, model, directory, metric="f1")
+        callbacks = [StopAtNonFinite(), selection]
+        if verbose == "auto" and not sys.stdout.isatty():
+            verbose = 0
+            callbacks.append(ProgressLines(num_steps))
+        history = model.fit(
+            _dataset(batches, recipe.num_epochs),
+            epochs=recipe.num_epochs,
             steps_per_epoch=len(batches),
-            verbose=0 if lines else verbose,
+            verbose=verbose,
             # The batches come shuffled.
             shuffle=False,
             callbacks=callbacks,
         ).history
-        scores = evaluate(tagger, dev, batch_size=recipe.batch_size)["all"]
-        history.append({"loss": fitted["loss"][-1], "dev_f1": scores["f1"]})
-        if scores["f1"] > best:
-            best, weights = scores["f1"], model.get_weights()
-        if verbose:
-            print(
-                f"      epoch {number + 1}/{recipe.num_epochs}: dev F1 "
-                f"{scores['f1']:.4f}, {time.monotonic() - started:.0f} s",
-                flush=True,
-            )
-    model.set_weights(weights)
-    return history
+        selection.restore_best()
+    return [
+        dict(zip(history, row, strict=True))
+        for row in zip(*history.values(), strict=True)
+    ]
 
 
-def _dataset(batches, number):
-    """An epoch as a `tf.data.Dataset`, its dimensions left open.
+def _dataset(batches, num_epochs):
+    """Epochs as a `tf.data.Dataset`, its dimensions left open.
 
     So no length is traced again.
     """
 
-    def spec(kind):
-        return tf.TensorSpec([None, None], kind)
+    def made():
+        for number in range(num_epochs):
+            yield from batches.epoch(number)
 
+    spec = {
+        kind: tf.TensorSpec([None, None], kind) for kind in ("int32", "float32")
+    }
     names = ("token_ids", "shape_ids", "padding_mask")
     return tf.data.Dataset.from_generator(
-        lambda: batches.epoch(number),
+        made,
         output_signature=(
-            {name: spec(tf.int32) for name in names},
-            spec(tf.int32),
-            spec(tf.float32),
+            dict.fromkeys(names, spec["int32"]),
+            spec["int32"],
+            spec["float32"],
         ),
     ).prefetch(2)
 

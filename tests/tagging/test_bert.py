@@ -3,8 +3,6 @@
 import pytest
 
 from realm_tf.artifacts.schema import Block
-from realm_tf.errors import InputError
-from realm_tf.tagging import bert
 from realm_tf.tagging.bert import BertTagger
 from realm_tf.tagging.bert import find_words
 
@@ -36,29 +34,6 @@ def test_words_leave_nothing_out():
     )
     covered = "".join(sentence[s:e] for s, e in find_words(sentence))
     assert covered == "".join(sentence.split())
-
-
-def test_spans_of_tags():
-    words = [(0, 4), (5, 9), (9, 11), (12, 16)]
-    assert bert.spans_of(words, ["B-PER", "I-PER", "O", "B-LOC"]) == [
-        (0, 9, "PER"),
-        (12, 16, "LOC"),
-    ]
-    # Ill-formed: an I that continues nothing begins.
-    assert bert.spans_of(words, ["O", "I-PER", "I-LOC", "I-LOC"]) == [
-        (5, 9, "PER"),
-        (9, 16, "LOC"),
-    ]
-
-
-def test_dates_give_way_to_names():
-    spans = [(5, 10, "ORG"), (20, 24, "PER")]
-    assert bert.add_dates(spans, [(0, 4), (4, 6), (10, 14), (22, 30)]) == [
-        (0, 4, "DATE"),
-        (5, 10, "ORG"),
-        (10, 14, "DATE"),
-        (20, 24, "PER"),
-    ]
 
 
 def _block(*sentences):
@@ -118,8 +93,3 @@ def test_a_long_sentence_is_read_to_its_end(tagger_dir):
     text = " ".join(["Ada was in London in 1843."] * 12)
     (spans,) = tagger.tag([_block(text)])
     assert spans == [(*word, "PER") for word in find_words(text)]
-
-
-def test_a_directory_of_another_kind_is_refused(model_dir):
-    with pytest.raises(InputError, match="holds 'model', expected 'tagger'"):
-        BertTagger(model_dir)

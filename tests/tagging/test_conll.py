@@ -94,13 +94,12 @@ def test_entities():
 @pytest.mark.parametrize(
     "content, reason",
     [
-        ("a O\nb\n", "file:2: expected a word and its tag. Received: 'b'"),
-        ("a x O\nb O\n", "file:2: expected 3 columns .* Received: 2"),
-        ("a O\n\nb PER\n", "file:3: the last column must be a tag"),
-        ("a O\nb X-PER\n", "file:2: the last column must be a tag"),
-        ("a O\nb B-\n", "file:2: the last column must be a tag"),
+        ("a O\nb\n", "file:2: expected a word and, in .* Received: 'b'"),
+        ("a\n", "file:1: expected"),
+        ("a x O\nb O\n", "file:2: expected .* last of 3 columns"),
+        ("a O\n\nb PER\n", "file:3: expected"),
+        ("a O\nb B-\n", "file:2: expected"),
         (b"a O\nb\xff O\n", "file:2: not UTF-8"),
-        ("", "file holds no sentence"),
         ("-DOCSTART- O\n\n", "file holds no sentence"),
         (gzip.compress(b"a O\n", mtime=0)[:-4], "file is truncated"),
     ],
@@ -109,11 +108,6 @@ def test_an_error_names_file_and_line(tmp_path, content, reason):
     path = _write(tmp_path / "file", content)
     with pytest.raises(InputError, match=reason):
         conll.read_sentences(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="nowhere cannot be read"):
-        conll.read_sentences(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.data

@@ -173,11 +173,6 @@ def test_each_word_is_decided_once_whatever_the_window(max_length):
             assert (window.positions - 1 >= (max_length - 2) // 4 - 1).all()
 
 
-def test_windows_that_hold_nothing_are_refused():
-    with pytest.raises(ValueError, match="max_length=7"):
-        SentenceEncoder(TOKENIZER, max_length=7)
-
-
 def _rows(lengths):
     encoder = SentenceEncoder(TOKENIZER, max_length=512)
     return encoder.encode_words([("the",) * length for length in lengths])

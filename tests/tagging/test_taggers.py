@@ -56,25 +56,6 @@ def test_rules():
     ]
 
 
-def test_rules_read_each_sentence_by_itself(monkeypatch):
-    read = []
-
-    def find(sentence):
-        read.append(sentence)
-        return [(0, sentence.index(" "), "first")]
-
-    monkeypatch.setattr(taggers, "find_spans", find)
-    assert taggers.RulesTagger().tag([SUEZ, block("They saw Bach")]) == [
-        [(0, 2, "first"), (39, 41, "first")],
-        [(0, 4, "first")],
-    ]
-    assert read == [
-        "In 1869 🚢 the Suez Canal had no locks.",
-        "At 日本, Café Zürich sold 12 million cups.",
-        "They saw Bach",
-    ]
-
-
 def test_links_and_the_dates_between_them():
     linked = block(
         "🎼 Bach wrote in June 1723.",
@@ -208,16 +189,6 @@ def test_bert(tagger_dir):
     assert tagger.tag([SUEZ]) == bert.BertTagger(tagger_dir).tag([SUEZ])
 
 
-def test_bert_gets_its_arguments(monkeypatch):
-    class BertTagger:
-        def __init__(self, directory, batch_size):
-            self.arguments = directory, batch_size
-
-    monkeypatch.setattr(bert, "BertTagger", BertTagger)
-    tagger = taggers.make_tagger("bert", tagger_model="there", batch_size=7)
-    assert tagger.arguments == ("there", 7)
-
-
 def test_identity(tmp_path, spacy, tagger_dir):
     assert taggers.identity("rules") == "rules"
     assert taggers.identity("links") == "links"
@@ -234,11 +205,9 @@ def test_identity(tmp_path, spacy, tagger_dir):
         taggers.identity("bert", tagger_model=str(tmp_path / "none"))
 
 
-@pytest.mark.parametrize("make", [taggers.make_tagger, taggers.identity])
 @pytest.mark.parametrize(
     "name, arguments, reason",
     [
-        ("flair", {}, "--tagger flair is unknown: expected one of rules, "),
         ("bert", {}, "--tagger bert needs --tagger-model"),
         (
             "rules",
@@ -252,6 +221,6 @@ def test_identity(tmp_path, spacy, tagger_dir):
         ),
     ],
 )
-def test_wrong_arguments_are_named(make, name, arguments, reason):
+def test_wrong_arguments_are_named(name, arguments, reason):
     with pytest.raises(InputError, match=reason):
-        make(name, **arguments)
+        taggers.identity(name, **arguments)

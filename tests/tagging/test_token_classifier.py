@@ -13,13 +13,12 @@ from realm_tf.errors import InputError
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.sentence_batches import SHAPES
-from realm_tf.tagging.token_classifier import TokenClassifier
 
 LABELS = ["O", "B-PER", "I-PER"]
 
 
-def _save(tagger, output, **options):
-    with artifact.write(output, kind="tagger", **options) as stage:
+def _save(tagger, output):
+    with artifact.write(output, kind="tagger") as stage:
         tagger_directory.write_files(tagger, stage)
 
 
@@ -166,25 +165,12 @@ def test_a_word_without_a_wordpiece_is_outside(model_dir):
     assert tagger.predict_tags([], [1, 0], batch_size=2) == [["O"], []]
 
 
-def test_the_config_makes_the_same_model(model_dir, batch):
-    model = _tagger(model_dir, dropout=0.3).model
-    _randomize(model)
-    again = TokenClassifier.from_config(
-        json.loads(json.dumps(model.get_config()))
-    )
-    assert again.get_config() == model.get_config()
-    again.set_weights(model.get_weights())
-    np.testing.assert_array_equal(
-        again.predict_on_batch(batch), model.predict_on_batch(batch)
-    )
-
-
 @pytest.fixture(scope="module")
 def saved(model_dir, tmp_path_factory):
     tagger = _tagger(model_dir)
     _randomize(tagger.model)
     output = str(tmp_path_factory.mktemp("taggers") / "tagger")
-    _save(tagger, output, parameters={"seed": 3})
+    _save(tagger, output)
     return tagger, output
 
 
@@ -199,7 +185,6 @@ def test_what_is_saved_comes_back(saved, batch, tmp_path):
     assert found.max_length == 32
     assert found.tokenizer.vocabulary == tagger.tokenizer.vocabulary
     assert found.tokenizer.lowercase == tagger.tokenizer.lowercase
-    assert found.metadata["parameters"] == {"seed": 3}
     # The same again has the same fingerprint, another has not.
     again, other = str(tmp_path / "again"), str(tmp_path / "other")
     _save(found, again)

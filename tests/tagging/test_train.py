@@ -214,6 +214,5 @@ def test_the_command(start_dir, conll_path, tmp_path, capsys):
     arguments += f" --model {start_dir} --output {output} --recipe tiny"
     arguments += " --set num_epochs=1"
     assert cli.main(["train-tagger", *arguments.split()]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2].startswith("      epoch 1/1: dev F1 0.")
-    assert lines[-1].startswith(f"{output}: dev F1 0.")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"{output}: dev F1 0.")
