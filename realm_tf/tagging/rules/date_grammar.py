@@ -21,15 +21,20 @@ _WEEKDAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
 _WEEKDAY = (
     rf"(?:(?:{_WEEKDAYS})|(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b\.?)"
 )
-_TEENS = (
+
+
+def any_of(words: str) -> str:
+    """A regular expression for any of some words, capitalised or not."""
+    words = words.split()
+    return "|".join([*words, *map(str.capitalize, words)])
+
+
+_ORDINAL_WORDS = any_of(
     "first second third fourth fifth sixth seventh eighth ninth tenth "
     "eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth "
     "eighteenth nineteenth twentieth thirtieth twenty-first"
 )
-_TEENS = _TEENS.split()
-_ORDINAL_WORD = "(?:" + "|".join(
-    [*_TEENS, *(word.capitalize() for word in _TEENS)]
-) + ")\\b"  # fmt: skip
+_ORDINAL_WORD = rf"(?:{_ORDINAL_WORDS})\b"
 _ORDINAL = "(?:st|nd|rd|th)"
 # No letter, digit or decimal after a number.
 _END = r"(?![\w%°]|[.,][0-9])"

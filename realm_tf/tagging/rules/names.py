@@ -7,6 +7,7 @@ speaks for a name. Letters without case (Chinese, Arabic, ...) make no names.
 """
 
 import bisect
+import operator
 import re
 
 from realm_tf.tagging.rules import english_words
@@ -116,12 +117,10 @@ def find_names(
     """
     titles = _quoted_titles(text, taken)
     closed = sorted([*taken, *titles])
-    names, group, position = list(titles), [], 0
+    names, group = list(titles), []
     for match in _WORD.finditer(text):
         word = _Word(text, match)
-        while position < len(closed) and closed[position][1] <= word.start:
-            position += 1
-        if position < len(closed) and closed[position][0] < word.limit:
+        if overlaps(closed, word.start, word.limit):
             _flush(text, group, names, closed)
             continue
         if group and _joins(text, group, word):
@@ -133,6 +132,12 @@ def find_names(
             group.append(word)
     _flush(text, group, names, closed)
     return sorted(names)
+
+
+def overlaps(spans: list[tuple], start: int, limit: int) -> bool:
+    """Whether a place overlaps one of some spans, which are in order."""
+    place = bisect.bisect_right(spans, start, key=operator.itemgetter(1))
+    return place < len(spans) and spans[place][0] < limit
 
 
 class _Word:
@@ -161,12 +166,10 @@ class _Word:
 
 
 def _quoted_titles(text, taken):
-    titles, position = [], 0
+    titles = []
     for match in _QUOTED.finditer(text):
         start, limit = match.span(1)
-        while position < len(taken) and taken[position][1] <= start:
-            position += 1
-        if position < len(taken) and taken[position][0] < limit:
+        if overlaps(taken, start, limit):
             continue
         words = match[1].split()
         if len(words) > 1 and all(
@@ -301,8 +304,7 @@ def _belongs(number, limit, closed):
         or following.endswith("ed")
     ):
         return False
-    place = bisect.bisect_right(closed, limit + 1, key=lambda span: span[0])
-    return not place or closed[place - 1][1] <= limit + 1
+    return not overlaps(closed, limit + 1, limit + 2)
 
 
 def _is_name_alone(text, word):

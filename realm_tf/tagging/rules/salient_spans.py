@@ -2,8 +2,10 @@
 
 import re
 
+from realm_tf.tagging.rules.date_grammar import any_of
 from realm_tf.tagging.rules.dates import find_dates
 from realm_tf.tagging.rules.names import find_names
+from realm_tf.tagging.rules.names import overlaps
 
 _SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen|bn)\b"
 _MEASURE = (
@@ -33,14 +35,9 @@ _TEENS = (
 )
 
 
-def _any_of(words):
-    words = words.split()
-    return "|".join([*words, *map(str.capitalize, words)])
-
-
 _IN_WORDS = (
-    rf"(?:(?:{_any_of(_TENS)})(?:-(?:{_any_of(_ONES)}))?"
-    rf"|{_any_of(_ONES)}|{_any_of(_TEENS)}"
+    rf"(?:(?:{any_of(_TENS)})(?:-(?:{any_of(_ONES)}))?"
+    rf"|{any_of(_ONES)}|{any_of(_TEENS)}"
     r"|[Aa] (?:hundred|thousand|million|billion)|[Hh]alf a million)\b"
 )
 # The digits are taken whole or not at all: no part of "1,864" or "radium-223".
@@ -78,11 +75,9 @@ def find_spans(sentence: str) -> list[tuple[int, int, str]]:
     spans = [(start, limit, "date") for start, limit in dates]
     spans += [(start, limit, "name") for start, limit in names]
     spans.sort()
-    numbers, place = [], 0
-    for match in _NUMBER.finditer(sentence):
-        start, limit = match.span()
-        while place < len(spans) and spans[place][1] <= start:
-            place += 1
-        if place == len(spans) or limit <= spans[place][0]:
-            numbers.append((start, limit, "number"))
+    numbers = [
+        (*match.span(), "number")
+        for match in _NUMBER.finditer(sentence)
+        if not overlaps(spans, *match.span())
+    ]
     return sorted(spans + numbers)
