@@ -98,29 +98,6 @@ def test_the_blocks_of_a_question(question, found, named, blocks, counts):
     }
 
 
-def test_many_questions_against_a_loop():
-    random = np.random.default_rng(0)
-    words = ["Nile", "Egypt", "wet", "hot", "here", "Etna"]
-    questions = [
-        Question(f"q{n}", tuple(random.choice(words, size=1 + n % 2)))
-        for n in range(40)
-    ]
-    found = np.stack([random.permutation(6)[:5] for _ in questions])
-    chosen, counts = choose_blocks(
-        questions, found, [None] * 40, AnswerFinder(TEXTS), num_negatives=3
-    )
-    expected = []
-    for question, row in zip(questions, found, strict=True):
-        right = [b for b in row if _has_answer(TEXTS[b], question)]
-        wrong = [b for b in row if not _has_answer(TEXTS[b], question)]
-        if right:
-            expected.append(
-                RetrievedQuestion(question, right[0], tuple(wrong[:3]))
-            )
-    assert chosen == expected
-    assert 0 < counts["dropped_no_answer_retrieved"] == 40 - len(expected)
-
-
 # === DprExamples ===
 
 
@@ -206,46 +183,29 @@ def test_all_negatives_are_drawn_in_the_course_of_epochs(world, questions):
 
 
 def test_a_batch_is_its_examples_joined(world, questions):
-    examples = _make(world, questions, block_segment_ids=(0, 1))
+    examples = _make(world, questions)
     tokenizer, records = world["tokenizer"], world["records"]
-    batch = examples.batch(1, 2)
-    assert {name: array.shape for name, array in batch.items()} == {
-        "query_token_ids": (6, 9),
-        "query_padding_mask": (6, 9),
-        "block_token_ids": (6, 3, 14),
-        "block_segment_ids": (6, 3, 14),
-        "block_padding_mask": (6, 3, 14),
-        "candidate_mask": (6, 18),
-    }
-    assert {array.dtype.name for array in batch.values()} == {"int32"}
     cls, sep, pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+    batch = examples.batch(1, 2)
+    assert {array.dtype.name for array in batch.values()} == {"int32"}
+    assert batch["block_segment_ids"].shape == (6, 3, 14)
 
     def pieces(text):
         return tokenizer.tokenize(text).ids
 
-    def check(name, place, ids, segments=None):
-        ids = [*ids, *[pad] * 14][: batch[f"{name}_token_ids"].shape[-1]]
-        assert batch[f"{name}_token_ids"][place].tolist() == ids
-        mask = [int(i != pad) for i in ids]
-        assert batch[f"{name}_padding_mask"][place].tolist() == mask
-        if segments is not None:
-            found = batch[f"{name}_segment_ids"][place].tolist()
-            assert found == [*segments, *[0] * 14][:14]
+    def check(found, ids):
+        assert found.tolist() == [*ids, *[pad] * (len(found) - len(ids))]
 
     for row, example in enumerate(examples.examples(1, 2)):
         text = questions[example.number].question.question
-        check("query", row, [cls, *pieces(text)[:7], sep])
+        check(batch["query_token_ids"][row], [cls, *pieces(text)[:7], sep])
         for slot, block_id in enumerate(example.block_ids):
             title = body = []
             if block_id != NO_BLOCK:
                 title = pieces(records.titles[block_id])
                 body = pieces(records.texts[block_id])[: 11 - len(title)]
-            check(
-                "block",
-                (row, slot),
-                [cls, *title, sep, *body, sep],
-                [0] * (len(title) + 2) + [1] * (len(body) + 1),
-            )
+            ids = [cls, *title, sep, *body, sep]
+            check(batch["block_token_ids"][row, slot], ids)
 
 
 @pytest.mark.parametrize("num_hard_negatives", [0, 2])

@@ -3,11 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
-from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.packed_blocks import PackedBlock
 from realm_tf.data.inverse_cloze import IctExamples
 from realm_tf.errors import InputError
 
@@ -15,42 +11,26 @@ WORDPIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 CLS, SEP, PAD = 2, 3, 0
 
 
-def _write_blocks(directory, rows):
-    """A blocks directory; each row is a title and sentences, as ids."""
-    import tensorflow as tf
+class Blocks(list):
+    """`PackedBlocks` of titles and sentences, as ids."""
 
-    with artifact.write(str(directory), kind=schema.BLOCKS) as stage:
-        path = stage.path("blocks-00000.tfrecord.gz")
-        with tf.io.TFRecordWriter(path, options="GZIP") as writer:
-            for number, (title, sentences) in enumerate(rows):
-                # A wordpiece is one character of the text here.
-                token_ids = [i for sentence in sentences for i in sentence]
-                block = schema.Block(
+    wordpieces = WORDPIECES
+    directory = "packed"
+
+    def __init__(self, rows):
+        for number, (title, sentences) in enumerate(rows):
+            lengths = [len(each) for each in sentences if each]
+            self.append(
+                PackedBlock(
                     number,
-                    str(number),
-                    "title",
-                    "x" * len(token_ids),
-                    title_ids=title,
-                    token_ids=token_ids,
-                    token_starts=list(range(len(token_ids))),
-                    token_limits=list(range(1, len(token_ids) + 1)),
-                    sentence_starts=np.cumsum(
-                        [0, *map(len, sentences[:-1])]
-                    ).tolist(),
+                    np.array(title, "int32"),
+                    np.array(sum(sentences, []), "int32"),
+                    np.cumsum([0, *lengths])[:-1],
                 )
-                writer.write(schema.block_to_example(block))
-        write_text(
-            stage.path("vocab.txt"),
-            "".join(f"{piece}\n" for piece in WORDPIECES)
-            + "".join(f"w{n}\n" for n in range(1000)),
-        )
-        stage.metadata.update(
-            num_blocks=len(rows),
-            shard_rows=[len(rows)],
-            fingerprint="abc",
-            tokenizer="def",
-        )
-    return str(directory)
+            )
+
+    def count_sentences(self):
+        return np.array([len(block.sentence_starts) for block in self])
 
 
 @pytest.fixture
@@ -72,10 +52,8 @@ def rows():
 
 
 @pytest.fixture
-def blocks(tmp_path, rows):
-    directory = _write_blocks(tmp_path / "blocks", rows)
-    pack_blocks(directory, str(tmp_path / "packed"))
-    return PackedBlocks(str(tmp_path / "packed"))
+def blocks(rows):
+    return Blocks(rows)
 
 
 def _epoch(examples, epoch):

@@ -48,15 +48,6 @@ def test_a_batch_is_its_examples_padded(passages, letters, mode):
     )
     for step in range(examples.steps_per_epoch):
         batch = examples.batch(1, step)
-        assert {name: array.shape for name, array in batch.items()} == {
-            "token_ids": (8, 24),
-            "padding_mask": (8, 24),
-            "mask_positions": (8, 5),
-            "mask_ids": (8, 5),
-            "mask_weights": (8, 5),
-            "sentence_ids": (8, 22),
-            "block_id": (8,),
-        }
         assert {array.dtype.name for array in batch.values()} == {"int32"}
         for row, example in enumerate(examples.examples(1, step)):
             ids = example.sentence_ids.tolist()

@@ -24,32 +24,6 @@ def _words(found, span, tokenizer):
     return [tokenizer.vocabulary[i] for i in found.token_ids[span[0] : span[1]]]
 
 
-def test_the_pieces_of_marked_spans(mark_passage, letters):
-    found, counts = _tokenize(mark_passage(*HARD), letters)
-    assert [_words(found, span, letters) for span in found.spans] == [
-        ["東", "京"],
-        ["cafe"],
-        ["s", "##a", "##o"],
-        ["e", "##t", "##e"],
-        ["the", "東", "京", "city"],
-        ["[UNK]"],
-        ["u", "##n", "##i", "##bara", "-", "o", "##b"],
-        ["river"],
-    ]
-    assert [found.text[s[2] : s[3]].decode() for s in found.spans] == [
-        "東京",
-        "Café",
-        "São",
-        "e\u0301te\u0301",
-        "the 東京 city",
-        "👍",
-        "Ünïbara-Öb",
-        "river",
-    ]
-    assert counts["spans"] == 8
-    assert counts["spans_without_wordpiece"] == 0
-
-
 def test_byte_by_byte_the_same(mark_passage, letters):
     # The rule on bytes, over every wordpiece, as the original applies it.
     passage = mark_passage(*HARD)

@@ -3,50 +3,13 @@
 import pytest
 
 SENTENCES = """\
-Ada B-PER
-was O
-in O
-London B-LOC
-. O
-
-Bach B-PER
-wrote O
-music O
-in O
-Leipzig B-LOC
-. O
-
-The O
-Nile B-LOC
-flows O
-to O
-Egypt B-LOC
-. O
-
-Ada I-PER
-Bach I-PER
-wrote O
-. O
-
-Rome B-LOC
-is O
-in O
-Italy B-LOC
-. O
-
-The O
-Etna B-LOC
-is O
-a O
-hill O
-. O
-
-Ada B-PER
-wrote O
-numbers O
-in O
-1843 O
-. O
+Ada/B-PER was/O in/O London/B-LOC ./O
+Bach/B-PER wrote/O music/O in/O Leipzig/B-LOC ./O
+The/O Nile/B-LOC flows/O to/O Egypt/B-LOC ./O
+Ada/I-PER Bach/I-PER wrote/O ./O
+Rome/B-LOC is/O in/O Italy/B-LOC ./O
+The/O Etna/B-LOC is/O a/O hill/O ./O
+Ada/B-PER wrote/O numbers/O in/O 1843/O ./O
 """
 
 
@@ -54,7 +17,9 @@ in O
 def conll_path(tmp_path_factory):
     """Seven sentences: seven places, four persons, one of two words."""
     path = tmp_path_factory.mktemp("tagging") / "sentences.conll"
-    path.write_text(SENTENCES)
+    # A word and its tag a line, a blank line after a sentence.
+    lines = SENTENCES.replace("\n", "\n\n").replace(" ", "\n")
+    path.write_text(lines.replace("/", " "))
     return str(path)
 
 

@@ -128,16 +128,6 @@ def test_labels_have_colours_counts_and_switches(tmp_path):
     assert "2 of 4 passages; tagger: rules." in content
 
 
-def test_the_page_is_the_same_each_time(tmp_path):
-    passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(20)]
-    directory = write(tmp_path / "annotated", passages)
-    pages = [
-        read(directory, tmp_path, num_passages=5, seed=seed)[1]
-        for seed in (0, 0, 1)
-    ]
-    assert pages[0] == pages[1] != pages[2]
-
-
 def test_passages_are_spread_evenly(tmp_path):
     passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(23)]
     directory = write(tmp_path / "annotated", passages, rows_per_shard=4)

@@ -8,26 +8,8 @@ from realm_tf.tagging.sentence_batches import SHAPES
 from realm_tf.tagging.sentence_batches import SentenceEncoder
 from realm_tf.text.tokenizer import Tokenizer
 
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "nile",
-    "##s",
-    "flow",
-    "u",
-    ".",
-    "-",
-    "19",
-    "##96",
-    "paris",
-    "'",
-    "€",
-    "##5",
-]
+_PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the nile ##s flow u . - 19 ##96 paris"
+VOCABULARY = f"{_PIECES} ' € ##5".split()
 TOKENIZER = Tokenizer(VOCABULARY)
 
 
@@ -42,19 +24,15 @@ def _shapes(row):
 @pytest.mark.parametrize(
     "word, shape",
     [
-        ("nile", "lower"),
         ("3rd", "lower"),
-        ("Nile", "capitalized"),
         ("Saint-denis", "capitalized"),
         ("Al-Ain", "capitalized"),
         ("É", "capital"),
         ("U2", "capital"),
         ("U.S.", "upper"),
         ("McDonald", "mixed"),
-        ("eBay", "mixed"),
         ("1996-08-30", "digits"),
         ("東京", "caseless"),
-        ("...", "symbol"),
         ("", "symbol"),
     ],
 )

@@ -5,39 +5,9 @@ from realm_tf.artifacts.question_files import Question
 from realm_tf.data.question_sets.answer_search import find_answered
 from realm_tf.text.answers import contains_answer
 
-WORDS = [
-    "a",
-    "an",
-    "the",
-    "The",
-    "U.S.",
-    "US",
-    "us",
-    "well-known",
-    "well",
-    "known",
-    "Caesar's",
-    "Caesar",
-    "1,000",
-    "1000",
-    "ÉCOLE",
-    "école",
-    "(Rome)",
-    "Rome,",
-    "Jerome",
-    "of",
-    "_x_",
-    "İ",
-    "«é»",
-    "18\xa069",
-    "18",
-    "69",
-    "ſ",
-    "K",
-    "!",
-    "-",
-    "\u2028",
-]
+WORDS = "a the The U.S. US us well-known well known Caesar's Caesar 1,000 1000"
+WORDS = f"{WORDS} ÉCOLE école (Rome) Rome, Jerome of _x_ İ «é» 18 69 ſ K ! -"
+WORDS = [*WORDS.split(" "), "18\xa069", "\u2028"]
 PATTERNS = [
     r"18\s?69|\b1000\b",
     r"Caesar('s)? (US|well.*)",
