@@ -20,7 +20,6 @@ import tyro
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.tagging import bert
-from realm_tf.tagging import sentence_batches
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
 
@@ -77,16 +76,11 @@ def bert_rates(blocks, directory):
     words = [[start for start, _ in bert.find_words(s)] for s in sentences]
 
     def in_order(limit=None):
-        rows = loaded.sentence_encoder().encode(
-            sentences[:limit], words[:limit]
-        )
+        encoder = loaded.sentence_encoder()
+        rows = encoder.encode(sentences[:limit], words[:limit])
         for first in range(0, len(rows), BATCH_SIZE):
             loaded.model.predict_on_batch(
-                sentence_batches.stack(
-                    rows[first : first + BATCH_SIZE],
-                    loaded.tokenizer,
-                    max_length=loaded.max_length,
-                )
+                encoder.stack(rows[first : first + BATCH_SIZE])
             )
 
     # Both models are traced before they are timed.

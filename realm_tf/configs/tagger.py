@@ -18,7 +18,7 @@ class TaggerRecipe(recipes.Recipe):
         num_epochs: int. Passes over the sentences.
         batch_size: int. Sentences of one step, of 32 wordpieces each; of
             shorter ones there are more, see
-            `tagging.sentence_batches.batches_by_length`.
+            `tagging.sentence_batches.SentenceEncoder.batches`.
         optimizer: `Optimizer`.
         dropout: float. Before the last layer; the encoder keeps its own.
         max_length: int. Most wordpieces of a row; longer sentences are read

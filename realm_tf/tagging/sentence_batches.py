@@ -78,7 +78,7 @@ def word_shape(text: str) -> str:
 
 
 class SentenceEncoder:
-    """Sentences with their words to rows.
+    """Sentences with their words to rows, and these to batches.
 
     Each word that has a wordpiece of its own is decided in exactly one row.
     A sentence longer than `max_length` becomes several windows that overlap
@@ -181,68 +181,62 @@ class SentenceEncoder:
             start, first = following, last
         yield start, num_pieces, first, num_pieces
 
+    def padded_length(self, row: Row) -> int:
+        """Length of a row with special wordpieces and padding."""
+        length = len(row.token_ids) + _NUM_SPECIAL
+        step = _SHORT_STEP if length <= _SHORT_LENGTH else _LONG_STEP
+        return min(-(-length // step) * step, max(self.max_length, length))
 
-def padded_length(row: Row, max_length: int) -> int:
-    """Length of a row with special wordpieces and padding."""
-    length = len(row.token_ids) + _NUM_SPECIAL
-    step = _SHORT_STEP if length <= _SHORT_LENGTH else _LONG_STEP
-    return min(-(-length // step) * step, max(max_length, length))
+    def batches(self, rows: list[Row], batch_size: int) -> list[np.ndarray]:
+        """Rows of like length together, so that little padding is computed.
 
+        Args:
+            rows: list of `Row`.
+            batch_size: int. Sentences of `WORDPIECES_PER_SENTENCE` wordpieces;
+                of shorter ones a batch holds more, of longer ones fewer, so
+                that all batches cost about the same.
 
-def batches_by_length(lengths, batch_size: int) -> list[np.ndarray]:
-    """Rows of like length together, so that little padding is computed.
+        Returns:
+            list of int arrays: the rows of each batch, shorter ones first.
+        """
+        lengths = [self.padded_length(row) for row in rows]
+        budget = batch_size * WORDPIECES_PER_SENTENCE
+        batches, batch = [], []
+        for index in np.argsort(lengths, kind="stable"):
+            if batch and (len(batch) + 1) * lengths[index] > budget:
+                batches.append(np.array(batch))
+                batch = []
+            batch.append(index)
+        return [*batches, np.array(batch)] if batch else batches
 
-    Args:
-        lengths: list of int. Padded lengths.
-        batch_size: int. Sentences of `WORDPIECES_PER_SENTENCE` wordpieces;
-            of shorter ones a batch holds more, of longer ones fewer, so that
-            all batches cost about the same.
+    def stack(self, rows: list[Row], num_rows: int = 0) -> dict:
+        """Rows as one batch.
 
-    Returns:
-        list of int arrays: the rows of each batch, shorter ones first.
-    """
-    budget = batch_size * WORDPIECES_PER_SENTENCE
-    batches, batch = [], []
-    for index in np.argsort(lengths, kind="stable"):
-        if batch and (len(batch) + 1) * lengths[index] > budget:
-            batches.append(np.array(batch))
-            batch = []
-        batch.append(index)
-    return [*batches, np.array(batch)] if batch else batches
+        Args:
+            rows: list of `Row`.
+            num_rows: int. Rows of the batch; those that lack are empty.
+                Defaults to `0`: no more than are given.
 
-
-def stack(
-    rows: list[Row], tokenizer: Tokenizer, *, max_length: int, num_rows: int = 0
-) -> dict:
-    """Rows as one batch.
-
-    Args:
-        rows: list of `Row`.
-        tokenizer: `Tokenizer`. For its special wordpieces.
-        max_length: int. No row is padded beyond it.
-        num_rows: int. Rows of the batch; those that lack are empty. Defaults
-            to `0`: no more than are given.
-
-    Returns:
-        A dict of int32 arrays `(num_rows, length)`: `token_ids`,
-        `shape_ids`, `padding_mask`.
-    """
-    length = max(padded_length(row, max_length) for row in rows)
-    shape = (max(num_rows, len(rows)), length)
-    token_ids = np.full(shape, tokenizer.pad_id, dtype="int32")
-    shape_ids = np.zeros(shape, dtype="int32")
-    padding_mask = np.zeros(shape, dtype="int32")
-    token_ids[:, 0] = tokenizer.cls_id
-    # An empty row shows its [CLS]: attention to nothing has no value.
-    padding_mask[:, 0] = 1
-    for number, row in enumerate(rows):
-        limit = len(row.token_ids) + 1
-        token_ids[number, 1:limit] = row.token_ids
-        token_ids[number, limit] = tokenizer.sep_id
-        shape_ids[number, 1:limit] = row.shape_ids
-        padding_mask[number, : limit + 1] = 1
-    return {
-        "token_ids": token_ids,
-        "shape_ids": shape_ids,
-        "padding_mask": padding_mask,
-    }
+        Returns:
+            A dict of int32 arrays `(num_rows, length)`: `token_ids`,
+            `shape_ids`, `padding_mask`.
+        """
+        length = max(self.padded_length(row) for row in rows)
+        shape = (max(num_rows, len(rows)), length)
+        token_ids = np.full(shape, self._tokenizer.pad_id, dtype="int32")
+        shape_ids = np.zeros(shape, dtype="int32")
+        padding_mask = np.zeros(shape, dtype="int32")
+        token_ids[:, 0] = self._tokenizer.cls_id
+        # An empty row shows its [CLS]: attention to nothing has no value.
+        padding_mask[:, 0] = 1
+        for number, row in enumerate(rows):
+            limit = len(row.token_ids) + 1
+            token_ids[number, 1:limit] = row.token_ids
+            token_ids[number, limit] = self._tokenizer.sep_id
+            shape_ids[number, 1:limit] = row.shape_ids
+            padding_mask[number, : limit + 1] = 1
+        return {
+            "token_ids": token_ids,
+            "shape_ids": shape_ids,
+            "padding_mask": padding_mask,
+        }

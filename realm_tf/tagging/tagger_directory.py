@@ -49,21 +49,16 @@ class LoadedTagger:
         Args:
             rows: list of `Row`. Of all sentences.
             num_words: list of int. Of each sentence.
-            batch_size: int. See `sentence_batches.batches_by_length`.
+            batch_size: int. See `SentenceEncoder.batches`.
 
         Returns:
             list of lists of str. A word without a wordpiece is `"O"`.
         """
         tags = [["O"] * number for number in num_words]
-        lengths = [
-            sentence_batches.padded_length(row, self.max_length) for row in rows
-        ]
-        for batch in sentence_batches.batches_by_length(lengths, batch_size):
-            inputs = sentence_batches.stack(
-                [rows[index] for index in batch],
-                self.tokenizer,
-                max_length=self.max_length,
-                num_rows=_num_rows(len(batch)),
+        encoder = self.sentence_encoder()
+        for batch in encoder.batches(rows, batch_size):
+            inputs = encoder.stack(
+                [rows[index] for index in batch], _num_rows(len(batch))
             )
             # Compiled, which `model(inputs)` is not.
             logits = np.asarray(self.model.predict_on_batch(inputs))

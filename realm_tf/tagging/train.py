@@ -13,7 +13,6 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
 from realm_tf.tagging import conll
-from realm_tf.tagging import sentence_batches
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.scores import entity_scores
@@ -132,11 +131,10 @@ class TaggedBatches:
 
     def __init__(self, sentences, tagger, recipe):
         label_ids = {label: i for i, label in enumerate(tagger.labels)}
-        self._tokenizer = tagger.tokenizer
-        self._max_length = tagger.max_length
+        self._encoder = tagger.sentence_encoder()
         self._seed = recipe.seed
         self._batch_size = recipe.batch_size
-        self._rows = tagger.sentence_encoder().encode_words(
+        self._rows = self._encoder.encode_words(
             [sentence.words for sentence in sentences]
         )
         self._labels = [
@@ -146,12 +144,6 @@ class TaggedBatches:
             )
             for row in self._rows
         ]
-        self._lengths = np.array(
-            [
-                sentence_batches.padded_length(row, self._max_length)
-                for row in self._rows
-            ]
-        )
 
     def __len__(self):
         return len(self._epoch_rows(0))
@@ -173,19 +165,15 @@ class TaggedBatches:
     def _epoch_rows(self, number):
         random = np.random.default_rng([self._seed, number])
         order = random.permutation(len(self._rows))
-        batches = sentence_batches.batches_by_length(
-            self._lengths[order], self._batch_size
+        batches = self._encoder.batches(
+            [self._rows[index] for index in order], self._batch_size
         )
         return [
             order[batches[index]] for index in random.permutation(len(batches))
         ]
 
     def _batch(self, rows):
-        stacked = sentence_batches.stack(
-            [self._rows[index] for index in rows],
-            self._tokenizer,
-            max_length=self._max_length,
-        )
+        stacked = self._encoder.stack([self._rows[index] for index in rows])
         shape = stacked["token_ids"].shape
         labels = np.zeros(shape, dtype="int32")
         weights = np.zeros(shape, dtype="float32")
@@ -260,7 +248,7 @@ def evaluate(tagger, sentences, *, batch_size: int) -> dict:
     Args:
         tagger: `LoadedTagger`.
         sentences: list of `conll.Sentence`.
-        batch_size: int. See `sentence_batches.batches_by_length`.
+        batch_size: int. See `SentenceEncoder.batches`.
 
     Returns:
         dict; see `scores.entity_scores`.

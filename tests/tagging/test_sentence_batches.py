@@ -157,23 +157,25 @@ def _rows(lengths):
 
 
 def test_rows_are_padded_to_few_lengths():
-    lengths = [
-        sentence_batches.padded_length(row, 200)
-        for row in _rows([1, 2, 3, 62, 63, 190])
-    ]
+    encoder = SentenceEncoder(TOKENIZER, max_length=200)
+    rows = _rows([1, 2, 3, 62, 63, 190])
+    lengths = [encoder.padded_length(row) for row in rows]
     assert lengths == [4, 4, 8, 64, 96, 192]
     # Never beyond the positions there are.
-    assert sentence_batches.padded_length(_rows([62 + 34])[0], 100) == 100
+    encoder = SentenceEncoder(TOKENIZER, max_length=100)
+    assert encoder.padded_length(_rows([62 + 34])[0]) == 100
 
 
 def test_batches_cost_about_the_same():
-    lengths = [32, 8, 64, 8, 8, 16, 200]
-    batches = sentence_batches.batches_by_length(lengths, 2)
+    encoder = SentenceEncoder(TOKENIZER, max_length=512)
+    rows = _rows([30, 6, 62, 5, 6, 14, 190])
+    batches = encoder.batches(rows, 2)
     assert [b.tolist() for b in batches] == [[1, 3, 4, 5], [0], [2], [6]]
-    assert sentence_batches.batches_by_length([], 2) == []
+    assert encoder.batches([], 2) == []
     random = np.random.default_rng(0)
-    lengths = random.integers(1, 16, size=500) * 8
-    batches = sentence_batches.batches_by_length(lengths, 16)
+    rows = _rows(random.integers(1, 120, size=500).tolist())
+    lengths = np.array([encoder.padded_length(row) for row in rows])
+    batches = encoder.batches(rows, 16)
     assert sorted(np.concatenate(batches)) == list(range(500))
     for batch, after in zip(batches, batches[1:], strict=False):
         assert len(batch) * lengths[batch].max() <= 512
@@ -183,7 +185,7 @@ def test_batches_cost_about_the_same():
 def test_a_batch_by_hand():
     encoder = SentenceEncoder(TOKENIZER, max_length=32)
     rows = encoder.encode_words([("Nile",), ("the", "U", ".")])
-    batch = sentence_batches.stack(rows, TOKENIZER, max_length=32, num_rows=3)
+    batch = encoder.stack(rows, num_rows=3)
     ids = {piece: index for index, piece in enumerate(VOCABULARY)}
     expected = [
         "[CLS] nile [SEP] [PAD] [PAD] [PAD] [PAD] [PAD]",

@@ -88,15 +88,7 @@ def _texts(example, spans):
     else:
         # Not split(): some tokens hold other white space.
         tokens, join = example["document_text"].split(" "), join_tokens
-    return [join(_cut(tokens, s["start_token"], s["end_token"])) for s in spans]
-
-
-def _cut(tokens, start, limit):
-    if not 0 <= start < limit <= len(tokens):
-        raise ValueError(
-            f"tokens {start} to {limit} of a page of {len(tokens)}"
-        )
-    return tokens[start:limit]
+    return [join(tokens[s["start_token"] : s["end_token"]]) for s in spans]
 
 
 def _join_at_offsets(tokens):
