@@ -145,7 +145,7 @@ class AnnotateShard(beam.DoFn):
             for number, passage in self._annotate(shard, records.counts):
                 # With its place, so that order counts.
                 records.write(
-                    schema.annotated_to_example(passage),
+                    schema.to_example(passage),
                     place=number.to_bytes(8, "big"),
                 )
 
@@ -186,7 +186,9 @@ def annotate_block(
     sentences = taggers.sentences(block)
     counts = collections.Counter(passages=1, sentences=len(sentences))
     kept = []
-    for start, limit, label in sorted(spans, key=_earlier_then_longer):
+    for start, limit, label in sorted(
+        spans, key=lambda span: (span[0], -span[1], span[2])
+    ):
         number = bisect.bisect_right(block.sentence_starts, start) - 1
         if number < 0 or limit > sentences[number][1]:
             counts["dropped_crossing_spans"] += 1
@@ -210,11 +212,6 @@ def annotate_block(
         span_label=[label for _, _, label in kept],
     )
     return passage, counts
-
-
-def _earlier_then_longer(span):
-    start, limit, label = span
-    return start, -limit, label
 
 
 def _utf8_offsets(text, ranges):

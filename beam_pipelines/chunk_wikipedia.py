@@ -86,7 +86,7 @@ def write_blocks(
                 | "Group by id" >> beam.GroupByKey()
                 | "Keep first"
                 >> beam.ParDo(
-                    transforms.KeepFirst(directory, inputs)
+                    transforms.KeepFirst(directory, inputs.paths)
                 ).with_outputs("counts", "dropped", main="kept")
             )
             num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)

@@ -20,7 +20,6 @@ from realm_tf.articles import readers
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.sources import PAGES_PER_PART
-from realm_tf.beam_pipelines.sources import Inputs
 from realm_tf.beam_pipelines.sources import Source
 from realm_tf.errors import InputError
 from realm_tf.progress import Progress
@@ -152,12 +151,12 @@ class KeepFirst(beam.DoFn):
 
     Args:
         directory: str. Where errors are reported.
-        inputs: `Inputs`. The input files by number, for messages.
+        paths: list of str. The input files by number, for messages.
     """
 
-    def __init__(self, directory: str, inputs: Inputs):
+    def __init__(self, directory: str, paths: list[str]):
         self._directory = directory
-        self._inputs = inputs
+        self._paths = paths
 
     def process(self, keyed):
         found = sorted(keyed[1])
@@ -178,10 +177,15 @@ class KeepFirst(beam.DoFn):
         part_numbers = np.repeat(np.arange(len(found)), sizes)
         if other_text.any():
             other = int(np.flatnonzero(other_text)[0])
-            places = order[[firsts[other], other]].tolist()
+            first, second = (
+                self._place(found[part_numbers[row]][0], pages[row])
+                for row in order[[firsts[other], other]].tolist()
+            )
             with resumable.reporting(self._directory):
-                raise self._conflict(
-                    *((found[part_numbers[p]][0], pages[p]) for p in places)
+                raise InputError(
+                    f"{first} and {second} have one article id and different "
+                    "texts: give every article its own id or leave one of "
+                    "the files out."
                 )
             return
         is_kept = np.empty(len(pages), dtype=bool)
@@ -200,20 +204,6 @@ class KeepFirst(beam.DoFn):
             "counts", ("dropped_duplicate", len(pages) - num_kept)
         )
 
-    def _conflict(self, first, other):
-        (article_id, place), (_, other_place) = map(self._find, (first, other))
-        return InputError(
-            f"article id {article_id!r} stands at {place} and, with another "
-            f"text, at {other_place}: give every article its own id or leave "
-            "one of the files out."
-        )
-
-    def _find(self, entry):
-        # Read again, so that a run without a mistake need not hold them.
-        (file_number, _), page = entry
-        pages = readers.read_pages(
-            self._inputs.paths[file_number],
-            format=self._inputs.formats[file_number],
-        )
-        found = next(p for p in pages if p.number == page["number"])
-        return found.article_id, found.place
+    def _place(self, part, page):
+        file_number, _ = part
+        return f"page {page['number']} of {self._paths[file_number]}"

@@ -55,7 +55,7 @@ def _sample(source, num_blocks, directory):
         with tf.io.TFRecordWriter(path, options="GZIP") as writer:
             for number, block in enumerate(blocks):
                 block.block_id = number
-                writer.write(schema.block_to_example(block))
+                writer.write(schema.to_example(block))
         stage.metadata.update(
             num_blocks=len(blocks),
             shard_rows=[len(blocks)],
@@ -77,7 +77,7 @@ def _measure(model, batch_size, sample, blocks, directory):
     ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
-        [index_files.load_shard(path) for path, _ in Embeddings(output).shards]
+        [index_files.load_array(path) for path, _ in Embeddings(output).shards]
     )
     length = artifact.read(sample, kind=schema.BLOCKS)["max_block_length"]
     rows, peer_seconds = _predict(model, batch_size, blocks, length)

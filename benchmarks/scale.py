@@ -80,7 +80,7 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
             with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
                 for number, block in itertools.islice(numbered, num_rows):
                     block = dataclasses.replace(block, block_id=number)
-                    writer.write(schema.block_to_example(block))
+                    writer.write(schema.to_example(block))
         kept = ("tokenizer", "max_block_length", "longest_block")
         stage.metadata.update(
             {name: metadata[name] for name in kept},

@@ -232,7 +232,7 @@ def _of_object(info):
     """Directories and files of questions are given by their paths."""
     from tyro.constructors import PrimitiveConstructorSpec
 
-    from realm_tf.artifacts.artifact import Artifact
+    from realm_tf.artifacts.directory import Artifact
     from realm_tf.artifacts.questions import Questions
 
     kind = info.type

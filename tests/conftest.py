@@ -231,7 +231,7 @@ def write_annotated(directory, passages):
             path = stage.path(f"annotated-{number:05d}.tfrecord.gz")
             with tf.io.TFRecordWriter(path, options="GZIP") as writer:
                 for passage in part:
-                    writer.write(schema.annotated_to_example(passage))
+                    writer.write(schema.to_example(passage))
         stage.metadata["num_passages"] = len(passages)
         stage.metadata["fingerprint"] = "abc"
     return str(directory)

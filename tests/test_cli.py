@@ -181,7 +181,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch):
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        (["inspect", "{missing}"], "{missing} is not a complete directory"),
+        (["inspect", "{missing}"], "{missing} does not exist"),
         (
             ["init", "--from", "random", "--output", "{missing}"],
             "--from random needs --vocab FILE.",

@@ -23,91 +23,6 @@ from realm_tf.text.integer_types import smallest_dtype
 VOCABULARY = "vocab.txt"
 
 
-@contextlib.contextmanager
-def write(
-    output: str,
-    *,
-    kind: str,
-    columns: dict,
-    tokenizer: str,
-    parents: dict,
-    wordpieces: list[str],
-):
-    """Opens a directory of arrays to write and completes it at the end.
-
-    Args:
-        output: str. The directory to make, on a local disk.
-        kind: str. What it will hold.
-        columns: dict. As given to `ArrayFiles`; `token_ids` and `title_ids`
-            become int32 where the vocabulary needs it.
-        tokenizer: str. Fingerprint of what made the wordpieces.
-        parents: dict. Name to fingerprint of what is packed.
-        wordpieces: list of str. The vocabulary.
-
-    Yields:
-        `ArrayFiles` to append to, and the `Stage`, whose metadata get the
-        fingerprint of the content.
-
-    Raises:
-        InputError: if `output` exists already or is remote.
-    """
-    if is_remote(output):
-        raise InputError(
-            f"{output} is not on a local disk: packed arrays are mapped into "
-            "memory. Choose a local directory."
-        )
-    dtype = smallest_dtype(len(wordpieces) - 1)
-    columns = {
-        name: (dtype if name.endswith("_ids") else each, number)
-        for name, (each, number) in columns.items()
-    }
-    with artifact.write(
-        output,
-        kind=kind,
-        parameters={"tokenizer": tokenizer},
-        parents=parents,
-    ) as stage:
-        with ArrayFiles(stage.directory, columns) as files:
-            yield files, stage
-            stage.metadata["fingerprint"] = files.finish()
-        write_vocabulary(stage.directory, wordpieces)
-
-
-class ArrayFiles(contextlib.AbstractContextManager):
-    """The `.npy` files of a directory, appended to and at last completed.
-
-    Args:
-        directory: str. A local directory that is there.
-        columns: dict. Name of each file to its type and its number of
-            columns, `None` for an array of one dimension.
-    """
-
-    def __init__(self, directory: str, columns: dict):
-        self._stack = contextlib.ExitStack()
-        self._files = {}
-        for name, (dtype, number) in columns.items():
-            path = os.path.join(directory, f"{name}.npy")
-            file = self._stack.enter_context(Path(path).open("wb"))
-            self._files[name] = _ArrayFile(file, dtype, number)
-
-    def __exit__(self, *exception):
-        return self._stack.__exit__(*exception)
-
-    def append(self, name: str, rows) -> None:
-        """Adds rows to a file."""
-        self._files[name].append(rows)
-
-    def num_rows(self, name: str) -> int:
-        """Rows that a file holds by now."""
-        return self._files[name].num_rows
-
-    def finish(self) -> str:
-        """Completes the headers; returns the fingerprint of the content."""
-        return fingerprints.fingerprint(
-            *(file.finish() for file in self._files.values())
-        )
-
-
 class _ArrayFile:
     """An `.npy` file whose number of rows is known at its end only."""
 
@@ -117,7 +32,7 @@ class _ArrayFile:
         self._columns = columns
         self._digest = hashlib.sha256()
         self.num_rows = 0
-        self._header_length = self._write_header()
+        self._write_header()
 
     def append(self, rows):
         content = np.ascontiguousarray(rows, self._dtype).tobytes()
@@ -126,10 +41,10 @@ class _ArrayFile:
         self.num_rows += len(rows)
 
     def finish(self):
+        """Completes the header; returns the digest of the content."""
         self._file.seek(0)
         # Numpy pads headers, so that one of more rows is as long.
-        if self._write_header() != self._header_length:
-            raise RuntimeError(f"{self._file.name}: its header grew.")
+        self._write_header()
         return self._digest.digest()
 
     def _write_header(self):
@@ -144,7 +59,6 @@ class _ArrayFile:
                 "shape": shape,
             },
         )
-        return self._file.tell()
 
 
 class PackedArrays:
@@ -158,8 +72,11 @@ class PackedArrays:
 
     Attributes:
         kind: str. What the directory holds.
-        columns: dict. As given to `ArrayFiles`. The first array, `table`, has
-            a row for each item and one more, which holds the totals.
+        columns: dict. Name of each file to its type and its number of
+            columns, `None` for an array of one dimension. The first array,
+            `table`, has a row for each item and one more, which holds the
+            totals. Where the vocabulary needs it, `token_ids` and `title_ids`
+            are int32.
         limits: dict. Name of each other array to the column of `table` that
             points into it.
         metadata: dict. Of the directory.
@@ -193,6 +110,58 @@ class PackedArrays:
         ):
             raise _damaged(directory, "its files disagree")
         self.wordpieces = read_vocabulary(self.directory)
+
+    @classmethod
+    @contextlib.contextmanager
+    def write(
+        cls,
+        output: str,
+        *,
+        tokenizer: str,
+        parents: dict,
+        wordpieces: list[str],
+    ):
+        """Opens a directory to write and completes it at the end.
+
+        Args:
+            output: str. The directory to make, on a local disk.
+            tokenizer: str. Fingerprint of what made the wordpieces.
+            parents: dict. Name to fingerprint of what is packed.
+            wordpieces: list of str. The vocabulary.
+
+        Yields:
+            dict of name to file, to which rows are appended, and the `Stage`,
+            whose metadata get the fingerprint of the content.
+
+        Raises:
+            InputError: if `output` exists already or is remote.
+        """
+        if is_remote(output):
+            raise InputError(
+                f"{output} is not on a local disk: packed arrays are mapped "
+                "into memory. Choose a local directory."
+            )
+        with (
+            artifact.write(
+                output,
+                kind=cls.kind,
+                parameters={"tokenizer": tokenizer},
+                parents=parents,
+            ) as stage,
+            contextlib.ExitStack() as stack,
+        ):
+            files = {}
+            for name, (dtype, number) in cls.columns.items():
+                if name.endswith("_ids"):
+                    dtype = smallest_dtype(len(wordpieces) - 1)
+                path = Path(stage.path(f"{name}.npy"))
+                file = stack.enter_context(path.open("wb"))
+                files[name] = _ArrayFile(file, dtype, number)
+            yield files, stage
+            stage.metadata["fingerprint"] = fingerprints.fingerprint(
+                *(file.finish() for file in files.values())
+            )
+            write_vocabulary(stage.directory, wordpieces)
 
     def __reduce__(self):
         return type(self), (self.directory,)

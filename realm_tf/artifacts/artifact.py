@@ -9,11 +9,9 @@ and the marker comes last.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import time
-from typing import ClassVar
 
 from realm_tf.artifacts.disk import is_disk_full
 from realm_tf.artifacts.disk import locked
@@ -28,108 +26,6 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
-
-
-class Artifact:
-    """A directory that a command wrote, opened and checked once.
-
-    Nothing is read before it is needed: the output of a command that has not
-    run yet is named by the same object that is later opened. Functions hand
-    these objects on; a path becomes one where it enters, on the command line
-    or in a Python call.
-
-    Args:
-        path: str or path. The directory, local or remote.
-
-    Attributes:
-        path: str. The directory, without a slash at its end.
-    """
-
-    kinds: ClassVar[tuple[str, ...]] = ()
-    metavar: ClassVar[str] = "DIR"
-
-    def __init__(self, path: str | os.PathLike):
-        self.path = os.fspath(path).rstrip("/")
-
-    @classmethod
-    def of(cls, value):
-        """`value` as an object of this class, opened already or a path."""
-        if isinstance(value, cls) or value is None:
-            return value
-        return cls(value)
-
-    @functools.cached_property
-    def metadata(self) -> dict:
-        """The content of metadata.json.
-
-        Raises:
-            InputError: if the directory is missing, incomplete or of another
-                kind.
-        """
-        return read(self.path, kind=self.kinds)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the directory was written to its end."""
-        return is_complete(self.path)
-
-    @property
-    def kind(self) -> str:
-        """What the directory holds: one of `kinds`."""
-        return self.metadata["kind"]
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of what decides the content, 16 hexadecimal digits."""
-        return self.metadata["fingerprint"]
-
-    @property
-    def parents(self) -> dict:
-        """Name to fingerprint of what the directory was made from."""
-        return self.metadata["parents"]
-
-    @property
-    def parameters(self) -> dict:
-        """What determined the content besides the parents."""
-        return self.metadata["parameters"]
-
-    @property
-    def counts(self) -> dict:
-        """What was counted while the directory was made."""
-        return self.metadata.get("counts", {})
-
-    def file(self, name: str) -> str:
-        """The path of a file in the directory."""
-        return os.path.join(self.path, name)
-
-    def summary(self) -> str:
-        """What the directory holds, in some words."""
-        return self.kind
-
-    def __fspath__(self):
-        return self.path
-
-    def __str__(self):
-        return self.path
-
-    def __reduce__(self):
-        # To a worker goes the path alone, not what has been read.
-        return type(self), (self.path,)
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.path == other.path
-
-    def __hash__(self):
-        return hash((type(self), self.path))
-
-    def __repr__(self):
-        name = type(self).__name__
-        if not self.is_complete:
-            return f"{name}({self.path!r}, not made yet)"
-        found = [self.summary()]
-        if "fingerprint" in self.metadata:
-            found.append(f"fingerprint {self.fingerprint}")
-        return f"{name}({self.path!r}: {', '.join(found)})"
 
 
 @dataclasses.dataclass
@@ -223,40 +119,24 @@ def write(
 
 def _prepare(output, directory, job, resumable):
     """Makes the directory; the seconds that a run before spent in it."""
-    if is_complete(output):
+    in_place = directory == output
+    if Path(output).exists() and not (in_place and _is_rest(directory)):
         raise InputError(
-            f"{output} exists already and is complete. Remove it or choose "
-            "another --output."
-        )
-    if Path(output).exists() and not (
-        directory == output and _is_rest(directory)
-    ):
-        raise InputError(
-            f"{output} exists and was not made by realm (no {MARKER} in it). "
-            "Choose another --output."
+            f"{output} exists already: choose another --output, or remove it."
         )
     rest = interrupted_job(directory) if resumable else None
     before = rest.pop("seconds_before", 0.0) if rest else 0.0
     if rest is None or rest != as_json(job):
         remove(directory)
         before = 0.0
-    elif not is_remote(directory):
+    elif not in_place:
         before += seconds_spent(directory, since=JOB)
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        write_text(
-            os.path.join(directory, JOB),
-            json.dumps(
-                {**job, "seconds_before": round(before, 1)},
-                sort_keys=True,
-                indent=2,
-            ),
-        )
-    except OSError as error:
-        raise InputError(
-            f"{directory} cannot be written: {error.strerror or error}. "
-            "Choose another --output."
-        ) from error
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    rest = {**job, "seconds_before": round(before, 1)}
+    write_text(
+        os.path.join(directory, JOB),
+        json.dumps(rest, sort_keys=True, indent=2),
+    )
     return before
 
 
@@ -273,15 +153,12 @@ def interrupted_job(directory: str) -> dict | None:
 
     Returns:
         dict of `kind`, `parameters`, `parents`, `version` and
-        `seconds_before`; `None` if there is none or it is damaged.
+        `seconds_before`; `None` if there is none.
     """
     path = Path(os.path.join(directory, JOB))
     if not path.exists():
         return None
-    try:
-        return json.loads(path.read_text())
-    except ValueError:
-        return None
+    return json.loads(path.read_text())
 
 
 def _is_rest(directory):
@@ -292,25 +169,26 @@ def _is_rest(directory):
     )
 
 
-def read(directory: str | Artifact, *, kind: str | tuple[str, ...]) -> dict:
+def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
     """The metadata of a complete stage directory.
 
     Args:
-        directory: str or `Artifact`, which reads it once.
+        directory: str or `directory.Artifact`, which reads it once.
         kind: str, or tuple of them. What it must hold, or one of what.
+            Defaults to `()`: whatever it is.
 
     Returns:
         dict, the content of `metadata.json`.
 
     Raises:
-        InputError: if it is missing, incomplete or of another kind.
+        InputError: if it is missing, incomplete, damaged or of another kind.
     """
     kinds = (kind,) if isinstance(kind, str) else kind
-    if isinstance(directory, Artifact) and directory.kind in kinds:
+    if hasattr(directory, "metadata") and directory.kind in kinds:
         return directory.metadata
     directory = str(directory).rstrip("/")
     expected = " or ".join(map(repr, kinds))
-    if not Path(os.path.join(directory, MARKER)).exists():
+    if not is_complete(directory):
         if Path(f"{directory}.partial").exists():
             raise InputError(
                 f"{directory} is not complete: the run that writes it was "
@@ -320,32 +198,20 @@ def read(directory: str | Artifact, *, kind: str | tuple[str, ...]) -> dict:
             "is not complete" if Path(directory).exists() else "does not exist"
         )
         raise InputError(
-            f"{directory} {what}: expected a directory of kind {expected} "
-            f"with the marker {MARKER}."
+            f"{directory} {what}: expected a directory of kind "
+            f"{expected or 'any'} with the marker {MARKER}."
         )
-    metadata = read_metadata(directory)
-    if metadata["kind"] not in kinds:
-        raise InputError(
-            f"{directory} holds {metadata['kind']!r}, expected {expected}."
-        )
-    return metadata
-
-
-def read_metadata(directory: str) -> dict:
-    """The metadata of a complete stage directory of any kind.
-
-    Raises:
-        InputError: if it is missing or not what a stage wrote.
-    """
     path = os.path.join(directory, METADATA)
     try:
         metadata = json.loads(Path(path).read_text())
-        metadata["kind"]
+        found = metadata["kind"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is missing or damaged, though {MARKER} is beside it: "
             "make the directory again."
         ) from error
+    if kinds and found not in kinds:
+        raise InputError(f"{directory} holds {found!r}, expected {expected}.")
     return metadata
 
 

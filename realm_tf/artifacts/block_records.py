@@ -29,16 +29,14 @@ class BlockRecords:
     """
 
     def __init__(self, blocks: str):
-        self.directory = str(blocks)
         self.metadata = artifact.read(blocks, kind=schema.BLOCKS)
         self.titles, self.texts, self.urls = [], [], []
-        self.article_ids, self.title_ids, self.sentence_starts = [], [], []
+        self.title_ids, self.sentence_starts = [], []
         rows = []
         for block in schema.read_blocks(blocks):
             self.titles.append(block.title)
             self.texts.append(block.text)
             self.urls.append(block.url)
-            self.article_ids.append(block.article_id)
             self.title_ids.append(block.title_ids)
             self.sentence_starts.append(block.sentence_starts)
             row = np.array(
@@ -65,11 +63,6 @@ class BlockRecords:
 
     def __len__(self):
         return len(self.texts)
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the blocks, as `realm chunk` wrote it."""
-        return self.metadata["fingerprint"]
 
     def span_text(self, block_id: int, start: int, limit: int) -> str:
         """The text of some wordpieces, sliced from the block's own text.

@@ -1,7 +1,7 @@
-"""Pages for people: one HTML file each, which needs nothing else.
+"""Pages for people: one file each, which needs nothing else.
 
-The templates are in realm_tf/templates. Whatever they are given is escaped
-unless it is `Markup`: blocks, answers and questions come from anywhere.
+The templates are in realm_tf/templates. Whatever those of HTML are given is
+escaped unless it is `Markup`: blocks, answers and questions come from anywhere.
 """
 
 import jinja2
@@ -28,12 +28,17 @@ def clean(value):
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("realm_tf"),
-    autoescape=True,
+    autoescape=jinja2.select_autoescape(["html"]),
     finalize=clean,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+
+def render(template: str, **values) -> str:
+    """A page, of a file of realm_tf/templates and what it shows."""
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def write(path: str, template: str, **values) -> None:
@@ -47,7 +52,7 @@ def write(path: str, template: str, **values) -> None:
     Raises:
         InputError: if the file cannot be written.
     """
-    content = _TEMPLATES.get_template(template).render(**values)
+    content = render(template, **values)
     try:
         write_text(path, content)
     except OSError as error:

@@ -24,18 +24,6 @@ ROWS_PER_SHARD = 10_000
 _EMBEDDINGS = "embeddings.npy"
 
 
-def load_shard(path: str) -> np.ndarray:
-    """One of `Embeddings.shards`; memory-mapped if it is local.
-
-    Returns:
-        float32 array `(num_rows, embedding_dim)`.
-
-    Raises:
-        InputError: if it is missing or damaged.
-    """
-    return _load_array(path)
-
-
 def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
     """Joins the shards of embeddings to the file that an index holds.
 
@@ -57,7 +45,7 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
     path = os.path.join(directory, _EMBEDDINGS)
     with Path(path).open("wb") as file:
         for (shard, first), limit in zip(shards, limits, strict=True):
-            rows = load_shard(shard)
+            rows = load_array(shard)
             if not first:
                 header = np.lib.format.header_data_from_array_1_0(rows)
                 header["shape"] = (num_blocks, *rows.shape[1:])
@@ -68,7 +56,7 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
                     f"{limit - first}: run `realm embed` again."
                 )
             file.write(rows.tobytes())
-    return _load_array(path)
+    return load_array(path)
 
 
 def write_exact(
@@ -110,27 +98,22 @@ def write_state(
         directory: str. Index directory that is being written.
     """
     for name, array in state.items():
-        with Path(_state_path(directory, kind, name)).open("wb") as file:
+        path = os.path.join(directory, f"{kind}-{name}.npy")
+        with Path(path).open("wb") as file:
             np.save(file, array)
-
-
-def read_state(kind: str, names, directory: str) -> dict[str, np.ndarray]:
-    """What `write_state` wrote: name to array, memory-mapped if local."""
-    return {
-        name: _load_array(_state_path(directory, kind, name)) for name in names
-    }
-
-
-def _state_path(directory, kind, name):
-    return os.path.join(directory, f"{kind}-{name}.npy")
 
 
 def load_embeddings(directory: str) -> np.ndarray:
     """The embeddings inside an index directory; see `objects.Index`."""
-    return _load_array(os.path.join(directory, _EMBEDDINGS))
+    return load_array(os.path.join(directory, _EMBEDDINGS))
 
 
-def _load_array(path):
+def load_array(path: str) -> np.ndarray:
+    """A file of embeddings or of an index; memory-mapped if it is local.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
     if not Path(path).exists():
         raise InputError(f"{path} is missing: make its directory again.")
     try:

@@ -42,19 +42,19 @@ def check_one_vocabulary(first, second) -> None:
         )
 
 
-def check_has_texts(blocks) -> None:
-    """Refuses packed blocks where texts are needed.
+def check_has_texts(made) -> None:
+    """Refuses what is packed where texts are needed.
 
     Args:
-        blocks: `Blocks`.
+        made: `Blocks` or `Passages`.
 
     Raises:
         InputError: if they are packed.
     """
-    if blocks.is_packed:
+    if made.is_packed:
         raise InputError(
-            f"{blocks} holds {blocks.kind!r}, which have no texts, expected "
-            "'blocks': name the directory that `realm chunk` wrote."
+            f"{made} holds {made.kind!r}, which have no texts, expected "
+            f"{made.kinds[0]!r}: name the directory that they were packed from."
         )
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import datetime
 import re
 
+from realm_tf.artifacts import html_page
+
 UNKNOWN_LICENSE = "unknown"
 _LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:\s*([\w.-]+)\s*\n")
 
@@ -50,73 +52,15 @@ def render(card: Card, config: dict, digests: dict, parameters: dict) -> str:
         digests: dict. Name of each file to its SHA-256.
         parameters: dict. What the command that wrote it was given.
     """
-    date = datetime.datetime.now(datetime.UTC).date()
-    given = [f"- {k}: {v}" for k, v in sorted(parameters.items())]
-    lines = [
-        "---",
-        f"license: {card.license}",
-        "library_name: realm-tf",
-        "tags: [realm, open-domain-question-answering]",
-        f"date: {date}",
-        "---",
-        "",
-        "# A REALM model",
-        "",
-        f"Origin: {card.origin}",
-        "",
-        *(f"- {note}" for note in card.notes),
-        *([""] if card.notes else []),
-        *_table("Read from", card.sources),
-        "## Parts",
-        "",
-        *_parts(config),
-        "",
-        *_table("Files", sorted(digests.items())),
-    ]
-    if given:
-        lines += ["## Made with", "", *given, ""]
-    return "\n".join(lines)
-
-
-def _table(title, rows):
-    if not rows:
-        return []
-    return [
-        f"## {title}",
-        "",
-        "| file | SHA-256 |",
-        "|---|---|",
-        *(f"| {path} | {digest} |" for path, digest in rows),
-        "",
-    ]
-
-
-def _parts(config):
-    towers = {"query and block tower": config["query_embedder"]}
-    if not config["share_embedders"]:
-        towers = {
-            "query tower": config["query_embedder"],
-            "block tower": config["block_embedder"],
-        }
-    for name, tower in towers.items():
-        width = tower["projection_dim"] or tower["encoder"]["hidden_dim"]
-        yield (
-            f"- {name}: {_encoder(tower['encoder'])}, pooling "
-            f"{tower['pooling']}, embeddings of {width}"
-        )
-    head = " and a masked-LM head" if config["masked_lm_head"] else ""
-    reader = config["reader"]
-    yield (
-        f"- reader: {_encoder(reader['encoder'])}, spans of up to "
-        f"{reader['max_span_width']} wordpieces{head}"
+    page = html_page.render(
+        "model_card.md",
+        card=card,
+        config=config,
+        digests=digests,
+        parameters=parameters,
+        date=datetime.datetime.now(datetime.UTC).date(),
     )
-
-
-def _encoder(config):
-    return (
-        f"BERT of {config['num_layers']} layers of width "
-        f"{config['hidden_dim']}, {config['vocabulary_size']:,} wordpieces"
-    )
+    return page.rstrip() + "\n"
 
 
 def read_license(text: str) -> str | None:

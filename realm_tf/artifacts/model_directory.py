@@ -10,6 +10,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_card
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.array_files import VOCABULARY
+from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import write_text
@@ -25,7 +27,6 @@ from realm_tf.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 WEIGHTS = "model.weights.h5"
-VOCABULARY = "vocab.txt"
 CARD = "README.md"
 
 
@@ -59,7 +60,7 @@ class LoadedModel:
         return fingerprints.fingerprint_all(
             itertools.chain(
                 (
-                    json.dumps(_embedder_config(tower), sort_keys=True),
+                    json.dumps(_part_config(tower), sort_keys=True),
                     str(list(self.block_segment_ids)),
                     self.tokenizer.fingerprint(),
                 ),
@@ -101,18 +102,16 @@ def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:
     config = {
         "model": "open_qa",
         "share_embedders": model.share_embedders,
-        "query_embedder": _embedder_config(model.query_embedder),
-        "block_embedder": _embedder_config(model.block_embedder),
-        "reader": _reader_config(model.reader),
+        "query_embedder": _part_config(model.query_embedder),
+        "block_embedder": _part_config(model.block_embedder),
+        "reader": _part_config(model.reader),
         "masked_lm_head": model.knowledge_augmented_encoder is not None,
         "score_scale": model.score_scale,
         "block_segment_ids": list(loaded.block_segment_ids),
         "lowercase": loaded.tokenizer.lowercase,
     }
     write_text(stage.path(CONFIG), json.dumps(config, indent=2, sort_keys=True))
-    write_text(
-        stage.path(VOCABULARY), "\n".join(loaded.tokenizer.vocabulary) + "\n"
-    )
+    write_vocabulary(stage.directory, loaded.tokenizer.vocabulary)
     model.save_weights(stage.path(WEIGHTS))
     names = (CONFIG, WEIGHTS, VOCABULARY)
     digests = {name: fingerprints.sha256(stage.path(name)) for name in names}
@@ -152,18 +151,13 @@ def load(directory: str | Model) -> LoadedModel:
     """
     directory = Model.of(directory)
     config = directory.config
-    if config["model"] != "open_qa":
-        raise InputError(
-            f"{directory} holds a model of type {config['model']!r}, which "
-            "this version does not know."
-        )
-    query_embedder = _embedder(config["query_embedder"])
+    query_embedder = _part(Embedder, config["query_embedder"])
     block_embedder = (
         query_embedder
         if config["share_embedders"]
-        else _embedder(config["block_embedder"])
+        else _part(Embedder, config["block_embedder"])
     )
-    reader = _reader(config["reader"])
+    reader = _part(Reader, config["reader"])
     model = OpenQa(
         query_embedder,
         block_embedder,
@@ -200,25 +194,14 @@ def _without_name(config):
     return {k: v for k, v in config.items() if k not in ("name", "encoder")}
 
 
-def _embedder_config(embedder):
+def _part_config(part):
+    """Of an embedder or reader, with that of its encoder."""
     return {
-        "encoder": _without_name(embedder.encoder.get_config()),
-        **_without_name(embedder.get_config()),
+        "encoder": _without_name(part.encoder.get_config()),
+        **_without_name(part.get_config()),
     }
 
 
-def _reader_config(reader):
-    return {
-        "encoder": _without_name(reader.encoder.get_config()),
-        **_without_name(reader.get_config()),
-    }
-
-
-def _embedder(config):
+def _part(kind, config):
     config = dict(config)
-    return Embedder(BertEncoder(**config.pop("encoder")), **config)
-
-
-def _reader(config):
-    config = dict(config)
-    return Reader(BertEncoder(**config.pop("encoder")), **config)
+    return kind(BertEncoder(**config.pop("encoder")), **config)

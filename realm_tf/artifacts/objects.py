@@ -1,16 +1,40 @@
 """The directories and files that realm's commands hand to each other."""
 
 import functools
-import json
+from typing import ClassVar
 
+from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Artifact
+from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 
-class Blocks(Artifact):
+class _Texts:
+    """Texts as they were cut, or packed for training."""
+
+    what: ClassVar[str]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether they are arrays of wordpieces, without texts."""
+        return self.kind != self.kinds[0]
+
+    def __len__(self):
+        return self.metadata[f"num_{self.what}"]
+
+    def summary(self) -> str:
+        packed = "packed " if self.is_packed else ""
+        return f"{len(self):,} {packed}{self.what}"
+
+
+class Blocks(_Texts, Artifact):
     """Blocks of a corpus, as `realm chunk` wrote or `realm pack` packed them.
+
+    Attributes:
+        num_blocks: int. How many blocks there are.
+        tokenizer: str. Fingerprint of the tokenizer that made the wordpieces.
 
     Example:
     >>> from realm_tf.artifacts.objects import Blocks
@@ -19,21 +43,9 @@ class Blocks(Artifact):
     """
 
     kinds = (schema.BLOCKS, "packed_blocks")
-
-    @property
-    def num_blocks(self) -> int:
-        """How many blocks there are."""
-        return self.metadata["num_blocks"]
-
-    @property
-    def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer that made the wordpieces."""
-        return self.metadata["tokenizer"]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether they are arrays for training, without texts."""
-        return self.kind != schema.BLOCKS
+    what = "blocks"
+    num_blocks = recorded("num_blocks")
+    tokenizer = recorded("tokenizer")
 
     @property
     def fingerprint(self) -> str:
@@ -51,28 +63,17 @@ class Blocks(Artifact):
         """Yields `schema.Block`, in order of id; see `schema.read_blocks`."""
         return schema.read_blocks(self, start=start, limit=limit)
 
-    def __len__(self):
-        return self.num_blocks
 
-    def summary(self) -> str:
-        packed = "packed " if self.is_packed else ""
-        return f"{self.num_blocks:,} {packed}blocks"
+class Passages(_Texts, Artifact):
+    """Passages with their salient spans, annotated or packed for training.
 
-
-class Passages(Artifact):
-    """Passages with their salient spans, annotated or packed for training."""
+    Attributes:
+        num_passages: int. How many passages there are.
+    """
 
     kinds = (schema.ANNOTATED, "packed_passages")
-
-    @property
-    def num_passages(self) -> int:
-        """How many passages there are."""
-        return self.metadata["num_passages"]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether they are arrays of wordpieces, without TFRecords."""
-        return self.kind != schema.ANNOTATED
+    what = "passages"
+    num_passages = recorded("num_passages")
 
     @property
     def blocks(self) -> str | None:
@@ -86,23 +87,16 @@ class Passages(Artifact):
         """Yields `schema.AnnotatedPassage`, in order."""
         return schema.read_annotated(self)
 
-    def __len__(self):
-        return self.num_passages
-
-    def summary(self) -> str:
-        packed = "packed " if self.is_packed else ""
-        return f"{self.num_passages:,} {packed}passages"
-
 
 class Embeddings(Artifact):
-    """Embeddings of all blocks, in shards by block id."""
+    """Embeddings of all blocks, in shards by block id.
+
+    Attributes:
+        num_blocks: int. How many rows there are.
+    """
 
     kinds = (schema.EMBEDDINGS,)
-
-    @property
-    def num_blocks(self) -> int:
-        """How many rows there are."""
-        return self.metadata["num_blocks"]
+    num_blocks = recorded("num_blocks")
 
     @functools.cached_property
     def shards(self) -> list[tuple[str, int]]:
@@ -118,14 +112,14 @@ class Embeddings(Artifact):
 
 
 class Index(Artifact):
-    """A search index over block embeddings."""
+    """A search index over block embeddings.
+
+    Attributes:
+        num_blocks: int. How many blocks can be found.
+    """
 
     kinds = (schema.INDEX,)
-
-    @property
-    def num_blocks(self) -> int:
-        """How many blocks can be found."""
-        return self.metadata["num_blocks"]
+    num_blocks = recorded("num_blocks")
 
     @property
     def search(self) -> str:
@@ -145,7 +139,10 @@ class Index(Artifact):
         """Name to array: what the kind keeps beside the embeddings."""
         from realm_tf.artifacts import index_files
 
-        return index_files.read_state(self.search, names, self.path)
+        return {
+            name: index_files.load_array(self.file(f"{self.search}-{name}.npy"))
+            for name in names
+        }
 
     def load(self, *, quantize: str = "none"):
         """The `retrieval.index.Index` of its kind; see `Index.from_files`."""
@@ -158,19 +155,16 @@ class Index(Artifact):
 
 
 class Model(Artifact):
-    """A model directory: weights, config.json, vocab.txt, card."""
+    """A model directory: weights, config.json, vocab.txt, card.
+
+    Attributes:
+        tokenizer: str. Fingerprint of its tokenizer.
+        block_tower: str. Fingerprint of all that decides a block's embedding.
+    """
 
     kinds = (schema.MODEL,)
-
-    @property
-    def tokenizer(self) -> str:
-        """Fingerprint of its tokenizer."""
-        return self.metadata["tokenizer"]
-
-    @property
-    def block_tower(self) -> str:
-        """Fingerprint of all that decides a block's embedding."""
-        return self.metadata["block_tower"]
+    tokenizer = recorded("tokenizer")
+    block_tower = recorded("block_tower")
 
     @property
     def vocabulary(self) -> str:
@@ -180,9 +174,7 @@ class Model(Artifact):
     @functools.cached_property
     def config(self) -> dict:
         """The content of config.json."""
-        # First: a directory that is not complete is said to be so.
-        self.metadata  # noqa: B018
-        return json.loads(Path(self.file("config.json")).read_text())
+        return self.read_json("config.json")
 
     def load(self):
         """`LoadedModel` of its own, with the weights as they are saved."""
@@ -206,7 +198,7 @@ class Tagger(Artifact):
     @functools.cached_property
     def metrics(self) -> dict:
         """Name of each file to its scores, by type and over `"all"`."""
-        return json.loads(Path(self.file("metrics.json")).read_text())
+        return self.read_json("metrics.json")
 
 
 class QuestionSet(Artifact):
@@ -223,26 +215,17 @@ class Evaluation(Artifact):
     @functools.cached_property
     def metrics(self) -> dict:
         """Name to value; `NAME_interval` is the 95 % interval of NAME."""
-        path = self._file("metrics.json")
-        try:
-            return dict(json.loads(Path(path).read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(
-                f"{path} is missing or damaged ({error}): evaluate again."
-            ) from error
+        return self.read_json("metrics.json")
 
     @functools.cached_property
     def predictions(self) -> list[dict]:
         """The lines of predictions.jsonl."""
         from realm_tf.artifacts import question_files
 
-        path = self._file("predictions.jsonl")
-        return [each.line for each in question_files.read_questions(path)]
-
-    def _file(self, name):
         # First: a directory that is not complete is said to be so.
-        _ = self.metadata
-        return self.file(name)
+        self.metadata  # noqa: B018
+        path = self.file("predictions.jsonl")
+        return [each.line for each in question_files.read_questions(path)]
 
     def summary(self) -> str:
         found = [f"{self.metrics['questions']} questions"]
@@ -260,7 +243,7 @@ class Comparison(Artifact):
     @functools.cached_property
     def content(self) -> dict:
         """What comparison.json holds; see `comparison.compare`."""
-        return json.loads(Path(self.file("comparison.json")).read_text())
+        return self.read_json("comparison.json")
 
     @property
     def markdown(self) -> str:
@@ -286,22 +269,6 @@ class Verification(Artifact):
     kinds = ("verification",)
 
 
-OBJECTS = (
-    Blocks,
-    Passages,
-    Embeddings,
-    Index,
-    Model,
-    Tagger,
-    QuestionSet,
-    Evaluation,
-    Comparison,
-    HuggingFaceModel,
-    SavedModel,
-    Verification,
-)
-
-
 def open_any(path: str) -> Artifact:
     """The directory as an object of the class that its metadata names.
 
@@ -311,15 +278,8 @@ def open_any(path: str) -> Artifact:
     Raises:
         InputError: if no command finished writing it, or the kind is unknown.
     """
-    from realm_tf.artifacts import artifact
-
-    if not artifact.is_complete(path):
-        raise InputError(
-            f"{path} is not a complete directory of realm's: it has no "
-            f"{artifact.MARKER}."
-        )
-    kind = artifact.read_metadata(str(path).rstrip("/"))["kind"]
-    for each in OBJECTS:
+    kind = artifact.read(path)["kind"]
+    for each in Artifact.__subclasses__():
         if kind in each.kinds:
             return each(path)
     raise InputError(

@@ -18,19 +18,16 @@ Files, `.npy`:
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
 from realm_tf.artifacts import array_files
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.progress import Progress
 
-PACKED = "packed_blocks"
-
-# Rows of a table that are filled at once, and blocks between two reports.
+# Rows of a table that are filled at once.
 _PART = 4096
 
 
@@ -62,16 +59,12 @@ class PackedBlock:
 def pack_blocks(
     blocks: str | Blocks,
     output: str,
-    *,
-    progress: Callable[[int], None] | None = None,
 ) -> Blocks:
     """Writes the wordpieces of a blocks directory for training.
 
     Args:
         blocks: `Blocks` or their path. What `realm chunk` wrote.
         output: str. The directory to make, on a local disk.
-        progress: function that gets now and then how many blocks are done.
-            Defaults to `None`.
 
     Returns:
         `Blocks`. `counts` are `blocks`, `articles`, `sentences`, `wordpieces`
@@ -83,15 +76,13 @@ def pack_blocks(
     """
     blocks = Blocks.of(blocks)
     matching.check_has_texts(blocks)
-    with array_files.write(
+    with PackedBlocks.write(
         output,
-        kind=PACKED,
-        columns=PackedBlocks.columns,
         tokenizer=blocks.tokenizer,
         parents={"blocks": blocks.fingerprint},
         wordpieces=array_files.read_vocabulary(blocks.path),
     ) as (files, stage):
-        counts = _append_blocks(files, blocks, progress)
+        counts = _append_blocks(files, blocks)
         stage.metadata.update(
             tokenizer=blocks.tokenizer,
             num_blocks=counts["blocks"],
@@ -100,7 +91,8 @@ def pack_blocks(
     return Blocks(output)
 
 
-def _append_blocks(files, blocks, progress):
+def _append_blocks(files, blocks):
+    progress = Progress("pack", "blocks", blocks.num_blocks)
     article, number, num_single = None, -1, 0
     for block in blocks.read():
         # Blocks of an article follow each other.
@@ -109,16 +101,15 @@ def _append_blocks(files, blocks, progress):
         starts = sentence_starts(block)
         num_single += len(starts) == 1
         _append_row(files, number)
-        files.append("token_ids", block.token_ids)
-        files.append("sentences", starts)
-        files.append("title_ids", block.title_ids)
-        if progress and not (block.block_id + 1) % _PART:
-            progress(block.block_id + 1)
+        files["token_ids"].append(block.token_ids)
+        files["sentences"].append(starts)
+        files["title_ids"].append(block.title_ids)
+        progress.add(1)
     counts = {
-        "blocks": files.num_rows("blocks"),
+        "blocks": files["blocks"].num_rows,
         "articles": number + 1,
-        "sentences": files.num_rows("sentences"),
-        "wordpieces": files.num_rows("token_ids"),
+        "sentences": files["sentences"].num_rows,
+        "wordpieces": files["token_ids"].num_rows,
         "blocks_of_one_sentence": num_single,
     }
     _append_row(files, number + 1)
@@ -126,8 +117,8 @@ def _append_blocks(files, blocks, progress):
 
 
 def _append_row(files, article):
-    sizes = [files.num_rows(name) for name in PackedBlocks.limits]
-    files.append("blocks", np.array([[*sizes, article]]))
+    sizes = [files[name].num_rows for name in PackedBlocks.limits]
+    files["blocks"].append([[*sizes, article]])
 
 
 def sentence_starts(block: schema.Block) -> np.ndarray:
@@ -146,33 +137,6 @@ def sentence_starts(block: schema.Block) -> np.ndarray:
     return starts[starts < limits]
 
 
-def read_metadata(directory: str) -> dict:
-    """The metadata of blocks, whether packed or as `realm chunk` wrote them.
-
-    Args:
-        directory: str.
-
-    Returns:
-        dict. `kind` is `PACKED` or `schema.BLOCKS`; both have `tokenizer`
-        and `num_blocks`.
-
-    Raises:
-        InputError: if it is neither, or not complete.
-    """
-    return artifact.read(directory, kind=(schema.BLOCKS, PACKED))
-
-
-def blocks_fingerprint(metadata: dict) -> str:
-    """Digest of the blocks, the same before and after packing.
-
-    Args:
-        metadata: dict. As `read_metadata` returns it.
-    """
-    if metadata["kind"] == PACKED:
-        return metadata["parents"]["blocks"]
-    return metadata["fingerprint"]
-
-
 class PackedBlocks(array_files.PackedArrays):
     """The blocks of a directory that `pack_blocks` wrote, by block id.
 
@@ -180,7 +144,7 @@ class PackedBlocks(array_files.PackedArrays):
         directory: str.
     """
 
-    kind = PACKED
+    kind = Blocks.kinds[1]
     columns = {
         "blocks": ("int64", 4),
         "token_ids": ("uint16", None),
@@ -192,7 +156,7 @@ class PackedBlocks(array_files.PackedArrays):
     @property
     def fingerprint(self) -> str:
         """Digest of the blocks, as `realm chunk` wrote it."""
-        return blocks_fingerprint(self.metadata)
+        return self.metadata["parents"]["blocks"]
 
     def __getitem__(self, block_id: int) -> PackedBlock:
         """The block of an id, 0 to `len() - 1`."""

@@ -18,18 +18,14 @@ Files, `.npy`:
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 
 from realm_tf.artifacts import array_files
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import tokenized_passages
-from realm_tf.errors import InputError
-
-PACKED = "packed_passages"
+from realm_tf.progress import Progress
 
 # Passages tokenised at once, and passages whose spans are counted at once.
 _BATCH = 256
@@ -40,8 +36,6 @@ def pack_passages(
     annotated: str | Passages,
     tokenizer,
     output: str,
-    *,
-    progress: Callable[[int], None] | None = None,
 ) -> Passages:
     """Tokenises annotated passages and writes them for training.
 
@@ -49,8 +43,6 @@ def pack_passages(
         annotated: `Passages` or their path. What `realm annotate` wrote.
         tokenizer: `Tokenizer`.
         output: str. The directory to make, on a local disk.
-        progress: function that gets now and then how many passages are done.
-            Defaults to `None`.
 
     Returns:
         `Passages`; `counts` of `tokenized_passages.tokenize_passages`.
@@ -60,16 +52,11 @@ def pack_passages(
             exists or is remote.
     """
     annotated = Passages.of(annotated)
-    if annotated.is_packed:
-        raise InputError(
-            f"{annotated} holds {PACKED!r}, expected 'annotated': it is "
-            "packed already."
-        )
+    matching.check_has_texts(annotated)
     counts = Counter()
-    with array_files.write(
+    progress = Progress("pack", "passages", annotated.num_passages)
+    with PackedPassages.write(
         output,
-        kind=PACKED,
-        columns=PackedPassages.columns,
         tokenizer=tokenizer.fingerprint(),
         parents=parents(annotated),
         wordpieces=tokenizer.vocabulary,
@@ -80,8 +67,7 @@ def pack_passages(
                 batch, tokenizer, counts
             ):
                 _append(files, passage)
-            if progress:
-                progress(counts["passages"])
+            progress(counts["passages"])
         _append_row(files, -1, 0)
         stage.metadata.update(
             num_passages=counts["passages"],
@@ -92,49 +78,24 @@ def pack_passages(
 
 def parents(annotated: Passages) -> dict:
     """Fingerprints of passages and, if they are blocks, of the blocks."""
-    found = {"annotated": annotated.metadata.get("fingerprint", "")}
-    blocks = annotated.parents.get("blocks")
-    return found if blocks is None else {**found, "blocks": blocks}
+    found = {"annotated": annotated.fingerprint}
+    if annotated.blocks is not None:
+        found["blocks"] = annotated.blocks
+    return found
 
 
 def _append(files, passage):
     title = passage.title.encode("utf-8")
     _append_row(files, passage.block_id, len(title))
-    files.append("token_ids", passage.token_ids)
-    files.append("sentences", passage.sentences)
-    files.append("spans", passage.spans)
-    files.append("texts", np.frombuffer(title, "uint8"))
-    files.append("texts", np.frombuffer(passage.text, "uint8"))
+    files["token_ids"].append(passage.token_ids)
+    files["sentences"].append(passage.sentences)
+    files["spans"].append(passage.spans)
+    files["texts"].append(np.frombuffer(title + passage.text, "uint8"))
 
 
 def _append_row(files, block_id, title_length):
-    sizes = [files.num_rows(name) for name in PackedPassages.limits]
-    row = [block_id, *sizes, sizes[-1] + title_length]
-    files.append("passages", np.array([row]))
-
-
-def read_metadata(directory: str) -> dict:
-    """The metadata of passages, whether packed or only annotated.
-
-    Args:
-        directory: str.
-
-    Returns:
-        dict. `kind` is `PACKED` or `schema.ANNOTATED`.
-
-    Raises:
-        InputError: if it is neither, or not complete.
-    """
-    return artifact.read(directory, kind=(schema.ANNOTATED, PACKED))
-
-
-def blocks_fingerprint(metadata: dict) -> str | None:
-    """Digest of the blocks that the passages are; `None` if they are none.
-
-    Args:
-        metadata: dict. As `read_metadata` returns it.
-    """
-    return metadata["parents"].get("blocks")
+    sizes = [files[name].num_rows for name in PackedPassages.limits]
+    files["passages"].append([[block_id, *sizes, sizes[-1] + title_length]])
 
 
 class PackedPassages(array_files.PackedArrays):
@@ -146,7 +107,7 @@ class PackedPassages(array_files.PackedArrays):
         directory: str.
     """
 
-    kind = PACKED
+    kind = Passages.kinds[1]
     columns = {
         "passages": ("int64", 6),
         "token_ids": ("uint16", None),

@@ -1,15 +1,14 @@
 """Files of questions as objects."""
 
 import functools
-import os
 
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Named
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
 
-class Questions:
+class Questions(Named):
     """A JSONL file of questions, read once.
 
     Args:
@@ -17,11 +16,6 @@ class Questions:
     """
 
     metavar = "FILE"
-
-    def __init__(self, path: str | os.PathLike):
-        self.path = os.fspath(path)
-
-    of = classmethod(Artifact.of.__func__)
 
     @functools.cached_property
     def questions(self) -> list:
@@ -52,18 +46,6 @@ class Questions:
 
     def __iter__(self):
         return iter(self.questions)
-
-    def __fspath__(self):
-        return self.path
-
-    def __str__(self):
-        return self.path
-
-    def __eq__(self, other):
-        return type(self) is type(other) and self.path == other.path
-
-    def __hash__(self):
-        return hash((type(self), self.path))
 
     def __repr__(self):
         if not self.is_complete:

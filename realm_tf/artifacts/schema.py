@@ -1,7 +1,8 @@
 """The features of every record, stated once.
 
-TFRecord shards of `tf.train.Example`, gzip. Names ending in `_starts` and
-`_limits` count Unicode code points of `text`; limits are exclusive.
+TFRecord shards of `tf.train.Example`, gzip: the features are the fields of a
+dataclass. Names ending in `_starts` and `_limits` count Unicode code points of
+`text`; limits are exclusive.
 """
 
 import dataclasses
@@ -28,37 +29,6 @@ HUGGING_FACE = "hugging_face"
 # TFRecord: the length, its checksum, the record, its checksum.
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
-_HEADER_BYTES = _LENGTH_BYTES + _CRC_BYTES
-
-# Feature name: int or bytes for a single value, list for several integers,
-# tuple for several strings.
-BLOCK_FEATURES = {
-    "block_id": int,
-    "article_id": bytes,
-    "title": bytes,
-    "text": bytes,
-    "url": bytes,
-    "title_ids": list,
-    "token_ids": list,
-    "token_starts": list,
-    "token_limits": list,
-    "sentence_starts": list,
-    "link_starts": list,
-    "link_limits": list,
-}
-
-# The original's names (google-research/language, language/realm), block_id and
-# span_label are ours. `_byte_start` and `_byte_limit` count UTF-8 bytes.
-ANNOTATED_FEATURES = {
-    "block_id": int,
-    "title": bytes,
-    "text": bytes,
-    "sentence_byte_start": list,
-    "sentence_byte_limit": list,
-    "span_byte_start": list,
-    "span_byte_limit": list,
-    "span_label": tuple,
-}
 
 
 @dataclasses.dataclass
@@ -100,6 +70,8 @@ class Block:
         ]
 
 
+# The original's names (google-research/language, language/realm), block_id and
+# span_label are ours. `_byte_start` and `_byte_limit` count UTF-8 bytes.
 @dataclasses.dataclass
 class AnnotatedPassage:
     """A passage with the spans of it that are worth masking.
@@ -143,73 +115,51 @@ class AnnotatedPassage:
         ]
 
 
-def block_to_example(block: Block) -> bytes:
-    """A block as a serialised `tf.train.Example`."""
-    return _to_example(block, BLOCK_FEATURES)
-
-
-def block_from_example(serialized: bytes) -> Block:
-    """The block in a serialised `tf.train.Example`."""
-    return Block(**_from_example(serialized, BLOCK_FEATURES))
-
-
-def annotated_to_example(passage: AnnotatedPassage) -> bytes:
-    """An annotated passage as a serialised `tf.train.Example`."""
-    return _to_example(passage, ANNOTATED_FEATURES)
-
-
-def annotated_from_example(serialized: bytes) -> AnnotatedPassage:
-    """The annotated passage in a serialised `tf.train.Example`."""
-    return AnnotatedPassage(**_from_example(serialized, ANNOTATED_FEATURES))
-
-
-def _to_example(record, features):
+def to_example(record: Block | AnnotatedPassage) -> bytes:
+    """A record as a serialised `tf.train.Example`."""
     import tensorflow as tf
 
     found = {}
-    for name, kind in features.items():
-        value = getattr(record, name)
-        values = value if kind in (list, tuple) else [value]
-        if kind in (bytes, tuple):
-            found[name] = tf.train.Feature(
-                bytes_list=tf.train.BytesList(
-                    value=[text.encode("utf-8") for text in values]
-                )
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        values = [value] if field.type in (int, str) else value
+        if field.type in (str, list[str]):
+            texts = [text.encode("utf-8") for text in values]
+            feature = tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=texts)
             )
         else:
-            found[name] = tf.train.Feature(
+            feature = tf.train.Feature(
                 int64_list=tf.train.Int64List(value=values)
             )
+        found[field.name] = feature
     example = tf.train.Example(features=tf.train.Features(feature=found))
     return example.SerializeToString(deterministic=True)
 
 
-def _from_example(serialized, features):
+def from_example(kind: type, serialized: bytes):
+    """The record of a kind, `Block` or `AnnotatedPassage`, in an example."""
     import tensorflow as tf
 
-    example = tf.train.Example.FromString(serialized)
-    of_example = example.features.feature
+    features = tf.train.Example.FromString(serialized).features.feature
     found = {}
-    for name, kind in features.items():
-        feature = of_example[name]
-        if kind in (bytes, tuple):
+    for field in dataclasses.fields(kind):
+        feature = features[field.name]
+        if field.type in (str, list[str]):
             values = [text.decode("utf-8") for text in feature.bytes_list.value]
         else:
             values = list(feature.int64_list.value)
-        found[name] = values if kind in (list, tuple) else values[0]
-    return found
+        found[field.name] = values[0] if field.type in (int, str) else values
+    return kind(**found)
 
 
 def shard_paths(directory: str) -> list[str]:
     """The record shards of a directory, in the order of their records."""
-    paths = [
+    return [
         os.path.join(directory, name)
         for name in sorted(each.name for each in Path(directory).iterdir())
         if name.endswith(".tfrecord.gz")
     ]
-    if not paths:
-        raise InputError(f"{directory} holds no shards (*.tfrecord.gz).")
-    return paths
 
 
 def read_records(path: str, *, start: int = 0) -> Iterator[bytes]:
@@ -263,17 +213,16 @@ def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
         InputError: if the directory is not complete or a shard is missing or
             damaged.
     """
-    again = "make it again with `realm annotate`"
     metadata = artifact.read(annotated, kind=ANNOTATED)
     number = 0
     for path in shard_paths(annotated):
         for serialized in read_records(path):
-            yield annotated_from_example(serialized)
+            yield from_example(AnnotatedPassage, serialized)
             number += 1
     if number != metadata["num_passages"]:
         raise InputError(
             f"{annotated} holds {number} passages, expected "
-            f"{metadata['num_passages']}: {again}."
+            f"{metadata['num_passages']}: make it again with `realm annotate`."
         )
 
 
@@ -313,22 +262,19 @@ def read_blocks(
 
 def _read_shard(path, first, rows, start, limit):
     """Blocks `start` to `limit` of a shard of `rows` whose first is `first`."""
-    again = "make the blocks again with `realm chunk`"
+    wrong = InputError(
+        f"{path} does not hold the blocks {start} to {limit - 1}: make the "
+        "blocks again with `realm chunk`."
+    )
     records = read_records(path, start=start - first)
     if limit < first + rows:
         records = itertools.islice(records, limit - start)
     expected = start
     for serialized in records:
-        block = block_from_example(serialized)
+        block = from_example(Block, serialized)
         if block.block_id != expected:
-            raise InputError(
-                f"{path} holds block {block.block_id} where {expected} "
-                f"was expected: {again}."
-            )
+            raise wrong
         yield block
         expected += 1
     if expected != limit:
-        raise InputError(
-            f"{path} ends before block {expected}, expected blocks to "
-            f"{limit - 1}: {again}."
-        )
+        raise wrong

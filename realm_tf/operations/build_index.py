@@ -81,7 +81,7 @@ class BuildIndex(Operation):
             first, _ = self.embeddings.shards[0]
             stage.metadata.update(
                 num_blocks=self.embeddings.num_blocks,
-                embedding_dim=index_files.load_shard(first).shape[1],
+                embedding_dim=index_files.load_array(first).shape[1],
                 fingerprint=fingerprints.fingerprint(
                     self.embeddings.fingerprint,
                     str(sorted(parameters.items())),

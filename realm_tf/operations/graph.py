@@ -13,7 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Artifact
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 

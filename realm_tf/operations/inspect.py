@@ -9,7 +9,7 @@ import tyro
 
 from realm_tf.artifacts import matching
 from realm_tf.artifacts import objects
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.schema import Block
 from realm_tf.errors import InputError

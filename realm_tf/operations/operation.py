@@ -20,7 +20,7 @@ import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.questions import Questions
 from realm_tf.errors import InputError
 

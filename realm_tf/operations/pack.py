@@ -10,7 +10,6 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
-from realm_tf.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,19 +70,11 @@ class Pack(Operation):
                     "--model and --vocab are for --annotated: blocks have "
                     "their wordpieces."
                 )
-            return packed_blocks.pack_blocks(
-                self.blocks,
-                self.output,
-                progress=Progress("pack", "blocks", self.blocks.num_blocks),
-            )
+            return packed_blocks.pack_blocks(self.blocks, self.output)
         if (self.model is None) == (self.vocab is None):
             raise InputError("--annotated takes one of --model and --vocab.")
-        num_passages = self.annotated.num_passages
         return packed_passages.pack_passages(
-            self.annotated,
-            self._tokenizer(),
-            self.output,
-            progress=Progress("pack", "passages", num_passages),
+            self.annotated, self._tokenizer(), self.output
         )
 
     def _tokenizer(self):

@@ -108,7 +108,10 @@ def sample_passages(
         for row in range(max(here, default=-1) + 1):
             record = next(records)
             if row in here:
-                yield first + row, schema.annotated_from_example(record)
+                yield (
+                    first + row,
+                    schema.from_example(schema.AnnotatedPassage, record),
+                )
         first += rows
 
 

@@ -47,9 +47,7 @@ def test_the_same_input_gives_the_same_bytes(pack):
         if name != artifact.METADATA:
             one = pathlib.Path(packed, name).read_bytes()
             assert one == pathlib.Path(again, name).read_bytes(), name
-    one, two = (
-        artifact.read_metadata(each)["fingerprint"] for each in (packed, again)
-    )
+    one, two = (artifact.read(each)["fingerprint"] for each in (packed, again))
     assert one == two
 
 

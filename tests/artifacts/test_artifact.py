@@ -1,4 +1,3 @@
-import json
 import os
 import uuid
 
@@ -59,18 +58,22 @@ def test_a_finished_stage_can_be_read(output):
         "a.txt",
         "metadata.json",
     ]
-    assert Path(os.path.join(output, "a.txt")).read_text() == "ä"
     assert Path(f"{output}/a.txt").read_bytes() == "ä".encode()
+    remove(os.path.join(output, artifact.MARKER))
+    with pytest.raises(InputError, match="is not complete"):
+        artifact.read(output, kind="blocks")
+    assert not artifact.is_complete(output)
 
 
-def test_nothing_is_left_beside_a_finished_stage(tmp_path):
-    _write(str(tmp_path / "output"))
-    assert os.listdir(tmp_path) == ["output"]
-
-
-def test_a_trailing_slash_changes_nothing(tmp_path):
-    _write(f"{tmp_path}/output/", files={"a.txt": "a"})
-    assert artifact.read(f"{tmp_path}/output/", kind="blocks")["counts"]
+def test_while_it_is_written_nobody_else_writes_or_reads_it(tmp_path):
+    output = str(tmp_path / "output")
+    with artifact.write(output, kind="blocks"):
+        assert not artifact.is_complete(output)
+        with pytest.raises(InputError, match="interrupted or is still going"):
+            artifact.read(output, kind="blocks")
+        with pytest.raises(InputError, match="is being written by process"):
+            _write(output)
+    assert artifact.read(output, kind="blocks")["kind"] == "blocks"
     assert os.listdir(tmp_path) == ["output"]
 
 
@@ -137,14 +140,6 @@ def test_another_version_starts_anew(output, monkeypatch):
     assert artifact.read(output, kind="blocks")["version"] == "99.0"
 
 
-def test_files_without_a_job_are_not_resumed(tmp_path):
-    output = str(tmp_path / "output")
-    os.mkdir(f"{output}.partial")
-    (tmp_path / "output.partial" / "a.txt").write_text("of unknown origin")
-    _write(output, resumable=True)
-    assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
-
-
 def test_a_complete_directory_is_not_overwritten(output):
     _write(output, files={"a.txt": "a"})
     for resumable in (True, False):
@@ -157,7 +152,7 @@ def test_the_files_of_others_are_not_removed(output):
     Path(output).mkdir(parents=True, exist_ok=True)
     write_text(os.path.join(output, "thesis.txt"), "years of work")
     for resumable in (True, False):
-        with pytest.raises(InputError, match="was not made by realm"):
+        with pytest.raises(InputError, match="exists already"):
             _write(output, resumable=resumable)
     assert sorted(each.name for each in Path(output).iterdir()) == [
         "thesis.txt"
@@ -166,7 +161,7 @@ def test_the_files_of_others_are_not_removed(output):
 
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").write_text("a")
-    with pytest.raises(InputError, match="file exists and was not made"):
+    with pytest.raises(InputError, match="file exists already"):
         _write(str(tmp_path / "file"))
     with pytest.raises(InputError, match="output cannot be written"):
         _write(str(tmp_path / "file" / "output"))
@@ -181,33 +176,10 @@ def test_a_missing_directory_is_named(output):
     assert not artifact.is_complete(output)
 
 
-def test_a_directory_without_a_marker_is_never_read(output):
-    _write(output, files={"a.txt": "a"})
-    remove(os.path.join(output, artifact.MARKER))
-    with pytest.raises(InputError, match="is not complete"):
-        artifact.read(output, kind="blocks")
-    assert not artifact.is_complete(output)
-
-
-def test_a_run_that_goes_on_is_told_from_a_missing_one(tmp_path):
-    output = str(tmp_path / "output")
-    with artifact.write(output, kind="blocks"):
-        assert not artifact.is_complete(output)
-        with pytest.raises(InputError, match="interrupted or is still going"):
-            artifact.read(output, kind="blocks")
-    assert artifact.read(output, kind="blocks")["kind"] == "blocks"
-
-
 def test_another_kind_is_refused(output):
     _write(output, kind="index")
-    with pytest.raises(InputError, match="holds 'index', expected 'blocks'"):
-        artifact.read(output, kind="blocks")
-
-
-def test_one_of_several_kinds_may_be_asked_for(output):
-    _write(output, kind="index")
-    kinds = ("blocks", "index")
-    assert artifact.read(output, kind=kinds)["kind"] == "index"
+    assert artifact.read(output, kind=("blocks", "index"))["kind"] == "index"
+    assert artifact.read(output)["kind"] == "index"
     with pytest.raises(InputError, match="'index', expected 'blocks' or 'x'"):
         artifact.read(output, kind=("blocks", "x"))
 
@@ -222,13 +194,6 @@ def test_damaged_metadata_is_named(output, damage):
         write_text(path, damage)
     with pytest.raises(InputError, match=r"metadata\.json is missing or dam"):
         artifact.read(output, kind="blocks")
-
-
-def test_metadata_is_readable_json(output):
-    _write(output)
-    text = Path(os.path.join(output, artifact.METADATA)).read_text()
-    assert json.loads(text)["kind"] == "blocks"
-    assert text.count("\n") > 3
 
 
 def test_all_files_below_a_directory_and_their_sizes(output):

@@ -118,31 +118,6 @@ def test_where_sentences_begin(starts, sentences, expected):
     assert packed_blocks.sentence_starts(block).tolist() == expected
 
 
-def test_progress_is_told(blocks_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(packed_blocks, "_PART", 3)
-    told = []
-    made = pack_blocks(
-        blocks_dir, str(tmp_path / "packed"), progress=told.append
-    )
-    assert told == list(range(3, len(made) + 1, 3))
-
-
-def test_metadata_of_blocks_before_and_after_packing(
-    packed, blocks_dir, model_dir
-):
-    for directory in (blocks_dir, packed):
-        metadata = packed_blocks.read_metadata(directory)
-        assert metadata["num_blocks"] == len(PackedBlocks(packed))
-        assert (
-            packed_blocks.blocks_fingerprint(metadata)
-            == PackedBlocks(packed).fingerprint
-        )
-    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
-        packed_blocks.read_metadata(model_dir)
-    with pytest.raises(InputError, match="does not exist"):
-        packed_blocks.read_metadata(f"{packed}-other")
-
-
 def test_wrong_directories_are_refused(blocks_dir, packed, model_dir, tmp_path):
     with pytest.raises(InputError, match="holds 'blocks', expected"):
         PackedBlocks(blocks_dir)

@@ -39,7 +39,7 @@ def _write(directory, shards, *, num_blocks=None, shard_rows=None):
             path = stage.path(f"blocks-{number:05d}.tfrecord.gz")
             with tf.io.TFRecordWriter(path, options="GZIP") as writer:
                 for block in blocks:
-                    writer.write(schema.block_to_example(block))
+                    writer.write(schema.to_example(block))
         rows = [len(blocks) for blocks in shards]
         stage.metadata["shard_rows"] = shard_rows or rows
         stage.metadata["num_blocks"] = num_blocks or sum(rows)
@@ -55,14 +55,14 @@ def _ids(directory, **arguments):
     "block", [BLOCK, schema.Block(block_id=0, article_id="", title="", text="")]
 )
 def test_a_block_survives_its_record(block):
-    record = schema.block_to_example(block)
-    assert schema.block_from_example(record) == block
+    record = schema.to_example(block)
+    assert schema.from_example(schema.Block, record) == block
     # The digest of a directory is over the records.
-    assert schema.block_to_example(block) == record
+    assert schema.to_example(block) == record
 
 
 def test_a_record_is_what_the_format_says():
-    example = tf.train.Example.FromString(schema.block_to_example(BLOCK))
+    example = tf.train.Example.FromString(schema.to_example(BLOCK))
     features = example.features.feature
     assert sorted(features) == sorted(
         field.name for field in dataclasses.fields(schema.Block)
@@ -72,62 +72,25 @@ def test_a_record_is_what_the_format_says():
     assert features["token_starts"].int64_list.value == [0, 2, 5, 9]
 
 
-def test_sentence_limits_leave_the_space_out():
-    sentences = [
-        BLOCK.text[start:limit]
-        for start, limit in zip(
-            BLOCK.sentence_starts, BLOCK.sentence_limits(), strict=True
-        )
-    ]
-    assert sentences == ["👍 It is.", "Ja…"]
-
-
-def test_all_blocks_are_read_in_order(tmp_path):
-    blocks = _blocks(9)
-    directory = _write(
-        tmp_path / "blocks", [blocks[:4], blocks[4:5], [], blocks[5:]]
-    )
-    assert list(schema.read_blocks(directory)) == blocks
-
-
-@pytest.mark.parametrize("start", [0, 1, 3, 4, 5, 8, 9])
-@pytest.mark.parametrize("limit", [None, 0, 2, 4, 5, 8, 9, 20])
+@pytest.mark.parametrize("start", [0, 3, 4, 5, 9])
+@pytest.mark.parametrize("limit", [None, 0, 4, 8, 20])
 def test_a_range_of_blocks(tmp_path, start, limit):
     blocks = _blocks(9)
     directory = _write(
-        tmp_path / "blocks", [blocks[:4], blocks[4:5], blocks[5:]]
+        tmp_path / "blocks", [blocks[:4], blocks[4:5], [], blocks[5:]]
     )
     assert (
         _ids(directory, start=start, limit=limit) == list(range(9))[start:limit]
     )
 
 
-def test_the_blocks_of_the_tiny_world(blocks_dir):
-    blocks = list(schema.read_blocks(blocks_dir))
-    assert len(schema.shard_paths(blocks_dir)) == 2
-    assert [block.block_id for block in blocks] == list(range(11))
-    assert blocks[9].title == "Rome"
-    assert blocks[9].text == "Rome is a city in Italy. The Tiber is the " + (
-        "river of Rome."
-    )
-    assert blocks[9].url == "https://example.org/rome"
-    assert blocks[9].sentence_starts == [0, 25]
-    # "flows" is two wordpieces.
-    nile = blocks[7]
-    words = [
-        nile.text[start:limit]
-        for start, limit in zip(
-            nile.token_starts, nile.token_limits, strict=True
-        )
-    ]
-    assert " ".join(words) == "The Nile is a river . It flow s to Egypt ."
-
-
 def test_ids_that_are_not_dense_are_refused(tmp_path):
     blocks = _blocks(4)
     del blocks[2]
     directory = _write(tmp_path / "blocks", [blocks])
-    with pytest.raises(InputError, match=r"00000.tfrecord.gz holds block 3 w"):
+    with pytest.raises(
+        InputError, match=r"00000.tfrecord.gz does not hold the"
+    ):
         _ids(directory)
     assert _ids(directory, limit=2) == [0, 1]
 
@@ -141,7 +104,7 @@ def test_a_shard_that_lacks_blocks_is_refused(tmp_path, start):
         shard_rows=[4, 2],
         num_blocks=6,
     )
-    with pytest.raises(InputError, match="00001.*ends before block 5"):
+    with pytest.raises(InputError, match="00001.*does not hold the blocks"):
         _ids(directory, start=start)
 
 
@@ -152,7 +115,7 @@ def test_a_missing_shard_is_refused(tmp_path):
     with pytest.raises(InputError, match="holds 1 block shards, expected 2"):
         _ids(directory)
     os.remove(schema.shard_paths(directory)[0])
-    with pytest.raises(InputError, match="holds no shards"):
+    with pytest.raises(InputError, match="holds 0 block shards, expected 2"):
         _ids(directory)
 
 
@@ -176,13 +139,6 @@ def test_a_damaged_shard_is_named(tmp_path, blocks_dir, damage):
     assert path in str(caught.value)
 
 
-def test_another_directory_is_refused(tmp_path, model_dir):
-    with pytest.raises(InputError, match="does not exist"):
-        _ids(str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
-        _ids(model_dir)
-
-
 PASSAGE = schema.AnnotatedPassage(
     block_id=-1,
     title="Reykjavík",
@@ -196,12 +152,12 @@ PASSAGE = schema.AnnotatedPassage(
 
 
 def test_an_annotated_passage_survives_and_counts_bytes():
-    record = schema.annotated_to_example(PASSAGE)
-    assert schema.annotated_from_example(record) == PASSAGE
+    record = schema.to_example(PASSAGE)
+    assert schema.from_example(schema.AnnotatedPassage, record) == PASSAGE
     assert PASSAGE.spans() == ["Ísland"]
     assert PASSAGE.sentences() == ["Ísland means “ice”.", "It is so."]
     example = tf.train.Example.FromString(record)
-    assert set(example.features.feature) == set(schema.ANNOTATED_FEATURES)
+    assert set(example.features.feature) == vars(PASSAGE).keys()
 
 
 def test_annotated_passages_are_read_in_order(tmp_path):
@@ -216,7 +172,7 @@ def test_annotated_passages_are_read_in_order(tmp_path):
             path = stage.path(f"{name}.tfrecord.gz")
             with tf.io.TFRecordWriter(path, options="GZIP") as writer:
                 for passage in part:
-                    writer.write(schema.annotated_to_example(passage))
+                    writer.write(schema.to_example(passage))
         stage.metadata["num_passages"] = 5
     assert list(schema.read_annotated(directory)) == passages
 

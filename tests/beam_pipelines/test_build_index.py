@@ -3,12 +3,11 @@ import uuid
 
 import numpy as np
 import pytest
+from embedding_files import write_embeddings
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Index
-from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.scann import Scann
@@ -30,25 +29,6 @@ def _random(num_blocks, seed=0):
     return generator.standard_normal((num_blocks, WIDTH)).astype("float32")
 
 
-def _write(directory, rows, rows_per_shard, fingerprint="embeddings"):
-    """What `realm embed` would write."""
-    with artifact.write(
-        str(directory),
-        kind="embeddings",
-        parameters={"rows_per_shard": rows_per_shard},
-        parents={"block_tower": "tower", "blocks": "blocks"},
-    ) as stage:
-        names = []
-        for first in range(0, len(rows), rows_per_shard):
-            names.append(f"embeddings-{first:08d}.npy")
-            with Path(stage.path(names[-1])).open("wb") as file:
-                np.save(file, rows[first : first + rows_per_shard])
-        stage.metadata.update(
-            num_blocks=len(rows), shards=names, fingerprint=fingerprint
-        )
-    return str(directory)
-
-
 @pytest.fixture(scope="module")
 def rows():
     """Enough that ScaNN does not search exactly."""
@@ -58,7 +38,16 @@ def rows():
 @pytest.fixture(scope="module")
 def random_embeddings(tmp_path_factory, rows):
     directory = tmp_path_factory.mktemp("random") / "embeddings"
-    return _write(directory, rows, 8_000)
+    return write_embeddings(directory, rows, 8_000)
+
+
+def _build(embeddings, output, **arguments):
+    """The metadata of an index that is built."""
+    return (
+        BuildIndex(embeddings=embeddings, output=str(output), **arguments)
+        .run()
+        .metadata
+    )
 
 
 def _found(index_dir, queries, k):
@@ -82,11 +71,7 @@ def test_recall_against_a_direct_computation(
     tmp_path, random_embeddings, rows, arguments
 ):
     output = str(tmp_path / "index")
-    metadata = (
-        BuildIndex(embeddings=random_embeddings, output=output, **arguments)
-        .run()
-        .metadata
-    )
+    metadata = _build(random_embeddings, output, **arguments)
     assert metadata == artifact.read(output, kind="index")
     chosen = np.sort(np.random.default_rng(0).permutation(NUM_BLOCKS)[:200])
     found = _found(output, rows[chosen], 5)
@@ -101,14 +86,8 @@ def test_recall_against_a_direct_computation(
     assert 0.3 < metadata["recall@5"] < 0.999
     assert metadata["recall_queries"] == 200
     # Shards of other sizes: the same index, the same recall.
-    other = _write(tmp_path / "other", rows, 20_999)
-    again = (
-        BuildIndex(
-            embeddings=other, output=str(tmp_path / "again"), **arguments
-        )
-        .run()
-        .metadata
-    )
+    other = write_embeddings(tmp_path / "other", rows, 20_999)
+    again = _build(other, str(tmp_path / "again"), **arguments)
     assert {**again, "seconds": 0} == {**metadata, "seconds": 0}
     for name in sorted(os.listdir(output)):
         if name.endswith(".npy"):
@@ -124,11 +103,7 @@ def test_what_the_directory_says(tmp_path, embeddings_dir):
         ("brute_force", 0, 3),
     ):
         output = str(tmp_path / kind)
-        metadata = (
-            BuildIndex(embeddings=embeddings_dir, output=output, kind=kind)
-            .run()
-            .metadata
-        )
+        metadata = _build(embeddings_dir, output, kind=kind)
         assert metadata["parents"] == embeddings["parents"]
         assert metadata["num_blocks"] == 11
         assert metadata["embedding_dim"] == 8
@@ -141,36 +116,10 @@ def test_what_the_directory_says(tmp_path, embeddings_dir):
         assert sum(n.startswith(f"{kind}-") for n in names) == num_files - 3
 
 
-def test_an_int8_index(tmp_path):
-    embeddings = _write(tmp_path / "embeddings", _random(500), 500)
-    output = str(tmp_path / "index")
-    metadata = (
-        BuildIndex(
-            embeddings=embeddings,
-            output=output,
-            reordering="int8",
-            num_reordered=7,
-        )
-        .run()
-        .metadata
-    )
-    assert metadata["parameters"] == {
-        "kind": "scann",
-        "reordering": "int8",
-        "num_reordered": 7,
-    }
-    # Seldom 1: what was measured is said.
-    assert 0.9 <= metadata["recall@5"] < 1.0
-    # What fine-tuning scores blocks with stays exact.
-    np.testing.assert_array_equal(
-        index_files.load_embeddings(output), _random(500)
-    )
-
-
 def test_fingerprints_tell_indices_apart(tmp_path):
     rows = _random(50)
-    embeddings = _write(tmp_path / "embeddings", rows, 20)
-    other = _write(tmp_path / "other", rows, 20, fingerprint="other")
+    embeddings = write_embeddings(tmp_path / "embeddings", rows, 20)
+    other = write_embeddings(tmp_path / "other", rows, 20, fingerprint="other")
     builds = [
         (embeddings, {}),
         (other, {}),
@@ -193,27 +142,10 @@ def test_fingerprints_tell_indices_apart(tmp_path):
     assert again.fingerprint == fingerprints[0]
 
 
-def test_ivf_says_what_it_chose_and_how_far_it_is(tmp_path, capsys):
-    embeddings = _write(tmp_path / "embeddings", _random(900), 400)
-    metadata = (
-        BuildIndex(
-            embeddings=embeddings, output=str(tmp_path / "index"), kind="ivf"
-        )
-        .run()
-        .metadata
-    )
-    assert metadata["parameters"] == {
-        "kind": "ivf",
-        "num_partitions": 120,
-        "num_probed": 48,
-    }
-    assert capsys.readouterr().err == "index: 120 partitions learned\n"
-
-
 def test_embeddings_that_are_not_finite_are_refused(tmp_path):
     rows = _random(50)
     rows[33, 2] = np.nan
-    embeddings = _write(tmp_path / "embeddings", rows, 20)
+    embeddings = write_embeddings(tmp_path / "embeddings", rows, 20)
     with pytest.raises(InputError, match="not finite"):
         BuildIndex(
             embeddings=embeddings, output=str(tmp_path / "index"), kind="ivf"
@@ -224,10 +156,8 @@ def test_embeddings_that_are_not_finite_are_refused(tmp_path):
 def test_on_an_object_store():
     root = f"ram://{uuid.uuid4()}"
     rows = _random(50)
-    embeddings = _write(f"{root}/embeddings", rows, 20)
-    metadata = (
-        BuildIndex(embeddings=embeddings, output=f"{root}/index").run().metadata
-    )
+    embeddings = write_embeddings(f"{root}/embeddings", rows, 20)
+    metadata = _build(embeddings, f"{root}/index")
     assert metadata["recall@5"] == 1.0
     found = _found(f"{root}/index", rows, 5)
     truth = np.argsort(-(rows @ rows.T), axis=1, kind="stable")[:, :5]
@@ -236,7 +166,7 @@ def test_on_an_object_store():
 
 @pytest.mark.parametrize("kind", ["scann", "ivf", "brute_force"])
 def test_a_damaged_shard_is_named(tmp_path, rows, kind):
-    embeddings = _write(tmp_path / "embeddings", rows[:6], 4)
+    embeddings = write_embeddings(tmp_path / "embeddings", rows[:6], 4)
     path = os.path.join(embeddings, "embeddings-00000004.npy")
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY")

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from beam_runs import TWO_PROCESSES
 
 # Kills children before chosen changes of the disk (the audit events of opening,
 # renaming, making and removing files), then lets each run come to its end.
@@ -60,10 +61,6 @@ for number in range(num_points):
         assert run(killed) == 0, point
 print(total)
 '''
-TWO_PROCESSES = [
-    "--direct_num_workers=2",
-    "--direct_running_mode=multi_processing",
-]
 
 
 @pytest.fixture

@@ -1,4 +1,3 @@
-import errno
 import functools
 import os
 import shutil
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
@@ -208,19 +206,6 @@ def test_a_killed_run_goes_on(tmp_path, model_dir, blocks_dir):
     np.testing.assert_array_equal(rows, expected)
 
 
-def test_a_full_disk(tmp_path, monkeypatch, model_dir, blocks_dir):
-    output = tmp_path / "embeddings"
-
-    def save(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "save", save)
-        with pytest.raises(InputError, match="no space is left on the disk"):
-            _embed(model_dir, blocks_dir, output)
-    assert not list(tmp_path.glob("**/*.tmp"))
-
-
 def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
     root = f"ram://{uuid.uuid4()}"
     blocks, output = f"{root}/blocks", f"{root}/embeddings"
@@ -244,29 +229,9 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
         model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
     )
     rows = [
-        index_files.load_shard(path) for path, _ in Embeddings(output).shards
+        index_files.load_array(path) for path, _ in Embeddings(output).shards
     ]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
-
-
-@pytest.mark.slow
-def test_the_number_of_workers_changes_nothing(tmp_path, model_dir, blocks_dir):
-    files = []
-    for workers in (1, 2):
-        output = tmp_path / str(workers)
-        Embed(
-            model=model_dir,
-            blocks=blocks_dir,
-            output=str(output),
-            rows_per_shard=2,
-            beam_options=[
-                f"--direct_num_workers={workers}",
-                "--direct_running_mode=multi_processing",
-            ],
-        ).run()
-        files.append({p.name: p.read_bytes() for p in output.glob("*.npy")})
-    assert len(files[0]) == 6
-    assert files[0] == files[1]
 
 
 def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
@@ -325,25 +290,3 @@ def test_wrong_arguments_are_named(
     with pytest.raises(InputError, match=reason):
         _embed(model_dir, blocks_dir, tmp_path / "embeddings", **arguments)
     assert not os.listdir(tmp_path)
-
-
-def test_the_command_prints_its_counters(
-    tmp_path, model_dir, blocks_dir, capsys
-):
-    status = cli.main(
-        [
-            "embed",
-            *("--model", model_dir, "--blocks", blocks_dir),
-            *("--output", str(tmp_path / "embeddings")),
-            *("--rows-per-shard", "4", "--batch-size", "2"),
-        ]
-    )
-    assert status == 0
-    printed = dict(
-        line.split() for line in capsys.readouterr().out.split("\n")[:-1]
-    )
-    assert printed["blocks"] == "11"
-    assert printed["shards"] == "3"
-    assert set(printed) == {
-        *("blocks", "padding", "shards", "shards_skipped", "wordpieces")
-    }

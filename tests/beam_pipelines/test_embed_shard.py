@@ -2,6 +2,7 @@ import pickle
 
 import numpy as np
 import pytest
+from beam_runs import TWO_THREADS
 
 from realm_tf import progress
 from realm_tf.artifacts import model_directory
@@ -46,10 +47,7 @@ def test_a_model_is_loaded_once_and_serves_every_shard(
         blocks=blocks_dir,
         output=str(tmp_path / "rows"),
         rows_per_shard=2,
-        beam_options=[
-            "--direct_num_workers=2",
-            "--direct_running_mode=multi_threading",
-        ],
+        beam_options=TWO_THREADS,
     ).run()
     assert loads == [Model(model_dir)]
     assert made.counts["blocks"] == 11

@@ -2,13 +2,9 @@ import logging
 
 import apache_beam as beam
 import pytest
+from beam_runs import TWO_THREADS
 
 from realm_tf.beam_pipelines import execution
-
-TWO_THREADS = [
-    "--direct_num_workers=2",
-    "--direct_running_mode=multi_threading",
-]
 
 
 def test_options_pin_the_local_runner():

@@ -30,7 +30,7 @@ def write(directory, part, *, fail=False):
 
 def test_records_are_those_of_the_schema():
     expected = [
-        schema.block_to_example(
+        schema.to_example(
             schema.Block(
                 0,
                 "é7",
@@ -50,14 +50,14 @@ def test_records_are_those_of_the_schema():
     ]
     found = parts.records(PAGE, BLOCKS)
 
-    assert [schema.block_from_example(record) for record in found] == [
-        schema.block_from_example(record) for record in expected
+    assert [schema.from_example(schema.Block, record) for record in found] == [
+        schema.from_example(schema.Block, record) for record in expected
     ]
     # Every feature is there, even where it is empty.
     assert found == expected
     for block_id in (1, 300, 1 << 40):
-        numbered = schema.block_from_example(
-            parts.with_block_id(found[1], block_id)
+        numbered = schema.from_example(
+            schema.Block, parts.with_block_id(found[1], block_id)
         )
         assert (numbered.block_id, numbered.text) == (block_id, "Ç. D.")
 

@@ -116,7 +116,7 @@ def test_write_blocks(tmp_path, written):
     write = shards.WriteBlocks(written, blocks.Packing(max_length=10))
     write.process(shard)
     records = tf.data.TFRecordDataset(shard.path, "GZIP").as_numpy_iterator()
-    found = [schema.block_from_example(record) for record in records]
+    found = [schema.from_example(schema.Block, record) for record in records]
 
     assert [(b.block_id, b.article_id, b.text) for b in found] == [
         (40, "id2", "A b."),

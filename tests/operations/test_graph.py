@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.artifact import Artifact
+from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text

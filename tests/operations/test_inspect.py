@@ -116,5 +116,5 @@ def test_what_cannot_be_plotted(blocks_dir, tmp_path):
 def test_a_directory_that_is_not_complete(tmp_path):
     (tmp_path / "metadata.json").write_text('{"kind": "blocks"}')
     for directory in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(InputError, match="no COMPLETED"):
+        with pytest.raises(InputError, match="with the marker COMPLETED"):
             Inspect(directories=str(directory)).run()

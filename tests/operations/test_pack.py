@@ -37,8 +37,7 @@ def test_annotated_passages_with_a_vocabulary_and_with_a_models(
     assert "passages 2, sentences 2" in capsys.readouterr().out
     assert cli.main([*base, two, "--model", model_dir]) == 0
     assert (
-        artifact.read_metadata(one)["fingerprint"]
-        == artifact.read_metadata(two)["fingerprint"]
+        artifact.read(one)["fingerprint"] == artifact.read(two)["fingerprint"]
     )
     ids = Tokenizer.from_file(vocabulary_path).tokenize("The Nile is a river.")
     assert PackedPassages(one)[0].token_ids.tolist() == ids.ids

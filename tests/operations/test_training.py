@@ -102,7 +102,7 @@ def test_the_metadata_says_what_was_done(world, trained):
     assert set(history[0]) == METRICS[kind]
     assert model.counts["steps"] == NUM_STEPS[kind]
     expected = {
-        name: artifact.read_metadata(world[name])["fingerprint"]
+        name: artifact.read(world[name])["fingerprint"]
         for name in ("blocks", "model")
     }
     if kind == "dpr":

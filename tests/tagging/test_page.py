@@ -53,7 +53,7 @@ def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
             name = f"annotated-{number:05d}-of-{len(shards):05d}.tfrecord.gz"
             with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
                 for each in shard:
-                    writer.write(schema.annotated_to_example(each))
+                    writer.write(schema.to_example(each))
         stage.metadata.update(
             num_passages=len(passages),
             shard_rows=[len(shard) for shard in shards],

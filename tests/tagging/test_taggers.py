@@ -196,7 +196,7 @@ def test_identity(tmp_path, spacy, tagger_dir):
         taggers.identity("spacy", spacy_model="shouting")
         == "shouting 1.2.3, spaCy 9.8.7"
     )
-    metadata = artifact.read_metadata(tagger_dir)
+    metadata = artifact.read(tagger_dir)
     assert (
         taggers.identity("bert", tagger_model=tagger_dir)
         == metadata["fingerprint"]

@@ -104,10 +104,7 @@ def test_a_killed_trainer_goes_on_as_if_never_stopped(
     for path in outputs:
         assert _curve(path) == curve
         for name in ("fingerprint", "history"):
-            assert (
-                artifact.read_metadata(path)[name]
-                == artifact.read_metadata(whole)[name]
-            )
+            assert artifact.read(path)[name] == artifact.read(whole)[name]
 
 
 def _curve(directory):

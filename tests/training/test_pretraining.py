@@ -109,7 +109,7 @@ def test_the_metadata_says_what_was_done(world, trained):
     }
     assert metadata["counts"]["steps"] == 6
     assert metadata["parents"] == {
-        name: artifact.read_metadata(world[name])["fingerprint"]
+        name: artifact.read(world[name])["fingerprint"]
         for name in ("model", "blocks", "corpus")
     }
     assert set(os.listdir(trained[0].path)) == {

@@ -230,10 +230,7 @@ def test_the_numbers_are_those_of_the_stages(made):
 def test_training_seconds_are_those_of_what_a_model_is_made_of(made):
     def seconds(*names):
         return pytest.approx(
-            sum(
-                artifact.read_metadata(made.path(name))["seconds"]
-                for name in names
-            ),
+            sum(artifact.read(made.path(name))["seconds"] for name in names),
             abs=0.1,
         )
 

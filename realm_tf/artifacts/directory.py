@@ -1,0 +1,134 @@
+"""What commands hand to each other: a directory or a file, as an object."""
+
+import functools
+import json
+import os
+from typing import ClassVar
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.paths import Path
+from realm_tf.errors import InputError
+
+
+class Named:
+    """Something on a disk or an object store, which need not be there yet.
+
+    Args:
+        path: str or path.
+
+    Attributes:
+        path: str. Without a slash at its end.
+    """
+
+    metavar: ClassVar[str] = "DIR"
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path).rstrip("/")
+
+    @classmethod
+    def of(cls, value):
+        """`value` as an object of this class, opened already or a path."""
+        if isinstance(value, cls) or value is None:
+            return value
+        return cls(value)
+
+    def __fspath__(self):
+        return self.path
+
+    def __str__(self):
+        return self.path
+
+    def __reduce__(self):
+        # To a worker goes the path alone, not what has been read.
+        return type(self), (self.path,)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.path == other.path
+
+    def __hash__(self):
+        return hash((type(self), self.path))
+
+
+def recorded(name: str) -> property:
+    """What the metadata of an `Artifact` say under a name."""
+    return property(lambda self: self.metadata[name])
+
+
+class Artifact(Named):
+    """A directory that a command wrote, opened and checked once.
+
+    Nothing is read before it is needed: the output of a command that has not
+    run yet is named by the same object that is later opened. Functions hand
+    these objects on; a path becomes one where it enters, on the command line
+    or in a Python call.
+
+    Args:
+        path: str or path. The directory, local or remote.
+
+    Attributes:
+        kind: str. What the directory holds: one of `kinds`.
+        fingerprint: str. Digest of what decides the content, 16 hexadecimal
+            digits.
+        parents: dict. Name to fingerprint of what it was made from.
+        parameters: dict. What determined the content besides the parents.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+    kind = recorded("kind")
+    fingerprint = recorded("fingerprint")
+    parents = recorded("parents")
+    parameters = recorded("parameters")
+
+    @functools.cached_property
+    def metadata(self) -> dict:
+        """The content of metadata.json.
+
+        Raises:
+            InputError: if the directory is missing, incomplete or of another
+                kind.
+        """
+        return artifact.read(self.path, kind=self.kinds)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the directory was written to its end."""
+        return artifact.is_complete(self.path)
+
+    @property
+    def counts(self) -> dict:
+        """What was counted while the directory was made."""
+        return self.metadata.get("counts", {})
+
+    def file(self, name: str) -> str:
+        """The path of a file in the directory."""
+        return os.path.join(self.path, name)
+
+    def read_json(self, name: str) -> dict:
+        """The content of a file in the directory.
+
+        Raises:
+            InputError: if the directory is not complete, or the file damaged.
+        """
+        # First: a directory that is not complete is said to be so.
+        self.metadata  # noqa: B018
+        path = self.file(name)
+        try:
+            return dict(json.loads(Path(path).read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path} is missing or damaged ({error}): make its directory "
+                "again."
+            ) from error
+
+    def summary(self) -> str:
+        """What the directory holds, in some words."""
+        return self.kind
+
+    def __repr__(self):
+        name = type(self).__name__
+        if not self.is_complete:
+            return f"{name}({self.path!r}, not made yet)"
+        found = [self.summary()]
+        if "fingerprint" in self.metadata:
+            found.append(f"fingerprint {self.fingerprint}")
+        return f"{name}({self.path!r}: {', '.join(found)})"

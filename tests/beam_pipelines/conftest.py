@@ -1,0 +1,85 @@
+import bz2
+
+import pytest
+from annotate_runs import TEXTS
+from annotate_runs import annotate
+from annotate_runs import articles
+from beam_runs import VOCABULARY
+from beam_runs import dump
+from beam_runs import page
+
+from realm_tf.beam_pipelines import transforms
+from realm_tf.operations.chunk import Chunk
+
+
+@pytest.fixture
+def vocab(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY))
+    return str(path)
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """Two dumps that hold a page for every counter."""
+    first = dump(
+        page(
+            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
+        ),
+        page(
+            2, "Gratz", "#REDIRECT [[Graz]]", redirect='<redirect title="x"/>'
+        ),
+        page(3, "Talk:Graz", "Hm.", namespace=1),
+        page(4, "List of towns", "Graz is one."),
+        page(5, "Mur (disambiguation)", "A river."),
+        page(6, "Mur", "Rivers. {{disambig}}"),
+        page(7, "Empty", "{{Infobox|a=b}}"),
+        page(
+            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
+        ),
+    )
+    second = dump(
+        page(9, "Linz", "Linz is wide. " * 3 + "Ships go there."),
+        page(
+            1, "Graz", "'''Graz''' lies on the [[Mur (river)|Mur]]. It is old."
+        ),
+        page(8, "Wels", "Wels is small."),
+    )
+    (tmp_path / "a.xml").write_text(first)
+    (tmp_path / "b.xml.bz2").write_bytes(bz2.compress(second.encode()))
+    return [str(tmp_path / "a.xml"), str(tmp_path / "b.xml.bz2")]
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    # Parts, and duplicates in others, without thousands of pages.
+    monkeypatch.setattr(transforms, "PAGES_PER_PART", 2)
+
+
+@pytest.fixture(scope="module")
+def annotate_world(tmp_path_factory, vocabulary_path):
+    """Seven articles, the blocks of them, and those of other articles."""
+    directory = tmp_path_factory.mktemp("annotate")
+    path = articles(directory / "articles.jsonl")
+    other = articles(directory / "other.jsonl", TEXTS[::-1])
+    for name, source in (("blocks", path), ("other", other)):
+        Chunk(
+            input=source,
+            output=str(directory / name),
+            vocab=vocabulary_path,
+            num_shards=2,
+        ).run()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def blocks(annotate_world):
+    return str(annotate_world / "blocks")
+
+
+@pytest.fixture(scope="module")
+def expected(annotate_world, blocks):
+    """The annotated blocks, three shards, by one worker."""
+    output = str(annotate_world / "expected")
+    annotate(output, blocks=blocks, passages_per_shard=3)
+    return output

@@ -1,0 +1,163 @@
+"""`realm chunk` that breaks off: what it leaves, and how it goes on."""
+
+import bz2
+import errno
+import glob
+import json
+import os
+import pathlib
+
+import pytest
+from beam_runs import TWO_THREADS
+from beam_runs import chunk
+from beam_runs import dump
+from beam_runs import page
+from beam_runs import rows
+from beam_runs import shard_bytes
+from beam_runs import write_jsonl
+
+from realm_tf.beam_pipelines import parts
+from realm_tf.beam_pipelines import resumable
+from realm_tf.errors import InputError
+from realm_tf.text import blocks
+
+
+@pytest.mark.parametrize("beam_options", [[], TWO_THREADS])
+def test_errors_in_workers_come_out_whole(tmp_path, vocab, beam_options):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(json.dumps(rows(1)[0]) + '\n{"id": "x" "title"}\n')
+    truncated = tmp_path / "dump.xml.bz2"
+    # Random enough to be longer, compressed, than what decides the format.
+    text = " ".join(f"Word{n * n} follows." for n in range(60_000))
+    data = bz2.compress(dump(page(1, "A", text)).encode())
+    truncated.write_bytes(data[:-200])
+    conflict = write_jsonl(
+        tmp_path / "conflict.jsonl",
+        [*rows(2), {"id": "r0", "title": "T0", "text": "Other."}],
+    )
+    messages = {}
+    for path in (str(broken), str(truncated), conflict):
+        with pytest.raises(InputError) as caught:
+            chunk(path, str(tmp_path / "out"), vocab, beam_options=beam_options)
+        messages[path] = str(caught.value)
+
+    assert messages[str(broken)].startswith(f"{broken}:2: broken JSON")
+    assert messages[str(truncated)].startswith(f"{truncated} is truncated")
+    assert messages[conflict].startswith(
+        f"page 1 of {conflict} and page 3 of {conflict} have one article id"
+    )
+    for message in messages.values():
+        assert "while running" not in message
+    # Nothing is left, not even a part.
+    assert not [n for n in os.listdir(tmp_path) if n.startswith("out")]
+
+
+def test_an_interrupt_stays_one_and_the_next_run_goes_on(
+    tmp_path, vocab, inputs, small_parts, monkeypatch
+):
+    output = str(tmp_path / "out")
+    expected = str(tmp_path / "expected")
+    chunk(inputs, expected, vocab)
+    cut = blocks.split_articles
+    calls = []
+
+    def interrupt(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return cut(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "split_articles", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk(inputs, output, vocab)
+    assert os.listdir(f"{output}.partial")
+    monkeypatch.setattr(blocks, "split_articles", interrupt)
+    metadata = chunk(inputs, output, vocab)
+
+    # Of six parts, all but the two that were there.
+    assert len(calls) == 3 + 4
+    assert metadata["counts"]["pages_read"] == 11
+    assert shard_bytes(output) == shard_bytes(expected)
+    assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
+
+
+@pytest.mark.parametrize("what", ["input", "option"])
+def test_what_has_changed_since_an_interruption_is_made_again(
+    tmp_path, vocab, inputs, small_parts, monkeypatch, what
+):
+    output = str(tmp_path / "out")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    # All parts are there, and two of the shards.
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable, "merge_summaries", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk(inputs, output, vocab, num_shards=2)
+    options = {"num_shards": 2}
+    if what == "input":
+        pathlib.Path(inputs[0]).write_text(
+            dump(page(3, "Enns", "Enns lies on the Enns. It is new."))
+        )
+    else:
+        options["max_block_length"] = 30
+    metadata = chunk(inputs, output, vocab, **options)
+    expected = str(tmp_path / "expected")
+    fresh = chunk(inputs, expected, vocab, **options)
+
+    assert metadata["counts"] == fresh["counts"]
+    assert shard_bytes(output) == shard_bytes(expected)
+    assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
+
+
+def test_a_file_that_is_missing_or_torn_is_made_again(
+    tmp_path, vocab, inputs, small_parts, monkeypatch
+):
+    expected = str(tmp_path / "expected")
+    output = str(tmp_path / "out")
+    chunk(inputs, expected, vocab, num_shards=2)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable, "merge_summaries", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk(inputs, output, vocab, num_shards=2)
+    first, second, *_ = find(output, "records")
+    third = find(output, "npz")[2]
+    os.remove(first)
+    os.truncate(second, 9)
+    os.remove(third)
+    os.remove(find(output, "tfrecord.gz")[0])
+    metadata = chunk(inputs, output, vocab, num_shards=2)
+
+    assert metadata["counts"]["pages_read"] == 11
+    assert shard_bytes(output) == shard_bytes(expected)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [(parts.np, "savez"), (parts, "records"), (resumable, "write_text")],
+)
+def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
+    expected, output = str(tmp_path / "expected"), str(tmp_path / "out")
+    chunk(inputs, expected, vocab)
+
+    def write(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, write)
+        with pytest.raises(InputError, match="no space is left on the disk"):
+            chunk(inputs, output, vocab)
+    assert not find(output, "tmp")
+    # Once there is some again, it goes on.
+    chunk(inputs, output, vocab)
+    assert shard_bytes(output) == shard_bytes(expected)
+
+
+def find(output, ending):
+    return sorted(glob.glob(f"{output}.partial/**/*.{ending}", recursive=True))
