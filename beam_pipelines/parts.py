@@ -1,11 +1,9 @@
-"""Parts: the blocks of some pages, and what is known of them.
+"""Parts: the blocks of some pages, and what is known of them, in a file.
 
-A part is two files: the records one after the other, and a summary of
-numbers only, written last: a part that has both is complete. `WriteBlocks`
-finds in it which bytes belong to which page without reading the records.
+The records are one after the other, beside tables of numbers: `WriteBlocks`
+finds which bytes belong to which page without parsing the records.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import io
@@ -15,7 +13,6 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from realm_tf.articles import pages
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
@@ -50,92 +47,62 @@ NUM_BUCKETS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
-    """What is known of a part.
+class Part:
+    """The blocks of some pages.
 
     Args:
         pages: array of `PAGES`, in the order of the file.
         blocks: array of `BLOCKS`, in that order.
         counts: dict, name of a counter to its amount.
+        records: bytes. One after the other.
     """
 
     pages: np.ndarray
     blocks: np.ndarray
     counts: dict[str, int]
+    records: bytes
 
 
-def records_path(directory: str, part: tuple[int, int]) -> str:
-    """The records of a part (file number, number in the file)."""
-    return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.records")
-
-
-def _summary_path(directory, part):
+def _path(directory, part):
     return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
 
 
-def read_summary(directory: str, part: tuple[int, int]) -> Summary | None:
-    """The summary of a part, or `None` if the part is not complete."""
-    path = _summary_path(directory, part)
-    if not Path(path).exists():
+def read(
+    directory: str, part: tuple[int, int], *, with_records: bool
+) -> Part | None:
+    """A part (file number, number in the file), or `None` if it is missing."""
+    path = Path(_path(directory, part))
+    if not path.exists():
         return None
-    with np.load(io.BytesIO(Path(path).read_bytes())) as arrays:
-        summary = Summary(
+    with path.open("rb") as file, np.load(file) as arrays:
+        return Part(
             arrays["pages"],
             arrays["blocks"],
             json.loads(arrays["counts"].tobytes()),
+            arrays["records"].tobytes() if with_records else b"",
         )
-    # A run killed while it removed its parts may leave one file of the two.
-    records = records_path(directory, part)
-    num_bytes = int(summary.blocks["bytes"].sum(dtype=np.int64))
-    if not Path(records).exists() or pages.file_state(records)[1] != num_bytes:
-        return None
-    return summary
-
-
-@contextlib.contextmanager
-def writing_part(directory: str, part: tuple[int, int], *, unknown_id: int):
-    """Yields a `PartWriter`, whose part is complete when the block ends well.
-
-    Args:
-        directory: str.
-        part: tuple of (file number, number in the file).
-        unknown_id: int. The wordpiece of unknown words, which is counted.
-    """
-    records = records_path(directory, part)
-    with (
-        resumable.writing(records) as path,
-        Path(path).open("wb") as file,
-    ):
-        writer = PartWriter(file, unknown_id)
-        yield writer
-    summary = writer.summary()
-    content = io.BytesIO()
-    np.savez(
-        content,
-        pages=summary.pages,
-        blocks=summary.blocks,
-        counts=np.frombuffer(json.dumps(summary.counts).encode(), np.uint8),
-    )
-    with resumable.writing(_summary_path(directory, part)) as path:
-        Path(path).write_bytes(content.getvalue())
 
 
 class PartWriter:
-    """A part that is being written; see `writing_part`."""
+    """Collects a part.
 
-    def __init__(self, file, unknown_id: int):
-        self._file = file
+    Args:
+        unknown_id: int. The wordpiece of unknown words, which is counted.
+    """
+
+    def __init__(self, unknown_id: int):
         self._unknown_id = unknown_id
         self._counts = {}
         self._pages = []
         self._blocks = []
+        self._records = bytearray()
 
     def count(self, name: str) -> None:
         """Adds one to a counter."""
         self._counts[name] = self._counts.get(name, 0) + 1
 
-    def write(self, page: Page, blocks: list[BlockText]) -> None:
-        """Writes the blocks of a page."""
+    def add(self, page: Page, blocks: list[BlockText]) -> None:
+        """Adds the blocks of a page."""
         digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
         text_digest = hashlib.sha256(page.text.encode("utf-8")).digest()
         self._pages.append(
@@ -148,7 +115,7 @@ class PartWriter:
             )
         )
         for block, record in zip(blocks, records(page, blocks), strict=True):
-            self._file.write(record)
+            self._records += record
             self._blocks.append(
                 (
                     len(record),
@@ -159,13 +126,26 @@ class PartWriter:
                 )
             )
 
-    def summary(self) -> Summary:
-        """What is known of the part by now."""
-        return Summary(
+    def write(self, directory: str, part: tuple[int, int]) -> Part:
+        """Writes the part (file number, number in the file)."""
+        found = Part(
             np.array(self._pages, dtype=PAGES),
             np.array(self._blocks, dtype=BLOCKS),
             self._counts,
+            bytes(self._records),
         )
+        counts = json.dumps(found.counts).encode("utf-8")
+        content = io.BytesIO()
+        np.savez(
+            content,
+            pages=found.pages,
+            blocks=found.blocks,
+            counts=np.frombuffer(counts, np.uint8),
+            records=np.frombuffer(found.records, np.uint8),
+        )
+        with resumable.writing(_path(directory, part)) as path:
+            Path(path).write_bytes(content.getvalue())
+        return found
 
 
 # What all blocks of an article share.

@@ -144,22 +144,20 @@ class WriteBlocks(beam.DoFn):
         """Yields the records of each part and their `parts.BLOCKS`."""
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
-            summary = parts.read_summary(self._directory, part)
-            content = memoryview(
-                Path(parts.records_path(self._directory, part)).read_bytes()
-            )
-            pages = summary.pages
+            found = parts.read(self._directory, part, with_records=True)
+            content = memoryview(found.records)
+            pages = found.pages
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
             chosen = chosen[skip : skip + missing]
             missing -= len(chosen)
-            limits = np.cumsum(summary.blocks["bytes"], dtype=np.int64)
-            starts = limits - summary.blocks["bytes"]
+            limits = np.cumsum(found.blocks["bytes"], dtype=np.int64)
+            starts = limits - found.blocks["bytes"]
             places = zip(
                 starts[chosen].tolist(), limits[chosen].tolist(), strict=True
             )
             records = (bytes(content[start:limit]) for start, limit in places)
-            yield records, summary.blocks[chosen]
+            yield records, found.blocks[chosen]
 
     def _counts(self, table, joint):
         found = {

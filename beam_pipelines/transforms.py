@@ -70,14 +70,14 @@ class ChunkPages(beam.DoFn):
                 if resumable.has_error(self._directory):
                     return
                 part = (source.file_number, number)
-                summary = parts.read_summary(self._directory, part)
-                if summary is None:
-                    summary = self._write_part(source, part, pages)
-                buckets = summary.pages["id_low"] % parts.NUM_BUCKETS
+                found = parts.read(self._directory, part, with_records=False)
+                if found is None:
+                    found = self._write_part(source, part, pages)
+                buckets = found.pages["id_low"] % parts.NUM_BUCKETS
                 for bucket in np.unique(buckets).tolist():
-                    found = summary.pages[buckets == bucket]
-                    yield bucket, (part, found.tobytes())
-                for item in summary.counts.items():
+                    table = found.pages[buckets == bucket]
+                    yield bucket, (part, table.tobytes())
+                for item in found.counts.items():
                     yield TaggedOutput("counts", item)
 
     def _parts(self, source):
@@ -98,30 +98,28 @@ class ChunkPages(beam.DoFn):
                 yield number, found
 
     def _write_part(self, source, part, pages):
-        with parts.writing_part(
-            self._directory, part, unknown_id=self._tokenizer.unk_id
-        ) as writer:
-            batch = []
-            length = 0
-            for page in pages:
-                writer.count("pages_read")
-                reason = readers.drop_reason(
-                    page,
-                    format=source.format,
-                    keep_all_titles=self._keep_all_titles,
-                )
-                if reason:
-                    writer.count(f"dropped_{reason}")
-                    continue
-                plain = readers.article_text(page, format=source.format)
-                batch.append((page, plain))
-                length += len(plain.text)
-                if length >= BATCH_LENGTH:
-                    self._write_batch(writer, batch)
-                    batch = []
-                    length = 0
-            self._write_batch(writer, batch)
-        return writer.summary()
+        writer = parts.PartWriter(self._tokenizer.unk_id)
+        batch = []
+        length = 0
+        for page in pages:
+            writer.count("pages_read")
+            reason = readers.drop_reason(
+                page,
+                format=source.format,
+                keep_all_titles=self._keep_all_titles,
+            )
+            if reason:
+                writer.count(f"dropped_{reason}")
+                continue
+            plain = readers.article_text(page, format=source.format)
+            batch.append((page, plain))
+            length += len(plain.text)
+            if length >= BATCH_LENGTH:
+                self._write_batch(writer, batch)
+                batch = []
+                length = 0
+        self._write_batch(writer, batch)
+        return writer.write(self._directory, part)
 
     def _write_batch(self, writer, batch):
         found = blocks.split_articles(
@@ -136,7 +134,7 @@ class ChunkPages(beam.DoFn):
         )
         for (page, _), article_blocks in zip(batch, found, strict=True):
             if article_blocks:
-                writer.write(page, article_blocks)
+                writer.add(page, article_blocks)
                 if self._progress.is_due():
                     self._progress.print(f"at {page.place}")
             else:

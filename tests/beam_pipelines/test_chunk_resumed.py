@@ -112,7 +112,7 @@ def test_what_has_changed_since_an_interruption_is_made_again(
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
 
-def test_a_file_that_is_missing_or_torn_is_made_again(
+def test_a_file_that_is_missing_is_made_again(
     tmp_path, vocab, inputs, small_parts, monkeypatch
 ):
     expected = str(tmp_path / "expected")
@@ -126,11 +126,7 @@ def test_a_file_that_is_missing_or_torn_is_made_again(
         patch.setattr(resumable, "merge_summaries", interrupt)
         with pytest.raises(KeyboardInterrupt):
             chunk(inputs, output, vocab, num_shards=2)
-    first, second, *_ = find(output, "records")
-    third = find(output, "npz")[2]
-    os.remove(first)
-    os.truncate(second, 9)
-    os.remove(third)
+    os.remove(find(output, "npz")[2])
     os.remove(find(output, "tfrecord.gz")[0])
     metadata = chunk(inputs, output, vocab, num_shards=2)
 

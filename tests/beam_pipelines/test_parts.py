@@ -19,13 +19,15 @@ BLOCKS = [
 ]
 
 
-def write(directory, part, *, fail=False):
-    with parts.writing_part(str(directory), part, unknown_id=5) as writer:
-        writer.count("pages_read")
-        writer.write(PAGE, BLOCKS)
-        if fail:
-            raise RuntimeError("stop")
-    return writer.summary()
+def write(directory, part):
+    writer = parts.PartWriter(5)
+    writer.count("pages_read")
+    writer.add(PAGE, BLOCKS)
+    return writer.write(str(directory), part)
+
+
+def read(directory, part=(0, 0), **options):
+    return parts.read(str(directory), part, **{"with_records": True, **options})
 
 
 def test_records_are_those_of_the_schema():
@@ -63,8 +65,9 @@ def test_records_are_those_of_the_schema():
 
 
 def test_a_part_is_read_as_it_was_written(tmp_path):
+    assert read(tmp_path, (3, 12)) is None
     written = write(tmp_path, (3, 12))
-    found = parts.read_summary(str(tmp_path), (3, 12))
+    found = read(tmp_path, (3, 12))
 
     assert found.counts == written.counts == {"pages_read": 1}
     assert found.pages.tolist() == written.pages.tolist()
@@ -73,48 +76,34 @@ def test_a_part_is_read_as_it_was_written(tmp_path):
         (2, 2, 0, 1),
         (2, 3, 1, 2),
     ]
-    with open(parts.records_path(str(tmp_path), (3, 12)), "rb") as file:
-        content = file.read()
-    assert content == b"".join(parts.records(PAGE, BLOCKS))
-    assert found.blocks["bytes"].sum() == len(content)
-    assert sorted(os.listdir(tmp_path)) == [
-        "00003-00000012.npz",
-        "00003-00000012.records",
-    ]
+    assert found.records == b"".join(parts.records(PAGE, BLOCKS))
+    assert found.blocks["bytes"].sum() == len(found.records)
+    assert read(tmp_path, (3, 12), with_records=False).records == b""
+    assert os.listdir(tmp_path) == ["00003-00000012.npz"]
 
 
 def test_a_part_without_blocks(tmp_path):
-    with parts.writing_part(str(tmp_path), (0, 0), unknown_id=1) as writer:
-        writer.count("dropped_redirect")
-    found = parts.read_summary(str(tmp_path), (0, 0))
+    writer = parts.PartWriter(1)
+    writer.count("dropped_redirect")
+    writer.write(str(tmp_path), (0, 0))
+    found = read(tmp_path)
 
-    assert len(found.pages) == len(found.blocks) == 0
+    assert len(found.pages) == len(found.blocks) == len(found.records) == 0
     assert found.counts == {"dropped_redirect": 1}
 
 
-def test_what_a_failure_leaves_is_no_part(tmp_path):
-    with pytest.raises(RuntimeError):
-        write(tmp_path, (0, 0), fail=True)
-
-    assert parts.read_summary(str(tmp_path), (0, 0)) is None
+def test_what_a_failure_leaves_is_removed(tmp_path):
+    with (
+        pytest.raises(RuntimeError),
+        resumable.writing(f"{tmp_path}/part") as path,
+    ):
+        open(path, "wb").close()
+        raise RuntimeError("stop")
     assert os.listdir(tmp_path) == []
     # Of a run that was killed.
     with resumable.writing(f"{tmp_path}/part") as path:
-        open(f"{path}", "wb").close()
+        open(path, "wb").close()
         resumable.clean(str(tmp_path))
         assert os.listdir(tmp_path) == []
         open(path, "wb").close()
     assert os.listdir(tmp_path) == ["part"]
-
-
-def test_a_part_is_complete_with_both_files_only(tmp_path):
-    directory = str(tmp_path)
-    records = parts.records_path(directory, (0, 0))
-    assert parts.read_summary(directory, (0, 0)) is None
-    write(tmp_path, (0, 0))
-    os.truncate(records, os.path.getsize(records) - 1)
-    assert parts.read_summary(directory, (0, 0)) is None
-    os.remove(records)
-    assert parts.read_summary(directory, (0, 0)) is None
-    write(tmp_path, (0, 0))
-    assert parts.read_summary(directory, (0, 0)) is not None

@@ -90,11 +90,12 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        with parts.writing_part(directory, part, unknown_id=1) as writer:
-            for number in numbers:
-                found = [BLOCK, LONG][: 3 - number // 2]
-                page = Page(number, "here", f"id{number}", f"T{number}", "x")
-                writer.write(page, found[: 1 if number == 3 else 2])
+        writer = parts.PartWriter(1)
+        for number in numbers:
+            found = [BLOCK, LONG][: 3 - number // 2]
+            page = Page(number, "here", f"id{number}", f"T{number}", "x")
+            writer.add(page, found[: 1 if number == 3 else 2])
+        writer.write(directory, part)
     return directory
 
 
