@@ -31,6 +31,7 @@ from typing import Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np
 import pretraining_measurement as measurement
 import tyro
 
@@ -165,13 +166,30 @@ def _run(experiments):
             "differences": measurement.differences(measured),
         }
         plots.plot_training(
-            {run: read_log(model.path) for run, model in runs.items()},
+            _mean_logs(runs),
             experiments.path(f"{name}.png"),
-            groups={run: measurement.kind(run) for run in runs},
         )
     results["findable"] = experiments.measurement.findable(experiments.small)
     write_text(experiments.path("results.json"), json.dumps(results, indent=2))
     print(json.dumps(results, indent=2))
+
+
+def _mean_logs(runs):
+    """Kind of a run to the means of all its seeds, by step."""
+    logs = {}
+    for run, model in runs.items():
+        logs.setdefault(measurement.kind(run), []).append(read_log(model.path))
+    return {
+        f"{kind} (mean of {len(of_kind)})": [
+            {
+                name: float(np.mean([line[name] for line in lines]))
+                for name in lines[0]
+                if all(line[name] is not None for line in lines)
+            }
+            for lines in zip(*of_kind, strict=True)
+        ]
+        for kind, of_kind in logs.items()
+    }
 
 
 class _Experiments:

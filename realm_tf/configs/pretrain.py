@@ -205,8 +205,6 @@ class PretrainRecipe(recipes.Recipe):
         lengths: `JointLengths`.
         encoders: `PretrainEncoders`.
         log_every: int. Steps of one line of the log, each their mean.
-        measure_duty_cycle: bool. Measure at the end what share of a step
-            search, embedding and encoding take: each is compiled by itself.
         seed: int. Order, masks and dropout.
 
     Raises:
@@ -225,7 +223,6 @@ class PretrainRecipe(recipes.Recipe):
     lengths: JointLengths = JointLengths()
     encoders: PretrainEncoders = PretrainEncoders()
     log_every: recipes.Positive = 50
-    measure_duty_cycle: bool = True
     seed: recipes.Natural = 0
 
     def __post_init__(self):
@@ -311,7 +308,6 @@ RECIPES = {
             max_query_length=16, max_block_length=24, max_joint_length=32
         ),
         log_every=2,
-        measure_duty_cycle=False,
     ),
 }
 

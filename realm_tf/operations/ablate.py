@@ -73,8 +73,8 @@ class Ablate(Operation):
     pretrain_recipe: Literal[*pretrain.RECIPES] = "wiki-small"
     """recipe of `realm pretrain`"""
     set_pretrain: RepeatedWords = ()
-    """NAME=VALUE: change numbers of that recipe, which has refresh=sync and
-    measure_duty_cycle=false here"""
+    """NAME=VALUE: change numbers of that recipe, which has refresh=sync
+    here"""
     ict_recipe: Literal[*ict.RECIPES] = "wiki-small"
     """recipe of `realm ict`"""
     set_ict: RepeatedWords = ()

@@ -103,7 +103,7 @@ def read_block(blocks: Artifact, block_id: int) -> Block:
 
 
 def plot_runs(directories: tuple[str, ...], path: str) -> None:
-    """Draws the curves of training runs of one kind, so that they compare.
+    """Draws the curves of training runs beside each other.
 
     Args:
         directories: tuple of str. What `realm pretrain` or `realm finetune`

@@ -10,7 +10,9 @@ import argparse
 import os
 import sys
 import threading
+import time
 
+from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import remove
@@ -21,58 +23,77 @@ from realm_tf.training.index_exchange import IndexExchange
 
 # A tenth of the trainer's share of a busy core (our choice).
 _NICENESS = 10
+_SECONDS_BETWEEN_LOOKS = 0.2
 
 
-class PipelineBuild:
-    """Makes the index of a snapshot with the operations of `realm`.
+def build_by_pipeline(exchange, loaded, step, blocks, *, beam_options=()):
+    """Publishes the index of a snapshot by the operations of `realm`.
 
     Blocks are embedded whole, as `realm embed` does. What a killed run left
     is used again.
 
     Args:
         exchange: `IndexExchange`.
-        loaded: `LoadedModel`. Its block tower takes the snapshot's weights.
+        loaded: `LoadedModel`. Its block tower has the snapshot's weights.
+        step: int. Of the snapshot.
         blocks: str. Directory that `realm chunk` wrote.
         beam_options: list of str.
     """
+    from realm_tf.artifacts import model_directory
 
-    def __init__(self, exchange, loaded, blocks: str, *, beam_options=()):
-        self._exchange = exchange
-        self._loaded = loaded
-        self._blocks = blocks
-        self._beam_options = list(beam_options)
-
-    def __call__(self, step: int) -> None:
-        """Publishes the index of a snapshot, unless it is gone."""
-        from realm_tf.artifacts import model_directory
-
-        snapshot = self._exchange.read_snapshot(step)
-        model, embeddings = (
-            kind(os.path.join(self._exchange.directory, f"{name}-{step:08d}"))
-            for name, kind in (("model", Model), ("embeddings", Embeddings))
-        )
-        if not model.is_complete:
-            self._loaded.model.block_embedder.set_weights(snapshot.weights)
-            model_directory.save(self._loaded, model.path)
-        if not embeddings.is_complete:
-            Embed(
-                model=model,
-                blocks=self._blocks,
-                output=embeddings.path,
-                beam_options=self._beam_options,
-            ).run()
-        BuildIndex(
-            embeddings=embeddings,
-            output=self._exchange.index_path(step),
-            kind="brute_force",
-            beam_options=self._beam_options,
+    model, embeddings = (
+        kind(os.path.join(exchange.directory, f"{name}-{step:08d}"))
+        for name, kind in (("model", Model), ("embeddings", Embeddings))
+    )
+    if not model.is_complete:
+        model_directory.save(loaded, model.path)
+    if not embeddings.is_complete:
+        Embed(
+            model=model,
+            blocks=blocks,
+            output=embeddings.path,
+            beam_options=beam_options,
         ).run()
-        for directory in (model, embeddings):
-            remove(directory.path)
+    BuildIndex(
+        embeddings=embeddings,
+        output=exchange.index_path(step),
+        kind="brute_force",
+        beam_options=beam_options,
+    ).run()
+    for directory in (model, embeddings):
+        remove(directory.path)
+
+
+def _build_indices(args, beam_options):
+    """Makes an index of the newest snapshot, again and again."""
+    from realm_tf.artifacts.packed_blocks import PackedBlocks
+    from realm_tf.retrieval.block_embedder import BlockEmbedder
+    from realm_tf.training.index_builder import embed_blocks
+
+    exchange = IndexExchange(args.exchange)
+    loaded = Model(args.model).load()
+    embedder = BlockEmbedder(loaded, max_length=args.max_block_length)
+    blocks = None if args.pipeline else PackedBlocks(args.blocks)
+    while True:
+        step = exchange.newest_snapshot()
+        if step is None or step == exchange.newest_index():
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            continue
+        loaded.model.block_embedder.set_weights(exchange.read_snapshot(step))
+        if args.pipeline:
+            build_by_pipeline(
+                exchange, loaded, step, args.blocks, beam_options=beam_options
+            )
+        else:
+            index_files.write_exact(
+                embed_blocks(embedder, blocks),
+                exchange.index_path(step),
+                parents={},
+            )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The process of `index_workers.ProcessWorker`."""
+    """The process of `index_builder.ProcessBuilder`."""
     parser = argparse.ArgumentParser(prog="realm_tf.operations.rebuild_index")
     parser.add_argument("--model", required=True)
     parser.add_argument("--blocks", required=True)
@@ -83,24 +104,8 @@ def main(argv: list[str] | None = None) -> int:
     _end_with_the_trainer()
     os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
 
-    from realm_tf.artifacts.packed_blocks import PackedBlocks
-    from realm_tf.training import index_builder
-
-    exchange = IndexExchange(args.exchange)
     try:
-        loaded = Model(args.model).load()
-        if args.pipeline:
-            build = PipelineBuild(
-                exchange, loaded, args.blocks, beam_options=beam_options
-            )
-        else:
-            build = index_builder.TowerBuild(
-                exchange,
-                loaded,
-                PackedBlocks(args.blocks),
-                max_block_length=args.max_block_length,
-            )
-        index_builder.build_indices(exchange, build, should_stop=lambda: False)
+        _build_indices(args, beam_options)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

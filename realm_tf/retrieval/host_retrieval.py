@@ -4,7 +4,7 @@
 table on the device. Where table and embeddings are too large for that, the
 host finds the candidates while batches are made, as the original does: from
 memory-mapped blocks, with a query tower of its own on the processor. What it
-searches is older than the step: `training.retrieval_age` says by how much.
+searches is older than the step: `training.index_refresh` says by how much.
 
 References:
     [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.3.

@@ -1,25 +1,29 @@
-"""Builds indices while a trainer goes on.
+"""Builds the index of a trainer's block tower while the trainer goes on.
 
-A worker takes the newest snapshot of the trainer's block tower, embeds all
-blocks, publishes an index, and begins again (`IndexExchange`).
+A builder has `start()`, `build(step, weights, stopped)`, which gives the
+embeddings of all blocks, and `stop()`.
 """
 
-import time
-from collections.abc import Callable
+import concurrent.futures
+import dataclasses
+import os
+import subprocess
+import sys
 
 import numpy as np
 
-from realm_tf.artifacts import index_files
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training.callbacks import Diverged
-from realm_tf.training.index_exchange import IndexExchange
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
 # hardly padded.
 _BATCH_SIZE = 64
-_SECONDS_BETWEEN_LOOKS = 0.2
-# The trainer reads the newest while the one before may still be in use.
-_KEPT_INDICES = 2
+_SECONDS_BETWEEN_LOOKS = 0.1
+# What a process of its own runs.
+_PROCESS = "realm_tf.operations.rebuild_index"
+_LOG = "builder.log"
+# Of the log's end, in a message.
+_SHOWN_BYTES = 2000
 
 
 def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
@@ -55,57 +59,127 @@ def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
     return found
 
 
-class TowerBuild:
-    """Makes the index of a snapshot in this process.
+class ThreadBuilder:
+    """Builds in a thread of the trainer's process, with a tower of its own.
+
+    It shares the processor's time with the trainer: for a small corpus, or
+    where a step leaves the processor idle.
 
     Args:
-        exchange: `IndexExchange`.
-        loaded: `LoadedModel`. Its block tower takes the snapshot's weights.
+        loaded: `LoadedModel`. The trainer's.
         blocks: `PackedBlocks`.
         max_block_length: int. As the trainer's.
     """
 
-    def __init__(self, exchange, loaded, blocks, *, max_block_length: int):
-        self._exchange = exchange
-        self._loaded = loaded
-        self._blocks = blocks
-        # What it raises ends the making of an index.
-        self.before_batch = lambda: None
-        self._embedder = BlockEmbedder(loaded, max_length=max_block_length)
+    def __init__(self, loaded, blocks, *, max_block_length: int):
+        from realm_tf.models.open_qa import OpenQa
 
-    def __call__(self, step: int) -> None:
-        """Publishes the index of a snapshot, unless it is gone."""
-        snapshot = self._exchange.read_snapshot(step)
-        self._loaded.model.block_embedder.set_weights(snapshot.weights)
-        index_files.write_exact(
-            embed_blocks(
-                self._embedder, self._blocks, before_batch=self.before_batch
-            ),
-            self._exchange.index_path(step),
-            parents={
-                "block_tower": self._loaded.block_tower_fingerprint(),
-                "blocks": self._blocks.fingerprint,
-            },
+        self._tower = loaded.model.block_embedder.copy()
+        own = OpenQa(self._tower, self._tower, loaded.model.reader)
+        self._embedder = BlockEmbedder(
+            dataclasses.replace(loaded, model=own), max_length=max_block_length
         )
+        self._blocks = blocks
+
+    def start(self):
+        """Nothing: the thread is `IndexRefresh`'s."""
+
+    def build(self, step, weights, stopped):
+        """The embeddings of all blocks, with these weights of the tower."""
+
+        def check():
+            if stopped.is_set():
+                raise concurrent.futures.CancelledError
+
+        self._tower.set_weights(weights)
+        return embed_blocks(self._embedder, self._blocks, before_batch=check)
+
+    def stop(self):
+        """Nothing; see `start`."""
 
 
-def build_indices(
-    exchange: IndexExchange,
-    build: Callable[[int], None],
-    *,
-    should_stop: Callable[[], bool],
-) -> None:
-    """Makes an index of the newest snapshot, again and again.
+class ProcessBuilder:
+    """Lets a process of its own build, at a low priority, on the processor.
+
+    Its output goes to `builder.log` in the exchange's directory. It ends when
+    the trainer ends, however that ends.
 
     Args:
         exchange: `IndexExchange`.
-        build: function that makes the index of a step's snapshot.
-        should_stop: function. Asked between two indices.
+        arguments: list of str. Of `operations.rebuild_index`, less
+            `--exchange`.
     """
-    while not should_stop():
-        step = exchange.newest_snapshot()
-        if step is None or step == exchange.newest_index():
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-            continue
-        build(step)
-        exchange.prune_indices(keep=_KEPT_INDICES)
+
+    def __init__(self, exchange, arguments):
+        self._exchange = exchange
+        self._command = [
+            *(sys.executable, "-m", _PROCESS),
+            *("--exchange", exchange.directory),
+            *arguments,
+        ]
+        self._log = os.path.join(exchange.directory, _LOG)
+        self._process = None
+
+    @property
+    def process_id(self) -> int:
+        """Of the process that was started last."""
+        return self._process.pid
+
+    def start(self):
+        """Begins, or begins again after it died."""
+        import keras
+
+        # What is left of one that died, and of another run.
+        self.stop()
+        self._exchange.clear()
+        environment = dict(
+            os.environ,
+            KERAS_BACKEND=keras.backend.backend(),
+            # The accelerator is the trainer's.
+            JAX_PLATFORMS="cpu",
+            CUDA_VISIBLE_DEVICES="",
+        )
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                # Closed by the system when the trainer is gone.
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+
+    def build(self, step, weights, stopped):
+        """As `ThreadBuilder`'s.
+
+        Raises:
+            ChildProcessError: if the process ended.
+            InputError: if its index is damaged.
+        """
+        if self._process.poll() is not None:
+            self.start()
+        self._exchange.write_snapshot(step, weights)
+        while self._exchange.newest_index() != step:
+            status = self._process.poll()
+            if status is not None:
+                raise ChildProcessError(
+                    f"the builder stopped (exit status {status}; {self._log} "
+                    f"ends with {self._last_line()!r})"
+                )
+            if stopped.wait(_SECONDS_BETWEEN_LOOKS):
+                raise concurrent.futures.CancelledError
+        return self._exchange.read_index(step)
+
+    def _last_line(self):
+        with open(self._log, "rb") as log:
+            log.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        return text.strip().rpartition("\n")[2].strip()
+
+    def stop(self):
+        """Ends it, whatever it is doing."""
+        if self._process is not None:
+            # Versions appear whole or not at all: nothing can be torn.
+            self._process.kill()
+            self._process.wait()
+            self._process.stdin.close()

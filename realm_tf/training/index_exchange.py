@@ -1,14 +1,13 @@
 """Where a trainer and an index builder meet: versions in a directory.
 
-The trainer leaves snapshots of its block tower, the builder leaves indices
-made from them, each named by the training step of the snapshot. A version is
-a stage directory: it appears whole or not at all, and the rest of a writer
-that was killed is never read.
+The trainer leaves a snapshot of its block tower, the builder leaves the index
+made from it, each named by the training step of the snapshot. A version is a
+stage directory: it appears whole or not at all, and the rest of a writer that
+was killed is never read. There is one snapshot at a time, and nobody is at
+work on an index when the trainer leaves the next one.
 """
 
-import dataclasses
 import os
-import time
 
 import numpy as np
 
@@ -23,23 +22,8 @@ _INDEX = "index"
 _WEIGHTS = "weights.npz"
 
 
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """The block tower after some step.
-
-    Args:
-        step: int. Steps done when it was taken.
-        weights: list of arrays, as `keras.Model.get_weights` orders them.
-        taken_at: float. Seconds since the epoch.
-    """
-
-    step: int
-    weights: list[np.ndarray]
-    taken_at: float = dataclasses.field(default_factory=time.time)
-
-
 class IndexExchange:
-    """Snapshots and indices in a directory; any number of processes share it.
+    """A snapshot and an index in a directory that two processes share.
 
     Args:
         directory: str. Local; made if need be.
@@ -49,29 +33,31 @@ class IndexExchange:
         self.directory = str(directory)
         Path(self.directory).mkdir(parents=True, exist_ok=True)
 
-    def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Publishes a snapshot and removes older ones."""
-        with artifact.write(
-            self._path(_SNAPSHOT, snapshot.step), kind=_SNAPSHOT
-        ) as stage:
-            stage.metadata["taken_at"] = snapshot.taken_at
-            weight_files.write(stage.path(_WEIGHTS), snapshot.weights)
-        self._prune(_SNAPSHOT, keep=1)
+    def write_snapshot(self, step: int, weights: list[np.ndarray]) -> None:
+        """Publishes a snapshot in place of the versions before it.
 
-    def read_snapshot(self, step: int) -> Snapshot:
-        """A snapshot that `newest_snapshot` named.
+        Args:
+            step: int. Steps done when it was taken.
+            weights: list of arrays, as `keras.Model.get_weights` orders them.
+        """
+        self.clear()
+        path = self._path(_SNAPSHOT, step)
+        with artifact.write(path, kind=_SNAPSHOT) as stage:
+            weight_files.write(stage.path(_WEIGHTS), weights)
+
+    def read_snapshot(self, step: int) -> list[np.ndarray]:
+        """The weights of a snapshot that `newest_snapshot` named.
 
         Raises:
             InputError: if it is gone, as a newer one came, or damaged.
         """
-        directory = self._path(_SNAPSHOT, step)
-        taken_at = artifact.read(directory, kind=_SNAPSHOT)["taken_at"]
-        weights = weight_files.read(os.path.join(directory, _WEIGHTS))
-        return Snapshot(step, weights, taken_at)
+        return weight_files.read(
+            os.path.join(self._path(_SNAPSHOT, step), _WEIGHTS)
+        )
 
     def newest_snapshot(self) -> int | None:
         """Step of the newest snapshot."""
-        return max(self._versions(_SNAPSHOT), default=None)
+        return self._newest(_SNAPSHOT)
 
     def index_path(self, step: int) -> str:
         """Directory of the index of a step, whether there or not."""
@@ -79,7 +65,7 @@ class IndexExchange:
 
     def newest_index(self) -> int | None:
         """Step of the snapshot that the newest index was made from."""
-        return max(self._versions(_INDEX), default=None)
+        return self._newest(_INDEX)
 
     def read_index(self, step: int) -> np.ndarray:
         """The embeddings of an index, in memory.
@@ -88,14 +74,6 @@ class IndexExchange:
             InputError: if it is gone or damaged.
         """
         return np.array(index_files.load_embeddings(self.index_path(step)))
-
-    def remove_index(self, step: int) -> None:
-        """Removes an index, such as a damaged one."""
-        remove(self.index_path(step))
-
-    def prune_indices(self, *, keep: int) -> None:
-        """Removes all but the newest indices."""
-        self._prune(_INDEX, keep=keep)
 
     def clear(self) -> None:
         """Removes every version, and what killed writers left."""
@@ -106,15 +84,11 @@ class IndexExchange:
     def _path(self, kind, step):
         return os.path.join(self.directory, f"{kind}-{step:08d}")
 
-    def _versions(self, kind):
-        return [
-            int(name.removeprefix(f"{kind}-"))
+    def _newest(self, kind):
+        names = [
+            name.removeprefix(f"{kind}-")
             for name in os.listdir(self.directory)
             if name.startswith(f"{kind}-")
-            and name.removeprefix(f"{kind}-").isdigit()
             and artifact.is_complete(os.path.join(self.directory, name))
         ]
-
-    def _prune(self, kind, *, keep):
-        for step in sorted(self._versions(kind))[:-keep]:
-            remove(self._path(kind, step))
+        return max(map(int, filter(str.isdigit, names)), default=None)

@@ -7,11 +7,7 @@ import time
 import keras
 import numpy as np
 
-from realm_tf.errors import InputError
-from realm_tf.training.index_exchange import Snapshot
-
-_SECONDS_BETWEEN_LOOKS = 0.1
-# A builder that dies again and again is started again ever more rarely.
+# A builder that fails again and again is asked again ever more rarely.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 
@@ -72,13 +68,13 @@ class SyncIndexRefresh(keras.callbacks.Callback):
 class IndexRefresh(keras.callbacks.Callback):
     """Exchanges the index for newer ones that a builder makes meanwhile.
 
-    Training never waits. Every so many steps the block tower is copied for
-    the builder; a thread hands the copy over, sees to it that the builder
-    lives, and fetches what it publishes. The exchange happens between two
-    steps: none sees a mixed index, and nothing is traced again. While the
-    builder is still busy no other copy is taken: it sets the pace where it is
-    the slower one. The age of the index that a step searched joins its logs,
-    as `index_age` (steps) and `index_minutes`.
+    Training never waits. Every so many steps the block tower is copied; a
+    thread hands the copy to the builder, and again after it failed, until it
+    gives an index. The exchange happens between two steps: none sees a mixed
+    index, and nothing is traced again. While the builder is still busy no
+    other copy is taken: it sets the pace where it is the slower one. The age
+    of the index that a step searched joins its logs, as `index_age` (steps)
+    and `index_minutes`.
 
     Use it as any Keras callback; with `training.resume`, also as one of its
     `parts`, so that a run which goes on knows the age of its index.
@@ -86,8 +82,7 @@ class IndexRefresh(keras.callbacks.Callback):
     Args:
         index: `retrieval.index.Index` of the model in training.
         tower: `Embedder`. Its block tower.
-        exchange: `IndexExchange`.
-        worker: `index_workers.Worker`.
+        builder: see `training.index_builder`.
         every_steps: int. Least steps between two copies.
 
     Attributes:
@@ -95,25 +90,23 @@ class IndexRefresh(keras.callbacks.Callback):
             index in use.
         swaps: list of (step, index_step). The exchanges, each before its
             step (counted from 0).
-        num_restarts: int. How often the builder had died.
     """
 
-    def __init__(self, index, tower, exchange, worker, *, every_steps: int):
+    def __init__(self, index, tower, builder, *, every_steps: int):
         super().__init__()
         self.index_step = 0
         self.swaps = []
         self._index = index
         self._tower = tower
-        self._exchange = exchange
+        self._builder = builder
         self._every_steps = every_steps
-        self._link = _Link(exchange, worker)
         self._done = 0
         self._copied_at = 0
         self._taken_at = time.time()
-
-    @property
-    def num_restarts(self) -> int:
-        return self._link.num_restarts
+        self._thread = None
+        self._stopped = threading.Event()
+        # (step, time, embeddings) of a new index.
+        self._built = None
 
     def get_state(self):
         """What `training.resume` keeps of this."""
@@ -121,20 +114,20 @@ class IndexRefresh(keras.callbacks.Callback):
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
-        self.index_step = self._copied_at = state["index_step"]
+        self.index_step = state["index_step"]
         self._taken_at = state["taken_at"]
 
     def on_train_begin(self, logs=None):
         self._done = int(self.model.optimizer.iterations)
-        # Of another run, or after the state that this one goes on from.
-        self._exchange.clear()
         self._copied_at = self.index_step
-        self._link.start()
+        self._stopped.clear()
+        self._builder.start()
 
     def on_train_batch_begin(self, batch, logs=None):
-        built = self._link.take()
+        is_busy = self._thread is not None and self._thread.is_alive()
+        built, self._built = self._built, None
         due = self._done - self._copied_at >= self._every_steps
-        copy = due and self._link.is_free
+        copy = due and not is_busy
         if built is None and not copy:
             return
         _sync(self.model)
@@ -144,8 +137,13 @@ class IndexRefresh(keras.callbacks.Callback):
             self.swaps.append((self._done, self.index_step))
         if copy:
             weights = [np.array(w) for w in self._tower.get_weights()]
-            self._link.give(Snapshot(self._done, weights))
             self._copied_at = self._done
+            self._thread = threading.Thread(
+                target=self._build,
+                args=(self._done, weights, time.time()),
+                daemon=True,
+            )
+            self._thread.start()
 
     def on_train_batch_end(self, batch, logs=None):
         self._done += 1
@@ -158,109 +156,60 @@ class IndexRefresh(keras.callbacks.Callback):
 
     def close(self):
         """Ends the builder; after an exception in `fit` nobody else does."""
-        self._link.stop()
-
-
-class _Link:
-    """The thread between trainer and builder."""
-
-    def __init__(self, exchange, worker):
-        self._exchange = exchange
-        self._worker = worker
-        self._lock = threading.Lock()
-        self._given = None
-        self._built = None
-        # The snapshot that the builder is at work on.
-        self._open = None
-        self._thread = None
-        self._stopped = threading.Event()
-        self.num_restarts = 0
-        self._pause = _FIRST_PAUSE
-        self._start_at = None
-
-    @property
-    def is_free(self):
-        """Whether nothing is being built."""
-        return self._open is None
-
-    def give(self, snapshot):
-        with self._lock:
-            self._given = self._open = snapshot
-
-    def take(self):
-        """(step, time, embeddings) of a new index, once."""
-        with self._lock:
-            built, self._built = self._built, None
-        return built
-
-    def start(self):
-        self._given = self._built = self._open = self._start_at = None
-        self._stopped.clear()
-        self._worker.start()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self):
+        self._stopped.set()
         if self._thread is not None:
-            self._stopped.set()
             self._thread.join()
             self._thread = None
-        self._worker.stop()
+        self._built = None
+        self._builder.stop()
 
-    def _run(self):
-        while not self._stopped.wait(_SECONDS_BETWEEN_LOOKS):
+    def _build(self, step, weights, taken_at):
+        pause = _FIRST_PAUSE
+        while not self._stopped.is_set():
             try:
-                self._look()
-            except (OSError, InputError) as error:
-                # A full disk, say; training goes on with the index it has.
-                _say(f"{error}; tried again in {self._pause:.0f} s")
-                self._stopped.wait(self._pause)
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _look(self):
-        if self._given is not None:
-            self._exchange.write_snapshot(self._given)
-            with self._lock:
-                self._given = None
-        self._keep_alive()
-        if self._open is None or self._given is not None:
-            return
-        step = self._open.step
-        if self._exchange.newest_index() != step:
-            return
-        embeddings = self._read(step)
-        if embeddings is not None:
-            with self._lock:
-                self._built = (step, self._open.taken_at, embeddings)
-                self._open = None
-            self._pause = _FIRST_PAUSE
-
-    def _read(self, step):
-        try:
-            return self._exchange.read_index(step)
-        except InputError as error:
-            _say(f"{error} It is made again.")
-            self._exchange.remove_index(step)
-
-    def _keep_alive(self):
-        now = time.monotonic()
-        if self._start_at is None:
-            reason = self._worker.death()
-            if reason is not None:
-                _say(
-                    f"the builder stopped ({reason}); started again in "
-                    f"{self._pause:.0f} s, training goes on"
-                )
-                self._start_at = now + self._pause
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        elif now >= self._start_at:
-            self._worker.start()
-            self._start_at = None
-            self.num_restarts += 1
+                embeddings = self._builder.build(step, weights, self._stopped)
+            # Whatever it was, a full disk say: training goes on with the
+            # index it has.
+            except Exception as error:
+                if not self._stopped.is_set():
+                    print(
+                        f"index refresh: {type(error).__name__}: {error}; "
+                        f"tried again in {pause:.0f} s, training goes on",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                self._stopped.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                self._built = step, taken_at, embeddings
+                return
 
 
-def _say(message):
-    print(f"index refresh: {message}", file=sys.stderr, flush=True)
+class RetrievalAge(keras.callbacks.Callback):
+    """Adds to the logs of each step how old its retrieval is.
+
+    `retrieval_age`: steps from the swap whose query tower and embeddings the
+    step's batch was searched with. The embeddings were computed before that
+    swap; `index_age` counts from there.
+
+    Args:
+        retriever: `HostRetriever`, which gave the batches.
+    """
+
+    def __init__(self, retriever):
+        super().__init__()
+        self._retriever = retriever
+
+    def on_train_begin(self, logs=None):
+        self._retriever.steps_done = int(self.model.optimizer.iterations)
+
+    # At the end, so that a swap before the next step finds it counted,
+    # whatever the order of the callbacks.
+    def on_train_batch_end(self, batch, logs=None):
+        age = self._retriever.steps_done - self._retriever.pop_step()
+        self._retriever.steps_done += 1
+        if logs is not None:
+            logs["retrieval_age"] = age
 
 
 def _sync(model):

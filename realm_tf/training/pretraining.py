@@ -14,13 +14,10 @@ from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import devices
 from realm_tf.training import index_builder
 from realm_tf.training import index_refresh
-from realm_tf.training import index_workers
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.duty_cycle import measure_duty_cycle
 from realm_tf.training.index_exchange import IndexExchange
-from realm_tf.training.retrieval_age import RetrievalAge
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import TrainingLog
@@ -122,7 +119,6 @@ class Pretraining:
         )
         log = self._log(LOG, recipe.num_steps)
         parts = {"training_log": log}
-        batch = examples.batch(0, 0)
         with contextlib.ExitStack() as stack:
             retriever = None
             if recipe.candidates.retrieval == "host":
@@ -134,7 +130,7 @@ class Pretraining:
                 self._refresh(retriever or trainer.index, model, beam_options)
             )
             if self._writer:
-                samples = self._samples(batch, retriever)
+                samples = self._samples(examples.batch(0, 0), retriever)
                 callbacks = [samples, *callbacks]
             history = self._fit(
                 trainer,
@@ -143,15 +139,17 @@ class Pretraining:
                 directory=run_directory.CHECKPOINT,
                 callbacks=[
                     refresh,
-                    *([RetrievalAge(retriever)] if retriever else []),
+                    *(
+                        [index_refresh.RetrievalAge(retriever)]
+                        if retriever
+                        else []
+                    ),
                     log,
                     *callbacks,
                 ],
                 parts=parts,
                 retriever=retriever,
             )
-            if retriever:
-                batch = retriever.add_candidates(batch)
         self._stage.metadata.update(
             history=history,
             counts={
@@ -160,9 +158,6 @@ class Pretraining:
                 "steps": recipe.num_steps,
             },
         )
-        if recipe.measure_duty_cycle:
-            share = measure_duty_cycle(trainer, batch)
-            self._stage.metadata["duty_cycle"] = share
 
     def _first_embeddings(self, index):
         """What the first step searches, float32 `(num_blocks, dim)`."""
@@ -207,7 +202,7 @@ class Pretraining:
 
         return RetrievalSamples(
             {name: value[:_NUM_SAMPLES] for name, value in batch.items()},
-            self._loaded.tokenizer,
+            self._loaded.tokenizer.vocabulary,
             self._writer.text,
             every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
             num_steps=self._recipe.num_steps,
@@ -233,23 +228,21 @@ class Pretraining:
                 index, self._embed, every_steps=every_steps
             )
             return
-        exchange = IndexExchange(self._stage.path(run_directory.EXCHANGE))
         refresh = index_refresh.IndexRefresh(
             index,
             self._loaded.model.block_embedder,
-            exchange,
-            self._worker(exchange, model, beam_options),
+            self._builder(model, beam_options),
             every_steps=every_steps,
         )
         with contextlib.closing(refresh):
             yield refresh
         self._stage.metadata["index_swaps"] = refresh.swaps
 
-    def _worker(self, exchange, model, beam_options):
+    def _builder(self, model, beam_options):
         length = self._recipe.lengths.max_block_length
         if self._recipe.index.refresh == "thread":
-            return index_workers.ThreadWorker(
-                exchange, self._loaded, self._blocks, max_block_length=length
+            return index_builder.ThreadBuilder(
+                self._loaded, self._blocks, max_block_length=length
             )
         arguments = ["--model", model.path, "--max-block-length", str(length)]
         if self._recipe.index.refresh == "pipeline":
@@ -257,7 +250,9 @@ class Pretraining:
             arguments += beam_options
         else:
             arguments += ["--blocks", self._blocks.directory]
-        return index_workers.ProcessWorker(exchange, arguments)
+        return index_builder.ProcessBuilder(
+            IndexExchange(self._stage.path(run_directory.EXCHANGE)), arguments
+        )
 
     def _fit(
         self, trainer, examples, *, directory, retriever=None, **arguments

@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 
 import keras
@@ -28,15 +27,7 @@ from realm_tf.training.callbacks import StopAtNonFinite
 
 STATE = "training_state.npz"
 _INFORMATION = "information"
-# What numpy raises over a file that is torn or altered.
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    zipfile.BadZipFile,
-)
+_METRICS = "metrics"
 
 
 def fit(
@@ -138,31 +129,25 @@ class _Epochs:
         # The last one may be cut short.
         self._limits = [
             min(limit, num_steps)
-            for limit in itertools.accumulate(steps_per_epoch)
+            for limit in itertools.accumulate(steps_per_epoch, initial=0)
         ]
 
     def locate(self, done):
         """(epoch, step) of the next step."""
-        epoch = bisect.bisect_right(self._limits, done)
-        return epoch, done - self._first(epoch)
+        epoch = bisect.bisect_right(self._limits, done) - 1
+        return epoch, done - self._limits[epoch]
 
     def run_from(self, epoch, step):
         """(steps an epoch, epochs) that one `fit` can do from there."""
-        steps = self._limits[epoch] - self._first(epoch) - step
-        num_epochs = 1
-        if not step:
-            for later in range(epoch + 1, len(self._limits)):
-                if self._limits[later] - self._first(later) != steps:
-                    break
-                num_epochs += 1
-        return steps, num_epochs
+        lengths = np.diff(self._limits[epoch:]).tolist()
+        if step:
+            return lengths[0] - step, 1
+        same = itertools.takewhile(lambda each: each == lengths[0], lengths)
+        return lengths[0], len(list(same))
 
     def is_end(self, done):
         """Whether an epoch ends after so many steps."""
-        return not self.locate(done)[1]
-
-    def _first(self, epoch):
-        return self._limits[epoch - 1] if epoch else 0
+        return done in self._limits
 
 
 def has_state(directory: str) -> bool:
@@ -202,13 +187,13 @@ class SaveState(keras.callbacks.Callback):
         self._saved_after = 0
         self._before_epoch = 0
         # Of an epoch that was broken off: Keras resets them before a step.
-        self._metrics = None
+        self._metrics = {}
 
     def on_epoch_begin(self, epoch, logs=None):
         self._before_epoch = self.done
-        if self._metrics is not None:
-            _assign(self.model.metrics_variables, self._metrics)
-            self._metrics = None
+        for name, value in self._metrics.items():
+            _assign(_variables(self.model)[name], value)
+        self._metrics = {}
 
     def on_train_batch_end(self, batch, logs=None):
         self.done = self._before_epoch + batch + 1
@@ -229,9 +214,8 @@ class SaveState(keras.callbacks.Callback):
 
     def _save(self):
         content = {
-            f"{group}/{number}": _to_numpy(variable)
-            for group, variables in _variables(self.model).items()
-            for number, variable in enumerate(variables)
+            name: _to_numpy(variable)
+            for name, variable in _variables(self.model).items()
         }
         information = {
             "done": self.done,
@@ -258,43 +242,44 @@ class SaveState(keras.callbacks.Callback):
                 open(self.path, "rb") as file,
                 np.load(file, allow_pickle=False) as content,
             ):
-                arrays = {name: content[name] for name in content.files}
+                arrays = dict(content)
             information = json.loads(str(arrays.pop(_INFORMATION)))
-        except _DAMAGE as error:
+        # Whatever a torn file makes of numpy's reading.
+        except Exception as error:
             raise InputError(
                 f"{self.path} is damaged ({error}): remove it to train from "
                 "the start."
             ) from error
-        groups = {
-            group: [arrays.get(f"{group}/{n}") for n in range(len(variables))]
-            for group, variables in _variables(model).items()
-        }
-        same = len(arrays) == sum(map(len, groups.values())) and all(
-            value is not None and value.shape == tuple(variable.shape)
-            for group, variables in _variables(model).items()
-            for value, variable in zip(groups[group], variables, strict=True)
-        )
-        if not same:
+        variables = _variables(model)
+        shapes = {name: tuple(v.shape) for name, v in variables.items()}
+        if shapes != {name: value.shape for name, value in arrays.items()}:
             raise InputError(
                 f"{self.path} is the state of another model: remove it to "
                 "train from the start."
             )
-        _assign(model.variables, groups["model"])
-        _assign(model.optimizer.variables, groups["optimizer"])
         self.done = self._saved_after = information["done"]
-        if not self._epochs.is_end(self.done):
-            self._metrics = groups["metrics"]
+        for name, value in arrays.items():
+            if not name.startswith(_METRICS):
+                _assign(variables[name], value)
+            elif not self._epochs.is_end(self.done):
+                self._metrics[name] = value
         self.history = information["history"]
         for name, part in self._parts.items():
             part.set_state(information["parts"][name])
 
 
 def _variables(model):
-    return {
+    """Name in the file to variable."""
+    groups = {
         # The states of the random generators are among them.
         "model": model.variables,
         "optimizer": model.optimizer.variables,
-        "metrics": model.metrics_variables,
+        _METRICS: model.metrics_variables,
+    }
+    return {
+        f"{group}/{number}": variable
+        for group, variables in groups.items()
+        for number, variable in enumerate(variables)
     }
 
 
@@ -304,8 +289,7 @@ def _to_numpy(variable):
     return array.view("uint16") if array.dtype == ml_dtypes.bfloat16 else array
 
 
-def _assign(variables, values):
-    for variable, value in zip(variables, values, strict=True):
-        if keras.backend.standardize_dtype(variable.dtype) == "bfloat16":
-            value = value.view(ml_dtypes.bfloat16)
-        variable.assign(value)
+def _assign(variable, value):
+    if keras.backend.standardize_dtype(variable.dtype) == "bfloat16":
+        value = value.view(ml_dtypes.bfloat16)
+    variable.assign(value)

@@ -27,7 +27,7 @@ class TrainingLog(keras.callbacks.Callback):
 
     Keras's own logs are means since the epoch began. Here each line holds
     means over the steps since the line before: the totals and counts of the
-    model's metrics, less what they were then. So every example, or masked
+    model's metrics (`keras.metrics.Mean`), less what they were then. So every example, or masked
     wordpiece, counts as it does in the metric, over the end of an epoch too.
     Numbers that other callbacks put into the logs, such as `index_age`, are
     averaged over the same steps; those callbacks come before this one.
@@ -48,14 +48,10 @@ class TrainingLog(keras.callbacks.Callback):
         path: str. The file, on a local disk.
         every_steps: int. Steps between two lines.
         num_steps: int. Of the whole run, whose last step has a line in any
-            case. Defaults to `None`: so has the last of every `fit`.
+            case.
         on_line: list of functions of a line (a dict), called after it is
             written, such as `TensorBoardWriter.scalars`.
         clock: function that gives the time in seconds.
-
-    Raises:
-        ValueError: if `every_steps` is not positive, or, when training
-            begins, if one of the model's metrics is no `keras.metrics.Mean`.
     """
 
     def __init__(
@@ -63,16 +59,11 @@ class TrainingLog(keras.callbacks.Callback):
         path: str,
         *,
         every_steps: int,
-        num_steps: int | None = None,
+        num_steps: int,
         on_line: tuple[Callable[[dict], None], ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ):
         super().__init__()
-        if every_steps < 1:
-            raise ValueError(
-                "`every_steps` must be at least 1. Received: "
-                f"every_steps={every_steps}"
-            )
         self.path = str(path)
         self._every_steps = every_steps
         self._num_steps = num_steps
@@ -110,22 +101,11 @@ class TrainingLog(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._step = int(self.model.optimizer.iterations)
-        if self._clock_at is not None:
-            return
-        for metric in self.model.metrics:
-            if not isinstance(metric, keras.metrics.Mean):
-                raise ValueError(
-                    "`TrainingLog` can only average metrics that are a "
-                    f"`keras.metrics.Mean`. Received: {metric.name!r}, a "
-                    f"{type(metric).__name__}"
-                )
-        if self._logged is None:
-            self._logged = self._step
-        _cut(self.path, self._logged)
-        self._clock_at = self._clock()
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._before_epoch = self._step
+        if self._clock_at is None:
+            if self._logged is None:
+                self._logged = self._step
+            _cut(self.path, self._logged)
+            self._clock_at = self._clock()
 
     # Here and not at the end of the step before: by now all callbacks have
     # seen that step, and the metrics of an epoch that was broken off are back.
@@ -136,7 +116,7 @@ class TrainingLog(keras.callbacks.Callback):
             self._write_line()
 
     def on_train_batch_end(self, batch, logs=None):
-        self._step = self._before_epoch + batch + 1
+        self._step += 1
         for name, value in (logs or {}).items():
             if name not in self._totals and isinstance(value, numbers.Real):
                 self._add(name, float(value), 1)
@@ -151,7 +131,7 @@ class TrainingLog(keras.callbacks.Callback):
         self._totals = None
 
     def on_train_end(self, logs=None):
-        finished = self._step >= (self._num_steps or 0)
+        finished = self._step >= self._num_steps
         if self._step > self._logged and (finished or self.model.stop_training):
             self._write_line()
 
@@ -231,9 +211,10 @@ def read_log(path: str) -> list[dict]:
     Raises:
         InputError: if there is no such file, or a line of it is damaged.
     """
-    path = find_log(path)
+    path = _find_log(str(path).rstrip("/"))
     lines = []
-    for number, (row, line) in enumerate(_parse(path), 1):
+    for number, row in enumerate(_rows(path), 1):
+        line = _parse(row)
         if line is None:
             raise InputError(
                 f"{path}:{number}: expected a JSON object with `step`. "
@@ -243,34 +224,31 @@ def read_log(path: str) -> list[dict]:
     return lines
 
 
-def find_log(path: str) -> str:
-    """The log of a run; as `read_log`."""
-    path = str(path).rstrip("/")
-    for found in (
-        path,
-        *(
-            os.path.join(directory, name)
-            for name in (LOG, MASKED_LM_LOG)
-            for directory in (path, f"{path}.partial")
-        ),
-    ):
-        if Path(found).is_file():
-            return found
+def _find_log(path):
+    if Path(path).is_file():
+        return path
+    for name in (LOG, MASKED_LM_LOG):
+        for directory in (path, f"{path}.partial"):
+            if Path(found := os.path.join(directory, name)).is_file():
+                return found
     raise InputError(
         f"{path} holds no {LOG}: expected a directory that `realm pretrain` "
         "wrote or is writing."
     )
 
 
-def _parse(path):
-    """(text, dict or `None` if damaged) of each line that has its end."""
-    for row in Path(path).read_text().split("\n")[:-1]:
-        try:
-            line = json.loads(row)
-        except ValueError:
-            line = None
-        has_step = isinstance(line, dict) and isinstance(line.get("step"), int)
-        yield row, line if has_step else None
+def _rows(path):
+    """The lines that have their end."""
+    return Path(path).read_text().split("\n")[:-1]
+
+
+def _parse(row):
+    """The line's dict, or `None` if it is damaged."""
+    try:
+        line = json.loads(row)
+        return line if isinstance(line["step"], int) else None
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _cut(path, step):
@@ -278,7 +256,8 @@ def _cut(path, step):
     if not Path(path).is_file():
         return
     kept = []
-    for row, line in _parse(path):
+    for row in _rows(path):
+        line = _parse(row)
         if line is None or line["step"] > step:
             break
         kept.append(f"{row}\n")

@@ -1,21 +1,13 @@
-"""Trainer and index builder killed with SIGKILL at random moments."""
+"""A trainer killed with SIGKILL at random moments."""
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
-import threading
-import time
 
-import keras
-import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
 from realm_tf.operations.annotate import Annotate
-from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training.training_log import read_log
 
 pytestmark = pytest.mark.slow
@@ -113,77 +105,3 @@ def _curve(directory):
         {name: value for name, value in line.items() if name not in times}
         for line in read_log(directory)
     ]
-
-
-class _Killer(keras.callbacks.Callback):
-    """Kills each builder some seconds after it is seen, a number of times."""
-
-    def __init__(self, num_kills, num_swaps_after):
-        super().__init__()
-        self._moments = random.Random(1)
-        self._left = num_kills
-        self._doomed = set()
-        self._num_swaps_after = num_swaps_after
-        self._index = None
-        self.steps = []
-        self.swaps = self.swaps_after = 0
-
-    def _builders(self):
-        found = subprocess.run(
-            ["pgrep", "-P", str(os.getpid()), "-f", "rebuild_index"],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        return set(map(int, found.stdout.split()))
-
-    def on_train_batch_begin(self, batch, logs=None):
-        for process in self._builders() - self._doomed:
-            if self._left:
-                self._left -= 1
-                self._doomed.add(process)
-                threading.Timer(
-                    self._moments.uniform(0, 15),
-                    os.kill,
-                    (process, signal.SIGKILL),
-                ).start()
-
-    def on_train_batch_end(self, batch, logs=None):
-        time.sleep(0.2)
-        self.steps.append(time.monotonic())
-        if keras.backend.backend() == "jax":
-            self.model.jax_state_sync()
-        index = np.array(self.model.index.embeddings)
-        if self._index is not None and not np.array_equal(index, self._index):
-            # A mixed index would keep a row of the one before.
-            assert (index != self._index).any(axis=1).all()
-            self.swaps += 1
-            if not self._left and not self._builders() & self._doomed:
-                self.swaps_after += 1
-        self._index = index
-        if self.swaps_after >= self._num_swaps_after:
-            self.model.stop_training = True
-
-
-def test_a_killed_builder_does_no_harm(
-    tmp_path, model_dir, blocks_dir, corpus, monkeypatch
-):
-    from realm_tf.training import index_refresh
-
-    # Else it is started ever more rarely.
-    monkeypatch.setattr(index_refresh, "_LONGEST_PAUSE", 1.0)
-    killer = _Killer(_NUM_KILLS, num_swaps_after=2)
-    operation = Pretrain(
-        recipe="tiny",
-        set=["num_steps=100000", "refresh=process", "refresh_every=5"],
-        model=model_dir,
-        blocks=blocks_dir,
-        corpus=corpus,
-        output=str(tmp_path / "trained"),
-    )
-    model = operation.run(verbose=0, callbacks=[killer])
-    history = model.metadata["history"]
-    assert np.isfinite([epoch["loss"] for epoch in history]).all()
-    # No step waited for a builder: its start alone takes seconds.
-    assert np.diff(killer.steps).max() < 3.0
-    assert killer.swaps_after == 2 and killer.swaps >= 2

@@ -129,25 +129,6 @@ def test_the_index_is_refreshed_between_steps(world, trained):
 
 
 @pytest.mark.slow
-def test_stopped_and_resumed_the_weights_are_the_same(world, trained):
-    """Stopped where the next step begins with a refresh."""
-    model, whole = trained
-    operation = _operation(world, world["root"] / "stopped")
-    with pytest.raises(KeyboardInterrupt):
-        operation.run(
-            verbose=0, callbacks=[training_runs.Stop(2)], every_steps=1
-        )
-    seen = _Refreshes()
-    resumed = operation.run(verbose=0, callbacks=[seen], every_steps=1)
-    assert 4 <= len(seen.ages) < 6
-    expected = whole.indices[-len(seen.indices) :]
-    for mine, index in zip(seen.indices, expected, strict=True):
-        np.testing.assert_array_equal(mine, index)
-    assert resumed.metadata["history"] == model.metadata["history"]
-    assert resumed.fingerprint == model.fingerprint
-
-
-@pytest.mark.slow
 def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
     changed = get_recipe(
         "tiny",
@@ -158,7 +139,7 @@ def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
         + ["train_block_tower=false", "retrieval=host", "refresh=thread"]
         + ["retrieval_prefetch=1", "refresh_every=1", "stale_factor=2"]
         + ["max_block_length=20", "max_joint_length=40", "search_rows=8"]
-        + ["num_frozen_layers=1", "measure_duty_cycle=true"],
+        + ["num_frozen_layers=1"],
     )
     alone = masked_lm_alone(changed, TINY)
     differ = {each.split("=")[0] for each in changed.overrides(alone)}
@@ -208,7 +189,6 @@ def test_the_command(world, capsys):
         *("num_steps=4", "refresh=thread", "masked_lm_steps=3"),
         *("masked_lm_batch_size=2", "masked_lm_window=15"),
         *("masked_lm_own_block=0.4", "masked_lm_answer_block=0.3"),
-        "measure_duty_cycle=true",
         tensorboard=board,
     )
     output = operation.output
@@ -223,7 +203,6 @@ def test_the_command(world, capsys):
         "accuracy_answer_block",
         "accuracy_other_block",
     }
-    assert sum(metadata["duty_cycle"].values()) == pytest.approx(1)
     lines = read_log(output)
     assert [line["step"] for line in lines] == [2, 4]
     assert all(0.5 <= line["index_age"] <= 2.5 for line in lines)

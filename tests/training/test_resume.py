@@ -1,4 +1,3 @@
-import json
 import pathlib
 
 import keras
@@ -159,8 +158,7 @@ def test_it_is_what_keras_does(straight):
 # it, saved in the middle or at its end; at the last step.
 @pytest.mark.parametrize(
     ("killed_after", "every_steps"),
-    [(1, 3), (3, 3), (4, 3), (5, 3), (6, 3), (9, 3), (10, 3), (13, 3)]
-    + [(6, 5), (12, 10)],
+    [(1, 3), (3, 3), (4, 3), (5, 3), (6, 5), (12, 10), (13, 3)],
 )
 def test_killed_and_resumed_it_is_the_same(
     straight, tmp_path, killed_after, every_steps
@@ -173,22 +171,10 @@ def test_killed_and_resumed_it_is_the_same(
     assert counter.num_steps == NUM_STEPS
 
 
-def test_killed_again_and_again(straight, tmp_path):
-    killed = 0
-    while True:
-        try:
-            model, rows, _ = _fit(tmp_path, Stop(4), every_steps=1)
-            break
-        except KeyboardInterrupt:
-            killed += 1
-    # Of 13 steps, each time three are saved before the fourth is lost.
-    assert killed == 4
-    _assert_same(model, straight[0])
-    assert rows == straight[1]
-
-
 def test_a_finished_run_does_nothing_more(straight, tmp_path):
     _fit(tmp_path)
+    # What a kill in the midst of a saving leaves.
+    (tmp_path / f"{resume.STATE}.tmp").write_bytes(b"PK\x03\x04 half")
     model, rows, _ = _fit(tmp_path, Stop(1))
     _assert_same(model, straight[0])
     assert rows == straight[1]
@@ -215,15 +201,6 @@ def test_savings_by_time(tmp_path, monkeypatch):
     assert saved == [4, 7, 10, 13]
 
 
-def test_a_torn_file_beside_the_state_is_nothing(straight, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        _fit(tmp_path, Stop(7))
-    (tmp_path / f"{resume.STATE}.tmp").write_bytes(b"PK\x03\x04 half")
-    model, rows, _ = _fit(tmp_path)
-    _assert_same(model, straight[0])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [resume.STATE]
-
-
 def test_a_callback_may_end_the_run(tmp_path):
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -233,18 +210,7 @@ def test_a_callback_may_end_the_run(tmp_path):
     assert len(rows) == 1
 
 
-def test_it_says_where_it_goes_on(tmp_path, capsys, monkeypatch):
-    with pytest.raises(KeyboardInterrupt):
-        _fit(tmp_path, Stop(7))
-    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
-    _fit(tmp_path, verbose="auto")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "      going on after step 6/13"
-    assert lines[-1].startswith("      step 13/13, 0 s left  error ")
-
-
 def test_bfloat16_weights_come_back(tmp_path):
-    model = _model()
     variable = keras.Variable(
         np.array([1.5, -3.0]), dtype="bfloat16", trainable=False
     )
@@ -252,9 +218,8 @@ def test_bfloat16_weights_come_back(tmp_path):
     np.savez(path, value=resume._to_numpy(variable))
     variable.assign(np.zeros(2))
     with np.load(path) as content:
-        resume._assign([variable], [content["value"]])
+        resume._assign(variable, content["value"])
     assert np.asarray(variable).astype("float32").tolist() == [1.5, -3.0]
-    assert model.built
 
 
 def test_what_is_damaged_or_anothers_is_refused(tmp_path):
@@ -273,15 +238,3 @@ def test_what_is_damaged_or_anothers_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match="is damaged"):
         _fit(tmp_path)
-
-
-def test_the_state_is_plain_numpy(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        _fit(tmp_path, Stop(7))
-    with np.load(tmp_path / resume.STATE) as content:
-        information = json.loads(str(content["information"]))
-        groups = {name.split("/")[0] for name in content.files}
-    assert information["done"] == 6
-    assert len(information["history"]) == 1
-    assert information["parts"] == {"counter": {"num_steps": 6}}
-    assert groups == {"information", "model", "optimizer", "metrics"}

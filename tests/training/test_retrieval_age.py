@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from realm_tf.data.feeding import on_demand
+from realm_tf.training.index_refresh import RetrievalAge
 from realm_tf.training.index_refresh import SyncIndexRefresh
-from realm_tf.training.retrieval_age import RetrievalAge
 
 
 class _Seen(keras.callbacks.Callback):
@@ -17,30 +17,6 @@ class _Seen(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.logs.append({k: float(v) for k, v in logs.items()})
-
-
-def _fit(model, x, index, blocks, *callbacks):
-    """Six steps, the index drawn again before the third and the fifth."""
-    seeds = iter((5, 6))
-    seen = _Seen()
-    model.fit(
-        x,
-        steps_per_epoch=3,
-        epochs=2,
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            SyncIndexRefresh(
-                index,
-                lambda: world.make_embeddings(blocks, next(seeds)),
-                every_steps=2,
-            ),
-            *callbacks,
-            seen,
-        ],
-    )
-    assert next(seeds, None) is None
-    return seen.logs
 
 
 class _AtEachStep(keras.callbacks.Callback):
@@ -98,29 +74,6 @@ def _trained(model):
 
 
 @pytest.mark.slow
-def test_with_sync_refresh_each_step_searches_the_version_due(packed_blocks):
-    runs = []
-    for _ in range(2):
-        model = world.make_model(packed_blocks, in_graph=False)
-        retriever = world.make_retriever(packed_blocks, model)
-        retrieved = retriever.batches(
-            world.make_batches(packed_blocks), prefetch=0
-        )
-        logs = _fit(
-            model,
-            on_demand(retrieved),
-            retriever,
-            packed_blocks,
-            RetrievalAge(retriever),
-        )
-        assert [line["retrieval_age"] for line in logs] == [0, 1, 0, 1, 0, 1]
-        runs.append((logs, model.get_weights()))
-    assert runs[0][0] == runs[1][0]
-    for one, two in zip(runs[0][1], runs[1][1], strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.slow
 def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
     packed_blocks,
 ):
@@ -128,14 +81,23 @@ def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
     model = world.make_model(packed_blocks, in_graph=False)
     retriever = world.make_retriever(packed_blocks, model)
     retrieved = retriever.batches(world.make_batches(packed_blocks), prefetch=2)
-    logs = _fit(
-        model,
-        ((batch,) for batch in retrieved(0, 0)),
+    seeds = iter((5, 6))
+    # The index is drawn again before the third and the fifth step.
+    refresh = SyncIndexRefresh(
         retriever,
-        packed_blocks,
-        RetrievalAge(retriever),
+        lambda: world.make_embeddings(packed_blocks, next(seeds)),
+        every_steps=2,
     )
-    ages = [int(line["retrieval_age"]) for line in logs]
+    model.fit(
+        ((batch,) for batch in retrieved(0, 0)),
+        steps_per_epoch=3,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+        callbacks=[refresh, RetrievalAge(retriever), seen := _Seen()],
+    )
+    assert next(seeds, None) is None
+    ages = [int(line["retrieval_age"]) for line in seen.logs]
     taken_at = [step - age for step, age in enumerate(ages)]
     # Keras reads two batches before the first step.
     assert taken_at[:2] == [0, 0]

@@ -8,9 +8,8 @@ from realm_tf.configs import ict
 from realm_tf.configs import pretrain
 from realm_tf.errors import InputError
 
-# No result may depend on how fast the machine is, and no training minute may
-# go into measuring.
-_PRETRAIN_OVERRIDES = ("refresh=sync", "measure_duty_cycle=false")
+# No result may depend on how fast the machine is.
+_EXACT = "refresh=sync"
 _NO_STEPS = "num_steps=0"
 
 
@@ -86,7 +85,7 @@ class Recipes:
 def _get(name, configs, given):
     changes = list(getattr(given, f"set_{name}"))
     if name == "pretrain":
-        changes = [*_PRETRAIN_OVERRIDES, *changes]
+        changes = [_EXACT, *changes]
     if name == "ict":
         steps = [each for each in changes if each.startswith("num_steps=")]
         if steps[-1:] == [_NO_STEPS]:
