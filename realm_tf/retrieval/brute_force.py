@@ -1,4 +1,4 @@
-"""Exact search: every inner product, then the largest."""
+"""Search that scores every row, then takes the largest."""
 
 import keras
 import numpy as np
@@ -6,11 +6,88 @@ from keras import ops
 
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
+from realm_tf.retrieval.row_table import Rows
 from realm_tf.retrieval.row_table import RowTable
 from realm_tf.retrieval.row_table import float32_products
 
+# Of the best candidates, as an average over queries: the default of
+# `approx_max_k`.
+RECALL_TARGET = 0.95
 
-class BruteForce(keras.layers.Layer, Index):
+
+class _Exhaustive(keras.layers.Layer, Index):
+    """Scores blocks of rows and keeps the best of them all.
+
+    Args:
+        embeddings: float array `(num_blocks, embedding_dim)`. Row = block id.
+        rows_per_block: int, or `None` for all at once.
+    """
+
+    _num_devices = 1
+
+    def __init__(self, embeddings, *, rows_per_block, **kwargs):
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        self.num_blocks, self.embedding_dim = embeddings.shape
+        self._rows_per_block = rows_per_block
+
+    def search(self, queries, num_candidates):
+        self._check_num_candidates(num_candidates)
+        with float32_products():
+            return self._search(ops.cast(queries, "float32"), num_candidates)
+
+    def call(self, queries, num_candidates):
+        return self.search(queries, num_candidates)
+
+    def _search_rows(self, queries, rows, num_candidates, first_id=0):
+        """The best of `rows`, whose first is block `first_id`.
+
+        `num_candidates` of them, or all rows if they are fewer; of equal
+        scores the smaller id first.
+        """
+        num_rows = rows.values.shape[0]
+        size = min(self._rows_per_block or num_rows, num_rows)
+        num_candidates = min(num_candidates, num_rows)
+
+        def search_block(start, lowest_row=None):
+            block_ids = first_id + start + ops.arange(size, dtype="int32")
+            scores = rows.score_slice(queries, start, size)
+            if lowest_row is not None:
+                lowest_id = first_id + lowest_row
+                scores = ops.where(block_ids < lowest_id, -np.inf, scores)
+            if num_rows * self._num_devices > self.num_blocks:
+                is_row = block_ids < self.num_blocks
+                scores = ops.where(is_row, scores, -np.inf)
+            scores, places = self._top_k(scores, min(num_candidates, size))
+            return scores, first_id + start + ops.cast(places, "int32")
+
+        def step(number, best):
+            # A last block that is not full overlaps the one before it.
+            found = search_block(
+                ops.minimum(number * size, num_rows - size),
+                number * size if num_rows % size else None,
+            )
+            scores, block_ids = (
+                ops.concatenate(pair, axis=1)
+                for pair in zip(best, found, strict=True)
+            )
+            return _largest(scores, block_ids, num_candidates)
+
+        scores, block_ids = search_block(0)
+        if size == num_rows:
+            return scores, block_ids
+        # Places of those that a block of fewer rows cannot give.
+        missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
+        best = (
+            ops.pad(scores, missing, constant_values=-np.inf),
+            ops.pad(block_ids, missing, constant_values=-1),
+        )
+        return ops.fori_loop(1, -(-num_rows // size), step, best)
+
+    def _top_k(self, scores, num_candidates):
+        return ops.top_k(scores, num_candidates)
+
+
+class BruteForce(_Exhaustive):
     """Exact index as a Keras layer; its embeddings are a weight.
 
     Runs on every backend and device. The weight is not trained: a refresh
@@ -32,9 +109,6 @@ class BruteForce(keras.layers.Layer, Index):
             many queries at once 65,536 is also faster on a CPU, for one it is
             slower with JAX. Defaults to `None`: all at once.
 
-    Raises:
-        ValueError: if `rows_per_block` is not positive.
-
     Example:
 
     >>> index = BruteForce(np.eye(3, dtype="float32"))
@@ -43,16 +117,15 @@ class BruteForce(keras.layers.Layer, Index):
     [[1, 2]]
     """
 
+    ALWAYS_EXACT = True
+    is_exact = True
+
     def __init__(self, embeddings, *, rows_per_block=None, **kwargs):
-        super().__init__(trainable=False, dtype="float32", **kwargs)
-        if rows_per_block is not None and rows_per_block < 1:
-            raise ValueError(
-                "`rows_per_block` must be positive, or None for all rows at "
-                f"once. Received: rows_per_block={rows_per_block}"
-            )
-        self._num_blocks, self._embedding_dim = embeddings.shape
-        self._rows_per_block = rows_per_block
+        super().__init__(embeddings, rows_per_block=rows_per_block, **kwargs)
         self._sharding = _sharding_of_rows()
+        if self._sharding is not None:
+            axis = self._sharding.spec[0]
+            self._num_devices = self._sharding.mesh.shape[axis]
         with keras.name_scope(self.name):
             self.embeddings = keras.Variable(
                 self._place(embeddings),
@@ -65,36 +138,11 @@ class BruteForce(keras.layers.Layer, Index):
             )
         self.built = True
 
-    ALWAYS_EXACT = True
-
     @classmethod
     def from_files(cls, files, *, quantize="none"):
         if quantize != "none":
             return QuantizedBruteForce(files.embeddings, quantize=quantize)
         return cls(files.embeddings)
-
-    @property
-    def num_blocks(self):
-        return self._num_blocks
-
-    @property
-    def embedding_dim(self):
-        return self._embedding_dim
-
-    @property
-    def is_exact(self):
-        return True
-
-    def search(self, queries, num_candidates):
-        self._check_num_candidates(num_candidates)
-        queries = ops.cast(queries, "float32")
-        rows = ops.convert_to_tensor(self.embeddings)
-        if self._sharding is None:
-            return self._search_rows(queries, rows, 0, num_candidates)
-        return self._search_shards(queries, rows, num_candidates)
-
-    def call(self, queries, num_candidates):
-        return self.search(queries, num_candidates)
 
     def swap(self, embeddings):
         self._check_swap(embeddings)
@@ -117,9 +165,8 @@ class BruteForce(keras.layers.Layer, Index):
             return np.asarray(embeddings, dtype="float32")
         import jax
 
-        num_devices = self._sharding.mesh.shape[self._sharding.spec[0]]
-        rows_per_device = -(-self.num_blocks // num_devices)
-        shape = (num_devices * rows_per_device, self.embedding_dim)
+        rows_per_device = -(-self.num_blocks // self._num_devices)
+        shape = (self._num_devices * rows_per_device, self.embedding_dim)
 
         def part(index):
             start, limit, _ = index[0].indices(shape[0])
@@ -128,7 +175,10 @@ class BruteForce(keras.layers.Layer, Index):
 
         return jax.make_array_from_callback(shape, self._sharding, part)
 
-    def _search_shards(self, queries, rows, num_candidates):
+    def _search(self, queries, num_candidates):
+        rows = ops.convert_to_tensor(self.embeddings)
+        if self._sharding is None:
+            return self._search_rows(queries, Rows(rows), num_candidates)
         import jax
         from jax.sharding import PartitionSpec
 
@@ -136,7 +186,9 @@ class BruteForce(keras.layers.Layer, Index):
 
         def search_own(queries, rows):
             first_id = jax.lax.axis_index(axis) * rows.shape[0]
-            return self._search_rows(queries, rows, first_id, num_candidates)
+            return self._search_rows(
+                queries, Rows(rows), num_candidates, first_id
+            )
 
         # Left to itself, the compiler would bring all scores to every device.
         # `(batch_size, num_devices * num)`: parts are by rising ids, and so
@@ -149,51 +201,46 @@ class BruteForce(keras.layers.Layer, Index):
         )(queries, rows)
         return _largest(scores, block_ids, num_candidates)
 
-    def _search_rows(self, queries, rows, first_id, num_candidates):
-        """The best of `rows`, whose first is block `first_id`.
 
-        `num_candidates` of them, or all rows if they are fewer.
-        """
+class ApproximateMaxK(BruteForce):
+    """`BruteForce` that chooses the largest scores by `approx_max_k`.
 
-        def search_block(start, size, lowest_row):
-            part = rows
-            if size < rows.shape[0]:
-                part = ops.slice(rows, (start, 0), (size, self.embedding_dim))
-            lowest_id = None if lowest_row is None else first_id + lowest_row
-            return self._search_block(
-                queries, part, first_id + start, num_candidates, lowest_id
-            )
+    Every inner product is computed, at the device's usual precision; then, on
+    TPUs, rows are spread over so many bins that at least 95 % of the best
+    candidates, as an average over queries, are the largest of their bin. What
+    sorting would take is saved. CPUs and GPUs have no such kernel: there JAX
+    and TensorFlow sort, and what is found is exact, in time and memory of no
+    advantage over `BruteForce`.
 
-        return _best_of_blocks(
-            search_block,
-            num_rows=rows.shape[0],
-            rows_per_block=self._rows_per_block,
-            num_candidates=num_candidates,
-        )
+    The recall is that of the whole search: all best candidates of a part are
+    kept, and its bins are counted for all rows.
 
-    def _search_block(
-        self, queries, rows, first_id, num_candidates, lowest_id=None
-    ):
-        """As `_search_rows`, at once; ids below `lowest_id` are not found."""
-        num_rows = rows.shape[0]
-        scores = self._relevance_scores(queries, rows)
-        block_ids = first_id + ops.arange(num_rows, dtype="int32")
-        if lowest_id is not None:
-            scores = ops.where(block_ids < lowest_id, -np.inf, scores)
-        if self.embeddings.shape[0] > self.num_blocks:
-            scores = ops.where(block_ids >= self.num_blocks, -np.inf, scores)
-        scores, places = self._top_k(scores, min(num_candidates, num_rows))
-        return scores, first_id + ops.cast(places, "int32")
+    References:
+        [Chern et al., 2022](https://arxiv.org/abs/2206.14286).
+    """
 
-    def _relevance_scores(self, queries, rows):
-        with float32_products():
-            return ops.einsum("bd,nd->bn", queries, rows)
+    is_exact = False
+
+    def search(self, queries, num_candidates):
+        self._check_num_candidates(num_candidates)
+        return self._search(ops.cast(queries, "float32"), num_candidates)
 
     def _top_k(self, scores, num_candidates):
-        return ops.top_k(scores, num_candidates)
+        if keras.backend.backend() == "jax":
+            from jax.lax import approx_max_k
+        else:
+            from tensorflow.math import approx_max_k
+
+        return approx_max_k(
+            scores,
+            num_candidates,
+            recall_target=RECALL_TARGET,
+            # Not the rows of this part alone.
+            reduction_input_size_override=self.num_blocks,
+        )
 
 
-class QuantizedBruteForce(keras.layers.Layer, Index):
+class QuantizedBruteForce(_Exhaustive):
     """`BruteForce` over rows held in fewer bits; on one device.
 
     Every row is scored, so what is missed is what rounding moved: `RowTable`
@@ -210,52 +257,21 @@ class QuantizedBruteForce(keras.layers.Layer, Index):
         InputError: if `quantize` is another.
     """
 
+    is_exact = False
+
     def __init__(
         self, embeddings, *, quantize, rows_per_block=ROWS_AT_ONCE, **kwargs
     ):
-        super().__init__(trainable=False, dtype="float32", **kwargs)
-        self._rows_per_block = rows_per_block
+        super().__init__(embeddings, rows_per_block=rows_per_block, **kwargs)
         self.rows = RowTable(embeddings, quantize=quantize)
         self.built = True
-
-    @property
-    def num_blocks(self):
-        return self.rows.num_rows
-
-    @property
-    def embedding_dim(self):
-        return self.rows.embedding_dim
-
-    @property
-    def is_exact(self):
-        return False
-
-    def search(self, queries, num_candidates):
-        self._check_num_candidates(num_candidates)
-        queries = ops.cast(queries, "float32")
-        rows = self.rows.read()
-
-        def search_block(start, size, lowest_row):
-            scores = rows.score_slice(queries, start, size)
-            block_ids = start + ops.arange(size, dtype="int32")
-            if lowest_row is not None:
-                scores = ops.where(block_ids < lowest_row, -np.inf, scores)
-            scores, places = ops.top_k(scores, min(num_candidates, size))
-            return scores, start + ops.cast(places, "int32")
-
-        return _best_of_blocks(
-            search_block,
-            num_rows=self.num_blocks,
-            rows_per_block=self._rows_per_block,
-            num_candidates=num_candidates,
-        )
-
-    def call(self, queries, num_candidates):
-        return self.search(queries, num_candidates)
 
     def swap(self, embeddings):
         self._check_swap(embeddings)
         self.rows.assign(embeddings)
+
+    def _search(self, queries, num_candidates):
+        return self._search_rows(queries, self.rows.read(), num_candidates)
 
 
 def _sharding_of_rows():
@@ -270,47 +286,6 @@ def _sharding_of_rows():
         distribution.device_mesh.backend_mesh,
         PartitionSpec(distribution.batch_dim_name, None),
     )
-
-
-def _best_of_blocks(search_block, *, num_rows, rows_per_block, num_candidates):
-    """The best of all rows, from the best of each block of rows.
-
-    Args:
-        search_block: function of the first row of a block, its size, and the
-            lowest row that may be found in it (`None`: any), that gives the
-            scores and ids of at most `num_candidates`, best first.
-        num_rows: int.
-        rows_per_block: int, or `None` for all at once.
-        num_candidates: int. If rows are fewer, they are all found.
-
-    Returns:
-        `(scores, block_ids)`; of equal scores the smaller row first.
-    """
-    size = min(rows_per_block or num_rows, num_rows)
-    num_candidates = min(num_candidates, num_rows)
-    if size == num_rows:
-        return search_block(0, size, None)
-
-    def step(number, best):
-        # A last block that is not full overlaps the one before it.
-        start = ops.minimum(number * size, num_rows - size)
-        found = search_block(
-            start, size, number * size if num_rows % size else None
-        )
-        scores, block_ids = (
-            ops.concatenate(pair, axis=1)
-            for pair in zip(best, found, strict=True)
-        )
-        return _largest(scores, block_ids, num_candidates)
-
-    scores, block_ids = search_block(0, size, None)
-    # Places of those that a block of fewer rows cannot give.
-    missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
-    best = (
-        ops.pad(scores, missing, constant_values=-np.inf),
-        ops.pad(block_ids, missing, constant_values=-1),
-    )
-    return ops.fori_loop(1, -(-num_rows // size), step, best)
 
 
 def _largest(scores, block_ids, num_candidates):

@@ -12,19 +12,38 @@ References:
 """
 
 import collections
+import dataclasses
+import os
 from collections.abc import Callable
 
 import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.artifacts.paths import remove
 from realm_tf.data.feeding import ReadAhead
-from realm_tf.errors import InputError
-from realm_tf.retrieval.host_versions import Version
-from realm_tf.retrieval.host_versions import VersionFiles
+from realm_tf.retrieval import host_versions
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
 _CPU = "cpu:0"
+_PREFIX = "retrieval-"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Version:
+    """What a batch is searched with, as a whole.
+
+    Args:
+        step: int. Steps done when it was taken.
+        weights: list of tensors. Of the query tower.
+        embeddings: float32 array `(num_blocks, embedding_dim)`.
+        index: `Index` of them.
+    """
+
+    step: int
+    weights: list
+    embeddings: np.ndarray
+    index: object
 
 
 class HostRetriever:
@@ -58,15 +77,13 @@ class HostRetriever:
             each swap, which waits for it; such as `Scann.build` with the
             TensorFlow backend. Defaults to `NumpyIndex`: exact.
         directory: str. Where `get_state` leaves versions; local. Made if need
-            be. Defaults to `None`: there is no state to keep.
+            be.
 
     Attributes:
+        num_blocks: int. Number of blocks.
+        embedding_dim: int. Width of an embedding.
         steps_done: int. Steps of the training so far. `RetrievalAge`, a
             callback, counts them: the names of versions follow from it.
-
-    Raises:
-        ValueError: if the embeddings are not one for each block, or a number
-            is not positive.
     """
 
     def __init__(
@@ -79,19 +96,9 @@ class HostRetriever:
         max_block_length: int,
         score_scale: float = 1.0,
         make_index: Callable = NumpyIndex,
-        directory: str | None = None,
+        directory: str,
     ):
-        if len(blocks) != len(embeddings):
-            raise ValueError(
-                "`embeddings` must have one row for each of `blocks`. "
-                f"Received: {len(embeddings)} rows, {len(blocks)} blocks"
-            )
-        if num_searched < 1 or max_block_length < 1:
-            raise ValueError(
-                "`num_searched` and `max_block_length` must be positive. "
-                f"Received: num_searched={num_searched}, "
-                f"max_block_length={max_block_length}"
-            )
+        self.num_blocks, self.embedding_dim = embeddings.shape
         self.steps_done = 0
         self._blocks = blocks
         self._articles = blocks.article_numbers()
@@ -100,60 +107,43 @@ class HostRetriever:
         self._num_searched = num_searched
         self._max_block_length = max_block_length
         self._make_index = make_index
-        self._files = VersionFiles(directory) if directory else None
+        self._directory = directory
+        # The version that is written, and the names of it and the one before.
+        self._written = None
+        self._names = collections.deque(maxlen=2)
         self._ahead = None
         self._taken_at = collections.deque()
         self._version = self._take(embeddings)
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self._blocks)
-
-    @property
-    def embedding_dim(self) -> int:
-        """Width of an embedding."""
-        return self._version.embeddings.shape[1]
 
     def swap(self, embeddings) -> None:
         """Takes new embeddings, and the query tower's weights as they are.
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
-
-        Raises:
-            InputError: if they have another shape.
         """
-        expected = self._version.embeddings.shape
-        if tuple(embeddings.shape) != expected:
-            raise InputError(
-                f"New embeddings must have the shape {expected} of the old. "
-                f"Received: shape={tuple(embeddings.shape)}"
-            )
         self._version = self._take(embeddings)
 
     def _take(self, embeddings, weights=None, step=None):
         if weights is None:
             weights = self._query_tower.get_weights()
-        # Not views of what training goes on to change.
-        weights = [np.array(w) for w in weights]
         embeddings = np.asarray(embeddings, "float32")
         with keras.device(_CPU):
-            return Version(
+            return _Version(
                 step=self.steps_done if step is None else step,
-                weights=weights,
-                tensors=[ops.convert_to_tensor(w) for w in weights],
+                # Not views of what training goes on to change.
+                weights=[ops.convert_to_tensor(np.array(w)) for w in weights],
                 embeddings=embeddings,
                 index=self._make_index(embeddings),
             )
 
     # === Candidates ===
 
-    def add_candidates(self, batch: dict) -> dict:
+    def add_candidates(self, batch: dict, version=None) -> dict:
         """Retrieves for a batch.
 
         Args:
             batch: dict of int arrays, as `PretrainingExamples` makes it.
+            version: what to search with. Defaults to `None`: that of now.
 
         Returns:
             dict of the same arrays and, int32, `candidate_block_ids`,
@@ -162,20 +152,30 @@ class HostRetriever:
             `candidate_token_ids` and `candidate_title_ids` `(batch_size,
             num_searched, max_block_length)`; see `RealmModel`.
         """
-        return self._retrieve(batch, self._version)
+        version = version or self._version
+        queries = self._embed(version.weights, batch)
+        num = min(self._num_searched, self.num_blocks)
+        with keras.device(_CPU):
+            _, found = version.index.search(queries, num)
+        block_ids = np.full((len(queries), self._num_searched), -1, "int32")
+        block_ids[:, :num] = found
+        own = np.asarray(batch["block_id"])[:, None]
+        articles = self._articles[np.maximum(block_ids, 0)]
+        of_article = (articles == self._articles[np.maximum(own, 0)]) & (
+            (own >= 0) & (block_ids >= 0)
+        )
+        added = {
+            "block_ids": block_ids,
+            "of_article": of_article.astype("int32"),
+            **self._contents(block_ids),
+        }
+        return {
+            **batch,
+            **{f"candidate_{name}": rows for name, rows in added.items()},
+        }
 
-    def contents(self, block_ids) -> dict:
-        """What blocks say, as `BlockTable` gives it.
-
-        Args:
-            block_ids: int array. -1 gives an empty block.
-
-        Returns:
-            dict of int32 arrays: `lengths` and `title_lengths` of the shape
-            of `block_ids`, `token_ids` and `title_ids` with one axis more, of
-            `max_block_length`, padded with 0.
-        """
-        block_ids = np.asarray(block_ids)
+    def _contents(self, block_ids):
+        """What blocks say, as `BlockTable` gives it; -1 is an empty block."""
         unique, places = np.unique(block_ids, return_inverse=True)
         shape = (len(unique), self._max_block_length)
         found = {
@@ -198,28 +198,6 @@ class HostRetriever:
         places = places.reshape(block_ids.shape)
         return {name: rows[places] for name, rows in found.items()}
 
-    def _retrieve(self, batch, version):
-        queries = self._embed(version.tensors, batch)
-        num = min(self._num_searched, self.num_blocks)
-        with keras.device(_CPU):
-            _, found = version.index.search(queries, num)
-        block_ids = np.full((len(queries), self._num_searched), -1, "int32")
-        block_ids[:, :num] = found
-        own = np.asarray(batch["block_id"])[:, None]
-        articles = self._articles[np.maximum(block_ids, 0)]
-        of_article = (articles == self._articles[np.maximum(own, 0)]) & (
-            (own >= 0) & (block_ids >= 0)
-        )
-        added = {
-            "block_ids": block_ids,
-            "of_article": of_article.astype("int32"),
-            **self.contents(block_ids),
-        }
-        return {
-            **batch,
-            **{f"candidate_{name}": rows for name, rows in added.items()},
-        }
-
     # === Batches ===
 
     def batches(self, function: Callable, *, prefetch: int) -> Callable:
@@ -237,15 +215,7 @@ class HostRetriever:
         Returns:
             function of (epoch, step) that gives an iterator. What the thread
             raises, it raises; the thread ends with it.
-
-        Raises:
-            ValueError: if `prefetch` is negative.
         """
-
-        if prefetch < 0:
-            raise ValueError(
-                f"`prefetch` must not be negative. Received: {prefetch=}"
-            )
 
         def retrieved(epoch=0, step=0):
             self.close()
@@ -271,28 +241,40 @@ class HostRetriever:
     def _make(self, batches):
         for batch in batches:
             version = self._version
-            yield self._retrieve(batch, version), version.step
+            yield self.add_candidates(batch, version), version.step
 
     # === State ===
 
     def get_state(self):
         """What `training.resume` keeps of this: the name of a version, whose
-        files are left in `directory`.
-
-        Raises:
-            ValueError: if there is no `directory`.
-        """
-        if self._files is None:
-            raise ValueError(
-                "`HostRetriever` needs a `directory` to keep its state in."
+        files are left in `directory`."""
+        version = self._version
+        name = f"{_PREFIX}{version.step:08d}"
+        if version is not self._written:
+            host_versions.write(
+                os.path.join(self._directory, name),
+                step=version.step,
+                weights=[np.asarray(w) for w in version.weights],
+                embeddings=version.embeddings,
             )
-        return {"version": self._files.keep(self._version)}
+            self._is_written(version, name)
+        # A state that is not yet written may be lost: the one before counts.
+        for other in os.listdir(self._directory):
+            if other.startswith(_PREFIX) and other not in self._names:
+                remove(os.path.join(self._directory, other))
+        return {"version": name}
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
         name = state["version"]
-        self._version = self._take(**self._files.read(name))
-        self._files.is_saved(self._version, name)
+        found = host_versions.read(os.path.join(self._directory, name))
+        self._version = self._take(**found)
+        self._is_written(self._version, name)
+
+    def _is_written(self, version, name):
+        self._written = version
+        if name not in self._names:
+            self._names.append(name)
 
 
 def _compile_tower(query_tower, score_scale):

@@ -29,12 +29,18 @@ class Index(abc.ABC):
     never in meaning, and each can take new embeddings while it is in use.
 
     Attributes:
+        num_blocks: int. Number of rows.
+        embedding_dim: int. Width of a row.
+        is_exact: bool. Whether `search` always finds the true nearest blocks.
         OPTIONS: tuple of str. Arguments of `resolve`, and fields of the
             operation `BuildIndex`, that are for this kind alone.
         ALWAYS_EXACT: bool. Whether no index of the kind misses a block, so
             that its recall need not be measured nor its state be kept.
     """
 
+    num_blocks: int
+    embedding_dim: int
+    is_exact: bool
     OPTIONS: ClassVar[tuple[str, ...]] = ()
     ALWAYS_EXACT: ClassVar[bool] = False
 
@@ -95,21 +101,6 @@ class Index(abc.ABC):
 
     def close(self) -> None:  # noqa: B027
         """Frees what Python's collector does not; nothing by default."""
-
-    @property
-    @abc.abstractmethod
-    def num_blocks(self) -> int:
-        """Number of rows."""
-
-    @property
-    @abc.abstractmethod
-    def embedding_dim(self) -> int:
-        """Width of a row."""
-
-    @property
-    @abc.abstractmethod
-    def is_exact(self) -> bool:
-        """Whether `search` always finds the true nearest blocks."""
 
     @abc.abstractmethod
     def search(self, queries, num_candidates: int):

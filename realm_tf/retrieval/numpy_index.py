@@ -4,6 +4,9 @@ import numpy as np
 
 from realm_tf.retrieval.index import Index
 
+# Rows that are scored at once: 32 MiB of scores for 512 queries (our choice).
+_ROWS_AT_ONCE = 16_384
+
 
 class NumpyIndex(Index):
     """Index of an array in memory or on the disk, without a backend.
@@ -15,11 +18,6 @@ class NumpyIndex(Index):
     Args:
         embeddings: float array `(num_blocks, embedding_dim)`. Row = block id.
             Not copied if it is float32; `np.load(..., mmap_mode="r")` will do.
-        rows_per_block: int. Rows that are scored at once. Defaults to
-            `16384`: 32 MiB of scores for 512 queries (our choice).
-
-    Raises:
-        ValueError: if `rows_per_block` is not positive.
 
     Example:
 
@@ -29,26 +27,11 @@ class NumpyIndex(Index):
     [[1, 2]]
     """
 
-    def __init__(self, embeddings, *, rows_per_block: int = 16384):
-        if rows_per_block < 1:
-            raise ValueError(
-                "`rows_per_block` must be positive. Received: "
-                f"rows_per_block={rows_per_block}"
-            )
+    is_exact = True
+
+    def __init__(self, embeddings):
+        self.num_blocks, self.embedding_dim = embeddings.shape
         self._embeddings = np.asarray(embeddings, "float32")
-        self._rows_per_block = rows_per_block
-
-    @property
-    def num_blocks(self):
-        return self._embeddings.shape[0]
-
-    @property
-    def embedding_dim(self):
-        return self._embeddings.shape[1]
-
-    @property
-    def is_exact(self):
-        return True
 
     def swap(self, embeddings):
         self._check_swap(embeddings)
@@ -61,8 +44,8 @@ class NumpyIndex(Index):
         queries = np.asarray(queries, "float32")
         shape = (len(queries), num_candidates)
         best = np.full(shape, -np.inf, "float32"), np.full(shape, -1, "int32")
-        for first in range(0, len(embeddings), self._rows_per_block):
-            rows = embeddings[first : first + self._rows_per_block]
+        for first in range(0, len(embeddings), _ROWS_AT_ONCE):
+            rows = embeddings[first : first + _ROWS_AT_ONCE]
             _merge(queries @ rows.T, first, *best)
         return best
 

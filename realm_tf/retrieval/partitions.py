@@ -9,14 +9,6 @@ import numpy as np
 
 from realm_tf.errors import InputError
 
-# Multiples of the square root of the number of blocks. Of 1, 2 and 4, with
-# as many rows scored, 4 found most: of 50,000 clustered rows of varied norms,
-# 1 % of them scored, 0.68, 0.84 and 0.96 of the best five.
-_PARTITIONS_PER_ROOT = 4
-# With the default number of partitions, 32 found 0.957 to 0.965 of the best
-# five of 500 to 4,000 MiniLM passages, whatever their number, and 48 found
-# 0.977 to 0.987; 0.987 of 100,000 clustered rows of varied norms.
-NUM_PROBED = 48
 # k-means (our choice): rows to a partition in its sample, and iterations.
 _SAMPLE_PER_PARTITION = 64
 _NUM_ITERATIONS = 10
@@ -58,43 +50,10 @@ class Partitions:
         )
 
 
-def resolve(
-    num_blocks: int, num_partitions: int | None, num_probed: int | None
-) -> dict[str, int]:
-    """How many partitions to make and to search, the defaults filled in.
-
-    Args:
-        num_blocks: int.
-        num_partitions: int, or `None`: four times the square root of
-            `num_blocks`, at most all.
-        num_probed: int, or `None`: 48, at most all.
-
-    Returns:
-        dict, `num_partitions` and `num_probed`.
-
-    Raises:
-        InputError: if one of them is out of its range.
-
-    Example:
-
-    >>> resolve(1_000_000, None, None)
-    {'num_partitions': 4000, 'num_probed': 48}
-    """
-    if num_partitions is None:
-        num_partitions = round(_PARTITIONS_PER_ROOT * math.sqrt(num_blocks))
-        num_partitions = min(num_partitions, num_blocks)
-    check_num_partitions(num_partitions, num_blocks)
-    if num_probed is None:
-        num_probed = min(NUM_PROBED, num_partitions)
-    check_num_probed(num_probed, num_partitions)
-    return {"num_partitions": num_partitions, "num_probed": num_probed}
-
-
 def partition(
     embeddings,
     *,
     num_partitions: int,
-    seed: int = 0,
     report: Callable[[str], None] | None = None,
 ) -> Partitions:
     """Partitions blocks by the direction of their embeddings.
@@ -118,7 +77,6 @@ def partition(
         embeddings: float array `(num_blocks, embedding_dim)`; it may be
             mapped from a file.
         num_partitions: int. At most `num_blocks`.
-        seed: int. Of the sample and the first centroids. Defaults to `0`.
         report: function of a line of text that says what has been done.
             Defaults to `None`.
 
@@ -126,13 +84,10 @@ def partition(
         `Partitions`, with a capacity of 1.5 times `num_partitions`.
 
     Raises:
-        InputError: if `num_partitions` is out of range or an embedding is
-            not finite.
+        InputError: if an embedding is not finite.
     """
-    num_blocks = len(embeddings)
-    check_num_partitions(num_partitions, num_blocks)
     report = report or (lambda text: None)
-    centroids = _train(embeddings, num_partitions, seed)
+    centroids = _train(embeddings, num_partitions)
     report(f"{num_partitions:,} partitions learned")
     labels = _nearest(embeddings, centroids, report)
     capacity = num_partitions + num_partitions // _MOST_TO_MEAN
@@ -145,29 +100,11 @@ def partition(
     )
 
 
-def check_num_partitions(num_partitions: int, num_blocks: int) -> None:
-    """Raises `InputError` if blocks cannot be partitioned so."""
-    if not 1 <= num_partitions <= num_blocks:
-        raise InputError(
-            "`num_partitions` must be between 1 and the number of blocks, "
-            f"{num_blocks}. Received: num_partitions={num_partitions}"
-        )
-
-
-def check_num_probed(num_probed: int, num_partitions: int) -> None:
-    """Raises `InputError` if so many partitions cannot be searched."""
-    if not 1 <= num_probed <= num_partitions:
-        raise InputError(
-            "`num_probed` must be between 1 and the number of partitions, "
-            f"{num_partitions}. Received: num_probed={num_probed}"
-        )
-
-
-def _train(embeddings, num_partitions, seed):
+def _train(embeddings, num_partitions):
     """Centroids `(num_partitions, embedding_dim)` of scaled rows."""
     from scipy.cluster.vq import kmeans2
 
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     num_sampled = min(len(embeddings), _SAMPLE_PER_PARTITION * num_partitions)
     order = random.permutation(len(embeddings))[:num_sampled]
     # In the order of the file, and the first centroids drawn from these.

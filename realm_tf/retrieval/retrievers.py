@@ -8,7 +8,6 @@ of each, so that whoever reads or measures does not ask which it is.
 import numpy as np
 
 from realm_tf.artifacts import question_files as data
-from realm_tf.errors import InputError
 
 # Cormack et al., 2009, section 3: "k = 60 was fixed during a pilot".
 RANK_CONSTANT = 60
@@ -25,18 +24,11 @@ def make(name: str, corpus):
     Args:
         name: str. One of `NAMES`.
         corpus: `answering.corpus.Corpus`.
-
-    Raises:
-        InputError: if there is no retriever of this name.
     """
     from realm_tf.retrieval.bm25 import Bm25
 
     if name == "realm":
         return Dense(corpus)
-    if name not in NAMES:
-        raise InputError(
-            f"There is no retriever {name!r}: choose one of {NAMES}."
-        )
     bm25 = Bm25(corpus.records.titles, corpus.records.texts)
     return bm25 if name == "bm25" else Hybrid(Dense(corpus), bm25)
 
@@ -79,10 +71,7 @@ class Dense:
             `(scores, block_ids)`, float32 and int32 arrays
             `(num_questions, num_candidates)`.
         """
-        return self.search_embeddings(self.embed(questions), num_candidates)
-
-    def search_embeddings(self, embeddings, num_candidates: int):
-        """As `search`, for query embeddings."""
+        embeddings = self.embed(questions)
         index = self._corpus.index
         num_candidates = min(num_candidates, index.num_blocks)
         found = [
@@ -92,10 +81,7 @@ class Dense:
             for first in range(0, len(embeddings), _BATCH_SIZE)
         ]
         scores, block_ids = zip(*found, strict=True)
-        return (
-            np.concatenate([np.asarray(part) for part in scores]),
-            np.concatenate([np.asarray(part) for part in block_ids]),
-        )
+        return np.concatenate(scores), np.concatenate(block_ids)
 
 
 class Hybrid:

@@ -8,7 +8,6 @@ import numpy as np
 from keras import ops
 
 from realm_tf.errors import InputError
-from realm_tf.retrieval.bounded_map import bounded_map
 
 QUANTIZATIONS = ("none", "int8", "bfloat16")
 # Rows that are float32 at once, while a search scores them: 32 MiB of 128
@@ -28,8 +27,8 @@ class RowTable(keras.layers.Layer):
     sum of the query's absolute values. "bfloat16" keeps 8 significant bits: a
     value is wrong by 2^-8 of itself at most. To the rounding of float32.
 
-    Rows are made float32 as they are scored (see `Rows`); products and sums
-    are float32.
+    Rows are made float32 as they are scored (see `Rows`), within
+    `float32_products`.
 
     Args:
         embeddings: float array `(num_rows, embedding_dim)`, read in parts; it
@@ -45,7 +44,11 @@ class RowTable(keras.layers.Layer):
 
     def __init__(self, embeddings, *, quantize="none", order=None, **kwargs):
         super().__init__(trainable=False, dtype="float32", **kwargs)
-        check_quantization(quantize)
+        if quantize not in QUANTIZATIONS:
+            raise InputError(
+                f"`quantize` must be one of {', '.join(QUANTIZATIONS)}. "
+                f"Received: quantize={quantize!r}"
+            )
         self.quantize = quantize
         values, scales = self._encode(embeddings, order)
         self.num_rows, self.embedding_dim = values.shape
@@ -115,11 +118,11 @@ class Rows:
     Args:
         values: tensor `(num_rows, embedding_dim)`, int8 or float32, or uint16
             for the bits of bfloat16.
-        scales: float32 tensor `(num_rows,)`, or `None`.
+        scales: float32 tensor `(num_rows,)`. Defaults to `None`.
     """
 
     values: object
-    scales: object
+    scales: object = None
 
     def score_slice(self, queries, start, size):
         """Scores of consecutive rows.
@@ -134,53 +137,26 @@ class Rows:
         """
         shape = (size, self.values.shape[1])
         rows = ops.slice(self.values, (start, 0), shape)
-        with float32_products():
-            scores = ops.einsum("bd,nd->bn", queries, _float32(rows))
+        scores = ops.einsum("bd,nd->bn", queries, _float32(rows))
         if self.scales is None:
             return scores
         return scores * ops.slice(self.scales, (start,), (size,))
 
     def score_places(self, query, places):
-        """Scores of rows anywhere, for one query; `ROWS_AT_ONCE` at once.
+        """Scores of rows anywhere, for one query.
 
         Args:
             query: float32 tensor `(embedding_dim,)`.
-            places: int32 tensor `(num_places,)`, of static shape.
+            places: int32 tensor `(num_places,)`.
 
         Returns:
             float32 tensor `(num_places,)`.
         """
-        (num_places,) = places.shape
-        if num_places <= ROWS_AT_ONCE:
-            return self._score_at_once(query, places)
-        num_blocks = -(-num_places // ROWS_AT_ONCE)
-        missing = num_blocks * ROWS_AT_ONCE - num_places
-        blocks = ops.reshape(
-            ops.pad(places, [[0, missing]]), (num_blocks, ROWS_AT_ONCE)
-        )
-        scores = bounded_map(
-            lambda block: self._score_at_once(query, block),
-            blocks,
-            outputs=((ROWS_AT_ONCE,), "float32"),
-        )
-        return ops.reshape(scores, (-1,))[:num_places]
-
-    def _score_at_once(self, query, places):
         rows = ops.take(self.values, places, axis=0)
-        with float32_products():
-            scores = ops.einsum("nd,d->n", _float32(rows), query)
+        scores = ops.einsum("nd,d->n", _float32(rows), query)
         if self.scales is None:
             return scores
         return scores * ops.take(self.scales, places)
-
-
-def check_quantization(quantize: str) -> None:
-    """Raises `InputError` if rows cannot be held so."""
-    if quantize not in QUANTIZATIONS:
-        raise InputError(
-            f"`quantize` must be one of {', '.join(QUANTIZATIONS)}. "
-            f"Received: quantize={quantize!r}"
-        )
 
 
 def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,12 +4,26 @@ import copy
 import math
 import uuid
 
+import keras
 import numpy as np
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval.index import Index
 
-REORDERINGS = ("float32", "int8")
+# The variables of scann_ops.ScannState, in the order of its constructor.
+STATE_NAMES = (
+    "scann_config",
+    "serialized_partitioner",
+    "datapoint_to_token",
+    "ah_codebook",
+    "hashed_dataset",
+    "int8_dataset",
+    "int8_multipliers",
+    "dp_norms",
+    "dataset",
+)
+# Serialised protos: strings to TensorFlow, uint8 on disk.
+_STRING_STATE = ("scann_config", "serialized_partitioner", "ah_codebook")
 # From docs/algorithms.md of google-research/scann: brute force below 20,000
 # points, no partitioning below 100,000, about sqrt(n) leaves above.
 _MIN_BLOCKS_FOR_HASHING = 20_000
@@ -31,26 +45,6 @@ def _scann_ops():
     return scann_ops
 
 
-def _configure(builder, *, num_blocks, reordering, num_reordered):
-    """The sequence of ScaNN stages for this many points."""
-    quantize = reordering == "int8"
-    if num_blocks < _MIN_BLOCKS_FOR_HASHING:
-        return builder.score_brute_force(quantize=quantize)
-    if num_blocks >= _MIN_BLOCKS_FOR_TREE:
-        num_leaves = round(math.sqrt(num_blocks))
-        builder = builder.tree(
-            num_leaves=num_leaves,
-            num_leaves_to_search=max(1, round(num_leaves * _SEARCHED_FRACTION)),
-            training_sample_size=min(num_blocks, _TRAINING_SAMPLE),
-        )
-    # Two dimensions a block, as the original's and ScaNN's documentation.
-    return builder.score_ah(
-        2,
-        anisotropic_quantization_threshold=0.2,
-        training_sample_size=min(num_blocks, _TRAINING_SAMPLE),
-    ).reorder(min(num_reordered, num_blocks), quantize=quantize)
-
-
 class Scann(Index):
     """ScaNN index; the searcher is a TensorFlow resource.
 
@@ -59,15 +53,16 @@ class Scann(Index):
     `num_reordered` blocks that are scored again; from 100,000 on a tree
     leaves most of the blocks out. Only for the TensorFlow backend, on CPU.
 
-    Build one with `Scann.build`, or `Scann(state)` from a saved state.
+    Make one with `build` or `from_state`.
 
     Args:
-        state: dict of numpy arrays, ScaNN's own serialised form (see
-            `state`).
+        searcher: `scann_ops.ScannSearcher`.
+        module: `scann_ops.ScannState`. Its serialised form.
+        shared_name: str. Of the resource.
         num_blocks: int. Rows.
         embedding_dim: int. Width of a row.
-        reordering: str. `"float32"` or `"int8"`. Defaults to `"float32"`.
-        num_reordered: int. Blocks that are scored again. Defaults to `200`.
+        reordering: str. `"float32"` or `"int8"`.
+        num_reordered: int. Blocks that are scored again.
 
     References:
         [Guo et al., 2020](https://arxiv.org/abs/1908.10396).
@@ -75,27 +70,25 @@ class Scann(Index):
 
     def __init__(
         self,
-        state,
+        searcher,
+        module,
+        shared_name,
         *,
         num_blocks,
         embedding_dim,
-        reordering="float32",
-        num_reordered=200,
-        searcher=None,
+        reordering,
+        num_reordered,
     ):
-        ops = _scann_ops()
-        self._num_blocks = num_blocks
-        self._embedding_dim = embedding_dim
+        self._searcher = searcher
+        self.module = module
+        self._shared_name = shared_name
+        self.num_blocks = num_blocks
+        self.embedding_dim = embedding_dim
+        self.is_exact = (
+            num_blocks < _MIN_BLOCKS_FOR_HASHING and reordering == "float32"
+        )
         self._reordering = reordering
         self._num_reordered = num_reordered
-        self._shared_name = None
-        if searcher is None:
-            self.module = _state_module(ops, state)
-            searcher = ops.ScannSearcher(_named_handle(ops, self.module))
-        else:
-            searcher, self._shared_name = searcher
-            self.module = searcher.serialize_to_module()
-        self._searcher = searcher
 
     OPTIONS = ("reordering", "num_reordered")
 
@@ -123,31 +116,57 @@ class Scann(Index):
             `Scann`.
 
         Raises:
-            InputError: if `reordering` is neither, `num_reordered` is not
-                positive, or ScaNN is missing.
+            InputError: if `num_reordered` is not positive, or ScaNN is
+                missing.
         """
-        if reordering not in REORDERINGS:
-            raise InputError(
-                f"`reordering` must be one of {REORDERINGS}: ScaNN's op can "
-                f"not be saved with others. Received: {reordering!r}"
-            )
         if num_reordered < 1:
             raise InputError(
                 "`num_reordered` must be at least 1. "
                 f"Received: num_reordered={num_reordered}"
             )
-        shared_name = f"realm-scann-{uuid.uuid4()}"
+        shared_name = _new_name()
         searcher = _build_searcher(
             embeddings, shared_name, reordering, num_reordered
         )
         return cls(
-            None,
+            searcher,
+            searcher.serialize_to_module(),
+            shared_name,
             num_blocks=embeddings.shape[0],
             embedding_dim=embeddings.shape[1],
             reordering=reordering,
             num_reordered=num_reordered,
-            searcher=(searcher, shared_name),
         )
+
+    @classmethod
+    def from_state(cls, state: dict, **arguments) -> "Scann":
+        """An index of what `state` gave.
+
+        Args:
+            state: dict of numpy arrays.
+            **arguments: of `Scann`: what the index was built with.
+        """
+        import tensorflow as tf
+
+        ops = _scann_ops()
+        tensors = []
+        for name in STATE_NAMES:
+            value = state[name]
+            if name in _STRING_STATE:
+                # A scalar string, or one string in a list: `(1, length)`.
+                string = value.tobytes()
+                value = string if value.ndim == 1 else [string]
+            tensors.append(tf.constant(value))
+        module = ops.ScannState(tensors)
+        # Without a name of its own the searcher would live in the kernel
+        # cache, which setting a random seed clears.
+        shared_name = _new_name()
+        handle = ops.tensors_to_scann(
+            module.dataset,
+            *(getattr(module, name) for name in STATE_NAMES[:-1]),
+            shared_name=shared_name,
+        )
+        return cls(ops.ScannSearcher(handle), module, shared_name, **arguments)
 
     @classmethod
     def from_files(cls, files, *, quantize="none"):
@@ -157,7 +176,7 @@ class Scann(Index):
                 f"built: expected quantize='none', received {quantize!r}; "
                 "build it with `realm index --reordering int8` instead."
             )
-        return cls(
+        return cls.from_state(
             files.state(STATE_NAMES),
             num_blocks=files.num_blocks,
             embedding_dim=files.metadata["embedding_dim"],
@@ -165,28 +184,16 @@ class Scann(Index):
             num_reordered=files.parameters["num_reordered"],
         )
 
-    @property
-    def num_blocks(self):
-        return self._num_blocks
-
-    @property
-    def embedding_dim(self):
-        return self._embedding_dim
-
-    @property
-    def is_exact(self):
-        return (
-            self._num_blocks < _MIN_BLOCKS_FOR_HASHING
-            and self._reordering == "float32"
-        )
-
     def state(self) -> dict:
         """ScaNN's serialised form: name to numpy array."""
         state = {}
         for name in STATE_NAMES:
             value = getattr(self.module, name).numpy()
-            if name in _STRING_STATE:
-                state[name] = _string_to_array(value)
+            if isinstance(value, bytes):
+                state[name] = np.frombuffer(value, dtype="uint8")
+            elif name in _STRING_STATE:
+                (string,) = value
+                state[name] = np.frombuffer(string, dtype="uint8")[None]
             elif value.ndim:
                 state[name] = value
             else:
@@ -199,10 +206,11 @@ class Scann(Index):
         import tensorflow as tf
 
         self._check_num_candidates(num_candidates)
-        if keras_backend() != "tensorflow":
+        backend = keras.backend.backend()
+        if backend != "tensorflow":
             raise InputError(
                 "The index kind 'scann' is a TensorFlow op and the Keras "
-                f"backend is {keras_backend()!r}: use --kind ivf or brute_force."
+                f"backend is {backend!r}: use --kind ivf or brute_force."
             )
         searcher = self._searcher or _scann_ops().searcher_from_module(
             self.module
@@ -235,25 +243,17 @@ class Scann(Index):
         not run while a search does: a trainer swaps between two steps. A
         server loads a new SavedModel version instead.
         """
-        import tensorflow as tf
-
         self._check_swap(embeddings)
-        if self._shared_name is None:
-            raise InputError(
-                "An index loaded from a directory is read-only: build one "
-                "with `Scann.build` to refresh it in training."
-            )
-        tf.raw_ops.DestroyResourceOp(resource=self._searcher.searcher_handle)
-        searcher = _build_searcher(
+        self.close()
+        self._searcher = _build_searcher(
             embeddings,
             self._shared_name,
             self._reordering,
             self._num_reordered,
         )
-        new_module = searcher.serialize_to_module()
+        new_module = self._searcher.serialize_to_module()
         for name in STATE_NAMES:
             getattr(self.module, name).assign(getattr(new_module, name))
-        self._searcher = searcher
 
     def close(self) -> None:
         """Frees the searcher's memory; Python's collector does not."""
@@ -262,84 +262,36 @@ class Scann(Index):
         tf.raw_ops.DestroyResourceOp(resource=self._searcher.searcher_handle)
 
 
-# The variables of scann_ops.ScannState, in the order of its constructor.
-STATE_NAMES = (
-    "scann_config",
-    "serialized_partitioner",
-    "datapoint_to_token",
-    "ah_codebook",
-    "hashed_dataset",
-    "int8_dataset",
-    "int8_multipliers",
-    "dp_norms",
-    "dataset",
-)
-# Serialised protos: strings to TensorFlow, uint8 on disk.
-_STRING_STATE = ("scann_config", "serialized_partitioner", "ah_codebook")
-
-
-def keras_backend() -> str:
-    """The Keras backend in use."""
-    import keras
-
-    return keras.backend.backend()
+def _new_name():
+    return f"realm-scann-{uuid.uuid4()}"
 
 
 def _build_searcher(embeddings, shared_name, reordering, num_reordered):
+    """ScaNN's searcher, of the stages for this many points."""
+    num_blocks = len(embeddings)
+    quantize = reordering == "int8"
+    training_sample_size = min(num_blocks, _TRAINING_SAMPLE)
     builder = _scann_ops().builder(
         np.ascontiguousarray(embeddings, dtype="float32"),
         # Only the default of a search without a number of its own.
-        min(10, len(embeddings)),
+        min(10, num_blocks),
         "dot_product",
     )
-    builder = _configure(
-        builder,
-        num_blocks=len(embeddings),
-        reordering=reordering,
-        num_reordered=num_reordered,
+    if num_blocks < _MIN_BLOCKS_FOR_HASHING:
+        builder = builder.score_brute_force(quantize=quantize)
+        return builder.build(shared_name=shared_name)
+    if num_blocks >= _MIN_BLOCKS_FOR_TREE:
+        num_leaves = round(math.sqrt(num_blocks))
+        builder = builder.tree(
+            num_leaves=num_leaves,
+            num_leaves_to_search=max(1, round(num_leaves * _SEARCHED_FRACTION)),
+            training_sample_size=training_sample_size,
+        )
+    # Two dimensions a block, as the original's and ScaNN's documentation.
+    builder = builder.score_ah(
+        2,
+        anisotropic_quantization_threshold=0.2,
+        training_sample_size=training_sample_size,
     )
+    builder = builder.reorder(min(num_reordered, num_blocks), quantize=quantize)
     return builder.build(shared_name=shared_name)
-
-
-def _named_handle(ops, module):
-    # Without a name of its own the searcher would live in the kernel cache,
-    # which setting a random seed clears.
-    return ops.tensors_to_scann(
-        module.dataset,
-        module.scann_config,
-        module.serialized_partitioner,
-        module.datapoint_to_token,
-        module.ah_codebook,
-        module.hashed_dataset,
-        module.int8_dataset,
-        module.int8_multipliers,
-        module.dp_norms,
-        shared_name=f"realm-scann-{uuid.uuid4()}",
-    )
-
-
-def _state_module(ops, state):
-    import tensorflow as tf
-
-    return ops.ScannState(
-        [
-            tf.constant(
-                _array_to_string(state[name])
-                if name in _STRING_STATE
-                else state[name]
-            )
-            for name in STATE_NAMES
-        ]
-    )
-
-
-def _string_to_array(value):
-    # A scalar string, or one string in a list: `(1, length)`.
-    if isinstance(value, bytes):
-        return np.frombuffer(value, dtype="uint8")
-    (string,) = value
-    return np.frombuffer(string, dtype="uint8")[None]
-
-
-def _array_to_string(array):
-    return array.tobytes() if array.ndim == 1 else [array.tobytes()]

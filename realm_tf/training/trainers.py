@@ -117,7 +117,7 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
         `RealmModel`; training it trains the parts of `loaded.model`.
     """
     from realm_tf.models.realm import RealmModel
-    from realm_tf.retrieval.approximate import ApproximateMaxK
+    from realm_tf.retrieval.brute_force import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
 
     open_qa, candidates = loaded.model, recipe.candidates

@@ -52,12 +52,6 @@ def test_scores_are_the_formula():
     np.testing.assert_allclose(scores[0], [expected, 0, 0, 0], rtol=1e-5)
 
 
-def test_a_question_s_words_add_up():
-    (both,), _ = _search(["fire hill"], 1)
-    (fire, hill), _ = _search(["fire", "hill"], 1)
-    np.testing.assert_allclose(both, fire + hill, rtol=1e-6)
-
-
 def test_questions_are_independent():
     questions = ["fire", "", "the city", "Nile"]
     scores, block_ids = _search(questions, 2)
@@ -77,8 +71,3 @@ def test_a_question_that_matches_nothing(question):
 def test_no_more_candidates_than_blocks():
     scores, block_ids = _search(["fire"], 99)
     assert scores.shape == block_ids.shape == (1, 4)
-
-
-def test_titles_and_texts_belong_together():
-    with pytest.raises(ValueError, match="zip"):
-        Bm25(TITLES, TEXTS[:3])

@@ -1,3 +1,4 @@
+import functools
 import os
 import subprocess
 import sys
@@ -8,11 +9,42 @@ import numpy as np
 import pytest
 import search_oracle
 
+from realm_tf.errors import InputError
+from realm_tf.retrieval.brute_force import ApproximateMaxK
 from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.brute_force import QuantizedBruteForce
+
+KINDS = {
+    "exact": BruteForce,
+    # On CPUs the function sorts.
+    "approximate": ApproximateMaxK,
+    "int8": functools.partial(QuantizedBruteForce, quantize="int8"),
+    "bfloat16": functools.partial(QuantizedBruteForce, quantize="bfloat16"),
+}
+all_kinds = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+quantized = pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
+on_jax = pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="the compiled program is JAX's"
+)
 
 
 def _embeddings(seed=0):
-    return np.random.default_rng(seed).normal(size=(20, 4)).astype("float32")
+    return search_oracle.rows(20, seed, width=4)
+
+
+def _integers(num_rows, seed=0):
+    """Rows that int8 and bfloat16 hold exactly: the scale of each is 1."""
+    rows = search_oracle.integers(num_rows, seed)
+    rows[:, 0] = 127.0
+    return rows
+
+
+def _check(found, embeddings, queries, num_candidates):
+    scores, block_ids = search_oracle.oracle(
+        embeddings, queries, num_candidates
+    )
+    np.testing.assert_array_equal(found[1], block_ids)
+    np.testing.assert_array_equal(found[0], scores)
 
 
 def test_the_embeddings_are_not_trained():
@@ -67,108 +99,134 @@ def test_on_the_jax_backend():
     ]
 
 
-class TestInBlocksOfRows:
-    # 50 rows: divided evenly or not, all at once, one by one.
-    @pytest.mark.parametrize("rows_per_block", [1, 7, 10, 49, 50, 999])
-    @pytest.mark.parametrize("num_candidates", [1, 8, 50])
-    def test_the_same_is_found(self, rows_per_block, num_candidates):
-        embeddings, queries = (
-            search_oracle.integers(50),
-            search_oracle.integers(9, seed=1),
-        )
-        index = BruteForce(embeddings, rows_per_block=rows_per_block)
-        scores, block_ids = index.search(queries, num_candidates)
-        expected = search_oracle.oracle(embeddings, queries, num_candidates)
-        np.testing.assert_array_equal(block_ids, expected[1])
-        np.testing.assert_array_equal(scores, expected[0])
-        assert keras.backend.standardize_dtype(block_ids.dtype) == "int32"
+# 50 rows: divided evenly or not, all at once, one by one.
+@pytest.mark.parametrize("rows_per_block", [1, 7, 10, 999])
+@pytest.mark.parametrize("num_candidates", [8, 50])
+@all_kinds
+def test_the_same_is_found_in_blocks(make, rows_per_block, num_candidates):
+    embeddings, queries = _integers(50), _integers(9, seed=1)
+    index = make(embeddings, rows_per_block=rows_per_block)
+    found = index.search(queries, num_candidates)
+    if make is ApproximateMaxK:
+        # Of equal scores it may choose any.
+        wanted = search_oracle.oracle(embeddings, queries, num_candidates)
+        np.testing.assert_array_equal(found[0], wanted[0])
+    else:
+        _check(found, embeddings, queries, num_candidates)
+    assert keras.backend.standardize_dtype(found[1].dtype) == "int32"
+    assert index.is_exact == (make is BruteForce)
 
-    def test_negative_scores_win_against_nothing(self):
-        index = BruteForce(-np.ones((5, 2)), rows_per_block=2)
-        scores, block_ids = index.search(np.ones((1, 2)), 5)
-        np.testing.assert_array_equal(block_ids, [[0, 1, 2, 3, 4]])
-        np.testing.assert_array_equal(scores, [[-2.0] * 5])
 
-    def test_in_a_compiled_model_that_is_refreshed(self):
-        queries = keras.Input((4,))
-        index = BruteForce(search_oracle.integers(50), rows_per_block=16)
-        model = keras.Model(queries, index(queries, num_candidates=20))
-        model.compile(jit_compile=True)
-        for seed in (0, 2, 3):
-            index.swap(search_oracle.integers(50, seed))
-            for num_queries in (5, 3):
-                batch = search_oracle.integers(num_queries, seed=1)
-                scores, block_ids = model.predict(batch, verbose=0)
-                expected = search_oracle.oracle(
-                    search_oracle.integers(50, seed), batch, 20
-                )
-                np.testing.assert_array_equal(block_ids, expected[1])
-                np.testing.assert_array_equal(scores, expected[0])
+def test_negative_scores_win_against_nothing():
+    index = BruteForce(-np.ones((5, 2)), rows_per_block=2)
+    scores, block_ids = index.search(np.ones((1, 2)), 5)
+    np.testing.assert_array_equal(block_ids, [[0, 1, 2, 3, 4]])
+    np.testing.assert_array_equal(scores, [[-2.0] * 5])
 
-    @pytest.mark.skipif(
-        keras.backend.backend() != "tensorflow", reason="SavedModel"
+
+@all_kinds
+def test_in_a_compiled_model_that_is_refreshed(make):
+    queries = keras.Input((4,))
+    index = make(_integers(50), rows_per_block=16)
+    model = keras.Model(queries, index(queries, num_candidates=20))
+    model.compile(jit_compile=True)
+    for seed in (0, 2, 3):
+        index.swap(_integers(50, seed))
+        for num_queries in (5, 3):
+            batch = _integers(num_queries, seed=1)
+            found = model.predict(batch, verbose=0)
+            _check(found, _integers(50, seed), batch, 20)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="SavedModel"
+)
+@pytest.mark.parametrize("kind", ["exact", "int8", "bfloat16"])
+def test_a_saved_graph_holds_the_rows_as_they_are(tmp_path, kind):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.index = KINDS[kind](_integers(50), rows_per_block=16)
+    module.search = tf.function(
+        lambda queries: module.index.search(queries, 20),
+        input_signature=[tf.TensorSpec((None, 4), tf.float32)],
     )
-    def test_in_a_saved_graph_for_any_batch_size(self, tmp_path):
-        import tensorflow as tf
+    tf.saved_model.save(module, str(tmp_path))
+    variables = tf.train.load_checkpoint(str(tmp_path / "variables/variables"))
+    dtypes = variables.get_variable_to_dtype_map()
+    held = {
+        dtypes[name]
+        for name, shape in variables.get_variable_to_shape_map().items()
+        if shape == [50, 4]
+    }
+    assert held == {tf.as_dtype("float32" if kind == "exact" else kind)}
+    loaded = tf.saved_model.load(str(tmp_path))
+    for num_queries in (1, 6):
+        batch = _integers(num_queries, seed=1)
+        _check(loaded.search(batch), _integers(50), batch, 20)
 
-        module = tf.Module()
-        module.index = BruteForce(search_oracle.integers(50), rows_per_block=16)
-        module.search = tf.function(
-            lambda queries: module.index.search(queries, 20),
-            input_signature=[tf.TensorSpec((None, 4), tf.float32)],
+
+def _program(index, queries):
+    import jax
+
+    search = jax.jit(lambda queries: index.search(queries, 3))
+    return search.lower(queries).compile().as_text()
+
+
+@on_jax
+def test_all_scores_are_never_held():
+    rows, queries = search_oracle.rows(1000), search_oracle.rows(7)
+    whole = _program(BruteForce(rows), queries)
+    assert "f32[7,1000]" in whole
+    parts = _program(BruteForce(rows, rows_per_block=100), queries)
+    assert "f32[7,1000]" not in parts
+
+
+@on_jax
+@quantized
+def test_the_table_is_never_whole_in_float32(quantize):
+    for rows_per_block, is_whole in ((1000, True), (100, False)):
+        index = KINDS[quantize](
+            search_oracle.rows(1000), rows_per_block=rows_per_block
         )
-        tf.saved_model.save(module, str(tmp_path))
-        loaded = tf.saved_model.load(str(tmp_path))
-        for num_queries in (1, 6):
-            batch = search_oracle.integers(num_queries, seed=1)
-            expected = search_oracle.oracle(
-                search_oracle.integers(50), batch, 20
-            )
-            np.testing.assert_array_equal(loaded.search(batch)[1], expected[1])
-
-    def test_all_scores_are_never_held(self):
-        jax = pytest.importorskip("jax")
-        if keras.backend.backend() != "jax":
-            pytest.skip("the compiled program is JAX's")
-
-        def program(**arguments):
-            index = BruteForce(search_oracle.integers(1000), **arguments)
-            search = jax.jit(lambda queries: index.search(queries, 3))
-            return search.lower(search_oracle.integers(7)).compile().as_text()
-
-        assert "f32[7,1000]" in program()
-        assert "f32[7,1000]" not in program(rows_per_block=100)
-
-    def test_no_rows_are_refused(self):
-        with pytest.raises(ValueError, match="rows_per_block=0"):
-            BruteForce(search_oracle.integers(5), rows_per_block=0)
+        program = _program(index, search_oracle.rows(7))
+        assert ("f32[1000,8]" in program) == is_whole
 
 
-def test_mixed_precision_changes_nothing():
-    class Model(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.index = BruteForce(_embeddings())
+@quantized
+def test_most_of_the_best_are_found_among_small_rows(quantize):
+    embeddings = search_oracle.rows(2_000, width=16)
+    queries = search_oracle.rows(50, seed=1, width=16)
+    index = KINDS[quantize](embeddings)
+    assert search_oracle.recall(index, embeddings, queries, 5) >= 0.95
 
-        def call(self, queries):
-            # Inside, Keras casts weights to the precision of the model.
-            return self.index.search(queries, 20)[0]
 
-    queries = search_oracle.integers(3)
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        scores = Model().predict(queries, verbose=0)
-        by_call = BruteForce(_embeddings())(queries, num_candidates=20)[0]
-    finally:
-        keras.config.set_dtype_policy("float32")
-    expected = search_oracle.oracle(_embeddings(), queries, 20)[0]
-    np.testing.assert_allclose(scores, expected, atol=1e-5)
-    np.testing.assert_allclose(by_call, expected, atol=1e-5)
+def test_what_approx_max_k_is_asked_for(monkeypatch):
+    """The recall is of all rows, not of the part that is searched."""
+    if keras.backend.backend() == "jax":
+        import jax.lax as module
+    else:
+        import tensorflow.math as module
+    calls = []
+    function = module.approx_max_k
+
+    def record(scores, k, **options):
+        calls.append((scores.shape[1], k, options))
+        return function(scores, k, **options)
+
+    monkeypatch.setattr(module, "approx_max_k", record)
+    index = ApproximateMaxK(_integers(300), rows_per_block=200)
+    index.search(_integers(5, seed=1), 7)
+    options = {"recall_target": 0.95, "reduction_input_size_override": 300}
+    assert calls == [(200, 7, options)] * 2
+    with pytest.raises(InputError, match="300 blocks.*num_candidates=301"):
+        index.search(_integers(5), 301)
 
 
 _ON_EIGHT_DEVICES = """
     import sys
     import keras, jax, numpy as np
+    from realm_tf.retrieval.brute_force import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.training import devices
 
@@ -196,18 +254,17 @@ _ON_EIGHT_DEVICES = """
         assert len(held) - len(embeddings) < 8
 
     queries = rows(16, seed=9)
-    for num_blocks, k, rows_per_block in [
-        (64, 20, None),  # more than the eight rows of a device
-        (61, 61, 3),
-        (203, 5, 7),
-        (3, 3, None),  # some devices have none
-        (9, 2, None),
+    for make, num_blocks, k, rows_per_block in [
+        (BruteForce, 64, 20, None),  # more than the eight rows of a device
+        (BruteForce, 61, 61, 3),
+        (BruteForce, 203, 5, 7),
+        (BruteForce, 3, 3, None),  # some devices have none
+        (ApproximateMaxK, 301, 40, 10),
+        (BruteForce, 9, 2, None),
     ]:
         with devices.use_all(16):
             inputs = keras.Input((4,))
-            index = BruteForce(
-                rows(num_blocks, 0), rows_per_block=rows_per_block
-            )
+            index = make(rows(num_blocks, 0), rows_per_block=rows_per_block)
             model = keras.Model(inputs, index(inputs, num_candidates=k))
             model.compile(jit_compile=True)
             for seed in (0, 1, 2):

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from realm_tf.errors import InputError
-from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.host_retrieval import HostRetriever
 
 
 @pytest.mark.slow
@@ -98,26 +96,18 @@ def test_shapes_are_fixed_and_no_block_comes_twice(packed_blocks):
 def test_long_blocks_are_cut(packed_blocks):
     model = world.make_model(packed_blocks, in_graph=False)
     retriever = world.make_retriever(packed_blocks, model, max_block_length=5)
-    block_ids = np.arange(len(packed_blocks)).reshape(-1, 1)
-    found = retriever.contents(block_ids)
-    token_ids, lengths = packed_blocks.bodies(5)
-    np.testing.assert_array_equal(found["token_ids"][:, 0], token_ids)
-    np.testing.assert_array_equal(found["lengths"][:, 0], lengths)
-    title_ids, title_lengths = packed_blocks.titles(5)
-    width = title_ids.shape[1]
-    np.testing.assert_array_equal(found["title_ids"][:, 0, :width], title_ids)
-    np.testing.assert_array_equal(found["title_lengths"][:, 0], title_lengths)
-
-
-def test_any_index_can_be_searched(packed_blocks):
-    model = world.make_model(packed_blocks, in_graph=False)
-    batch = world.make_batch(packed_blocks, 0)
-    expected = world.make_retriever(packed_blocks, model).add_candidates(batch)
-    found = world.make_retriever(
-        packed_blocks, model, make_index=BruteForce
-    ).add_candidates(batch)
-    for name, rows in expected.items():
-        np.testing.assert_array_equal(found[name], rows)
+    found = retriever.add_candidates(world.make_batch(packed_blocks, 0))
+    block_ids = found["candidate_block_ids"]
+    for name, (ids, lengths) in {
+        "candidate_": packed_blocks.bodies(5),
+        "candidate_title_": packed_blocks.titles(5),
+    }.items():
+        key = "candidate_token_ids" if name == "candidate_" else f"{name}ids"
+        width = ids.shape[1]
+        np.testing.assert_array_equal(found[key][..., :width], ids[block_ids])
+        np.testing.assert_array_equal(
+            found[f"{name}lengths"], lengths[block_ids]
+        )
 
 
 def test_a_batch_is_of_one_version(packed_blocks):
@@ -256,24 +246,3 @@ def test_a_version_is_kept_and_taken_up_again(packed_blocks, tmp_path):
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(InputError, match="is damaged"):
         retriever.set_state({"version": names[-1]})
-
-
-def test_wrong_arguments(packed_blocks):
-    model = world.make_model(packed_blocks, in_graph=False)
-    retriever = world.make_retriever(packed_blocks, model)
-    with pytest.raises(InputError, match=r"shape=\(2, 4\)"):
-        retriever.swap(world.make_embeddings(packed_blocks, 0)[:2])
-    with pytest.raises(ValueError, match="prefetch=-1"):
-        retriever.batches(world.make_batches(packed_blocks), prefetch=-1)
-    with pytest.raises(ValueError, match="directory"):
-        retriever.get_state()
-    with pytest.raises(ValueError, match="num_searched=0"):
-        world.make_retriever(packed_blocks, model, num_searched=0)
-    with pytest.raises(ValueError, match="2 rows"):
-        HostRetriever(
-            packed_blocks,
-            world.make_embeddings(packed_blocks, 0)[:2],
-            query_tower=model.query_embedder,
-            num_searched=2,
-            max_block_length=5,
-        )

@@ -4,9 +4,7 @@ import pytest
 import search_oracle
 
 from realm_tf.errors import InputError
-from realm_tf.retrieval import ivf
 from realm_tf.retrieval import row_table
-from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.partitions import Partitions
 
@@ -61,34 +59,6 @@ def _check(index, embeddings, queries, num_candidates):
     )
     exact = np.take_along_axis(queries @ embeddings.T, block_ids, axis=1)
     np.testing.assert_allclose(scores, exact, atol=1e-4)
-
-
-class TestAllPartitions:
-    # More of this is in test_index.py, of all kinds.
-    @pytest.mark.parametrize("num_partitions", [1, 7, 60])
-    def test_against_numpy(self, num_partitions):
-        embeddings = search_oracle.rows(60)
-        queries = search_oracle.rows(17, seed=1)
-        index = Ivf.build(
-            embeddings,
-            num_partitions=num_partitions,
-            num_probed=num_partitions,
-        )
-        assert index.is_exact
-        scores, block_ids = index.search(queries, 5)
-        expected = search_oracle.oracle(embeddings, queries, 5)
-        np.testing.assert_array_equal(block_ids, expected[1])
-        np.testing.assert_allclose(scores, expected[0], atol=1e-5)
-
-    def test_in_parts_of_rows(self, monkeypatch):
-        monkeypatch.setattr(row_table, "ROWS_AT_ONCE", 7)
-        monkeypatch.setattr(ivf, "ROWS_AT_ONCE", 7)
-        embeddings, queries = _drawn(60, 9, search_oracle.integers)
-        index = Ivf.build(embeddings, num_partitions=10, num_probed=10)
-        scores, block_ids = index.search(queries, 20)
-        expected = search_oracle.oracle(embeddings, queries, 20)
-        np.testing.assert_array_equal(block_ids, expected[1])
-        np.testing.assert_array_equal(scores, expected[0])
 
 
 class TestSomePartitions:
@@ -156,14 +126,6 @@ class TestSomePartitions:
         for num_candidates in (1, 10, 11, 30):
             _check(index, embeddings, queries, num_candidates)
 
-    def test_equal_rows(self):
-        embeddings = np.ones((30, 4), "float32")
-        index = Ivf.build(embeddings, num_partitions=6, num_probed=2)
-        _, block_ids = index.search(embeddings[:1], 12)
-        # Twelve are scored, whichever they are.
-        assert len(set(np.asarray(block_ids)[0].tolist())) == 12
-        assert (np.diff(np.asarray(block_ids)) > 0).all()
-
     def test_the_best_are_found_at_the_defaults(self):
         embeddings, queries = _clustered(10_000), _clustered(200, seed=1)
         index = Ivf.build(embeddings)
@@ -171,46 +133,31 @@ class TestSomePartitions:
         assert index.num_scored == 1_200
         assert search_oracle.recall(index, embeddings, queries, 5) >= 0.95
 
-    def test_more_partitions_find_more(self):
-        embeddings, queries = _clustered(5_000), _clustered(50, seed=1)
-        recalls = [
-            search_oracle.recall(
-                Ivf.build(
-                    embeddings, num_partitions=100, num_probed=num_probed
-                ),
-                embeddings,
-                queries,
-                5,
-            )
-            for num_probed in (1, 4, 20, 100)
-        ]
-        assert recalls == sorted(recalls)
-        assert recalls[0] < 0.8 < recalls[2] < recalls[3] == 1.0
-
-
-def test_what_it_says_of_itself():
-    index = Ivf.build(search_oracle.rows(60))
-    assert isinstance(index, Index)
-    assert (index.num_blocks, index.embedding_dim) == (60, 8)
-    # 31 partitions, all of them searched.
-    assert index.is_exact
-    assert not Ivf.build(search_oracle.rows(60), quantize="int8").is_exact
-    # By this fine-tuning tells whether it can score with the index's rows.
-    assert not hasattr(index, "embeddings")
-    assert not index.trainable_variables
-
 
 @pytest.mark.parametrize(
-    "arguments, reason",
+    "given, expected",
     [
-        ({"num_partitions": 61}, "num_partitions=61"),
-        ({"num_probed": 32}, "number of partitions, 31.*num_probed=32"),
-        ({"quantize": "int4"}, "quantize='int4'"),
+        ((1, None, None), (1, 1)),
+        ((10, None, None), (10, 10)),
+        ((10_000, None, None), (400, 48)),
+        ((10_000, 20, None), (20, 20)),
+        ((10_000, None, 400), (400, 400)),
+        ((10_000, 10_000, 1), (10_000, 1)),
+        ((10, 11, None), "between 1 and the number of blocks, 10.*=11"),
+        ((10, 0, None), "num_partitions=0"),
+        ((10, 5, 6), "between 1 and the number of partitions, 5.*=6"),
+        ((10_000, None, 0), "num_probed=0"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments, reason):
-    with pytest.raises(InputError, match=reason):
-        Ivf.build(search_oracle.rows(60), **arguments)
+def test_numbers_of_partitions(given, expected):
+    num_blocks, *numbers = given
+    options = dict(zip(Ivf.OPTIONS, numbers, strict=True))
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=expected):
+            Ivf.resolve(num_blocks, **options)
+    else:
+        found = Ivf.resolve(num_blocks, **options)
+        assert tuple(found.values()) == expected
 
 
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
@@ -219,6 +166,8 @@ def test_small_rows_find_nearly_the_same(quantize):
     index = Ivf.build(embeddings)
     small = Ivf.build(embeddings, quantize=quantize)
     assert small.rows.values.dtype == quantize
+    # By this fine-tuning tells whether it can score with the index's rows.
+    assert not hasattr(index, "embeddings")
     for one, other in zip(
         small.state().values(), index.state().values(), strict=True
     ):
@@ -249,26 +198,6 @@ def test_a_compiled_model_sees_new_embeddings():
             )
             exact = np.take_along_axis(batch @ embeddings.T, block_ids, axis=1)
             np.testing.assert_allclose(scores, exact, atol=1e-5)
-
-
-def test_mixed_precision_changes_nothing():
-    class Model(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.index = Ivf.build(search_oracle.rows(200), num_partitions=9)
-
-        def call(self, queries):
-            # Inside, Keras casts weights to the precision of the model.
-            return self.index.search(queries, 20)[0]
-
-    queries = search_oracle.integers(3).repeat(2, axis=1)
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        scores = Model().predict(queries, verbose=0)
-    finally:
-        keras.config.set_dtype_policy("float32")
-    expected = search_oracle.oracle(search_oracle.rows(200), queries, 20)[0]
-    np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
 @pytest.mark.skipif(is_tensorflow, reason="the compiled program is JAX's")

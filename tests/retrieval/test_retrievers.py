@@ -5,7 +5,6 @@ import pytest
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.question_files import query_wordpieces
-from realm_tf.errors import InputError
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.bm25 import Bm25
 
@@ -79,8 +78,3 @@ def test_a_block_that_one_list_lacks_still_counts():
     assert retrievers.fuse([[7, 3, 5], [3, 9]]) == [3, 7, 9, 5]
     assert retrievers.fuse([[2, 1], [1, 2]]) == [1, 2]
     assert retrievers.fuse([[], []]) == []
-
-
-def test_an_unknown_retriever_is_refused(corpus):
-    with pytest.raises(InputError, match="no retriever 'tfidf'"):
-        retrievers.make("tfidf", corpus)

@@ -114,6 +114,8 @@ def make_retriever(blocks, model, **arguments):
             "num_searched": NUM_SEARCHED,
             "max_block_length": BLOCK_LENGTH,
             "score_scale": SCALE,
+            # Not made unless a state is asked for.
+            "directory": "not-made",
             **arguments,
         },
     )
