@@ -8,8 +8,6 @@ from realm_tf.answering.answer import Answer
 from realm_tf.answering.answer import Candidate
 
 NO_BLOCK_ID = -1
-# Log-probabilities are of float32, whose rounding may lift them above 0.
-_MAX_LOG_PROB = 1e-3
 
 
 class RealmServerError(Exception):
@@ -82,73 +80,60 @@ _EMBEDDING = "embedding"
 _OPTIONAL = "url"
 
 
+def _not_ours(problem: str) -> RealmServerError:
+    return unexpected(
+        f"The model's output {problem}, so it is not a REALM export; make one "
+        "with `realm export`."
+    )
+
+
 def _value(value, kind: type, name: str):
     """A value of the type that the output should have."""
     if kind is str and type(value) is bytes:
         return value.decode("utf-8", "replace")
     if kind is not str and type(value) is kind:
         return value
-    raise unexpected(
-        f"The model's output {name} holds {type(value).__name__} where "
-        f"{kind.__name__} was expected, so it is not a REALM export; make "
-        "one with `realm export`."
+    raise _not_ours(
+        f"{name} holds {type(value).__name__} where {kind.__name__} was "
+        "expected"
     )
 
 
 def _rows(outputs: Mapping, name: str, count: int) -> list:
-    if name not in outputs:
-        raise unexpected(
-            f"The model does not return {name}, so it is not a REALM export; "
-            "make one with `realm export`."
-        )
-    rows = outputs[name]
+    rows = outputs.get(name)
     if not isinstance(rows, list) or len(rows) != count:
-        size = len(rows) if isinstance(rows, list) else "no"
-        raise unexpected(
-            f"The model's output {name} has {size} rows for {count} questions."
-        )
+        raise _not_ours(f"{name} does not hold {count} rows")
     return rows
 
 
-def _fields(outputs: Mapping, record: type, prefix: str, count: int) -> dict:
-    """Name to (type, rows) of a record's fields that are single values."""
-    return {
-        field.name: (
-            field.type,
-            _rows(outputs, f"{prefix}{field.name}", count),
-        )
-        for field in dataclasses.fields(record)
-        if field.type in (str, int, float)
-        and (field.name != _OPTIONAL or f"{prefix}{field.name}" in outputs)
-    }
+def _records(outputs: Mapping, record: type, prefix: str, count: int) -> list:
+    """The fields of a record that are single values: a dict for each row."""
+    found = [{} for _ in range(count)]
+    for field in dataclasses.fields(record):
+        name = prefix + field.name
+        if field.type not in (str, int, float):
+            continue
+        if field.name == _OPTIONAL and name not in outputs:
+            continue
+        rows = _rows(outputs, name, count)
+        for fields, value in zip(found, rows, strict=True):
+            fields[field.name] = _value(value, field.type, name)
+    return found
 
 
 def _lists(outputs: Mapping, record: type, prefix: str, count: int) -> list:
     """For each question the list of records in its parallel lists."""
-    fields = _fields(outputs, record, prefix, count)
+    names = [prefix + field.name for field in dataclasses.fields(record)]
+    columns = {
+        name: _rows(outputs, name, count) for name in names if name in outputs
+    }
     found = []
     for row in range(count):
-        lists = [rows[row] for _, rows in fields.values()]
-        if {type(one) for one in lists} != {list} or (
-            len({len(one) for one in lists}) != 1
-        ):
-            names = ", ".join(f"{prefix}{name}" for name in fields)
-            raise unexpected(
-                f"The model's outputs {names} are not lists of one length."
-            )
-        found.append(
-            [
-                record(
-                    **{
-                        name: _value(value, kind, f"{prefix}{name}")
-                        for value, (name, (kind, _)) in zip(
-                            values, fields.items(), strict=True
-                        )
-                    }
-                )
-                for values in zip(*lists, strict=True)
-            ]
-        )
+        lists = {name: rows[row] for name, rows in columns.items()}
+        first = lists.get(names[0])
+        size = len(first) if isinstance(first, list) else 0
+        fields = _records(lists, record, prefix, size)
+        found.append([record(**values) for values in fields])
     return found
 
 
@@ -173,21 +158,12 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
         RealmServerError: if an output is missing, of another type or of
             another length.
     """
-    fields = _fields(outputs, Answer, "", count)
+    fields = _records(outputs, Answer, "", count)
     nbest = _lists(outputs, Alternative, "nbest_", count)
     candidates = _lists(outputs, Candidate, "candidate_", count)
-    for candidate in (c for row in candidates for c in row):
-        if candidate.log_prob > _MAX_LOG_PROB:
-            raise unexpected(
-                "The model's output candidate_log_prob holds "
-                f"{candidate.log_prob:g}, which is no log-probability."
-            )
     return [
         Answer(
-            **{
-                name: _value(rows[row], kind, name)
-                for name, (kind, rows) in fields.items()
-            },
+            **fields[row],
             nbest=tuple(one for one in nbest[row] if one.answer),
             candidates=_real_blocks(candidates[row]),
         )
@@ -232,5 +208,5 @@ def to_embeddings(
     """
     rows = _rows(outputs, _EMBEDDING, count)
     if not all(isinstance(row, list) for row in rows):
-        raise unexpected(f"The model's output {_EMBEDDING} is not of rank 2.")
+        raise _not_ours(f"{_EMBEDDING} is not of rank 2")
     return [[_value(v, float, _EMBEDDING) for v in row] for row in rows]

@@ -9,26 +9,35 @@ async with AsyncRealmClient("127.0.0.1:8500") as client:
 """
 
 import math
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
-from realm_tf.answering.answer import Answer
+from realm_tf.errors import InputError
+from realm_tf.serving import answers
 from realm_tf.serving import connection
-from realm_tf.serving.answers import ModelVersionStatus
+from realm_tf.serving import messages
 from realm_tf.serving.answers import RealmServerError
-from realm_tf.serving.answers import RetrievedBlock
-from realm_tf.serving.calls import Call
-from realm_tf.serving.calls import Calls
 
 # Few enough for a server that allows batches of 32; our choice.
 BATCH_SIZE = 16
 MODEL_NAME = "realm"
 TIMEOUT_SECONDS = 30.0
+_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+_METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
+_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+_SIGNATURE_DEF = "signature_def"
 
 
 class _Client:
-    """What both clients are made of but the call itself; see `RealmClient`."""
+    """What both clients are made of but the call itself; see `RealmClient`.
+
+    A subclass has `_call(method, request, read)`, which sends a message and
+    gives what `read` makes of the response's bytes, and `_all(parts)`, which
+    joins the lists of several such calls.
+    """
 
     def __init__(
         self,
@@ -46,14 +55,20 @@ class _Client:
         api_key: str | None = None,
     ):
         if not 0 < timeout_seconds < math.inf:
-            raise ValueError(
+            raise InputError(
                 "`timeout_seconds` must be positive and finite. "
                 f"Received: timeout_seconds={timeout_seconds}"
+            )
+        if batch_size < 1:
+            raise InputError(
+                "`batch_size` must be at least 1. "
+                f"Received: batch_size={batch_size}"
             )
         self.target = target
         self.model = model
         self.timeout_seconds = timeout_seconds
-        self._calls = Calls(model=model, version=version, batch_size=batch_size)
+        self._version = version
+        self._batch_size = batch_size
         self._headers = connection.headers(api_key)
         options = connection.channel_options(max_attempts)
         credentials = connection.credentials(
@@ -72,10 +87,120 @@ class _Client:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
 
-    def _start(self, call: Call):
+    def ask(self, questions: list[str]) -> list[answers.Answer]:
+        """Answers questions.
+
+        Args:
+            questions: list of str.
+
+        Returns:
+            list of `Answer`, in the order of the questions.
+
+        Raises:
+            RealmServerError: if the server cannot be reached, refuses or
+                answers nonsense.
+        """
+        return self._predict(questions, "", answers.to_answers)
+
+    def retrieve(
+        self, questions: list[str]
+    ) -> list[list[answers.RetrievedBlock]]:
+        """Finds the blocks nearest to questions, without reading them.
+
+        Args:
+            questions: list of str.
+
+        Returns:
+            list with a list of `RetrievedBlock` for each question, best
+            first; empty for an empty question.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        return self._predict(questions, "retrieve", answers.to_retrieved)
+
+    def embed(self, questions: list[str]) -> list[list[float]]:
+        """Embeds questions as the index is searched with them.
+
+        Args:
+            questions: list of str.
+
+        Returns:
+            list of lists of `projection_dim` floats.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        return self._predict(questions, "embed_query", answers.to_embeddings)
+
+    def metadata(self) -> dict:
+        """What the server serves.
+
+        Returns:
+            dict with `"model"`, `"version"` (int) and `"signatures"`: name
+            to `{"inputs": {name: {"dtype", "shape"}}, "outputs": ...}`.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        request = self._of_model(messages.GetModelMetadataRequest())
+        request.metadata_field.append(_SIGNATURE_DEF)
+        return self._call(_METADATA, request, _read_metadata)
+
+    def status(self) -> list[answers.ModelVersionStatus]:
+        """The state of the model's versions, or of the one asked for.
+
+        Returns:
+            list of `ModelVersionStatus`, in the server's order.
+
+        Raises:
+            RealmServerError: As `ask`.
+        """
+        request = self._of_model(messages.GetModelStatusRequest())
+        return self._call(_STATUS, request, _read_statuses)
+
+    def _predict(self, questions, signature, convert):
+        if isinstance(questions, str):
+            raise TypeError(
+                "`questions` must be a list of str. "
+                f"Received: questions={questions!r}"
+            )
+        # One after the other: the last requests need not wait in memory.
+        return self._all(
+            self._predict_part(
+                questions[first : first + self._batch_size], signature, convert
+            )
+            for first in range(0, len(questions), self._batch_size)
+        )
+
+    def _predict_part(self, questions, signature, convert):
+        request = self._of_model(messages.PredictRequest())
+        request.model_spec.signature_name = signature
+        tensor = messages.encode_strings(questions)
+        request.inputs.add(key="question", value=tensor)
+
+        def read(response):
+            parsed = messages.PredictResponse.FromString(response)
+            outputs = {
+                one.key: messages.decode_tensor(one.value)
+                for one in parsed.outputs
+            }
+            return convert(outputs, count=len(questions))
+
+        return self._call(_PREDICT, request, read)
+
+    def _of_model(self, request):
+        request.model_spec.name = self.model
+        if self._version is not None:
+            request.model_spec.version.value = self._version
+        return request
+
+    def _start(self, method: str, request):
         """The response, or what it can be awaited by."""
-        return self._channel.unary_unary(call.method)(
-            call.request, timeout=self.timeout_seconds, metadata=self._headers
+        return self._channel.unary_unary(method)(
+            request.SerializeToString(),
+            timeout=self.timeout_seconds,
+            metadata=self._headers,
         )
 
     def _explained(self, error: grpc.RpcError) -> RealmServerError:
@@ -86,6 +211,55 @@ class _Client:
             timeout_seconds=self.timeout_seconds,
         )
         return RealmServerError(error.code().name, message)
+
+    def _read(self, response: bytes, read: Callable):
+        try:
+            return read(response)
+        except (DecodeError, ValueError) as error:
+            raise answers.unexpected(
+                f"The server at {self.target} sent what is no response of "
+                f"TensorFlow Serving's protocol ({error}); is {self.target} "
+                "its gRPC port?"
+            ) from error
+
+
+def _read_metadata(response: bytes) -> dict:
+    """See `RealmClient.metadata`."""
+    parsed = messages.GetModelMetadataResponse.FromString(response)
+    packed = {one.key: one.value.value for one in parsed.metadata}
+    if _SIGNATURE_DEF not in packed:
+        raise ValueError(f"metadata without {_SIGNATURE_DEF}")
+    signatures = messages.SignatureDefMap.FromString(packed[_SIGNATURE_DEF])
+    return {
+        "model": parsed.model_spec.name,
+        "version": parsed.model_spec.version.value,
+        "signatures": {
+            signature.key: {
+                side: {
+                    one.key: messages.describe_tensor(one.value)
+                    for one in getattr(signature.value, side)
+                }
+                for side in ("inputs", "outputs")
+            }
+            for signature in signatures.signature_def
+        },
+    }
+
+
+def _read_statuses(response: bytes) -> list[answers.ModelVersionStatus]:
+    parsed = messages.GetModelStatusResponse.FromString(response)
+    codes = {code.value[0]: code.name for code in grpc.StatusCode}
+    return [
+        answers.ModelVersionStatus(
+            version=one.version,
+            state=messages.VERSION_STATES.get(one.state, "UNKNOWN"),
+            error_code=codes.get(
+                one.status.error_code, str(one.status.error_code)
+            ),
+            error_message=one.status.error_message,
+        )
+        for one in parsed.model_version_status
+    ]
 
 
 class RealmClient(_Client):
@@ -120,7 +294,7 @@ class RealmClient(_Client):
             on the way. Not shown in errors.
 
     Raises:
-        ValueError: if an argument is wrong or a certificate cannot be used.
+        InputError: if an argument is wrong or a certificate cannot be used.
 
     Example:
 
@@ -142,82 +316,15 @@ class RealmClient(_Client):
         """Closes the connection."""
         self._channel.close()
 
-    def ask(self, questions: list[str]) -> list[Answer]:
-        """Answers questions.
-
-        Args:
-            questions: list of str.
-
-        Returns:
-            list of `Answer`, in the order of the questions.
-
-        Raises:
-            RealmServerError: if the server cannot be reached, refuses or
-                answers nonsense.
-        """
-        return self._all(self._calls.ask(questions))
-
-    def retrieve(self, questions: list[str]) -> list[list[RetrievedBlock]]:
-        """Finds the blocks nearest to questions, without reading them.
-
-        Args:
-            questions: list of str.
-
-        Returns:
-            list with a list of `RetrievedBlock` for each question, best
-            first; empty for an empty question.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        return self._all(self._calls.retrieve(questions))
-
-    def embed(self, questions: list[str]) -> list[list[float]]:
-        """Embeds questions as the index is searched with them.
-
-        Args:
-            questions: list of str.
-
-        Returns:
-            list of lists of `projection_dim` floats.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        return self._all(self._calls.embed(questions))
-
-    def metadata(self) -> dict:
-        """What the server serves.
-
-        Returns:
-            dict with `"model"`, `"version"` (int) and `"signatures"`: name
-            to `{"inputs": {name: {"dtype", "shape"}}, "outputs": ...}`.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        return self._call(self._calls.metadata())
-
-    def status(self) -> list[ModelVersionStatus]:
-        """The state of the model's versions, or of the one asked for.
-
-        Returns:
-            list of `ModelVersionStatus`, in the server's order.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        return self._call(self._calls.status())
-
-    def _all(self, calls) -> list:
-        return [row for call in calls for row in self._call(call)]
-
-    def _call(self, call: Call):
+    def _call(self, method, request, read):
         try:
-            response = self._start(call)
+            response = self._start(method, request)
         except grpc.RpcError as error:
             raise self._explained(error) from error
-        return call.result(response, target=self.target)
+        return self._read(response, read)
+
+    def _all(self, parts) -> list:
+        return [row for part in parts for row in part]
 
 
 class AsyncRealmClient(_Client):
@@ -250,34 +357,12 @@ class AsyncRealmClient(_Client):
         """See `RealmClient.close`."""
         await self._channel.close()
 
-    async def ask(self, questions: list[str]) -> list[Answer]:
-        """See `RealmClient.ask`."""
-        return await self._all(self._calls.ask(questions))
-
-    async def retrieve(
-        self, questions: list[str]
-    ) -> list[list[RetrievedBlock]]:
-        """See `RealmClient.retrieve`."""
-        return await self._all(self._calls.retrieve(questions))
-
-    async def embed(self, questions: list[str]) -> list[list[float]]:
-        """See `RealmClient.embed`."""
-        return await self._all(self._calls.embed(questions))
-
-    async def metadata(self) -> dict:
-        """See `RealmClient.metadata`."""
-        return await self._call(self._calls.metadata())
-
-    async def status(self) -> list[ModelVersionStatus]:
-        """See `RealmClient.status`."""
-        return await self._call(self._calls.status())
-
-    async def _all(self, calls) -> list:
-        return [row for call in calls for row in await self._call(call)]
-
-    async def _call(self, call: Call):
+    async def _call(self, method, request, read):
         try:
-            response = await self._start(call)
+            response = await self._start(method, request)
         except grpc.RpcError as error:
             raise self._explained(error) from error
-        return call.result(response, target=self.target)
+        return self._read(response, read)
+
+    async def _all(self, parts) -> list:
+        return [row for part in parts for row in await part]

@@ -3,22 +3,14 @@
 import json
 import pathlib
 import ssl
-from collections.abc import Callable
 
 import grpc
 
+from realm_tf.errors import InputError
+
 # The most that gRPC allows.
 MAX_ATTEMPTS = 5
-_ADVICE = {
-    "NOT_FOUND": "Ask for a model and a version that it serves.",
-    "UNAUTHENTICATED": "Give a key that it accepts.",
-    "PERMISSION_DENIED": "Give a key that it accepts.",
-    "RESOURCE_EXHAUSTED": "Ask again later, or fewer questions at once.",
-    "UNIMPLEMENTED": "It should be a gRPC port of `realm serve` or of "
-    "TensorFlow Serving.",
-}
-# How gRPC 1.85 words a failed handshake, which has no code of its own.
-_TLS_SIGNS = ("handshake failed", "verification check failed")
+# What gRPC says on the way down to the cause.
 _NO_CAUSES = ("OK", "Invalid certificate verification context", "")
 
 
@@ -34,10 +26,10 @@ def channel_options(max_attempts: int) -> tuple[tuple, ...]:
         max_attempts: int. How often a request is sent at most.
 
     Raises:
-        ValueError: if gRPC cannot do as many.
+        InputError: if gRPC cannot do as many.
     """
     if not 1 <= max_attempts <= MAX_ATTEMPTS:
-        raise ValueError(
+        raise InputError(
             f"`max_attempts` must be between 1 and {MAX_ATTEMPTS}. "
             f"Received: max_attempts={max_attempts}"
         )
@@ -63,14 +55,42 @@ def channel_options(max_attempts: int) -> tuple[tuple, ...]:
     )
 
 
-def _check_pem(load: Callable, *paths: str, expected: str) -> None:
-    """Refuses files that gRPC would only fail over at the first call."""
+def check_tls(
+    context: ssl.SSLContext,
+    *,
+    ca: str | None,
+    certificate: str | None,
+    key: str | None,
+) -> None:
+    """Refuses files that TLS would only fail over at the first call.
+
+    Args:
+        context: ssl.SSLContext.
+        ca: str. Path of the certificates to trust, or `None`.
+        certificate: str. Path of the own certificate chain, or `None`.
+        key: str. Path of its key, or `None`.
+
+    Raises:
+        InputError: if one is given without the other, or cannot be used.
+    """
+    if (certificate is None) != (key is None):
+        raise InputError(
+            "A TLS certificate and its key go together. Received: "
+            f"certificate={certificate!r}, key={key!r}"
+        )
+    files = ca
     try:
-        load(*paths)
+        if ca is not None:
+            context.load_verify_locations(ca)
+        if key is not None:
+            files = f"{certificate} with {key}"
+            # An empty passphrase, or OpenSSL would ask at the terminal.
+            context.load_cert_chain(certificate, key, password=b"")
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{' and '.join(paths)} cannot be used for TLS "
-            f"({getattr(error, 'strerror', error)}): expected {expected} in PEM form."
+        raise InputError(
+            f"{files} cannot be used for TLS "
+            f"({getattr(error, 'strerror', error)}): expected certificates in "
+            "PEM form, and a key without a passphrase."
         ) from error
 
 
@@ -90,34 +110,21 @@ def credentials(
         `grpc.ChannelCredentials`; `None` for a plain channel.
 
     Raises:
-        ValueError: if a file cannot be used or an argument lacks another.
+        InputError: if a file cannot be used or an argument lacks another.
     """
-    if (client_certificate is None) != (client_key is None):
-        raise ValueError(
-            "`client_certificate` and `client_key` go together. Received: "
-            f"client_certificate={client_certificate!r}, "
-            f"client_key={client_key!r}"
-        )
+    check_tls(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        ca=tls_ca,
+        certificate=client_certificate,
+        key=client_key,
+    )
     if not tls and tls_ca is None:
         if client_key is not None:
-            raise ValueError(
-                "`client_certificate` is of use over TLS only: give `tls_ca`, "
-                "or `tls=True` for the public authorities."
+            raise InputError(
+                "A client's certificate is of use over TLS only: say which "
+                "authority to trust."
             )
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if tls_ca is not None:
-        _check_pem(
-            context.load_verify_locations, tls_ca, expected="certificates"
-        )
-    if client_key is not None:
-        _check_pem(
-            # An empty passphrase, or OpenSSL would ask at the terminal.
-            lambda *paths: context.load_cert_chain(*paths, password=b""),
-            client_certificate,
-            client_key,
-            expected="a certificate and its key without a passphrase",
-        )
     paths = (tls_ca, client_key, client_certificate)
     return grpc.ssl_channel_credentials(
         *(path and pathlib.Path(path).read_bytes() for path in paths)
@@ -134,36 +141,17 @@ def headers(api_key: str | None) -> tuple[tuple[str, str], ...]:
         tuple of (name, value), empty without a key.
 
     Raises:
-        ValueError: if a header cannot carry it.
+        InputError: if a header cannot carry it.
     """
     if api_key is None:
         return ()
     # gRPC would tell the key in its error.
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ValueError(
+        raise InputError(
             "`api_key` must be printable ASCII characters without spaces; "
             "it is not shown here."
         )
     return (("authorization", f"Bearer {api_key}"),)
-
-
-def _explain_unavailable(details: str, target: str) -> str:
-    # gRPC tells the way down to the cause, which comes last.
-    causes = [part for part in details.split(": ") if part not in _NO_CAUSES]
-    reason = causes[-1].rpartition(":")[2].rstrip("].") if causes else ""
-    if any(sign in details for sign in _TLS_SIGNS):
-        return (
-            f"The server at {target} and this client found no TLS connection "
-            f"({reason}). Give the authority that signed its certificate, use "
-            "a name that the certificate holds, or leave TLS away if the "
-            "server has none."
-        )
-    port = target.rpartition(":")[2]
-    return (
-        f"No server answers at {target} ({reason}). Start one with `realm "
-        f"serve --saved-model DIR --grpc-port {port}`, or correct the "
-        "address; one that speaks TLS needs a client that does."
-    )
 
 
 def explain(
@@ -181,13 +169,21 @@ def explain(
         str, a sentence or two.
     """
     if code == "UNAVAILABLE":
-        return _explain_unavailable(details, target)
+        # The cause comes last.
+        causes = [c for c in details.split(": ") if c not in _NO_CAUSES]
+        reason = causes[-1].rpartition(":")[2].rstrip("].") if causes else ""
+        port = target.rpartition(":")[2]
+        return (
+            f"No server answers at {target} ({reason}). Start one with `realm "
+            f"serve --saved-model DIR --grpc-port {port}`, or correct the "
+            "address. Either both sides speak TLS or neither; the client has "
+            "to trust the authority that signed the server's certificate, "
+            "which has to hold the name in the address."
+        )
     if code == "DEADLINE_EXCEEDED":
         return (
             f"The server at {target} gave no answer within "
             f"{timeout_seconds:g} s; ask fewer questions at once or allow "
             "more time."
         )
-    advice = f" {_ADVICE[code]}" if code in _ADVICE else ""
-    stop = "." if advice and details[-1:] not in (*".!?", "") else ""
-    return f"The server at {target} refused ({code}): {details}{stop}{advice}"
+    return f"The server at {target} refused ({code}): {details}"

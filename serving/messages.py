@@ -22,12 +22,12 @@ from google.protobuf import message_factory
 
 _PACKAGE = "realm.wire"
 
-# Message: {field: (number, type)}. A map's keys are strings; an enum is its
-# number, which is the same on the wire.
+# Message: {field: (number, type)}. A map is repeated entries and an enum is
+# its number, which is the same on the wire.
 _SCHEMA = {
     "Int64Value": {"value": (1, "int64")},
     "Any": {"type_url": (1, "string"), "value": (2, "bytes")},
-    "Dim": {"size": (1, "int64"), "name": (2, "string")},
+    "Dim": {"size": (1, "int64")},
     "TensorShape": {
         "dim": (2, "repeated Dim"),
         "unknown_rank": (3, "bool"),
@@ -40,17 +40,19 @@ _SCHEMA = {
         "string_val": (8, "repeated bytes"),
         "int64_val": (10, "repeated int64"),
     },
+    "TensorEntry": {"key": (1, "string"), "value": (2, "Tensor")},
+    "AnyEntry": {"key": (1, "string"), "value": (2, "Any")},
     "TensorInfo": {
-        "name": (1, "string"),
         "dtype": (2, "int32"),
         "tensor_shape": (3, "TensorShape"),
     },
+    "TensorInfoEntry": {"key": (1, "string"), "value": (2, "TensorInfo")},
     "SignatureDef": {
-        "inputs": (1, "map TensorInfo"),
-        "outputs": (2, "map TensorInfo"),
-        "method_name": (3, "string"),
+        "inputs": (1, "repeated TensorInfoEntry"),
+        "outputs": (2, "repeated TensorInfoEntry"),
     },
-    "SignatureDefMap": {"signature_def": (1, "map SignatureDef")},
+    "SignatureDefEntry": {"key": (1, "string"), "value": (2, "SignatureDef")},
+    "SignatureDefMap": {"signature_def": (1, "repeated SignatureDefEntry")},
     "ModelSpec": {
         "name": (1, "string"),
         "version": (2, "Int64Value"),
@@ -58,11 +60,10 @@ _SCHEMA = {
     },
     "PredictRequest": {
         "model_spec": (1, "ModelSpec"),
-        "inputs": (2, "map Tensor"),
-        "output_filter": (3, "repeated string"),
+        "inputs": (2, "repeated TensorEntry"),
     },
     "PredictResponse": {
-        "outputs": (1, "map Tensor"),
+        "outputs": (1, "repeated TensorEntry"),
         "model_spec": (2, "ModelSpec"),
     },
     "GetModelMetadataRequest": {
@@ -71,7 +72,7 @@ _SCHEMA = {
     },
     "GetModelMetadataResponse": {
         "model_spec": (1, "ModelSpec"),
-        "metadata": (2, "map Any"),
+        "metadata": (2, "repeated AnyEntry"),
     },
     "StatusProto": {
         "error_code": (1, "int32"),
@@ -88,14 +89,13 @@ _SCHEMA = {
     },
 }
 
-# Of tensorflow/core/framework/types.proto.
-DT_FLOAT = 1
-DT_STRING = 7
-DT_INT64 = 9
-_DTYPE_NAMES = {
-    DT_FLOAT: "float32",
-    DT_STRING: "string",
-    DT_INT64: "int64",
+# Of tensorflow/core/framework/types.proto: name, field of repeated values and
+# `struct` letter of tensor_content.
+_DT_STRING = 7
+_DTYPES = {
+    1: ("float32", "float_val", "f"),
+    _DT_STRING: ("string", "string_val", ""),
+    9: ("int64", "int64_val", "q"),
 }
 # Of get_model_status.proto.
 VERSION_STATES = {
@@ -106,55 +106,27 @@ VERSION_STATES = {
     40: "UNLOADING",
     50: "END",
 }
-# dtype: (field of repeated values, `struct` letter of tensor_content).
-_VALUES = {
-    DT_FLOAT: ("float_val", "f"),
-    DT_STRING: ("string_val", ""),
-    DT_INT64: ("int64_val", "q"),
-}
-
-
-def _set_type(field, type_name: str) -> None:
-    types = descriptor_pb2.FieldDescriptorProto.Type
-    # A dot: the entry message of a map.
-    if type_name in _SCHEMA or "." in type_name:
-        field.type = types.Value("TYPE_MESSAGE")
-        field.type_name = f".{_PACKAGE}.{type_name}"
-    else:
-        field.type = types.Value(f"TYPE_{type_name.upper()}")
-
-
-def _add_map_entry(message, field_name: str, value_type: str) -> str:
-    """Adds the key-value message that a map is on the wire."""
-    # protobuf demands this name of a map's entry.
-    name = f"{field_name.title().replace('_', '')}Entry"
-    entry = message.nested_type.add(name=name)
-    entry.options.map_entry = True
-    for number, (part, part_type) in enumerate(
-        (("key", "string"), ("value", value_type)), start=1
-    ):
-        field = entry.field.add(name=part, number=number)
-        field.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-        _set_type(field, part_type)
-    return f"{message.name}.{name}"
 
 
 def _build_messages() -> dict[str, type]:
     """The message classes of `_SCHEMA` by name."""
+    kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="realm/wire.proto", package=_PACKAGE, syntax="proto3"
     )
     for message_name, fields in _SCHEMA.items():
         message = file.message_type.add(name=message_name)
         for field_name, (number, type_name) in fields.items():
+            repeated, _, kind = type_name.rpartition(" ")
             field = message.field.add(name=field_name, number=number)
-            field.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-            kind, _, of_type = type_name.rpartition(" ")
-            if kind:
-                field.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-            if kind == "map":
-                of_type = _add_map_entry(message, field_name, of_type)
-            _set_type(field, of_type)
+            field.label = kinds.LABEL_OPTIONAL
+            if repeated:
+                field.label = kinds.LABEL_REPEATED
+            if kind in _SCHEMA:
+                field.type = kinds.TYPE_MESSAGE
+                field.type_name = f".{_PACKAGE}.{kind}"
+            else:
+                field.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {
@@ -186,7 +158,7 @@ def encode_strings(texts: list[str]):
     Returns:
         `Tensor` of shape `(len(texts),)`.
     """
-    tensor = Tensor(dtype=DT_STRING)
+    tensor = Tensor(dtype=_DT_STRING)
     tensor.tensor_shape.dim.add(size=len(texts))
     tensor.string_val.extend(t.encode("utf-8", "replace") for t in texts)
     return tensor
@@ -206,13 +178,10 @@ def decode_tensor(tensor):
     Raises:
         ValueError: if the dtype is another, or shape and values disagree.
     """
-    if tensor.dtype not in _VALUES:
-        raise ValueError(
-            f"dtype {tensor.dtype} is not one of "
-            f"{', '.join(sorted(_DTYPE_NAMES.values()))}"
-        )
+    if tensor.dtype not in _DTYPES:
+        raise ValueError(f"dtype {tensor.dtype} is none of a REALM export")
     shape = [dim.size for dim in tensor.tensor_shape.dim]
-    field, letter = _VALUES[tensor.dtype]
+    _, field, letter = _DTYPES[tensor.dtype]
     values = list(getattr(tensor, field))
     if letter and len(tensor.tensor_content) % struct.calcsize(letter) == 0:
         packed = struct.iter_unpack(f"<{letter}", tensor.tensor_content)
@@ -241,7 +210,10 @@ def describe_tensor(info) -> dict:
         for unknown rank).
     """
     shape = [dim.size for dim in info.tensor_shape.dim]
+    name = info.dtype
+    if name in _DTYPES:
+        name = _DTYPES[name][0]
     return {
-        "dtype": _DTYPE_NAMES.get(info.dtype, info.dtype),
+        "dtype": name,
         "shape": None if info.tensor_shape.unknown_rank else shape,
     }

@@ -10,10 +10,16 @@ GRPC_PORT = 8500
 REST_PORT = 8501
 MODEL_NAME = "realm"
 # Beyond any use, and waits of so many seconds still fit Python's clocks.
-_MOST = 10**9
-# As much as gRPC can.
-_MOST_MESSAGE_BYTES = 2**31 - 1
+_MOST_OF_OTHERS = 10**9
+_MOST = {
+    "grpc_port": 65535,
+    "rest_port": 65535,
+    # As much as gRPC can.
+    "max_message_bytes": 2**31 - 1,
+}
 _MAY_BE_ZERO = (
+    "grpc_port",
+    "rest_port",
     "file_system_poll_wait_seconds",
     "batch_timeout_seconds",
     "max_running",
@@ -89,25 +95,16 @@ class ServerOptions:
                 self._check_number(field.name)
         if not self.model_name:
             raise InputError("--model-name is empty: expected a name.")
-        if bool(self.tls_certificate) != bool(self.tls_key) or (
-            self.tls_client_ca and not self.tls_certificate
-        ):
+        if self.tls_client_ca and not self.tls_certificate:
             raise InputError(
-                "--tls-certificate and --tls-key go together, and "
-                "--tls-client-ca needs both: give the missing one."
+                "--tls-client-ca needs --tls-certificate and --tls-key."
             )
 
     def _check_number(self, name: str) -> None:
         value = getattr(self, name)
-        least, most = "more than 0", _MOST
-        if name.endswith("_port"):
-            least, most = "0 or more", 65535
-        if name in _MAY_BE_ZERO:
-            least = "0 or more"
-        if name == "max_message_bytes":
-            most = _MOST_MESSAGE_BYTES
-        fits = value >= 0 if least == "0 or more" else value > 0
-        if not fits or not value <= most:
+        most = _MOST.get(name, _MOST_OF_OTHERS)
+        if not (0 < value <= most or (value == 0 and name in _MAY_BE_ZERO)):
+            least = "0 or more" if name in _MAY_BE_ZERO else "more than 0"
             raise InputError(
                 f"--{name.replace('_', '-')} is {value}: expected {least} and "
                 f"at most {most:,}."

@@ -32,14 +32,6 @@ def _indented(line: Text) -> Text:
     return Text(" " * _INDENT[-1]) + line
 
 
-def has_span(answer: Answer) -> bool:
-    """Whether `start` and `limit` point into the text."""
-    return (
-        answer.block_id != NO_BLOCK_ID
-        and 0 <= answer.start < answer.limit <= len(answer.text)
-    )
-
-
 def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
     """The sentence that holds a span.
 
@@ -62,10 +54,10 @@ def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
 def _evidence(answer: Answer, *, bold: bool) -> Text:
     """The sentence with the answer marked in it."""
     text = _printable(answer.text)
-    if not has_span(answer):
+    start, limit = answer.start, answer.limit
+    if not 0 <= start < limit <= len(text):
         cut = text[:_MAX_SENTENCE_LENGTH]
         return Text(cut + ("…" if len(cut) < len(text) else ""))
-    start, limit = answer.start, answer.limit
     first, last = sentence_around(text, start, limit)
     # Cut inside a sentence, and not at its end?
     before = "…" if first and not text[first - 1].isspace() else ""

@@ -6,10 +6,8 @@ none, so that a probe holds no secret; everything else but the page's own files
 does, metrics too.
 """
 
-import hashlib
 import hmac
 import ssl
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -18,6 +16,7 @@ import grpc
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
+from realm_tf.serving import connection
 from realm_tf.serving.options import ServerOptions
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
@@ -31,10 +30,6 @@ _BEARER = "bearer "
 _OPEN_SERVICES = ("/grpc.health.v1.Health/",)
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
 class ApiKeys:
     """The keys a server accepts.
 
@@ -43,13 +38,10 @@ class ApiKeys:
     """
 
     def __init__(self, keys: Iterable[str]):
-        # Digests have one length, so a comparison tells nothing of a key's.
-        self._digests = [_digest(key) for key in keys]
+        self._keys = [key.encode() for key in keys]
 
     def accepts(self, headers: Mapping[str, str]) -> bool:
         """Whether a request carries one of the keys.
-
-        Takes the same time whichever key it is, and how wrong it is.
 
         Args:
             headers: mapping of lower-case name to value.
@@ -58,12 +50,12 @@ class ApiKeys:
         authorization = headers.get("authorization") or ""
         if authorization[: len(_BEARER)].lower() == _BEARER:
             sent = authorization[len(_BEARER) :].strip()
-        digest = _digest(sent)
-        matches = [hmac.compare_digest(digest, d) for d in self._digests]
-        return any(matches)
+        given = sent.encode("utf-8", "surrogateescape")
+        # All of them: the time says nothing of which one it is.
+        return any([hmac.compare_digest(given, key) for key in self._keys])
 
 
-def read_api_keys(path: str) -> ApiKeys:
+def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
     """The keys of a file.
 
     Args:
@@ -88,11 +80,11 @@ def read_api_keys(path: str) -> ApiKeys:
         if not key or key.startswith("#"):
             continue
         printable = key.isascii() and key.isprintable() and " " not in key
-        if len(key) < MIN_KEY_LENGTH or not printable:
+        if len(key) < min_length or not printable:
             # Never the key itself: errors end up in logs.
             raise InputError(
                 f"--api-key-file {path}, line {number} is no key: expected "
-                f"at least {MIN_KEY_LENGTH} printable ASCII characters "
+                f"at least {min_length} printable ASCII characters "
                 "without spaces, such as `openssl rand -hex 32` makes."
             )
         keys.append(key)
@@ -101,7 +93,7 @@ def read_api_keys(path: str) -> ApiKeys:
             f"--api-key-file {path} holds no key: expected one a line, such "
             "as `openssl rand -hex 32` makes."
         )
-    return ApiKeys(keys)
+    return keys
 
 
 def check_tls(options: ServerOptions) -> None:
@@ -114,29 +106,12 @@ def check_tls(options: ServerOptions) -> None:
         InputError: if a file is missing or broken, or key and certificate
             do not match.
     """
-    if not options.tls_certificate:
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        # An empty passphrase, or OpenSSL would ask at the terminal.
-        context.load_cert_chain(
-            options.tls_certificate, options.tls_key, password=b""
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--tls-certificate {options.tls_certificate} with --tls-key "
-            f"{options.tls_key} cannot be used ({error}): expected a PEM "
-            "certificate chain and its PEM private key without a passphrase."
-        ) from error
-    if not options.tls_client_ca:
-        return
-    try:
-        context.load_verify_locations(options.tls_client_ca)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--tls-client-ca {options.tls_client_ca} cannot be used "
-            f"({error}): expected a PEM file of certificates."
-        ) from error
+    connection.check_tls(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ca=options.tls_client_ca,
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+    )
 
 
 def grpc_credentials(options: ServerOptions):
@@ -152,31 +127,17 @@ def grpc_credentials(options: ServerOptions):
     )
 
 
-def uvicorn_options(options: ServerOptions) -> dict:
-    """The same as arguments of `uvicorn.Config`."""
-    if not options.tls_certificate:
-        return {}
-    found = {
-        "ssl_certfile": options.tls_certificate,
-        "ssl_keyfile": options.tls_key,
-    }
-    if options.tls_client_ca:
-        found["ssl_ca_certs"] = options.tls_client_ca
-        found["ssl_cert_reqs"] = ssl.CERT_REQUIRED
-    return found
-
-
 class ApiKeyInterceptor(grpc.ServerInterceptor):
     """Answers gRPC calls without a key with UNAUTHENTICATED.
 
     Args:
         keys: `ApiKeys`.
-        on_refused: function of a method's name and a client's address.
+        handler: `RequestHandler`. Counts and logs them.
     """
 
-    def __init__(self, keys: ApiKeys, on_refused: Callable[[str, str], None]):
+    def __init__(self, keys: ApiKeys, handler):
         self._keys = keys
-        self._on_refused = on_refused
+        self._handler = handler
 
     def intercept_service(self, continuation, handler_call_details):
         """The call's own handler, or one that refuses it."""
@@ -190,7 +151,11 @@ class ApiKeyInterceptor(grpc.ServerInterceptor):
             return continuation(handler_call_details)
 
         def abort(request, context):
-            self._on_refused(method.rpartition("/")[2], context.peer())
+            self._handler.refuse_key(
+                method.rpartition("/")[2],
+                entrypoint="GRPC",
+                peer=context.peer(),
+            )
             context.abort(grpc.StatusCode.UNAUTHENTICATED, REFUSAL)
 
         # All other services answer one message by one.

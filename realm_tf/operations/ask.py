@@ -24,6 +24,7 @@ from realm_tf.serving.client import TIMEOUT_SECONDS
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.local_model import LocalModel
 from realm_tf.serving.rendering import AnswerView
+from realm_tf.serving.security import read_api_keys
 
 DEFAULT_SERVER = "127.0.0.1:8500"
 _OF_SERVER = (
@@ -134,14 +135,6 @@ class Ask(Operation):
                         f"--{name.replace('_', '-')} is for a server and "
                         "--saved-model for none: give one of them, not both."
                     )
-        own = (self.tls_certificate, self.tls_key)
-        if (None in own and own != (None, None)) or (
-            own != (None, None) and self.tls_ca is None
-        ):
-            raise InputError(
-                "--tls-certificate and --tls-key go together, and need "
-                "--tls-ca."
-            )
         host, _, port = (self.server or DEFAULT_SERVER).rpartition(":")
         if not host or not port.isdigit():
             raise InputError(
@@ -152,20 +145,21 @@ class Ask(Operation):
     def _open(self) -> LocalModel | RealmClient:
         if self.saved_model is not None:
             return LocalModel(self.saved_model)
-        try:
-            return RealmClient(
-                self.server or DEFAULT_SERVER,
-                model=self.model_name,
-                version=self.version,
-                timeout_seconds=self.timeout_seconds,
-                tls_ca=self.tls_ca,
-                client_certificate=self.tls_certificate,
-                client_key=self.tls_key,
-                api_key=self.api_key_file and _read_key(self.api_key_file),
-            )
-        except ValueError as error:
-            # Of files that cannot be used; it names them.
-            raise InputError(str(error)) from error
+        api_key = None
+        if self.api_key_file is not None:
+            # Another server's may be short.
+            keys = read_api_keys(self.api_key_file, min_length=1)
+            api_key = keys[0]
+        return RealmClient(
+            self.server or DEFAULT_SERVER,
+            model=self.model_name,
+            version=self.version,
+            timeout_seconds=self.timeout_seconds,
+            tls_ca=self.tls_ca,
+            client_certificate=self.tls_certificate,
+            client_key=self.tls_key,
+            api_key=api_key,
+        )
 
     def _answer_file(self) -> int:
         if Path(self.output).exists():
@@ -187,24 +181,6 @@ class Ask(Operation):
         # It appears whole or not at all.
         write_text(self.output, "".join(lines))
         return len(records)
-
-
-def _read_key(path: str) -> str:
-    """The first key of a file such as the server reads."""
-    try:
-        lines = Path(path).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"--api-key-file {path} cannot be read ({error}): expected a "
-            "text file with the key on a line."
-        ) from error
-    keys = [line.strip() for line in lines if not line.startswith("#")]
-    key = next(filter(None, keys), None)
-    if key is None:
-        raise InputError(
-            f"--api-key-file {path} holds no key: expected it on a line."
-        )
-    return key
 
 
 def _answer_records(model, records: list[dict]) -> list[str]:

@@ -118,30 +118,6 @@ def test_a_file_is_answered(
     assert "exists already" in fails(capsys, option, where, *arguments)
 
 
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ('{"question": "a"', "in.jsonl, line 2 is not JSON (Expecting"),
-        ('["question"]', 'in.jsonl, line 2 lacks "question" (a string)'),
-        ('{"question": 3}', 'in.jsonl, line 2 lacks "question" (a string)'),
-        ('{"query": "x"}', 'in.jsonl, line 2 lacks "question" (a string)'),
-        (
-            '{"question": "\\ud800"}',
-            "in.jsonl, line 2 holds half of a surrogate pair",
-        ),
-        ("[" * 100_000, "in.jsonl, line 2 is not JSON"),
-    ],
-)
-def test_broken_lines_are_named(line, message, tmp_path, capsys):
-    questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    questions.write_text('{"question": "fine"}\n' + line + "\n")
-    error = fails(
-        capsys, "--questions", str(questions), "--output", str(output)
-    )
-    assert message in error
-    assert not output.exists()
-
-
 def test_files_that_are_none(tmp_path, capsys):
     output = str(tmp_path / "out.jsonl")
     missing, binary, empty = (tmp_path / name for name in "abc")
@@ -177,11 +153,7 @@ def test_files_that_are_none(tmp_path, capsys):
             ["q", "--saved-model", "/none", "--version", "1"],
             "--version is for a server",
         ),
-        (["q", "--tls-key", "a"], "--tls-certificate and --tls-key go"),
-        (
-            ["q", "--tls-key", "a", "--tls-certificate", "b"],
-            "and need --tls-ca",
-        ),
+        (["q", "--tls-key", "a"], "certificate and its key go together"),
         (["q", "--tls-ca", "/none.pem"], "/none.pem cannot be used for TLS"),
         (["q", "--api-key-file", "/none"], "--api-key-file /none cannot be"),
         (["q", "--api-key-file", "/dev/null"], "holds no key"),
@@ -248,14 +220,6 @@ def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
     assert second[1]["timeout_seconds"] == 2
 
 
-def test_the_version_is_asked_for(running, capsys):
-    where = ["--server", running.target, QUESTION]
-    assert cli.main(["ask", "--version", "2", *where]) == 0
-    assert "A: Mary Shelley" in capsys.readouterr().out
-    error = fails(capsys, "--version", "9", *where)
-    assert "Specific(realm, 9)" in error
-
-
 def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
     model = tmp_path / "model" / "5"
     shutil.copytree(f"{saved_model}/2", model)
@@ -268,10 +232,3 @@ def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
     assert cli.main(["ask", "--json", *where]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["evidence_license"] == "CC BY-SA 4.0"
-
-
-def test_a_server_that_refuses(running, capsys):
-    error = fails(
-        capsys, "q", "--server", running.target, "--model-name", "other"
-    )
-    assert "refused (NOT_FOUND)" in error

@@ -4,6 +4,7 @@ import grpc
 import pytest
 
 from realm_tf import cli
+from realm_tf.errors import InputError
 from realm_tf.serving import messages
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
@@ -78,12 +79,14 @@ def test_tls_with_the_right_authority(serve, files):
         with pytest.raises(RealmServerError) as caught:
             version(port, **options)
         assert caught.value.code == "UNAVAILABLE"
-    with pytest.raises(RealmServerError, match="speaks TLS needs"):
+    with pytest.raises(RealmServerError, match="Either both sides speak TLS"):
         version(port)
 
 
 def test_tls_where_there_is_none(serve, files):
-    with pytest.raises(RealmServerError, match="no TLS connection") as caught:
+    with pytest.raises(
+        RealmServerError, match="Either both sides speak TLS"
+    ) as caught:
         version(serve(), tls_ca=files("ca.pem"))
     assert "WRONG_VERSION_NUMBER" in caught.value.message
 
@@ -103,15 +106,10 @@ def test_a_server_that_asks_for_a_certificate(serve, files):
 
 @pytest.mark.parametrize(
     "certificate, key",
-    [
-        ("client.pem", "server.key"),
-        ("client.pem", "client.locked"),
-        ("client.pem", "client.pem"),
-        ("none.pem", "client.key"),
-    ],
+    [("client.pem", "server.key"), ("client.pem", "client.locked")],
 )
 def test_certificates_that_cannot_be_used(files, certificate, key):
-    with pytest.raises(ValueError, match="cannot be used for TLS") as caught:
+    with pytest.raises(InputError, match="cannot be used for TLS") as caught:
         RealmClient(
             "localhost:1",
             tls=True,
@@ -119,7 +117,7 @@ def test_certificates_that_cannot_be_used(files, certificate, key):
             client_key=files(key),
         )
     assert files(certificate) in str(caught.value)
-    assert "its key without a passphrase in PEM form" in str(caught.value)
+    assert "a key without a passphrase" in str(caught.value)
 
 
 def test_realm_ask_over_tls_with_a_key(saved_model, files, tmp_path, capsys):
@@ -148,7 +146,7 @@ def test_realm_ask_over_tls_with_a_key(saved_model, files, tmp_path, capsys):
 
 @pytest.mark.parametrize("broken", [f"{KEY}\n", f"{KEY}é", f"{KEY} x"])
 def test_keys_that_no_header_carries(broken):
-    with pytest.raises(ValueError, match="`api_key` must be") as caught:
+    with pytest.raises(InputError, match="`api_key` must be") as caught:
         RealmClient("localhost:1", api_key=broken)
     assert KEY not in str(caught.value)
 
@@ -158,19 +156,22 @@ def test_keys_that_no_header_carries(broken):
     [
         ({"timeout_seconds": 0}, "`timeout_seconds` must be positive"),
         ({"timeout_seconds": float("inf")}, "must be positive and finite"),
-        ({"timeout_seconds": float("nan")}, "must be positive and finite"),
-        ({"max_attempts": 0}, "`max_attempts` must be between 1 and 5"),
         ({"max_attempts": 6}, "`max_attempts` must be between 1 and 5"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"client_key": "k"}, "`client_key` go together"),
-        (
-            {"client_key": "k", "client_certificate": "c"},
-            "of use over TLS only",
-        ),
+        ({"client_key": "k"}, "certificate and its key go together"),
         ({"tls_ca": "/none.pem"}, "/none.pem cannot be used for TLS .No such"),
-        ({"tls_ca": __file__}, "expected certificates in PEM form"),
+        ({"tls_ca": __file__}, "certificates in PEM form"),
     ],
 )
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         RealmClient("127.0.0.1:1", **arguments)
+
+
+def test_a_certificate_is_of_use_over_tls_only(files):
+    with pytest.raises(InputError, match="of use over TLS only"):
+        RealmClient(
+            "localhost:1",
+            client_certificate=files("client.pem"),
+            client_key=files("client.key"),
+        )
