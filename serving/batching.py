@@ -9,8 +9,8 @@ long enough.
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field
 
@@ -42,13 +42,7 @@ class _Task:
     rows: int
     queued: float
     deadline: float
-    done: threading.Event = field(default_factory=threading.Event)
-    outputs: dict[str, np.ndarray] | None = None
-    error: Exception | None = None
-
-    def finish(self, outputs=None, *, error: Exception | None = None) -> None:
-        self.outputs, self.error = outputs, error
-        self.done.set()
+    outputs: Future = field(default_factory=Future)
 
 
 class BatchingServable:
@@ -100,17 +94,16 @@ class BatchingServable:
         inputs: Mapping[str, np.ndarray],
         *,
         signature: str = "",
-        output_filter: Iterable[str] = (),
+        output_filter: tuple[str, ...] = (),
         timeout_seconds: float,
     ) -> dict[str, np.ndarray]:
         """Runs a signature; any number of threads may do so at once.
 
         Arguments, result and errors as of `SavedModelServable.run`.
         """
-        wanted = list(output_filter)
         # Before it is queued: its mistakes must not fail other requests.
         definition = self._servable.check(
-            inputs, signature=signature, output_filter=wanted
+            inputs, signature=signature, output_filter=output_filter
         )
         now = time.monotonic()
         rows = _count_rows(inputs, definition)
@@ -126,32 +119,26 @@ class BatchingServable:
                 raise unavailable("This version is being unloaded.")
             self._waiting.append(task)
             self._changed.notify_all()
-        if not task.done.wait(timeout_seconds):
+        try:
+            outputs = task.outputs.result(timeout_seconds)
+        except TimeoutError as error:
             with self._changed:
                 if task in self._waiting:
                     self._waiting.remove(task)
-            raise deadline_exceeded()
-        if task.error is not None:
-            raise task.error
-        return {name: task.outputs[name] for name in wanted or task.outputs}
+            raise deadline_exceeded() from error
+        return {name: outputs[name] for name in output_filter or outputs}
 
-    def close(self, *, grace_seconds: float | None = None) -> None:
-        """Refuses new runs, finishes those queued, closes the servable.
-
-        Args:
-            grace_seconds: float. How long to wait for them; what is not done
-                then is cancelled. Defaults to no limit.
-        """
-        deadline = None
-        if grace_seconds is not None:
-            deadline = time.monotonic() + grace_seconds
+    def close(self) -> None:
+        """Closes the servable; what runs or waits is cancelled."""
         with self._changed:
             self._closed = True
+            waiting, self._waiting = self._waiting, []
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(deadline and max(0.0, deadline - time.monotonic()))
+        for task in waiting:
+            error = unavailable("This version is being unloaded.")
+            task.outputs.set_exception(error)
         # Cancels what still runs, which ends the threads.
-        self._servable.close(grace_seconds=grace_seconds and 0.0)
+        self._servable.close()
         for thread in self._threads:
             thread.join(_CANCEL_SECONDS)
 
@@ -164,7 +151,8 @@ class BatchingServable:
             except Exception as error:
                 # A defect must reach its requests, not end the thread.
                 for task in tasks:
-                    task.finish(error=error)
+                    if not task.outputs.done():
+                        task.outputs.set_exception(error)
             self._observe(
                 sum(task.rows for task in tasks),
                 [started - task.queued for task in tasks],
@@ -173,22 +161,22 @@ class BatchingServable:
     def _next_batch(self) -> list[_Task]:
         """The next requests to run as one; none once closed."""
         with self._changed:
-            while True:
-                if not self._waiting:
-                    if self._closed:
-                        return []
-                    self._changed.wait()
-                    continue
-                batch, is_full = self._oldest_batch()
-                first = self._waiting[0]
-                left = first.queued + self._timeout_seconds - time.monotonic()
-                if is_full or self._closed or left <= 0 or not first.rows:
-                    self._waiting = [t for t in self._waiting if t not in batch]
-                    return batch
+            while not self._closed:
+                left = None
+                if self._waiting:
+                    batch, is_full = self._oldest_batch()
+                    waited = time.monotonic() - batch[0].queued
+                    left = self._timeout_seconds - waited
+                    if is_full or left <= 0:
+                        self._waiting = [
+                            t for t in self._waiting if t not in batch
+                        ]
+                        return batch
                 self._changed.wait(left)
+        return []
 
     def _oldest_batch(self) -> tuple[list[_Task], bool]:
-        """The first request with those like it, and whether more would fit."""
+        """The first request with those like it, and whether that is all."""
         first = self._waiting[0]
         batch, rows = [first], first.rows
         for task in self._waiting[1:]:
@@ -198,14 +186,14 @@ class BatchingServable:
                 return batch, True
             batch.append(task)
             rows += task.rows
-        return batch, rows >= self._max_rows
+        return batch, rows >= self._max_rows or not rows
 
     def _run(self, tasks: list[_Task]) -> None:
         now = time.monotonic()
         for task in tasks:
             if task.deadline <= now:
-                task.finish(error=deadline_exceeded())
-        tasks = [task for task in tasks if not task.done.is_set()]
+                task.outputs.set_exception(deadline_exceeded())
+        tasks = [task for task in tasks if not task.outputs.done()]
         if not tasks:
             return
         inputs = tasks[0].inputs
@@ -228,15 +216,17 @@ class BatchingServable:
                     self._run([task])
                 return
             for task in tasks:
-                task.finish(error=error)
+                task.outputs.set_exception(error)
             return
         if len(tasks) == 1:
-            tasks[0].finish(outputs)
+            tasks[0].outputs.set_result(outputs)
             return
         start = 0
         for task in tasks:
             part = slice(start, start + task.rows)
-            task.finish({name: array[part] for name, array in outputs.items()})
+            task.outputs.set_result(
+                {name: array[part] for name, array in outputs.items()}
+            )
             start += task.rows
 
 

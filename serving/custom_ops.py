@@ -13,19 +13,6 @@ from realm_tf.errors import InputError
 _SCANN_PREFIX = "Scann>"
 
 
-def load_for(directory: str) -> None:
-    """Registers what the SavedModel of a version directory needs.
-
-    Args:
-        directory: str. A version directory.
-
-    Raises:
-        InputError: if it cannot be parsed, or its ops are not installed.
-    """
-    if any(name.startswith(_SCANN_PREFIX) for name in op_names(directory)):
-        load_scann_ops()
-
-
 def op_names(directory: str) -> set[str]:
     """The ops of a SavedModel's graph and functions.
 
@@ -53,12 +40,20 @@ def op_names(directory: str) -> set[str]:
     return names
 
 
-def load_scann_ops() -> None:
-    """Registers ScaNN's ops without importing the package.
+def load_for(directory: str) -> None:
+    """Registers what the SavedModel of a version directory needs.
+
+    ScaNN's ops are registered without importing the package.
+
+    Args:
+        directory: str. A version directory.
 
     Raises:
-        InputError: if the package is missing or made for another TensorFlow.
+        InputError: if it cannot be parsed, or the package of its ops is
+            missing or made for another TensorFlow.
     """
+    if not any(name.startswith(_SCANN_PREFIX) for name in op_names(directory)):
+        return
     # find_spec on the parent does not run its __init__.
     spec = importlib.util.find_spec("scann")
     if spec is None or not spec.submodule_search_locations:

@@ -1,5 +1,6 @@
 """The gRPC side of `realm serve`: port, services, grpc.health.v1."""
 
+import threading
 from concurrent import futures
 
 import grpc
@@ -11,7 +12,6 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
 from realm_tf.serving import security
-from realm_tf.serving.grpc_services import ENTRYPOINT
 from realm_tf.serving.grpc_services import ModelService
 from realm_tf.serving.grpc_services import PredictionService
 from realm_tf.serving.options import ServerOptions
@@ -38,37 +38,6 @@ _HEALTH_NAMES = (
 )
 
 
-class HealthService(health.HealthServicer):
-    """grpc.health.v1: SERVING while a request would be answered.
-
-    Args:
-        handler: `RequestHandler`.
-    """
-
-    def __init__(self, handler: RequestHandler):
-        super().__init__()
-        self._handler = handler
-        self._status = None
-        self.update()
-
-    def Check(self, request, context):
-        """The state of now."""
-        self.update()
-        return super().Check(request, context)
-
-    def update(self) -> None:
-        """Looks again, and tells those who watch."""
-        status = (
-            health_pb2.HealthCheckResponse.SERVING
-            if self._handler.is_ready()
-            else health_pb2.HealthCheckResponse.NOT_SERVING
-        )
-        if status != self._status:
-            self._status = status
-            for name in _HEALTH_NAMES:
-                self.set(name, status)
-
-
 class GrpcServer:
     """The services on a port.
 
@@ -79,7 +48,6 @@ class GrpcServer:
 
     Attributes:
         target: str. `"HOST:PORT"`.
-        health: `HealthService`.
 
     Raises:
         InputError: if the port is taken.
@@ -92,6 +60,7 @@ class GrpcServer:
         *,
         api_keys: security.ApiKeys | None,
     ):
+        self._handler = handler
         # TensorFlow computes outside the interpreter lock, in threads of its
         # own; these wait for it, or for a batch.
         self._threads = futures.ThreadPoolExecutor(
@@ -99,14 +68,7 @@ class GrpcServer:
         )
         interceptors = []
         if api_keys is not None:
-            interceptors.append(
-                security.ApiKeyInterceptor(
-                    api_keys,
-                    lambda method, peer: handler.refuse_key(
-                        method, entrypoint=ENTRYPOINT, peer=peer
-                    ),
-                )
-            )
+            interceptors = [security.ApiKeyInterceptor(api_keys, handler)]
         self._server = grpc.server(
             self._threads,
             interceptors=interceptors,
@@ -129,15 +91,29 @@ class GrpcServer:
                 "--grpc-port."
             ) from error
         self.target = f"{host}:{port}"
-        self.health = HealthService(handler)
+        self._health = health.HealthServicer()
+        self._updating_health = threading.Lock()
+        self.update_health()
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
             PredictionService(handler), self._server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
             ModelService(handler), self._server
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._server.start()
+
+    def update_health(self) -> None:
+        """grpc.health.v1: SERVING while a request would be answered."""
+        # Or one thread would overwrite what another has seen later.
+        with self._updating_health:
+            status = (
+                health_pb2.HealthCheckResponse.SERVING
+                if self._handler.is_ready()
+                else health_pb2.HealthCheckResponse.NOT_SERVING
+            )
+            for name in _HEALTH_NAMES:
+                self._health.set(name, status)
 
     def stop(self, *, grace_seconds: float):
         """Refuses new calls and lets running ones finish.
@@ -149,7 +125,7 @@ class GrpcServer:
         Returns:
             threading.Event, set when none is left.
         """
-        self.health.enter_graceful_shutdown()
+        self._health.enter_graceful_shutdown()
         return self._server.stop(grace_seconds)
 
     def close(self) -> None:

@@ -8,10 +8,12 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import PredictRequest
 from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.tensors import decode_tensor
 from realm_tf.serving.tensors import encode_tensor
@@ -54,11 +56,19 @@ def _answering(method):
     return handle
 
 
+def _record(method: str, request, request_id: str) -> RequestRecord:
+    """What is known of a request before it is answered."""
+    spec = getattr(request, "model_spec", None)
+    return RequestRecord(
+        method, ENTRYPOINT, spec.name if spec else "", request_id
+    )
+
+
 def _unimplemented(name: str, message: str):
     """A method that is refused."""
 
     def refuse(self, request, context, request_id):
-        with self._recorded(name, request, request_id):
+        with self._handler.recorded(_record(name, request, request_id)):
             raise RequestError(grpc.StatusCode.UNIMPLEMENTED, message)
 
     return _answering(refuse)
@@ -74,15 +84,6 @@ def _version(spec) -> int | None:
 class _Service:
     def __init__(self, handler: RequestHandler):
         self._handler = handler
-
-    def _recorded(self, method: str, request, request_id: str):
-        spec = getattr(request, "model_spec", None)
-        return self._handler.recorded(
-            method,
-            model=spec.name if spec else "",
-            entrypoint=ENTRYPOINT,
-            request_id=request_id,
-        )
 
 
 class PredictionService(
@@ -117,25 +118,27 @@ class PredictionService(
             )
 
         seconds = context.time_remaining()
-        prediction = self._handler.predict(
-            spec.name,
+        record = _record("Predict", request, request_id)
+        outputs = self._handler.predict(
+            record,
             read,
             version=_version(spec),
             timeout_seconds=seconds if seconds < _NO_DEADLINE_SECONDS else None,
-            entrypoint=ENTRYPOINT,
-            request_id=request_id,
         )
         response = predict_pb2.PredictResponse()
         response.model_spec.name = spec.name
-        response.model_spec.version.value = prediction.version
-        response.model_spec.signature_name = prediction.signature
-        for name, array in prediction.outputs.items():
+        response.model_spec.version.value = record.version
+        response.model_spec.signature_name = (
+            record.signature or DEFAULT_SIGNATURE
+        )
+        for name, array in outputs.items():
             response.outputs[name].CopyFrom(encode_tensor(array))
         return response
 
     @_answering
     def GetModelMetadata(self, request, context, request_id):
-        with self._recorded("GetModelMetadata", request, request_id) as record:
+        record = _record("GetModelMetadata", request, request_id)
+        with self._handler.recorded(record):
             if list(request.metadata_field) != [_METADATA_FIELD]:
                 raise invalid(
                     f"metadata_field is {list(request.metadata_field)}: "
@@ -166,7 +169,8 @@ class ModelService(_Service, model_service_pb2_grpc.ModelServiceServicer):
 
     @_answering
     def GetModelStatus(self, request, context, request_id):
-        with self._recorded("GetModelStatus", request, request_id):
+        record = _record("GetModelStatus", request, request_id)
+        with self._handler.recorded(record):
             return status_response(
                 self._handler,
                 request.model_spec.name,
@@ -209,7 +213,7 @@ def status_response(handler: RequestHandler, name: str, *, version: int | None):
         RequestError: if there is none.
     """
     response = get_model_status_pb2.GetModelStatusResponse()
-    for found in handler.status(name, version=version):
+    for found in handler.versions.status(name, version=version):
         item = response.model_version_status.add(
             version=found.number, state=int(found.state)
         )

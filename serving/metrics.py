@@ -9,13 +9,11 @@ References:
     form of names: tensorflow_serving/util/prometheus_exporter.cc.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-
 import prometheus_client
-from prometheus_client.core import GaugeMetricFamily
 
 from realm_tf.serving import memory
+from realm_tf.serving.version import State
+from realm_tf.serving.version import Version
 
 # Of models that are not served: a client could make up any number of names.
 UNKNOWN_MODEL = "(unknown)"
@@ -61,6 +59,17 @@ class ServingMetrics:
             ["entrypoint"],
             **own,
         )
+        self._pending = prometheus_client.Gauge(
+            "realm_pending_requests",
+            "Requests accepted and not yet answered.",
+            **own,
+        )
+        self._available = prometheus_client.Gauge(
+            "realm_version_available",
+            "1 while a version answers requests, else 0.",
+            ["model_name", "version"],
+            **own,
+        )
         # Processor time, resident memory and open files.
         prometheus_client.ProcessCollector(**own)
         if memory.allocated_bytes() is not None:
@@ -71,8 +80,22 @@ class ServingMetrics:
                 **own,
             ).set_function(memory.allocated_bytes)
 
-    def render(self) -> tuple[bytes, str]:
-        """All metrics and their content type."""
+    def render(
+        self, *, model: str, versions: list[Version], num_pending: int
+    ) -> tuple[bytes, str]:
+        """All metrics and their content type.
+
+        Args:
+            model: str. The name of the model.
+            versions: list of `Version`, all that are known.
+            num_pending: int. Requests accepted and not yet answered.
+        """
+        self._pending.set(num_pending)
+        self._available.clear()
+        for version in versions:
+            self._available.labels(model, version.number).set(
+                version.state is State.AVAILABLE
+            )
         text = prometheus_client.generate_latest(self._registry).decode()
         line = f"# TYPE {_COUNT_NAME} "
         return (
@@ -99,49 +122,3 @@ class ServingMetrics:
     def count_refused_key(self, entrypoint: str) -> None:
         """Counts a request without a key that is accepted."""
         self._refused_keys.labels(entrypoint).inc()
-
-    def watch(
-        self,
-        *,
-        model: str,
-        list_versions: Callable[[], Iterable[tuple[int, bool]]],
-        count_pending: Callable[[], int],
-    ) -> None:
-        """Adds what is read whenever metrics are.
-
-        Args:
-            model: str.
-            list_versions: function that gives every version known and
-                whether it is AVAILABLE.
-            count_pending: function that gives the requests accepted and not
-                yet answered.
-        """
-        prometheus_client.Gauge(
-            "realm_pending_requests",
-            "Requests accepted and not yet answered.",
-            registry=self._registry,
-        ).set_function(count_pending)
-        self._registry.register(_Versions(model, list_versions))
-
-
-class _Versions:
-    """A collector of prometheus_client."""
-
-    def __init__(self, model, list_versions):
-        self._model = model
-        self._list_versions = list_versions
-
-    def describe(self) -> list:
-        """No metrics in advance: registering must not ask for versions."""
-        return []
-
-    def collect(self):
-        """One sample a version."""
-        family = GaugeMetricFamily(
-            "realm_version_available",
-            "1 while a version answers requests, else 0.",
-            labels=["model_name", "version"],
-        )
-        for version, available in self._list_versions():
-            family.add_metric([self._model, str(version)], float(available))
-        yield family

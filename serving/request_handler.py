@@ -17,13 +17,11 @@ import numpy as np
 from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.request_log import choose_request_id
 from realm_tf.serving.request_log import locations
 
 
@@ -43,23 +41,6 @@ class PredictRequest:
     output_filter: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """An answer.
-
-    Args:
-        version: int. The version that gave it.
-        signature: str. Its name, never empty.
-        outputs: dict of output name to array.
-        seconds: float. From the request's arrival in the handler.
-    """
-
-    version: int
-    signature: str
-    outputs: dict[str, np.ndarray]
-    seconds: float
-
-
 class RequestHandler:
     """Answers requests over the version that is served.
 
@@ -71,6 +52,7 @@ class RequestHandler:
 
     Attributes:
         options: `ServerOptions`.
+        versions: `Versions`.
         metrics: `ServingMetrics`.
         num_pending: int. Requests accepted and not yet answered.
         is_draining: bool. Whether no request is accepted any more.
@@ -88,34 +70,30 @@ class RequestHandler:
         self.metrics = metrics
         self.num_pending = 0
         self.is_draining = False
-        self._versions = versions
+        self.versions = versions
         self._log = log
         self._lock = threading.Lock()
 
     def predict(
         self,
-        name: str,
+        record: RequestRecord,
         read: Callable[[Mapping], PredictRequest],
         *,
         version: int | None = None,
         timeout_seconds: float | None = None,
-        entrypoint: str,
-        request_id: str = "",
-    ) -> Prediction:
+    ) -> dict[str, np.ndarray]:
         """Runs a signature.
 
         Args:
-            name: str. The model.
+            record: `RequestRecord`. Names the model; gets what is learnt.
             read: function of the signatures (name to `SignatureDef`) that
                 gives the request; called only once it is accepted.
             version: int. Defaults to the one that is served.
             timeout_seconds: float. What is left of the client's deadline;
                 time spent waiting counts. Defaults to the option.
-            entrypoint: str. `"GRPC"` or `"REST"`.
-            request_id: str. Defaults to a new one.
 
         Returns:
-            `Prediction`.
+            dict of output name to array.
 
         Raises:
             RequestError: if it cannot be answered.
@@ -124,37 +102,35 @@ class RequestHandler:
         if timeout_seconds is None:
             timeout_seconds = self.options.default_timeout_seconds
         with (
-            self.recorded(
-                "Predict",
-                model=name,
-                entrypoint=entrypoint,
-                request_id=request_id,
-            ) as record,
+            self.recorded(record),
             self._admitted(),
-            self._versions.use(name, version=version) as used,
+            self.versions.use(record.model, version=version) as used,
         ):
             record.version, servable = used
             request = read(servable.signature_defs)
             record.signature = request.signature
             record.batch_size = self._check_rows(request.inputs)
             inputs = {
-                key: self._cut(array) for key, array in request.inputs.items()
+                key: _cut(array, self.options.max_string_bytes)
+                for key, array in request.inputs.items()
             }
             if self._log.log_questions:
                 record.questions = _texts(inputs)
-            outputs = self._run(
-                servable,
-                PredictRequest(
-                    inputs, request.signature, request.output_filter
-                ),
-                timeout_seconds - (time.monotonic() - started),
-            )
-        return Prediction(
-            version=record.version,
-            signature=request.signature or DEFAULT_SIGNATURE,
-            outputs=outputs,
-            seconds=time.monotonic() - started,
-        )
+            try:
+                outputs = servable.run(
+                    inputs,
+                    signature=request.signature,
+                    output_filter=request.output_filter,
+                    timeout_seconds=started
+                    + timeout_seconds
+                    - time.monotonic(),
+                )
+            except RequestError as error:
+                cancelled = error.code is grpc.StatusCode.CANCELLED
+                if self.is_draining and cancelled:
+                    raise _stopping() from error
+                raise
+        return outputs
 
     def metadata(
         self, name: str, *, version: int | None = None
@@ -167,65 +143,47 @@ class RequestHandler:
         Raises:
             RequestError: if there is none.
         """
-        with self._versions.use(name, version=version) as used:
+        with self.versions.use(name, version=version) as used:
             return used[0], dict(used[1].signature_defs)
-
-    def status(self, name: str, *, version: int | None = None) -> list:
-        """`Version`s of the model, highest first.
-
-        Raises:
-            RequestError: if there are none.
-        """
-        return self._versions.status(name, version=version)
 
     def card(self) -> tuple[int, dict]:
         """The version that would answer and what `realm export` says of it."""
-        with self._versions.use(self.options.model_name) as used:
+        with self.versions.use(self.options.model_name) as used:
             return used[0], used[1].card
+
+    def render_metrics(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text form and their content type."""
+        return self.metrics.render(
+            model=self.options.model_name,
+            versions=self.versions.known(),
+            num_pending=self.num_pending,
+        )
 
     def is_ready(self) -> bool:
         """Whether a request would be answered."""
-        return self._versions.current is not None and not self.is_draining
+        return self.versions.current is not None and not self.is_draining
 
     def refuse_key(self, method: str, *, entrypoint: str, peer: str) -> None:
         """Counts and logs a request without a key that is accepted."""
         self.metrics.count_refused_key(entrypoint)
-        self._log.request(
-            RequestRecord(
-                method=method,
-                entrypoint=entrypoint,
-                model="",
-                request_id=choose_request_id(None),
-                peer=peer,
-                status=grpc.StatusCode.UNAUTHENTICATED.name,
-            )
-        )
+        record = RequestRecord(method, entrypoint, peer=peer)
+        record.status = grpc.StatusCode.UNAUTHENTICATED.name
+        self._log.request(record)
 
     @contextlib.contextmanager
-    def recorded(
-        self, method: str, *, model: str, entrypoint: str, request_id: str = ""
-    ) -> Iterator[RequestRecord]:
+    def recorded(self, record: RequestRecord) -> Iterator[None]:
         """Counts and logs what is done in it, whatever becomes of it.
 
         Args:
-            method: str. `"Predict"`, `"GetModelStatus"` and so on.
-
-        Yields:
-            `RequestRecord`, to be filled in.
+            record: `RequestRecord`. Gets status and time.
 
         Raises:
             RequestError: as raised in it; INTERNAL for every other
                 exception.
         """
-        record = RequestRecord(
-            method=method,
-            entrypoint=entrypoint,
-            model=model,
-            request_id=request_id or choose_request_id(None),
-        )
         started = time.monotonic()
         try:
-            yield record
+            yield
         except RequestError as error:
             record.status, record.error = error.code.name, error.message
             raise
@@ -240,11 +198,11 @@ class RequestHandler:
         finally:
             seconds = time.monotonic() - started
             record.milliseconds = 1000 * seconds
-            known = model == self.options.model_name
-            if method == "Predict":
+            if record.method == "Predict":
+                known = record.model == self.options.model_name
                 self.metrics.count_request(
-                    model=model if known else UNKNOWN_MODEL,
-                    entrypoint=entrypoint,
+                    model=record.model if known else UNKNOWN_MODEL,
+                    entrypoint=record.entrypoint,
                     status=record.status,
                     seconds=seconds,
                 )
@@ -268,19 +226,6 @@ class RequestHandler:
             with self._lock:
                 self.num_pending -= 1
 
-    def _run(self, servable, request: PredictRequest, seconds: float):
-        try:
-            return servable.run(
-                request.inputs,
-                signature=request.signature,
-                output_filter=request.output_filter,
-                timeout_seconds=seconds,
-            )
-        except RequestError as error:
-            if self.is_draining and error.code is grpc.StatusCode.CANCELLED:
-                raise _stopping() from error
-            raise
-
     def _check_rows(self, inputs: Mapping[str, np.ndarray]) -> int | None:
         """The rows of a request; `None` if it has none."""
         most = self.options.max_batch_size
@@ -293,32 +238,27 @@ class RequestHandler:
                 )
         return next((len(a) for a in inputs.values() if a.ndim), None)
 
-    def _cut(self, array: np.ndarray) -> np.ndarray:
-        """Strings no longer than the limit, cut between characters.
-
-        The model reads 64 wordpieces of a question, but has to tokenise all
-        of it, which takes a hundred times its bytes of memory.
-        """
-        most = self.options.max_string_bytes
-        if array.dtype != object or all(len(v) <= most for v in array.flat):
-            return array
-        cut = np.empty_like(array)
-        cut.flat = [_cut_string(value, most) for value in array.flat]
-        return cut
-
 
 def _stopping() -> RequestError:
     return unavailable("The server is stopping; ask another one.")
 
 
-def _cut_string(value: bytes, limit: int) -> bytes:
-    if len(value) <= limit:
-        return value
-    # UTF-8 marks the bytes inside a character, of which there are at most 3.
-    for end in range(limit, max(0, limit - 4), -1):
-        if value[end] & 0xC0 != 0x80:
-            return value[:end]
-    return value[:limit]
+def _cut(array: np.ndarray, most: int) -> np.ndarray:
+    """Strings of at most so many bytes, cut between characters.
+
+    The model reads 64 wordpieces of a question, but has to tokenise all of
+    it, which takes a hundred times its bytes of memory.
+    """
+    if array.dtype != object:
+        return array
+    cut = np.empty_like(array)
+    cut.flat = [
+        value
+        if len(value) <= most
+        else value[:most].decode("utf-8", "ignore").encode()
+        for value in array.flat
+    ]
+    return cut
 
 
 def _texts(inputs: Mapping[str, np.ndarray]) -> list[str]:

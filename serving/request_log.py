@@ -50,7 +50,7 @@ class RequestRecord:
         method: str. `"Predict"`, `"GetModelStatus"` and so on.
         entrypoint: str. `"GRPC"` or `"REST"`, as in TF Serving's metrics.
         model: str. The name the client sent.
-        request_id: str.
+        request_id: str. Defaults to a new one.
         peer: str. The client's address, where it was turned away.
         signature: str. Empty: none was asked for.
         version: int. `None` until it is known.
@@ -64,8 +64,10 @@ class RequestRecord:
 
     method: str
     entrypoint: str
-    model: str
-    request_id: str
+    model: str = ""
+    request_id: str = dataclasses.field(
+        default_factory=lambda: choose_request_id(None)
+    )
     peer: str = ""
     signature: str = ""
     version: int | None = None

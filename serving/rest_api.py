@@ -36,6 +36,8 @@ from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import PredictRequest
 from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.request_log import RequestRecord
+from realm_tf.serving.rest_json import Answer
 from realm_tf.serving.rest_middleware import GuardMiddleware
 
 PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
@@ -81,20 +83,11 @@ _OF_CARD = (
 )
 
 
-def _json(content: bytes, *, status: int = 200, headers=None) -> Response:
-    return Response(
-        content,
-        status_code=status,
-        headers=headers,
-        media_type="application/json",
-    )
-
-
 def _on_request_error(request: Request, error: RequestError) -> Response:
     status = _HTTP_STATUS.get(error.code, 500)
-    return _json(
-        rest_json.write({"error": error.message}),
-        status=status,
+    return Answer(
+        {"error": error.message},
+        status_code=status,
         headers=_ERROR_HEADERS.get(status),
     )
 
@@ -104,9 +97,9 @@ def _on_http_error(request: Request, error: HTTPException) -> Response:
     if error.status_code in (404, 405):
         path = request.scope["raw_path"].decode("latin-1")
         message = f"Malformed request: {request.method} {path}"
-    return _json(
-        rest_json.write({"error": message}),
-        status=error.status_code,
+    return Answer(
+        {"error": message},
+        status_code=error.status_code,
         headers=error.headers,
     )
 
@@ -114,11 +107,6 @@ def _on_http_error(request: Request, error: HTTPException) -> Response:
 def _on_disconnect(request: Request, error: ClientDisconnect) -> Response:
     # Nobody reads it.
     return Response(status_code=_HTTP_STATUS[grpc.StatusCode.CANCELLED])
-
-
-def _on_bug(request: Request, error: Exception) -> Response:
-    # Starlette raises it again, so that its traceback is logged.
-    return _json(rest_json.write({"error": "Internal error."}), status=500)
 
 
 def _to_dict(message) -> dict:
@@ -158,11 +146,12 @@ async def _read_body(request: Request, most: int) -> bytes:
 
 
 class RestApi:
-    """The endpoints.
+    """The REST API and the page; `app` is an ASGI application of them.
 
     Args:
         handler: `RequestHandler`.
-        api_keys: `security.ApiKeys`, or `None`: everybody may ask.
+        api_keys: `security.ApiKeys`, or `None`: everybody may ask. Probes
+            and the page's own files need none.
     """
 
     def __init__(
@@ -177,17 +166,28 @@ class RestApi:
             handler.options.max_pending + _NUM_SPARE_THREADS
         )
 
-    def routes(self) -> list:
-        """What is answered; the page's files for every other path."""
-        return [
-            Route("/v1/{path:path}", self.models, methods=["GET", "POST"]),
-            Route(METRICS_PATH, self.metrics, methods=["GET"]),
-            Route("/about.json", self.about, methods=["GET"]),
-            Route("/healthz", self.healthz, methods=["GET"]),
-            Route("/readyz", self.readyz, methods=["GET"]),
-            Route("/", self.page, methods=["GET"]),
-            Mount("/", self._files),
-        ]
+    def app(self) -> Starlette:
+        """The endpoints; the page's files for every other path."""
+        return Starlette(
+            routes=[
+                Route("/v1/{path:path}", self.models, methods=["GET", "POST"]),
+                Route(METRICS_PATH, self.metrics, methods=["GET"]),
+                Route("/about.json", self.about, methods=["GET"]),
+                Route("/healthz", self.healthz, methods=["GET"]),
+                Route("/readyz", self.readyz, methods=["GET"]),
+                Route("/", self.page, methods=["GET"]),
+                Mount("/", self._files),
+            ],
+            middleware=[
+                Middleware(GuardMiddleware, options=self._handler.options),
+                Middleware(GZipMiddleware, **_GZIP),
+            ],
+            exception_handlers={
+                RequestError: _on_request_error,
+                HTTPException: _on_http_error,
+                ClientDisconnect: _on_disconnect,
+            },
+        )
 
     async def healthz(self, request: Request) -> Response:
         """Whether the process answers at all; needs no key."""
@@ -229,7 +229,7 @@ class RestApi:
         """The handler's metrics in Prometheus' text form."""
         self._check_access(request)
         content, content_type = await self._in_thread(
-            self._handler.metrics.render
+            self._handler.render_metrics
         )
         return Response(content, headers={"Content-Type": content_type})
 
@@ -242,7 +242,7 @@ class RestApi:
             "version": version,
             **{name: card.get(name) for name in _OF_CARD},
         }
-        return _json(rest_json.write(facts))
+        return Answer(facts)
 
     async def _in_thread(self, function, *arguments):
         # TensorFlow blocks, and so does the JSON of a large batch.
@@ -260,34 +260,32 @@ class RestApi:
         )
         raise RequestError(grpc.StatusCode.UNAUTHENTICATED, security.REFUSAL)
 
-    def _recorded(self, method: str, request: Request, name: str):
-        return self._handler.recorded(
-            method,
-            model=name,
-            entrypoint=_ENTRYPOINT,
-            request_id=request.state.request_id,
-        )
-
     def _describe(self, request, name, version, verb) -> Response:
-        if verb is None:
-            with self._recorded("GetModelStatus", request, name):
+        method = "GetModelMetadata" if verb else "GetModelStatus"
+        record = RequestRecord(
+            method, _ENTRYPOINT, name, request.state.request_id
+        )
+        with self._handler.recorded(record):
+            if verb is None:
                 found = grpc_services.status_response(
                     self._handler, name, version=version
                 )
-            return _json(rest_json.write(_to_dict(found)))
-        with self._recorded("GetModelMetadata", request, name) as record:
+                return Answer(_to_dict(found))
             spec, signatures = grpc_services.describe_model(
                 self._handler, name, version=version, record=record
             )
-        document = {
-            "model_spec": _to_dict(spec),
-            "metadata": {"signature_def": _to_dict(signatures)},
-        }
-        return _json(rest_json.write(document))
+            document = {
+                "model_spec": _to_dict(spec),
+                "metadata": {"signature_def": _to_dict(signatures)},
+            }
+            return Answer(document)
 
     def _predict(self, request, name, version, verb, body) -> Response:
+        record = RequestRecord(
+            verb.capitalize(), _ENTRYPOINT, name, request.state.request_id
+        )
         if verb != "predict":
-            with self._recorded(verb.capitalize(), request, name):
+            with self._handler.recorded(record):
                 raise RequestError(
                     grpc.StatusCode.UNIMPLEMENTED, grpc_services.NO_EXAMPLES
                 )
@@ -298,43 +296,8 @@ class RestApi:
             forms.append(by_row)
             return asked
 
-        prediction = self._handler.predict(
-            name,
-            read,
-            version=version,
-            entrypoint=_ENTRYPOINT,
-            request_id=request.state.request_id,
+        outputs = self._handler.predict(record, read, version=version)
+        return Answer(
+            rest_json.to_answer(outputs, by_row=forms[0]),
+            headers={"Server-Timing": f"predict;dur={record.milliseconds:.1f}"},
         )
-        milliseconds = 1000 * prediction.seconds
-        return _json(
-            rest_json.write_answer(prediction.outputs, by_row=forms[0]),
-            headers={"Server-Timing": f"predict;dur={milliseconds:.1f}"},
-        )
-
-
-def make_app(
-    handler: RequestHandler, *, api_keys: security.ApiKeys | None = None
-) -> Starlette:
-    """The REST API and the page as an ASGI application.
-
-    Args:
-        handler: `RequestHandler`.
-        api_keys: `security.ApiKeys`. Defaults to `None`: everybody may ask.
-            Probes and the page's own files need none.
-
-    Returns:
-        `Starlette`.
-    """
-    return Starlette(
-        routes=RestApi(handler, api_keys).routes(),
-        middleware=[
-            Middleware(GuardMiddleware, options=handler.options),
-            Middleware(GZipMiddleware, **_GZIP),
-        ],
-        exception_handlers={
-            RequestError: _on_request_error,
-            HTTPException: _on_http_error,
-            ClientDisconnect: _on_disconnect,
-            Exception: _on_bug,
-        },
-    )

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from starlette.responses import JSONResponse
 
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import invalid
@@ -112,27 +113,19 @@ def to_array(name: str, value, dtype: int) -> np.ndarray:
     Raises:
         RequestError: if the lists are ragged or a value is of another type.
     """
-    shape = []
-    inner = value
-    while isinstance(inner, list) and len(shape) <= MAX_RANK:
-        shape.append(len(inner))
-        inner = inner[0] if inner else None
-    if len(shape) > MAX_RANK:
+    # Dicts, strings and lists that differ in length stay elements.
+    elements = np.array(value, dtype=object)
+    if elements.ndim > MAX_RANK:
         raise invalid(f"input {name} has more than {MAX_RANK} dimensions.")
-    values = [value]
-    for size in shape:
-        if any(not isinstance(v, list) or len(v) != size for v in values):
-            raise invalid(f"input {name}: its lists differ in length or depth.")
-        values = [inner for outer in values for inner in outer]
     kind = tf.as_dtype(dtype)
-    scalars = [_scalar(name, v, kind) for v in values]
+    scalars = [_scalar(name, element, kind) for element in elements.flat]
     try:
         # What is beyond float32 is infinite.
         with np.errstate(over="ignore"):
             array = np.array(scalars, dtype=kind.as_numpy_dtype)
-        return array.reshape(shape)
     except (OverflowError, TypeError, ValueError) as error:
         raise invalid(f"input {name} is no {kind.name}: {error}") from error
+    return array.reshape(elements.shape)
 
 
 def _scalar(name: str, value, kind: tf.DType):
@@ -186,8 +179,8 @@ def to_lists(array: np.ndarray):
     return array.tolist()
 
 
-def write_answer(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> bytes:
-    """The JSON that answers a predict request.
+def to_answer(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict:
+    """The document that answers a predict request.
 
     Args:
         outputs: mapping of output name to array. A single one is not named
@@ -195,7 +188,7 @@ def write_answer(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> bytes:
         by_row: bool. Whether the request was in row form.
 
     Returns:
-        bytes, UTF-8.
+        dict that JSON can hold.
 
     Raises:
         RequestError: if rows are wanted and the outputs have not as many.
@@ -210,18 +203,15 @@ def write_answer(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> bytes:
         answer = [dict(zip(lists, row, strict=True)) for row in rows]
     else:
         answer = lists
-    return write({"predictions" if by_row else "outputs": answer})
+    return {"predictions" if by_row else "outputs": answer}
 
 
-def write(document: Mapping) -> bytes:
-    """JSON in UTF-8, on one line.
+class Answer(JSONResponse):
+    """A document as JSON in UTF-8, on one line, infinities bare.
 
-    Args:
-        document: mapping. What no UTF-8 holds (lone surrogates) becomes a
-            question mark.
-
-    Returns:
-        bytes.
+    What no UTF-8 holds (lone surrogates) becomes a question mark.
     """
-    text = json.dumps(document, ensure_ascii=False)
-    return text.encode("utf-8", "replace")
+
+    def render(self, content) -> bytes:
+        text = json.dumps(content, ensure_ascii=False)
+        return text.encode("utf-8", "replace")

@@ -1,13 +1,14 @@
 """The HTTP side of `realm serve`: uvicorn in a thread of its own."""
 
 import socket
+import ssl
 import threading
+import time
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from realm_tf.errors import InputError
-from realm_tf.serving import security
 from realm_tf.serving.options import ServerOptions
 
 # uvicorn's own log, beside ours: only what is a defect.
@@ -47,18 +48,6 @@ class _Protocol(H11Protocol):
         )
 
 
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config):
-        super().__init__(config)
-        self.answered = threading.Event()
-
-    async def startup(self, sockets=None) -> None:
-        await super().startup(sockets=sockets)
-        self.answered.set()
-
-
 def bind(host: str, port: int, *, flag: str) -> socket.socket:
     """A socket on a port, which nobody can reach yet.
 
@@ -70,19 +59,13 @@ def bind(host: str, port: int, *, flag: str) -> socket.socket:
     Raises:
         InputError: if the port is taken or the host is not ours.
     """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
-        bound = socket.socket(family, kind, number)
-        try:
-            # A port whose last connections are still closing is free.
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-        except BaseException:
-            bound.close()
-            raise
+        # A port whose last connections are still closing is free.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
     except OSError as error:
+        bound.close()
         raise InputError(
             f"Cannot listen on {host} port {port} ({error.strerror}). Stop "
             f"the program that uses it, or choose another with {flag} (0 "
@@ -119,30 +102,26 @@ class RestServer:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=options.max_pending + _NUM_SPARE_CONNECTIONS,
-            **security.uvicorn_options(options),
+            ssl_certfile=options.tls_certificate,
+            ssl_keyfile=options.tls_key,
+            ssl_ca_certs=options.tls_client_ca,
+            ssl_cert_reqs=(
+                ssl.CERT_REQUIRED if options.tls_client_ca else ssl.CERT_NONE
+            ),
         )
-        self._server = _Server(self._config)
+        self._server = uvicorn.Server(self._config)
         self._thread = threading.Thread(
             target=self._run, args=(bound,), name="rest", daemon=True
         )
-        self._error: BaseException | None = None
         self._thread.start()
-        self._server.answered.wait()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
         if not self._server.started:
-            self._thread.join()
-            raise RuntimeError("The HTTP server did not start.") from (
-                self._error
-            )
+            raise RuntimeError("The HTTP server did not start.")
 
     def _run(self, bound: socket.socket) -> None:
-        try:
+        with bound:
             self._server.run(sockets=[bound])
-        # uvicorn leaves by SystemExit where it cannot start.
-        except (Exception, SystemExit) as error:
-            self._error = error
-        finally:
-            bound.close()
-            self._server.answered.set()
 
     def stop(self, *, grace_seconds: float) -> None:
         """Refuses new requests; running ones may finish. Does not wait.

@@ -10,8 +10,6 @@ import functools
 import json
 import logging
 import os
-import threading
-import time
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -20,26 +18,31 @@ import grpc
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of its graphs
+from google.protobuf.message import DecodeError
+from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
+from realm_tf.export import card as export_card
 from realm_tf.serving import custom_ops
 from realm_tf.serving import memory
-from realm_tf.serving import signatures
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
+from realm_tf.serving.tensors import decode_tensor
 
 _TAG = "serve"
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+# A TFRecord file of `PredictionLog`, as TF Serving reads it
+# (tensorflow.org/tfx/serving/saved_model_warmup).
+_WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def _read_card(directory: str) -> dict:
     """The card of a version directory, if it has one, its files checked."""
-    from realm_tf.export import card as export_card
-
     path = os.path.join(directory, export_card.FILE)
     if not Path(path).exists():
         return {}
@@ -105,6 +108,10 @@ def _quieten_session() -> None:
         os.close(stderr)
 
 
+def _names(names: Iterable[str]) -> str:
+    return "{" + ", ".join(sorted(names)) + "}"
+
+
 class SavedModelServable:
     """A SavedModel, loaded and ready for concurrent requests.
 
@@ -146,8 +153,6 @@ class SavedModelServable:
         # Requests must not grow the graph.
         self._session.graph.finalize()
         self.signature_defs = dict(meta_graph.signature_def)
-        self._idle = threading.Condition()
-        self._running = 0
 
     def __enter__(self) -> "SavedModelServable":
         return self
@@ -155,36 +160,65 @@ class SavedModelServable:
     def __exit__(self, *exception_info) -> None:
         self.close()
 
-    def signature(self, name: str = ""):
-        """A signature that can be run.
+    def check(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        signature: str = "",
+        output_filter: Iterable[str] = (),
+    ):
+        """Refuses what `run` would refuse before it runs anything.
 
-        Args:
-            name: str. Empty means `serving_default`.
+        Arguments as of `run`.
 
         Returns:
             `SignatureDef`.
 
         Raises:
-            RequestError: if there is none of that name.
+            RequestError: if the request does not fit the signature.
         """
-        name = name or DEFAULT_SIGNATURE
+        name = signature or DEFAULT_SIGNATURE
         if name not in self.signature_defs or name == _INIT_SIGNATURE:
-            known = signatures.list_names(
-                set(self.signature_defs) - {_INIT_SIGNATURE}
-            )
             raise RequestError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f'Serving signature key "{name}" not found. Expected one of '
-                f"{known}.",
+                f"{_names(set(self.signature_defs) - {_INIT_SIGNATURE})}.",
             )
-        return self.signature_defs[name]
+        definition = self.signature_defs[name]
+        expected = definition.inputs
+        if set(inputs) != set(expected):
+            raise invalid(
+                "input size does not match signature: expected the inputs "
+                f"{_names(expected)}, received {_names(inputs)}."
+            )
+        for key, value in inputs.items():
+            dtype = tf.as_dtype(expected[key].dtype)
+            if tf.as_dtype(value.dtype) != dtype:
+                raise invalid(
+                    f"input {key} must be of dtype {dtype.name}, received "
+                    f"{tf.as_dtype(value.dtype).name}."
+                )
+            shape = tf.TensorShape(expected[key].tensor_shape)
+            if not shape.is_compatible_with(value.shape):
+                raise invalid(
+                    f"input {key} must be of shape {shape} (None is any "
+                    f"size), received {value.shape}."
+                )
+        for key in output_filter:
+            if key not in definition.outputs:
+                raise invalid(
+                    f"output tensor alias not found in signature: {key}. "
+                    "Outputs expected to be in the set "
+                    f"{_names(definition.outputs)}."
+                )
+        return definition
 
     def run(
         self,
         inputs: Mapping[str, np.ndarray],
         *,
         signature: str = "",
-        output_filter: Iterable[str] = (),
+        output_filter: tuple[str, ...] = (),
         timeout_seconds: float | None = None,
     ) -> dict[str, np.ndarray]:
         """Runs a signature; any number of threads may do so at once.
@@ -204,9 +238,8 @@ class SavedModelServable:
             RequestError: if the request does not fit the signature, the
                 graph fails on it, time runs out or the servable is closed.
         """
-        wanted = list(output_filter)
         definition = self.check(
-            inputs, signature=signature, output_filter=wanted
+            inputs, signature=signature, output_filter=output_filter
         )
         options = None
         if timeout_seconds is not None:
@@ -218,13 +251,15 @@ class SavedModelServable:
         # session, compiled on first use and kept for ever.
         fetches = {k: info.name for k, info in definition.outputs.items()}
         feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
-        with self._run_allowed() as session:
-            try:
-                values = session.run(fetches, feeds, options=options)
-            except tf.errors.OpError as error:
-                raise RequestError(
-                    _STATUS_BY_NUMBER[error.error_code], error.message
-                ) from error
+        session = self._session
+        if session is None:
+            raise unavailable(f"Version {self.version} is being unloaded.")
+        try:
+            values = session.run(fetches, feeds, options=options)
+        except tf.errors.OpError as error:
+            raise RequestError(
+                _STATUS_BY_NUMBER[error.error_code], error.message
+            ) from error
         return {
             # A scalar string comes back as plain bytes.
             name: np.asarray(
@@ -233,84 +268,45 @@ class SavedModelServable:
                     definition.outputs[name].dtype
                 ).as_numpy_dtype,
             )
-            for name in wanted or fetches
+            for name in output_filter or fetches
         }
 
-    def check(
-        self,
-        inputs: Mapping[str, np.ndarray],
-        *,
-        signature: str = "",
-        output_filter: Iterable[str] = (),
-    ):
-        """Refuses what `run` would refuse before it runs anything.
-
-        Arguments as of `run`.
-
-        Returns:
-            `SignatureDef`.
-
-        Raises:
-            RequestError: if the request does not fit the signature.
-        """
-        definition = self.signature(signature)
-        signatures.check_inputs(definition, inputs)
-        signatures.check_outputs(definition, list(output_filter))
-        return definition
-
-    def warm_up(self) -> float:
+    def warm_up(self) -> None:
         """Runs the model's warm-up requests, so that no user waits for it.
 
         The first run of a signature optimises its graph and builds the ScaNN
         searcher, about 1.5 s per million blocks.
 
-        Returns:
-            float, seconds.
-
         Raises:
-            InputError: if the model fails on it.
+            InputError: if the model fails on it, or its file of requests is
+                no TFRecord file of Predict requests.
         """
-        # Reads tensors by means of this module.
-        from realm_tf.serving import warmup
+        path = os.path.join(self.directory, _WARM_UP_FILE)
+        if not Path(path).is_file():
+            return
+        try:
+            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                log = prediction_log_pb2.PredictionLog.FromString(record)
+                request = log.predict_log.request
+                self.run(
+                    {
+                        name: decode_tensor(name, proto)
+                        for name, proto in request.inputs.items()
+                    },
+                    signature=request.model_spec.signature_name,
+                )
+        except (tf.errors.OpError, DecodeError, RequestError) as error:
+            raise InputError(
+                f"The SavedModel {self.directory} fails on the warm-up "
+                f"requests in {_WARM_UP_FILE}: {error}"
+            ) from error
 
-        started = time.monotonic()
-        for name, inputs in warmup.read_requests(self.directory):
-            try:
-                self.run(inputs, signature=name)
-            except RequestError as error:
-                raise InputError(
-                    f"The SavedModel {self.directory} fails on a first "
-                    f"request to {name or DEFAULT_SIGNATURE}: {error.message}"
-                ) from error
-        return time.monotonic() - started
-
-    def close(self, *, grace_seconds: float | None = None) -> None:
-        """Refuses new runs, waits for running ones, frees the memory.
-
-        Args:
-            grace_seconds: float. How long to wait; runs still going then
-                are cancelled. Defaults to no limit.
-        """
-        with self._idle:
-            session, self._session = self._session, None
-            self._idle.wait_for(lambda: not self._running, grace_seconds)
+    def close(self) -> None:
+        """Refuses new runs, cancels running ones, frees the memory."""
+        session, self._session = self._session, None
         if session is None:
             return
         session.close()
         # With the session goes its graph.
         del session
         memory.hand_back()
-
-    @contextlib.contextmanager
-    def _run_allowed(self) -> Iterator[tf.compat.v1.Session]:
-        with self._idle:
-            session = self._session
-            if session is None:
-                raise unavailable(f"Version {self.version} is being unloaded.")
-            self._running += 1
-        try:
-            yield session
-        finally:
-            with self._idle:
-                self._running -= 1
-                self._idle.notify_all()

@@ -85,19 +85,6 @@ def encode_tensor(array: np.ndarray):
     return proto
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(data) or shift > 63:
-            raise ValueError("string lengths in tensor_content are cut off")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
 def _split_strings(data: bytes, count: int) -> list[bytes]:
     """The strings that TensorFlow packs into `tensor_content`.
 
@@ -113,7 +100,15 @@ def _split_strings(data: bytes, count: int) -> list[bytes]:
     """
     lengths, position = [], 0
     for _ in range(count):
-        length, position = _read_varint(data, position)
+        length = shift = 0
+        byte = 0x80
+        while byte >= 0x80:
+            if position >= len(data) or shift > 63:
+                raise ValueError("string lengths in tensor_content are cut off")
+            byte = data[position]
+            length |= (byte & 0x7F) << shift
+            position += 1
+            shift += 7
         lengths.append(length)
     if position + sum(lengths) != len(data):
         raise ValueError("string lengths in tensor_content do not add up")

@@ -1,4 +1,11 @@
-"""The version of a model that answers, as requests find it.
+"""The versions of a model: looked for on disk, loaded, served, let go, closed.
+
+The newest version that loads is served. A newer one is loaded and warmed
+while the old one answers. A version that does not load is passed over for the
+next older one if none is served yet, and is tried again after a pause.
+
+What is served stays while the base path cannot be read. It is let go when the
+base path is there and holds no version any more, as TF Serving does.
 
 A version in use is never closed: it is let go when another takes its place,
 and closed, its memory freed, when the last request that uses it has been
@@ -7,8 +14,6 @@ loaded, run or closed, so no request waits for another version.
 """
 
 import contextlib
-import dataclasses
-import enum
 import threading
 import time
 from collections.abc import Callable
@@ -16,62 +21,19 @@ from collections.abc import Iterator
 
 import grpc
 
+from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
+from realm_tf.serving.version import Event
+from realm_tf.serving.version import State
+from realm_tf.serving.version import Version
+from realm_tf.serving.version import explain
 
-# Versions let go that stay in the status; our choice.
-_MAX_ENDED = 100
-
-
-class State(enum.IntEnum):
-    """`tensorflow.serving.ModelVersionStatus.State`."""
-
-    LOADING = 20
-    AVAILABLE = 30
-    UNLOADING = 40
-    END = 50
-
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """Something that happened to the model.
-
-    Args:
-        kind: str. Of a version `"loading"`, `"loaded"`, `"load_failed"`,
-            `"unloading"`, `"unloaded"`, `"unload_failed"` or `"incomplete"`
-            (not whole on disk); of the model `"poll_failed"`.
-        version: int. Defaults to `None`: it is about the model.
-        message: str.
-        seconds: float. How long it took, if it is the end of something.
-    """
-
-    kind: str
-    version: int | None = None
-    message: str = ""
-    seconds: float | None = None
-
-
-@dataclasses.dataclass(eq=False)
-class Version:
-    """A version from the decision to load it until it is closed.
-
-    Args:
-        number: int.
-        servable: the loaded model, while there is one.
-        state: `State`.
-        error_code: int. Number of a `grpc.StatusCode`: why it could not be
-            loaded. Defaults to 0, OK.
-        error_message: str.
-        users: int. Requests that it is answering.
-    """
-
-    number: int
-    servable: object = None
-    state: State = State.LOADING
-    error_code: int = 0
-    error_message: str = ""
-    users: int = 0
+# From a failure to the next try, doubled after each up to an hour; the first
+# is TF Serving's --load_retry_interval_micros.
+_RETRY_SECONDS = 60.0
+_MAX_DOUBLINGS = 6
 
 
 class Versions:
@@ -79,34 +41,106 @@ class Versions:
 
     Args:
         name: str. The model's.
+        base_path: str. A base directory or a version directory.
+        load: function of a version directory that returns a servable.
+            Called in one thread at a time.
+        poll_seconds: float. Time between two looks at the base path. 0: only
+            one at the start.
         on_event: function of an `Event`, called from several threads.
+        clock: function that returns seconds, for retries.
     """
 
     def __init__(
         self,
         name: str,
+        base_path: str,
         *,
+        load: Callable[[str], object],
+        poll_seconds: float,
         on_event: Callable[[Event], None] = lambda event: None,
+        clock: Callable[[], float] = time.monotonic,
     ):
         self.name = name
+        self._base_path = base_path
+        self._load = load
+        self._poll_seconds = poll_seconds
         self._tell = on_event
+        self._clock = clock
         self._changed = threading.Condition()
         self._current: Version | None = None
-        # The last of each number, for the status.
+        # The last of each number.
         self._versions: dict[int, Version] = {}
-        self._closers: list[threading.Thread] = []
-        self._stopping = False
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether nothing is taken any more."""
-        return self._stopping
+        # What was found wrong with the base path: what lasts is told once.
+        self._problems: list[Event] = []
+        self._stopping = threading.Event()
+        # A load that outlives `stop` must not hold up the exit.
+        self._poller = threading.Thread(
+            target=self._poll_until_stopped, name="poll-versions", daemon=True
+        )
 
     @property
     def current(self) -> int | None:
         """The version that is served, if there is one."""
         current = self._current
         return None if current is None else current.number
+
+    def known(self) -> list[Version]:
+        """The versions on disk or in memory, highest first."""
+        with self._changed:
+            return [
+                self._versions[n] for n in sorted(self._versions, reverse=True)
+            ]
+
+    def start(self) -> None:
+        """Loads and warms the newest version that loads.
+
+        Raises:
+            InputError: if there is none.
+        """
+        saved_models.find_version(self._base_path)
+        self.poll()
+        if self._current is None:
+            reasons = "; ".join(
+                f"version {version.number}: {version.error_message}"
+                for version in self.known()
+            )
+            raise InputError(
+                f"No version in {self._base_path} loads: {reasons}"
+            )
+        if self._poll_seconds:
+            self._poller.start()
+
+    def stop(self, *, timeout_seconds: float = 0.0) -> bool:
+        """Serves and loads nothing from now on; requests are cancelled.
+
+        Args:
+            timeout_seconds: float. How long to wait for a version that is
+                being loaded or closed.
+
+        Returns:
+            bool, whether none is being loaded any more.
+        """
+        self._stopping.set()
+        with self._changed:
+            current, self._current = self._current, None
+            if current is not None:
+                current.state = State.UNLOADING
+        if current is not None:
+            self._tell(Event("unloading", current.number, "stopping"))
+        for version in self.known():
+            if version.state is State.UNLOADING:
+                self._close(version)
+        if self._poller.is_alive():
+            self._poller.join(timeout_seconds)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(
+                    v.state is not State.UNLOADING
+                    for v in self._versions.values()
+                ),
+                timeout_seconds,
+            )
+        return not self._poller.is_alive()
 
     @contextlib.contextmanager
     def use(
@@ -120,7 +154,7 @@ class Versions:
 
         Yields:
             tuple of the version and its servable, which is not closed as
-            long as the context lasts.
+            long as the context lasts, except by `stop`.
 
         Raises:
             RequestError: if that is not served.
@@ -163,13 +197,8 @@ class Versions:
         Raises:
             RequestError: if there are none.
         """
-        with self._changed:
-            found = [
-                self._versions[number]
-                for number in sorted(self._versions, reverse=True)
-                if name == self.name and version in (None, number)
-            ]
-        if not found:
+        found = [v for v in self.known() if version in (None, v.number)]
+        if name != self.name or not found:
             what = "any versions" if version is None else f"version {version}"
             raise RequestError(
                 grpc.StatusCode.NOT_FOUND,
@@ -177,87 +206,121 @@ class Versions:
             )
         return found
 
-    def add(self, version: Version) -> None:
-        """Shows a version that is being loaded in the status."""
-        with self._changed:
-            self._versions[version.number] = version
+    def poll(self) -> None:
+        """Looks at the base path once: loads, retries or lets go."""
+        problems = []
+        try:
+            directories = saved_models.version_directories(self._base_path)
+            whole = []
+            for number in sorted(directories, reverse=True):
+                if saved_models.is_whole(directories[number]):
+                    whole.append(number)
+                    continue
+                message = f"{directories[number]} holds no whole SavedModel"
+                problems.append(Event("incomplete", number, message))
+        except InputError as error:
+            directories = None
+            problems = [Event("poll_failed", message=str(error))]
+        for problem in problems:
+            if problem not in self._problems:
+                self._tell(problem)
+        self._problems = problems
+        if directories is None:
+            return
+        # One that is put there again is new.
+        for version in self.known():
+            gone = version.number not in directories
+            if gone and version.state is State.END:
+                with self._changed:
+                    del self._versions[version.number]
+        for number in whole:
+            if self._stopping.is_set() or number == self.current:
+                return
+            if self._serve(number, directories[number]):
+                return
+        if not whole and self.current not in directories:
+            self._replace_by(None, "all gone")
 
-    def fail(self, version: Version, error: Exception) -> None:
-        """Records that a version could not be loaded, and frees it."""
-        if version.servable is not None:
-            version.servable.close(grace_seconds=0)
-            version.servable = None
+    def _poll_until_stopped(self) -> None:
+        while not self._stopping.wait(self._poll_seconds):
+            self.poll()
+
+    def _serve(self, number: int, directory: str) -> bool:
+        """Loads and warms a version, and serves it; whether it could."""
+        version = Version(number)
+        before = self._versions.get(number)
+        if before is not None and before.failures:
+            if self._clock() < before.retry_at:
+                return False
+            version.failures = before.failures
         with self._changed:
+            self._versions[number] = version
+        self._tell(Event("loading", number, directory))
+        started = time.monotonic()
+        try:
+            version.servable = self._load(directory)
+            version.servable.warm_up()
+        # Whatever it is, what is served must go on.
+        except Exception as error:
+            if version.servable is not None:
+                version.servable.close()
+                version.servable = None
+            pause = _RETRY_SECONDS * 2 ** min(version.failures, _MAX_DOUBLINGS)
+            version.failures += 1
+            version.retry_at = self._clock() + pause
             version.error_code, version.error_message = explain(error)
-            self._end(version)
+            version.state = State.END
+            message = f"{version.error_message} (again in {pause:g} s)"
+            seconds = time.monotonic() - started
+            self._tell(Event("load_failed", number, message, seconds))
+            return False
+        version.failures = 0
+        seconds = time.monotonic() - started
+        self._replace_by(
+            version,
+            f"version {number} takes over",
+            Event("loaded", number, directory, seconds),
+        )
+        return True
 
-    def replace_by(self, version: Version | None, reason: str) -> None:
+    def _replace_by(
+        self, version: Version | None, reason: str, event: Event | None = None
+    ) -> None:
         """Lets requests use a version and lets the one before go, at once.
 
-        Args:
-            version: `Version` with its servable, or `None`. After `stop` it
-                is closed.
-            reason: str. Why the other is let go.
+        After `stop` it is the version itself that goes.
         """
         with self._changed:
-            if self._stopping:
+            if self._stopping.is_set():
                 old = version
             else:
                 old, self._current = self._current, version
                 if version is not None:
                     version.state = State.AVAILABLE
-        if old is None:
-            return
-        self._unload(old, reason)
-        closer = threading.Thread(
-            target=self._close, args=(old,), name="close", daemon=True
-        )
-        with self._changed:
-            # `stop` joins what is listed, so it has to run by then.
-            closer.start()
-            self._closers = [c for c in self._closers if c.is_alive()]
-            self._closers.append(closer)
+            if old is not None:
+                old.state = State.UNLOADING
+        if event is not None:
+            self._tell(event)
+        if old is not None:
+            self._tell(Event("unloading", old.number, reason))
+            threading.Thread(
+                target=self._close_unused,
+                args=(old,),
+                name="close",
+                daemon=True,
+            ).start()
 
-    def stop(self, *, grace_seconds: float | None = None) -> None:
-        """Closes all versions; none is served from now on.
-
-        Args:
-            grace_seconds: float. How long running requests, all together,
-                may take; then they are cancelled. Defaults to no limit.
-        """
-        deadline = None
-        if grace_seconds is not None:
-            deadline = time.monotonic() + grace_seconds
-        with self._changed:
-            self._stopping = True
-            current, self._current = self._current, None
-            leaving = [
-                v for v in self._versions.values() if v.state is State.UNLOADING
-            ]
-        if current is not None:
-            self._unload(current, "stopping")
-            leaving.append(current)
-        for version in leaving:
-            self._close(version, grace_seconds=_left(deadline))
-        with self._changed:
-            closers = list(self._closers)
-        for closer in closers:
-            closer.join(_left(deadline))
-
-    def _unload(self, version: Version, reason: str) -> None:
-        with self._changed:
-            version.state = State.UNLOADING
-        self._tell(Event("unloading", version.number, reason))
-
-    def _close(
-        self, version: Version, *, grace_seconds: float | None = None
-    ) -> None:
-        """Frees a version after its last request, unless another did."""
+    def _close_unused(self, version: Version) -> None:
+        """Frees a version after its last request."""
         with self._changed:
             self._changed.wait_for(
-                lambda: not version.users or version.servable is None,
-                grace_seconds,
+                lambda: not version.users or version.servable is None
             )
+        self._close(version)
+
+    def _close(self, version: Version) -> None:
+        """Frees a version, unless another thread did."""
+        with self._changed:
             # Nothing here may keep the model's memory.
             servable, version.servable = version.servable, None
         if servable is None:
@@ -265,35 +328,13 @@ class Versions:
         started = time.monotonic()
         kind, message = "unloaded", ""
         try:
-            servable.close(grace_seconds=grace_seconds)
+            servable.close()
         # The others must still be closed.
         except Exception as error:
             kind, message = "unload_failed", explain(error)[1]
         del servable
         with self._changed:
-            self._end(version)
+            version.state = State.END
+            self._changed.notify_all()
         seconds = time.monotonic() - started
         self._tell(Event(kind, version.number, message, seconds))
-
-    def _end(self, version: Version) -> None:
-        version.state = State.END
-        ended = sorted(
-            n for n, v in self._versions.items() if v.state is State.END
-        )
-        for number in ended[:-_MAX_ENDED]:
-            del self._versions[number]
-
-
-def explain(error: Exception) -> tuple[int, str]:
-    """The number of a `grpc.StatusCode` and the text for an exception."""
-    if isinstance(error, RequestError):
-        return error.code.value[0], error.message
-    if isinstance(error, InputError):
-        return grpc.StatusCode.INVALID_ARGUMENT.value[0], str(error)
-    return grpc.StatusCode.UNKNOWN.value[0], f"{type(error).__name__}: {error}"
-
-
-def _left(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
-    return max(0.0, deadline - time.monotonic())

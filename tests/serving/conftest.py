@@ -17,14 +17,10 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from version_world import World
 from waiting import wait_for
 
-from realm_tf.serving import rest_server
+from realm_tf.artifacts import saved_models
 from realm_tf.serving import server
-from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
-from realm_tf.serving.request_log import RequestLog
-from realm_tf.serving.version_watcher import VersionWatcher
-from realm_tf.serving.versions import Version
-from realm_tf.serving.versions import Versions
+from realm_tf.serving.running_server import RunningServer
 
 # The third row is for every other question: no block, padded candidates.
 QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]
@@ -190,7 +186,7 @@ class FakeServable:
         return self.signature_defs[signature or "serving_default"]
 
     def warm_up(self):
-        return 0.0
+        pass
 
     def run(self, inputs, **unused):
         self.runs += 1
@@ -200,7 +196,7 @@ class FakeServable:
             raise self.error
         return inputs
 
-    def close(self, *, grace_seconds=None):
+    def close(self):
         self.closed = True
 
 
@@ -212,44 +208,24 @@ def fake_servable():
 
 
 @pytest.fixture
-def fake_versions(fake_servable):
-    """Versions of the model `realm`; the fake servable is version 1."""
-    versions = Versions("realm")
-    version = Version(1, servable=fake_servable)
-    versions.add(version)
-    versions.replace_by(version, "")
-    yield versions
-    fake_servable.let_go.set()
-    versions.stop(grace_seconds=0)
-
-
-@pytest.fixture
-def serve_fake(fake_versions, fake_servable, tmp_path):
+def serve_fake(fake_servable, tmp_path):
     """Starts a server of the fake servable with the given options."""
+    version = tmp_path / "fake" / "1"
+    version.mkdir(parents=True)
+    (version / saved_models.SAVED_MODEL_FILE).touch()
     with contextlib.ExitStack() as stack:
 
         def start(**options):
             options = ServerOptions(
                 **{
-                    "saved_model": "fake",
+                    "saved_model": str(version.parent),
                     "grpc_port": 0,
                     "rest_port": 0,
                     "log_file": str(tmp_path / "log"),
                     **options,
                 }
             )
-            running = server.RunningServer(
-                options,
-                versions=fake_versions,
-                watcher=VersionWatcher(
-                    "fake", versions=fake_versions, load=None, poll_seconds=0
-                ),
-                metrics=ServingMetrics(),
-                log=RequestLog(
-                    options.log_file, log_questions=options.log_questions
-                ),
-                bound=rest_server.bind(options.host, 0, flag="--rest-port"),
-            )
+            running = RunningServer(options, lambda *_: fake_servable)
             stack.callback(running.stop)
             stack.callback(fake_servable.let_go.set)
             return running
@@ -259,11 +235,12 @@ def serve_fake(fake_versions, fake_servable, tmp_path):
 
 @pytest.fixture
 def read_log(tmp_path):
-    """Reads the log of `serve_fake`."""
+    """Reads the requests in the log of `serve_fake`."""
 
     def read():
         lines = (tmp_path / "log").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in lines]
+        return [line for line in found if line["kind"] == "request"]
 
     return read
 

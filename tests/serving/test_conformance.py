@@ -111,19 +111,6 @@ def test_ovmsclient(kind, running):
     assert "Servable not found for request: Specific(other, 1)" in refusal
 
 
-def test_ovmsclients_version_0_is_a_version(running):
-    """To its own server 0 is the newest; TF Serving takes it at its word."""
-    script = OVMS.partition("outputs = ")[0] + (
-        "try:\n    client.get_model_metadata(**model)\n"
-        "except ovmsclient.ModelNotFoundError as error:\n"
-        "    print(json.dumps(str(error)))\n"
-    )
-    (refusal,) = run_ovms(script, "grpc", running, 0)
-    assert refusal.endswith(
-        "Servable not found for request: Specific(realm, 0)"
-    )
-
-
 @pytest.fixture(scope="module")
 def readme_commands():
     if shutil.which("curl") is None:

@@ -57,101 +57,11 @@ def test_batches_of_any_size(stub):
         assert answers.tolist() == [b"Paris"] * size
 
 
-def test_long_and_odd_questions_are_answered(stub):
-    odd = ["x" * 10_000, "🤷", "\0\x1b"]
-    response = stub.Predict(predict_request(*odd), timeout=10)
-    assert list(response.outputs["block_id"].int64_val) == [-1, -1, -1]
-
-
 def test_output_filter_and_version_are_honoured(stub):
     request = predict_request("x", version=2, signature="serving_default")
     request.output_filter.append("block_id")
     response = stub.Predict(request, timeout=10)
     assert list(response.outputs) == ["block_id"]
-
-
-@pytest.mark.parametrize(
-    "request_, code, message",
-    [
-        (
-            predict_request("x", model="other"),
-            "NOT_FOUND",
-            r"Servable not found for request: Latest\(other\)",
-        ),
-        (
-            predict_request("x", version=1),
-            "NOT_FOUND",
-            r"Servable not found for request: Specific\(realm, 1\)",
-        ),
-        (
-            predict_request("x", label="stable"),
-            "INVALID_ARGUMENT",
-            "knows no version labels: .* TensorFlow Serving",
-        ),
-        (
-            predict_request("x", model=""),
-            "INVALID_ARGUMENT",
-            "ModelSpec has no name specified",
-        ),
-        (
-            predict_request("x", signature="nope"),
-            "FAILED_PRECONDITION",
-            'Serving signature key \\\\?"nope\\\\?" not found',
-        ),
-        (slow_request(-1), "INVALID_ARGUMENT", "steps are negative"),
-    ],
-)
-def test_requests_for_something_else(stub, request_, code, message):
-    assert_refused(stub.Predict, request_, code, message)
-
-
-def test_wrong_inputs(stub):
-    request = predict_request("x")
-    request.inputs["more"].CopyFrom(request.inputs["question"])
-    assert_refused(
-        stub.Predict, request, "INVALID_ARGUMENT", "Sent extra: {more}"
-    )
-    request = predict_request("x")
-    request.inputs["question"].CopyFrom(tf.make_tensor_proto([1.0, 2.0]))
-    assert_refused(
-        stub.Predict,
-        request,
-        "INVALID_ARGUMENT",
-        "question must be of dtype string, received float32",
-    )
-    request.ClearField("inputs")
-    assert_refused(
-        stub.Predict,
-        request,
-        "INVALID_ARGUMENT",
-        "Missing but required: {question}",
-    )
-    request = predict_request("x")
-    request.output_filter.append("nope")
-    assert_refused(stub.Predict, request, "INVALID_ARGUMENT", "nope")
-
-
-def test_tensors_that_are_none(stub):
-    def refused(message):
-        assert_refused(stub.Predict, request, "INVALID_ARGUMENT", message)
-
-    request = predict_request("x")
-    # Ten bytes must not allocate terabytes.
-    request.inputs["question"].tensor_shape.dim[0].size = 10**12
-    refused("needs 1000000000000 values, which were not sent")
-    request.inputs["question"].tensor_shape.dim[0].size = -5
-    refused("tensor parsing error: question")
-    request.inputs["question"].dtype = 999
-    refused("tensor parsing error: question")
-    request.inputs["question"].ClearField("dtype")
-    refused("tensor parsing error: question")
-    request = predict_request("x")
-    for rank, message in ((32, "must be of shape"), (33, "33 dimensions")):
-        shape = request.inputs["question"].tensor_shape
-        shape.ClearField("dim")
-        for _ in range(rank):
-            shape.dim.add(size=1)
-        refused(message)
 
 
 def test_long_questions_are_cut_before_they_are_read(stub):
@@ -232,18 +142,6 @@ def test_a_deadline_ends_the_run(stub):
     assert time.monotonic() - started < 5
     # The server is free again.
     assert stub.Predict(predict_request("x"), timeout=5).outputs
-
-
-def test_many_clients_at_once_get_their_own_answers(stub):
-    texts = ["who wrote Frankenstein?", "where is the Eiffel Tower?", "?"]
-    expected = [b"Mary Shelley", b"Paris", b""]
-    calls = [
-        (i % 3, stub.Predict.future(predict_request(texts[i % 3]), timeout=20))
-        for i in range(200)
-    ]
-    for kind, call in calls:
-        answers = call.result().outputs["answer"].string_val
-        assert list(answers) == [expected[kind]]
 
 
 def test_what_the_stock_server_is_for(channel, stub):

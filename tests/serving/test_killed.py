@@ -1,7 +1,5 @@
 """The server is killed while a version is being written, and starts again."""
 
-import os
-import shutil
 import subprocess
 import sys
 
@@ -9,7 +7,6 @@ import pytest
 from server_process import Process
 from waiting import wait_for
 
-from realm_tf.artifacts import artifact
 from realm_tf.serving.client import RealmClient
 
 pytestmark = pytest.mark.slow
@@ -26,32 +23,6 @@ def _serve(base):
     return Process(
         "--saved-model", base, "--file-system-poll-wait-seconds", "0.1"
     )
-
-
-def test_the_newest_complete_version_is_served_after_a_kill(
-    saved_model, tmp_path
-):
-    base = tmp_path / "base"
-    shutil.copytree(f"{saved_model}/1", base / "1")
-    process = _serve(str(base))
-    assert _version(process.target) == 1
-    # Torn in each way that an export can be, when both are killed.
-    shutil.copytree(f"{saved_model}/2", base / "2.partial")
-    (base / "2.partial" / "saved_model.pb").unlink()
-    shutil.copytree(f"{saved_model}/2", base / "3")
-    (base / "3" / "saved_model.pb").unlink()
-    shutil.copytree(f"{saved_model}/2", base / "4")
-    (base / "4" / artifact.JOB).write_text("{}")
-    process.kill()
-    process = _serve(str(base))
-    try:
-        assert _version(process.target) == 1
-        shutil.rmtree(base / "2.partial")
-        shutil.copytree(f"{saved_model}/2", base / "2.partial")
-        os.rename(base / "2.partial", base / "2")
-        wait_for(lambda: _version(process.target) == 2, _SECONDS)
-    finally:
-        process.kill()
 
 
 def test_an_export_that_is_killed_is_never_served(

@@ -257,19 +257,6 @@ def test_the_link_is_copied(page, site):
 
 
 @needs_chromium
-def test_where_there_is_no_clipboard_the_link_is_shown(page, site):
-    ask(page, site, "plain source")
-    page.evaluate(
-        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-    )
-    page.click(".facts button")
-    expect(page.locator(".facts input")).to_be_focused()
-    assert (
-        page.evaluate("getSelection().toString()") == f"{site}?q=plain+source"
-    )
-
-
-@needs_chromium
 def test_waiting_shows_only_when_it_is_long(page, site, servable):
     # When what was seen, in milliseconds since the question.
     watch = """

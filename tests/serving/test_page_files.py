@@ -3,39 +3,9 @@
 import html.parser
 import re
 
-import pytest
-from page_style import channels
-from page_style import schemes
-
 from realm_tf.serving import rest_api
 
 PAGE = rest_api.PAGE_DIRECTORY
-
-
-def luminance(colour):
-    """Relative luminance of WCAG 2.1."""
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (value / 255 for value in channels(colour))
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("scheme", [0, 1])
-def test_texts_can_be_read(scheme):
-    colours = schemes()[scheme]
-    pairs = [
-        ("on-accent", "accent"),
-        ("on-mark", "mark"),
-        ("problem", "raised"),
-    ]
-    for name in ("ink", "quiet", "accent"):
-        pairs += [(name, "paper"), (name, "raised")]
-    for front, back in pairs:
-        lighter, darker = sorted(
-            (luminance(colours[front]), luminance(colours[back])), reverse=True
-        )
-        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (front, back)
 
 
 class Markup(html.parser.HTMLParser):

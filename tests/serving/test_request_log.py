@@ -1,7 +1,6 @@
 import contextlib
 import json
 import os
-import threading
 
 import pytest
 
@@ -83,24 +82,6 @@ def test_a_renamed_file_is_opened_again(tmp_path, open_log):
     log.request(record())
     assert len(lines(tmp_path / "log.1")) == 1
     assert len(lines(path)) == 2
-
-
-def test_lines_of_many_threads_do_not_mix(tmp_path, open_log):
-    log = open_log(log_questions=True)
-
-    def write(number):
-        for _ in range(50):
-            log.request(record(questions=[str(number) * 1000]))
-
-    threads = [threading.Thread(target=write, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    written = [line["questions"][0] for line in lines(tmp_path / "log")]
-    assert sorted(written) == sorted(
-        str(i) * 1000 for i in range(8) for _ in range(50)
-    )
 
 
 def test_two_logs_are_apart(tmp_path, capsys, open_log):

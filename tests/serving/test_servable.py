@@ -40,40 +40,16 @@ def test_runs_tables_variables_and_text_ops(servable):
     assert outputs["score"].dtype == np.float32
 
 
-def test_output_filter_selects(servable):
-    outputs = servable.run(questions("x"), output_filter=["url", "score"])
-    assert list(outputs) == ["url", "score"]
-    assert outputs["url"].tolist() == [b""]
-
-
-def test_scalars_keep_their_type(servable):
-    outputs = servable.run({"steps": np.array(3, np.int32)}, signature="slow")
-    assert outputs["value"].shape == ()
-    np.testing.assert_allclose(outputs["value"], 1 / 64, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "inputs, arguments, code, message",
     [
         (
             questions("x"),
-            {"signature": "nope"},
-            "FAILED_PRECONDITION",
-            r'key "nope" not found. Expected one of {serving_default, slow}',
-        ),
-        (
-            questions("x"),
             {"signature": "__saved_model_init_op"},
             "FAILED_PRECONDITION",
-            "not found",
+            r'"__saved_model_init_op" not found. .* {serving_default, slow}',
         ),
-        ({}, {}, "INVALID_ARGUMENT", r"Missing but required: {question}"),
-        (
-            {**questions("x"), "more": np.zeros(1)},
-            {},
-            "INVALID_ARGUMENT",
-            r"Sent extra: {more}",
-        ),
+        ({}, {}, "INVALID_ARGUMENT", r"inputs {question}, received {}"),
         (
             {"question": np.array([1.0], np.float32)},
             {},
@@ -91,12 +67,6 @@ def test_scalars_keep_their_type(servable):
             {"output_filter": ["nope"]},
             "INVALID_ARGUMENT",
             "alias not found in signature: nope",
-        ),
-        (
-            questions("x"),
-            {"output_filter": ["url", "url"]},
-            "INVALID_ARGUMENT",
-            "duplicate output tensor alias: url",
         ),
         (
             {"steps": np.array(-1, np.int32)},
@@ -122,7 +92,7 @@ def test_time_runs_out(servable):
     assert time.monotonic() - started < 5
 
 
-def test_close_waits_then_cancels(saved_model):
+def test_close_cancels_what_runs(saved_model):
     servable = SavedModelServable(f"{saved_model}/1")
     assert servable.version == 1
     results = []
@@ -135,11 +105,8 @@ def test_close_waits_then_cancels(saved_model):
 
     thread = threading.Thread(target=run_endless)
     thread.start()
-    while not servable._running:
-        time.sleep(0.01)
-    started = time.monotonic()
-    servable.close(grace_seconds=0.3)
-    assert 0.3 <= time.monotonic() - started < 5
+    time.sleep(0.3)
+    servable.close()
     thread.join(timeout=5)
     assert results == [grpc.StatusCode.CANCELLED]
     with pytest.raises(RequestError) as caught:
@@ -190,30 +157,14 @@ def test_warm_up_replays_the_models_own_requests(copied, monkeypatch):
             predict_log("c", signature="serving_default"),
         ]
         write_warm_up(copied, logs)
-        assert servable.warm_up() > 0
-    assert runs == [("", [b"a", b"b"]), ("serving_default", [b"c"])]
-
-
-def test_broken_warm_up_requests_are_refused(copied):
-    path = copied / "assets.extra" / "tf_serving_warmup_requests"
-    broken = predict_log("a")
-    broken.predict_log.request.inputs["question"].tensor_shape.dim[0].size = -1
-    classify = prediction_log_pb2.PredictionLog()
-    classify.classify_log.SetInParent()
-    with SavedModelServable(str(copied)) as servable:
-        for logs, message in (
-            ([predict_log("a"), broken], "cannot be read .tensor parsing"),
-            ([classify], "first request to serving_default: input size"),
-            (
-                [predict_log("a", signature="nope")],
-                "fails on a first request to nope",
-            ),
-        ):
-            write_warm_up(copied, logs)
-            with pytest.raises(InputError, match=message):
-                servable.warm_up()
+        servable.warm_up()
+        assert runs == [("", [b"a", b"b"]), ("serving_default", [b"c"])]
+        write_warm_up(copied, [predict_log("a", signature="nope")])
+        with pytest.raises(InputError, match='warm-up .* "nope" not found'):
+            servable.warm_up()
+        path = copied / "assets.extra" / "tf_serving_warmup_requests"
         path.write_bytes(b"no TFRecord at all")
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match="fails on the warm-up"):
             servable.warm_up()
 
 

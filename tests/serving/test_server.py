@@ -1,6 +1,5 @@
 """The server's life: options, start, versions, drain, end."""
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
 from server_process import get_json
-from stock_requests import assert_refused
 from stock_requests import predict_request
 from stock_requests import slow_request
 from tensorflow_serving.apis import prediction_service_pb2_grpc
@@ -25,7 +23,6 @@ from realm_tf import cli
 from realm_tf.errors import InputError
 from realm_tf.serving import rest_server
 from realm_tf.serving import server
-from realm_tf.serving.client import RealmClient
 
 
 def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
@@ -134,8 +131,8 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
             ["--saved-model", "/tmp", "--model-name", ""],
             "--model-name is empty",
         ),
-        (["--tls-key", "x"], "--tls-certificate and --tls-key go"),
-        (["--tls-client-ca", "x"], "--tls-client-ca needs both"),
+        (["--tls-key", "x"], "certificate and its key go together"),
+        (["--tls-client-ca", "x"], "--tls-client-ca needs --tls-cert"),
         (["--tls-key", "x", "--tls-certificate", "y"], "cannot be used"),
         (["--api-key-file", "/nonexistent"], "--api-key-file /nonexistent"),
         (["--max-pending", "0"], "--max-pending is 0"),
@@ -155,50 +152,6 @@ def test_bad_arguments(arguments, message, capsys, saved_model):
         arguments = [*arguments, "--grpc-port", "0"]
     assert cli.main(["serve", *arguments]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_broken_newest_version_keeps_no_server_down(saved_model, tmp_path):
-    for version in (1, 2):
-        shutil.copytree(f"{saved_model}/{version}", tmp_path / str(version))
-    (tmp_path / "2" / "variables" / "variables.index").write_bytes(b"torn")
-    with (
-        server.start(str(tmp_path), no_rest=True) as running,
-        RealmClient(running.target) as client,
-    ):
-        assert client.metadata()["version"] == 1
-        broken, served = client.status()
-    assert (broken.version, broken.state) == (2, "END")
-    assert "does not load" in broken.error_message
-    assert (served.version, served.state) == (1, "AVAILABLE")
-
-
-def test_a_new_version_is_served_and_the_old_let_go(saved_model, tmp_path):
-    shutil.copytree(f"{saved_model}/1", tmp_path / "1")
-    with (
-        server.start(
-            str(tmp_path), file_system_poll_wait_seconds=0.05
-        ) as running,
-        RealmClient(running.target) as client,
-    ):
-        question = "who wrote frankenstein?"
-        assert client.ask([question])[0].score == 12.5
-        shutil.copytree(f"{saved_model}/2", tmp_path / "2.partial")
-        os.rename(tmp_path / "2.partial", tmp_path / "2")
-        wait_for(lambda: client.ask([question])[0].score == 112.5)
-        url = f"{running.rest_url}/v1/models/realm"
-
-        def states():
-            _, body = get_json(url)
-            return {
-                status["version"]: status["state"]
-                for status in body["model_version_status"]
-            }
-
-        wait_for(lambda: states() == {"2": "AVAILABLE", "1": "END"})
-        metrics = running.handler.metrics.render()[0].decode()
-        sample = 'realm_version_available{model_name="realm",version='
-        assert f'{sample}"2"}} 1.0' in metrics
-        assert f'{sample}"1"}} 0.0' in metrics
 
 
 def test_health_follows_the_versions(saved_model, tmp_path):
@@ -242,28 +195,11 @@ def test_concurrent_requests_are_batched(saved_model):
         for call in calls:
             values = call.result().outputs["score"].float_val
             assert list(values) == [112.5]
-        text = running.handler.metrics.render()[0].decode()
+        text = running.handler.render_metrics()[0].decode()
     (rows,) = re.findall(r"^realm_batch_rows_sum (\S+)$", text, re.M)
     (batches,) = re.findall(r"^realm_batch_rows_count (\S+)$", text, re.M)
     assert float(rows) == 100
     assert float(batches) < 100
-
-
-def test_messages_that_are_too_large_are_refused(serve_fake, fake_servable):
-    fake_servable.let_go.set()
-    running = serve_fake(max_message_bytes=1000)
-    with grpc.insecure_channel(running.target) as channel:
-        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        assert stub.Predict(predict_request("x" * 500), timeout=10)
-        assert_refused(
-            stub.Predict,
-            predict_request("x" * 1500),
-            "RESOURCE_EXHAUSTED",
-            "larger than max",
-        )
-    url = f"{running.rest_url}/v1/models/realm:predict"
-    body = json.dumps({"inputs": {"question": ["x" * 1500]}}).encode()
-    assert get_json(url, data=body)[0] == 413
 
 
 def test_ipv6_addresses_are_bracketed(serve_fake):

@@ -7,12 +7,11 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
+from server_process import get_json
 from waiting import wait_for
 
-from realm_tf.serving.servable import SavedModelServable
-from realm_tf.serving.version_watcher import VersionWatcher
-from realm_tf.serving.versions import Versions
+from realm_tf.serving import server
+from realm_tf.serving.client import RealmClient
 
 
 def copy_version(saved_model, version, base, *, to):
@@ -21,53 +20,51 @@ def copy_version(saved_model, version, base, *, to):
     os.rename(base / "copy", base / str(to))
 
 
-def test_saved_models_are_swapped_under_load(saved_model, tmp_path):
+def test_no_request_fails_while_versions_are_swapped(saved_model, tmp_path):
     copy_version(saved_model, 1, tmp_path, to=1)
-    versions = Versions("realm")
-    watcher = VersionWatcher(
-        str(tmp_path),
-        versions=versions,
-        load=lambda directory, version: SavedModelServable(directory),
-        poll_seconds=0.05,
-    )
-    watcher.start()
-    question = {"question": np.array([b"who wrote frankenstein?"], object)}
-    # By its name: version 2 of the fixture scores 100 higher than 1.
-    scores = {1: 12.5, 2: 112.5, 3: 12.5, 4: 112.5}
     enough = threading.Event()
-    latest = [0] * 8
+    latest = [0.0] * 8
     wrong = []
 
     def ask(thread):
         while not enough.is_set():
             try:
-                with versions.use("realm") as (version, servable):
-                    outputs = servable.run(question)
-                if outputs["score"].tolist() != [scores[version]]:
-                    wrong.append((version, outputs["score"]))
-                latest[thread] = version
+                (answer,) = client.ask(["who wrote frankenstein?"])
+                latest[thread] = answer.score
             except Exception as error:
                 wrong.append(error)
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
     with contextlib.ExitStack() as stack:
-        stack.callback(versions.stop)
-        stack.callback(watcher.stop, timeout_seconds=10)
+        running = stack.enter_context(
+            server.start(str(tmp_path), file_system_poll_wait_seconds=0.05)
+        )
+        client = stack.enter_context(
+            RealmClient(running.target, max_attempts=1)
+        )
         for thread in threads:
             thread.start()
             stack.callback(thread.join, 10)
         stack.callback(enough.set)
-        for version in (2, 3, 4):
-            source = 1 + (version + 1) % 2
+        # Version 2 of the fixture scores 100 higher than 1.
+        for version, source, score in ((2, 2, 112.5), (3, 1, 12.5)):
             copy_version(saved_model, source, tmp_path, to=version)
-            wait_for(lambda v=version: latest == [v] * 8, seconds=60)
-        wait_for(
-            lambda: (
-                [v.state.name for v in versions.status("realm")]
-                == ["AVAILABLE", "END", "END", "END"]
-            )
-        )
+            wait_for(lambda s=score: latest == [s] * 8, seconds=60)
+        url = f"{running.rest_url}/v1/models/realm"
+
+        def states():
+            return [
+                (status["version"], status["state"])
+                for status in get_json(url)[1]["model_version_status"]
+            ]
+
+        expected = [("3", "AVAILABLE"), ("2", "END"), ("1", "END")]
+        wait_for(lambda: states() == expected)
+        metrics = running.handler.render_metrics()[0].decode()
     assert wrong == []
+    sample = 'realm_version_available{model_name="realm",version='
+    assert f'{sample}"3"}} 1.0' in metrics
+    assert f'{sample}"2"}} 0.0' in metrics
 
 
 _SWAPS = """
@@ -80,7 +77,6 @@ import tensorflow as tf
 
 from realm_tf.serving import memory
 from realm_tf.serving.servable import SavedModelServable
-from realm_tf.serving.version_watcher import VersionWatcher
 from realm_tf.serving.versions import Versions
 
 base = sys.argv[1]
@@ -102,19 +98,17 @@ tf.saved_model.save(
 )
 unloaded = queue.SimpleQueue()
 versions = Versions(
-    "m", on_event=lambda e: e.kind == "unloaded" and unloaded.put(e.version)
-)
-watcher = VersionWatcher(
+    "m",
     base,
-    versions=versions,
-    load=lambda directory, version: SavedModelServable(directory),
+    load=SavedModelServable,
     poll_seconds=0,
+    on_event=lambda e: e.kind == "unloaded" and unloaded.put(e.version),
 )
-watcher.start()
+versions.start()
 for swap in range(1, 11):
     os.rename(f"{base}/{swap}", f"{base}/{swap + 1}")
     with versions.use("m") as (_, old):
-        watcher.poll()
+        versions.poll()
     del old
     assert unloaded.get(timeout=60) == swap
     with versions.use("m") as (version, servable):

@@ -1,11 +1,168 @@
-"""Which version answers, and when another is closed."""
+"""Which versions on disk are loaded, which one answers, which are closed."""
 
 import shutil
 import threading
 import time
 
+import grpc
+import pytest
 from version_world import refused
 from waiting import wait_for
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import saved_models
+from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
+from realm_tf.serving.version import State
+
+
+def test_the_newest_whole_version_is_served(world):
+    world.add(2, 3, 10)
+    # Not whole, no version, or beyond int64.
+    for name in ("11", "12.partial", "tmp-13", str(2**63)):
+        (world.base / name).mkdir()
+    world.start()
+    assert world.states() == [(10, "AVAILABLE")]
+    for asked in (None, 10):
+        with world.use(asked) as (version, servable):
+            assert version == servable.run() == 10
+    world.poll()
+    # Told once.
+    assert world.kinds("incomplete") == [("incomplete", 11)]
+    assert [s.version for s in world.loaded] == [10]
+
+
+def test_an_export_in_place_does_not_count_before_its_end(world):
+    base = "ram://versions/in-place"
+    for version in (1, 2):
+        with artifact.write(f"{base}/{version}", kind="saved_model") as stage:
+            write_text(stage.path("saved_model.pb"), "model")
+            if version == 2:
+                world.start(base=base)
+                assert world.states() == [(1, "AVAILABLE")]
+                assert saved_models.find_version(base) == (f"{base}/1", 1)
+    assert world.kinds("incomplete") == [("incomplete", 2)]
+    world.poll()
+    assert world.states()[0] == (2, "AVAILABLE")
+
+
+@pytest.mark.parametrize("name, version", [("7", 7), ("mine", 1)])
+def test_a_directory_that_holds_the_model_itself(world, name, version):
+    world.add(name)
+    world.start(base=world.base / name)
+    assert world.states() == [(version, "AVAILABLE")]
+
+
+def test_a_version_that_does_not_load_is_tried_again(world):
+    world.add(1)
+    world.start()
+    world.broken[2] = InputError("the file is damaged")
+    world.add(2)
+    world.poll()
+
+    def attempts():
+        return len(world.kinds("load_failed"))
+
+    ended, serving = world.versions.status("m")
+    assert (ended.number, ended.state) == (2, State.END)
+    assert ended.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert ended.error_message == "the file is damaged"
+    assert (serving.number, serving.state) == (1, State.AVAILABLE)
+    assert (serving.error_code, serving.error_message) == (0, "")
+    for now, expected in [(59, 1), (60, 2), (179, 2), (180, 3), (181, 3)]:
+        world.now = now
+        world.poll()
+        assert attempts() == expected
+    assert world.events[-1].message == "the file is damaged (again in 240 s)"
+    assert world.open_versions() == [1]
+    # It is taken away and put there again: at once.
+    shutil.rmtree(world.base / "2")
+    world.poll()
+    world.add(2)
+    del world.broken[2]
+    world.poll()
+    assert world.states()[0] == (2, "AVAILABLE")
+    wait_for(lambda: world.open_versions() == [2])
+
+
+def test_what_fails_while_warming_is_closed(world):
+    world.add(1)
+
+    def load(directory):
+        servable = world.load(directory)
+        if servable.version == 2:
+            servable.warm_up = lambda: 1 / 0
+        return servable
+
+    world.start(load=load)
+    world.add(2)
+    world.poll()
+    assert world.open_versions() == [1]
+    (status,) = world.versions.status("m", version=2)
+    assert status.error_message == "ZeroDivisionError: division by zero"
+    assert status.error_code == grpc.StatusCode.UNKNOWN.value[0]
+
+
+def test_a_start_passes_over_versions_that_do_not_load(world):
+    world.add(1, 2, 3)
+    world.broken = {3: InputError("damaged"), 2: OSError("gone")}
+    world.start()
+    assert world.states() == [(3, "END"), (2, "END"), (1, "AVAILABLE")]
+    world.now = 60
+    del world.broken[2]
+    world.poll()
+    wait_for(lambda: world.open_versions() == [2])
+
+
+@pytest.mark.parametrize("what", ["path", "version", "whole version", "load"])
+def test_a_start_without_a_version_is_refused(world, what):
+    message = "base holds no SavedModel: expected saved_model.pb or <integer>/"
+    if what == "path":
+        world.base.rmdir()
+        message = "base does not exist: expected a SavedModel"
+    if what == "whole version":
+        (world.base / "1").mkdir()
+    if what == "load":
+        world.add(2)
+        world.broken[2] = InputError("damaged")
+        message = "No version in .*base loads: version 2: damaged"
+    with pytest.raises(InputError, match=message):
+        world.start()
+    assert world.open_versions() == []
+
+
+def test_versions_that_are_deleted_are_let_go(world):
+    world.add(1, 2)
+    world.start()
+    shutil.rmtree(world.base / "2")
+    world.poll()
+    # The older one is loaded first.
+    assert world.kinds()[2:5] == [
+        ("loading", 1),
+        ("loaded", 1),
+        ("unloading", 2),
+    ]
+    wait_for(lambda: world.open_versions() == [1])
+    # The base path is away for a while: nothing changes.
+    away = world.base.rename(world.base.parent / "away")
+    world.poll()
+    world.poll()
+    # Nor is a version known any more that is neither on disk nor used.
+    assert world.states() == [(1, "AVAILABLE")]
+    assert world.kinds("poll_failed") == [("poll_failed", None)]
+    assert "base does not exist" in world.events[-1].message
+    away.rename(world.base)
+    world.poll()
+    # It is there, and empty.
+    shutil.rmtree(world.base / "1")
+    world.poll()
+    wait_for(lambda: world.open_versions() == [])
+    with refused("NOT_FOUND", r"Latest\(m\)"), world.use():
+        raise AssertionError("it was found")
+    world.add(1)
+    world.poll()
+    with world.use() as (version, servable):
+        assert version == servable.run() == 1
 
 
 def test_requests_for_what_is_not_there(world):
@@ -29,47 +186,14 @@ def test_requests_for_what_is_not_there(world):
 
 def test_a_new_version_is_warm_before_the_old_is_let_go(world):
     world.add(1)
-    seen = []
-
-    def load(directory, version):
-        if version == 2:
-            with world.use() as (serving, servable):
-                seen.append((serving, servable.run(), world.states()))
-        return world.load(directory, version)
-
-    world.start(load=load)
-    world.add(2)
-    world.poll()
-    assert seen == [(1, 1, [(2, "LOADING"), (1, "AVAILABLE")])]
-    wait_for(lambda: world.states() == [(2, "AVAILABLE"), (1, "END")])
-    assert world.open_versions() == [2]
-    assert [s.warm for s in world.loaded] == [True, True]
-    wait_for(
-        lambda: (
-            world.kinds()
-            == [
-                ("loading", 1),
-                ("loaded", 1),
-                ("loading", 2),
-                ("loaded", 2),
-                ("unloading", 1),
-                ("unloaded", 1),
-            ]
-        )
-    )
-    assert world.events[3].seconds >= 0 and world.events[2].seconds is None
-
-
-def test_requests_do_not_wait_for_a_load(world):
-    world.add(1)
     loading = threading.Event()
     go_on = threading.Event()
 
-    def load(directory, version):
-        if version == 2:
+    def load(directory):
+        if directory.endswith("2"):
             loading.set()
             assert go_on.wait(10)
-        return world.load(directory, version)
+        return world.load(directory)
 
     world.start(load=load)
     world.add(2)
@@ -82,8 +206,20 @@ def test_requests_do_not_wait_for_a_load(world):
     assert world.states() == [(2, "LOADING"), (1, "AVAILABLE")]
     go_on.set()
     poll.join(10)
-    with world.use() as (version, _):
-        assert version == 2
+    with world.use() as (version, servable):
+        assert version == servable.run() == 2
+    wait_for(lambda: world.states() == [(2, "AVAILABLE"), (1, "END")])
+    assert world.open_versions() == [2]
+    wait_for(lambda: len(world.events) == 6)
+    assert world.kinds() == [
+        ("loading", 1),
+        ("loaded", 1),
+        ("loading", 2),
+        ("loaded", 2),
+        ("unloading", 1),
+        ("unloaded", 1),
+    ]
+    assert world.events[3].seconds >= 0 and world.events[2].seconds is None
 
 
 def test_a_version_in_use_is_not_closed(world):
@@ -110,118 +246,42 @@ def test_a_version_in_use_is_not_closed(world):
     )
 
 
-def test_swaps_under_load_fail_no_request(world):
-    world.add(1)
-    world.start(poll_seconds=0.01)
-    enough = threading.Event()
-    answered = [[] for _ in range(8)]
-    wrong = []
-
-    def ask(versions):
-        while not enough.is_set():
-            try:
-                with world.use() as (version, servable):
-                    before = servable.run()
-                    time.sleep(0)
-                    if not before == servable.run() == version:
-                        wrong.append((version, before))
-                    versions.append(version)
-            except Exception as error:
-                wrong.append(error)
-
-    threads = [threading.Thread(target=ask, args=(v,)) for v in answered]
-    for thread in threads:
-        thread.start()
-    for version in range(2, 12):
-        world.add(version)
-        wait_for(lambda v=version: all(a and a[-1] == v for a in answered))
-    enough.set()
-    for thread in threads:
-        thread.join(10)
-    assert wrong == []
-    for versions in answered:
-        assert versions == sorted(versions)
-    wait_for(lambda: world.open_versions() == [11])
-    assert [s.version for s in world.loaded] == list(range(1, 12))
-
-
-def test_the_status_does_not_grow_without_end(world):
-    world.add(1)
-    world.start()
-    for version in range(2, 120):
-        world.add(version)
-        world.poll()
-        shutil.rmtree(world.base / str(version - 1))
-    wait_for(lambda: len(world.versions.status("m")) == 101)
-    assert world.states()[:2] == [(119, "AVAILABLE"), (118, "END")]
-
-
-def test_stop_gives_running_requests_time(world):
-    world.add(1)
-    world.start(poll_seconds=0.01)
-    enough = threading.Event()
-    entered = threading.Event()
-
-    def hold():
-        with world.use():
-            entered.set()
-            assert enough.wait(10)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert entered.wait(10)
-    threading.Timer(0.2, enough.set).start()
-    started = time.monotonic()
-    world.stop(grace_seconds=10)
-    assert 0.1 < time.monotonic() - started < 8
-    assert world.states() == [(1, "END")]
-    with refused("NOT_FOUND", r"Latest\(m\)"), world.use():
-        raise AssertionError("it was found")
-    thread.join(10)
-    world.stop()
-
-
-def test_what_is_being_loaded_at_the_stop_is_closed(world):
+def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
     world.add(1)
     loading = threading.Event()
     go_on = threading.Event()
 
-    def load(directory, version):
-        if version == 2:
+    def load(directory):
+        if directory.endswith("2"):
             loading.set()
             assert go_on.wait(10)
-        return world.load(directory, version)
+        return world.load(directory)
 
     world.start(load=load, poll_seconds=0.01)
     world.add(2)
     assert loading.wait(10)
     started = time.monotonic()
-    world.versions.stop(grace_seconds=0.1)
-    assert not world.watcher.stop(timeout_seconds=0.1)
+    with world.use():
+        assert not world.versions.stop(timeout_seconds=0.1)
+        assert world.open_versions() == []
     assert time.monotonic() - started < 5
-    assert world.open_versions() == []
+    with refused("NOT_FOUND", r"Latest\(m\)"), world.use():
+        raise AssertionError("it was found")
     go_on.set()
     wait_for(
         lambda: world.kinds("unloaded") == [("unloaded", 1), ("unloaded", 2)]
     )
-    assert world.watcher.stop(timeout_seconds=10)
-
-
-def test_nothing_is_loaded_after_the_stop(world):
-    world.add(1)
-    world.start()
-    world.versions.stop()
-    world.add(2)
+    assert world.versions.stop(timeout_seconds=10)
+    world.add(3)
     world.poll()
-    assert [s.version for s in world.loaded] == [1]
-    assert world.states() == [(1, "END")]
+    assert [s.version for s in world.loaded] == [1, 2]
 
 
 def test_a_close_that_fails_is_told(world):
     world.add(1)
     world.start()
 
-    def close(*, grace_seconds):
+    def close():
         world.loaded[0].closed = True
         raise OSError("no")
 

@@ -176,7 +176,7 @@ def serving(servable, *, api_keys=None):
     handler = RequestHandler(
         servable, options=options, metrics=ServingMetrics(), log=RequestLog()
     )
-    app = rest_api.make_app(handler, api_keys=api_keys)
+    app = rest_api.RestApi(handler, api_keys).app()
     bound = rest_server.bind("127.0.0.1", 0, flag="")
     server = RestServer(app, bound, options)
     try:

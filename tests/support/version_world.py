@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
+from realm_tf.artifacts import saved_models
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.version_watcher import VersionWatcher
 from realm_tf.serving.versions import Versions
 
 
@@ -26,7 +26,7 @@ class FakeServable:
         assert self.warm and not self.closed
         return self.version
 
-    def close(self, *, grace_seconds=None):
+    def close(self):
         assert not self.closed
         self.closed = True
 
@@ -42,41 +42,40 @@ class World:
         self.events = []
         self.broken = {}
         self.now = 0.0
-        self.versions = Versions("m", on_event=self.events.append)
-        self.watcher = None
+        self.versions = None
 
     def add(self, *versions):
         for version in versions:
             (self.base / str(version)).mkdir()
             (self.base / str(version) / "saved_model.pb").write_bytes(b"m")
 
-    def load(self, directory, version):
+    def load(self, directory):
+        _, version = saved_models.find_version(directory)
         if version in self.broken:
             raise self.broken[version]
         self.loaded.append(FakeServable(directory, version))
         return self.loaded[-1]
 
     def start(self, *, base=None, load=None, poll_seconds=0):
-        self.watcher = VersionWatcher(
+        self.versions = Versions(
+            "m",
             str(base or self.base),
-            versions=self.versions,
             load=load or self.load,
             poll_seconds=poll_seconds,
             on_event=self.events.append,
             clock=lambda: self.now,
         )
-        self.watcher.start()
+        self.versions.start()
 
     def poll(self):
-        self.watcher.poll()
+        self.versions.poll()
 
     def use(self, version=None):
         return self.versions.use("m", version=version)
 
-    def stop(self, grace_seconds=0):
-        self.versions.stop(grace_seconds=grace_seconds)
-        if self.watcher is not None:
-            self.watcher.stop(timeout_seconds=grace_seconds)
+    def stop(self):
+        if self.versions is not None:
+            self.versions.stop()
 
     def states(self):
         return [(v.number, v.state.name) for v in self.versions.status("m")]
