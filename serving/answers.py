@@ -1,11 +1,14 @@
-"""Answers and blocks from the outputs of a SavedModel, wherever it runs."""
+"""What a SavedModel or its server gives, as objects, wherever it runs."""
 
 import dataclasses
 from collections.abc import Mapping
 
+import grpc
+
 from realm_tf.answering.answer import Alternative
 from realm_tf.answering.answer import Answer
 from realm_tf.answering.answer import Candidate
+from realm_tf.serving import messages
 
 NO_BLOCK_ID = -1
 
@@ -76,6 +79,7 @@ class ModelVersionStatus:
 
 
 _EMBEDDING = "embedding"
+SIGNATURE_DEF = "signature_def"
 # Earlier exports have none.
 _OPTIONAL = "url"
 
@@ -210,3 +214,47 @@ def to_embeddings(
     if not all(isinstance(row, list) for row in rows):
         raise _not_ours(f"{_EMBEDDING} is not of rank 2")
     return [[_value(v, float, _EMBEDDING) for v in row] for row in rows]
+
+
+def read_metadata(response: bytes) -> dict:
+    """See `client.RealmClient.metadata`.
+
+    Raises:
+        ValueError: if it holds no signatures.
+    """
+    parsed = messages.GetModelMetadataResponse.FromString(response)
+    packed = {one.key: one.value.value for one in parsed.metadata}
+    if SIGNATURE_DEF not in packed:
+        raise ValueError(f"metadata without {SIGNATURE_DEF}")
+    signatures = messages.SignatureDefMap.FromString(packed[SIGNATURE_DEF])
+    return {
+        "model": parsed.model_spec.name,
+        "version": parsed.model_spec.version.value,
+        "signatures": {
+            signature.key: {
+                side: {
+                    one.key: messages.describe_tensor(one.value)
+                    for one in getattr(signature.value, side)
+                }
+                for side in ("inputs", "outputs")
+            }
+            for signature in signatures.signature_def
+        },
+    }
+
+
+def read_statuses(response: bytes) -> list[ModelVersionStatus]:
+    """See `client.RealmClient.status`."""
+    parsed = messages.GetModelStatusResponse.FromString(response)
+    codes = {code.value[0]: code.name for code in grpc.StatusCode}
+    return [
+        ModelVersionStatus(
+            version=one.version,
+            state=messages.VERSION_STATES.get(one.state, "UNKNOWN"),
+            error_code=codes.get(
+                one.status.error_code, str(one.status.error_code)
+            ),
+            error_message=one.status.error_message,
+        )
+        for one in parsed.model_version_status
+    ]

@@ -28,7 +28,6 @@ TIMEOUT_SECONDS = 30.0
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
-_SIGNATURE_DEF = "signature_def"
 
 
 class _Client:
@@ -144,8 +143,8 @@ class _Client:
             RealmServerError: As `ask`.
         """
         request = self._of_model(messages.GetModelMetadataRequest())
-        request.metadata_field.append(_SIGNATURE_DEF)
-        return self._call(_METADATA, request, _read_metadata)
+        request.metadata_field.append(answers.SIGNATURE_DEF)
+        return self._call(_METADATA, request, answers.read_metadata)
 
     def status(self) -> list[answers.ModelVersionStatus]:
         """The state of the model's versions, or of the one asked for.
@@ -157,7 +156,7 @@ class _Client:
             RealmServerError: As `ask`.
         """
         request = self._of_model(messages.GetModelStatusRequest())
-        return self._call(_STATUS, request, _read_statuses)
+        return self._call(_STATUS, request, answers.read_statuses)
 
     def _predict(self, questions, signature, convert):
         if isinstance(questions, str):
@@ -221,45 +220,6 @@ class _Client:
                 f"TensorFlow Serving's protocol ({error}); is {self.target} "
                 "its gRPC port?"
             ) from error
-
-
-def _read_metadata(response: bytes) -> dict:
-    """See `RealmClient.metadata`."""
-    parsed = messages.GetModelMetadataResponse.FromString(response)
-    packed = {one.key: one.value.value for one in parsed.metadata}
-    if _SIGNATURE_DEF not in packed:
-        raise ValueError(f"metadata without {_SIGNATURE_DEF}")
-    signatures = messages.SignatureDefMap.FromString(packed[_SIGNATURE_DEF])
-    return {
-        "model": parsed.model_spec.name,
-        "version": parsed.model_spec.version.value,
-        "signatures": {
-            signature.key: {
-                side: {
-                    one.key: messages.describe_tensor(one.value)
-                    for one in getattr(signature.value, side)
-                }
-                for side in ("inputs", "outputs")
-            }
-            for signature in signatures.signature_def
-        },
-    }
-
-
-def _read_statuses(response: bytes) -> list[answers.ModelVersionStatus]:
-    parsed = messages.GetModelStatusResponse.FromString(response)
-    codes = {code.value[0]: code.name for code in grpc.StatusCode}
-    return [
-        answers.ModelVersionStatus(
-            version=one.version,
-            state=messages.VERSION_STATES.get(one.state, "UNKNOWN"),
-            error_code=codes.get(
-                one.status.error_code, str(one.status.error_code)
-            ),
-            error_message=one.status.error_message,
-        )
-        for one in parsed.model_version_status
-    ]
 
 
 class RealmClient(_Client):
