@@ -1,9 +1,12 @@
 """The command `realm`: one table of subcommands, the chosen one imported."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib
+import io
 import os
+import re
 import sys
 import types
 import typing
@@ -199,23 +202,43 @@ def parse(kind: type, arguments: list[str]):
         An instance of `kind`.
 
     Raises:
-        SystemExit: if an argument is wrong (status 2, after a message), or
-            help was asked for (status 0).
+        InputError: if an argument is wrong.
+        SystemExit: if help was asked for (status 0).
     """
     import tyro
 
     takes_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))
-    parsed = tyro.cli(
-        kind,
-        prog=f"realm {kind.command}",
-        args=arguments,
-        return_unknown_args=takes_more,
-        registry=_registry(),
-    )
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            parsed = tyro.cli(
+                kind,
+                prog=f"realm {kind.command}",
+                args=arguments,
+                return_unknown_args=takes_more,
+                registry=_registry(),
+            )
+    except SystemExit as error:
+        if not error.code:
+            raise
+        raise InputError(
+            f"{_without_box(told.getvalue())}. `realm {kind.command} --help` "
+            "explains the arguments."
+        ) from None
     if not takes_more:
         return parsed
     operation, rest = parsed
     return dataclasses.replace(operation, beam_options=tuple(rest))
+
+
+def _without_box(text):
+    """What tyro says in a box of several lines, as one; help is left out."""
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    lines = [line[1:-1] for line in plain.splitlines() if line.startswith("│")]
+    said = [line for line in lines if not line.startswith(" " * 9)]
+    # A rule is between parts, the last of which says how to ask for help.
+    parts = re.split("─+", " ".join(" ".join(said).split()))[:-1]
+    return "; ".join(part.strip(" .") for part in parts)
 
 
 def _registry():

@@ -121,25 +121,18 @@ def test_an_operation_without_a_command_is_shown_as_a_python_call():
     )
 
 
-def test_what_is_parsed_is_of_the_types():
-    parsed = cli.parse(Bake, ["--model", "m", "--output", "o", "--unknown=1"])
-    assert parsed == Bake(model="m", output="o", beam_options=("--unknown=1",))
-    assert isinstance(parsed.model, Model)
-
-
 @pytest.mark.parametrize(
     "words, complaint",
     [
-        (["--kind", "pie"], "invalid choice 'pie'"),
+        (["--kind", "pie"], "^invalid choice 'pie'.* `realm bake --help`"),
         (["--batch-size", "many"], "--batch-size"),
-        (["--output"], "--output"),
     ],
 )
-def test_a_wrong_word_is_refused(words, complaint, capsys):
-    with pytest.raises(SystemExit) as caught:
+def test_a_wrong_word_is_refused(words, complaint):
+    with pytest.raises(InputError, match=complaint):
         cli.parse(Bake, ["--model", "m", "--output", "o", *words])
-    assert caught.value.code == 2
-    assert complaint in capsys.readouterr().err
+    with pytest.raises(InputError, match="Missing from .* --output STR"):
+        cli.parse(Bake, ["--model", "m"])
 
 
 def test_flags_that_take_several_may_be_given_several_times():
