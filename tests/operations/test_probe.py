@@ -11,20 +11,15 @@ from probe_oracle import NUM_RETRIEVED
 from probe_oracle import NUM_SPARE
 
 from realm_tf import cli
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
-from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.schema import read_blocks
 from realm_tf.configs.pretrain import get_recipe
 from realm_tf.errors import InputError
-from realm_tf.models.block_table import BlockTable
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
-from realm_tf.models.realm import RealmModel
 from realm_tf.operations.probe import Probe
-from realm_tf.retrieval.brute_force import BruteForce
 
 RECIPE = get_recipe("tiny").replace(num_spare=NUM_SPARE).flat()
 RIVER = ("The Nile is a [MASK].", ["river"])
@@ -140,58 +135,6 @@ def test_the_sentence_s_own_block_is_left_out(world):
     assert found.left_out == []
 
 
-@pytest.mark.parametrize(("text", "answers"), [CASES[0], CASES[2]])
-def test_the_marginal_is_the_loss_of_the_realm_model(world, text, answers):
-    """`RealmModel` over the whole index, as it is trained."""
-    loaded, open_qa = world["loaded"], world["loaded"].model
-    blocks = PackedBlocks(world["packed"])
-    (ids, lengths), (titles, title_lengths) = (
-        blocks.bodies(24),
-        blocks.titles(24),
-    )
-    model = RealmModel(
-        open_qa.query_embedder,
-        open_qa.block_embedder,
-        open_qa.knowledge_augmented_encoder,
-        BruteForce(index_files.load_embeddings(world["index"])),
-        BlockTable(ids, lengths, title_ids=titles, title_lengths=title_lengths),
-        cls_id=loaded.tokenizer.cls_id,
-        sep_id=loaded.tokenizer.sep_id,
-        block_segment_ids=loaded.block_segment_ids,
-        score_scale=open_qa.score_scale,
-        num_retrieved=NUM_RETRIEVED,
-        num_spare=NUM_SPARE,
-        marginalization="span",
-    )
-    # One step: compiling it takes longer.
-    model.compile(run_eagerly=True)
-    query, places, gold = probe_oracle.masked_query(loaded, text, answers)
-    sentence = np.array(query)
-    sentence[places] = gold
-    batch = {
-        "token_ids": np.array([query], "int32"),
-        "padding_mask": np.ones((1, len(query)), "int32"),
-        "mask_positions": np.array([places], "int32"),
-        "mask_ids": np.array([gold], "int32"),
-        "mask_weights": np.ones((1, len(gold)), "int32"),
-        "sentence_ids": sentence[None, 1:-1].astype("int32"),
-        "block_id": np.array([-1], "int32"),
-    }
-    metrics = model.evaluate(batch, batch_size=1, verbose=0, return_dict=True)
-    found = _probe(world, text, answers)
-    # The loss is in nats for each masked wordpiece.
-    loss = len(gold) * metrics["loss"]
-    assert -found.marginal_log_prob == pytest.approx(loss, abs=1e-4)
-    outputs = model.predict_on_batch(batch)
-    for block, prior in zip(
-        np.asarray(outputs["candidate_ids"])[0],
-        np.asarray(outputs["retrieval_log_probs"])[0, 1:],
-        strict=True,
-    ):
-        (row,) = (b for b in found.blocks if b.block_id == block)
-        assert row.retrieval_log_prob == pytest.approx(prior, abs=1e-5)
-
-
 def test_added_blocks(world):
     retrieved, left_out = probe_oracle.search(world, *RIVER)
     own = _own_block(world)
@@ -297,18 +240,11 @@ def test_the_command(world, capsys):
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     assert lines[:2] == [f"x = {text}", "y = river   (1 wordpiece: river)"]
-    for block in found.blocks:
-        name = "null" if block.block_id is None else str(block.block_id)
-        (line,) = (line for line in lines if line.split()[:1] == [name])
-        cells = line.split()
-        assert float(cells[1]) == pytest.approx(
-            np.exp(block.retrieval_log_prob), rel=0.06, abs=6e-5
+    for block in found.blocks[1:]:
+        (line,) = (
+            line for line in lines if line.split()[:1] == [str(block.block_id)]
         )
-        assert float(cells[2]) == pytest.approx(
-            np.exp(block.answer_log_prob), rel=0.06, abs=6e-5
-        )
-        assert cells[3] == f"{block.gradient:+.4f}"
-        assert block.title in line
+        assert f" {block.gradient:+.4f} " in line and block.title in line
     assert f"({found.retrieved_log_prob:.2f} nats)" in printed
     # Without an answer, predictions stand where it stood.
     assert cli.main(["probe", text, *arguments]) == 0
