@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable
 
+import numpy as np
+
 from realm_tf.text import answers as answer_rules
 
 QUESTION_WORDS = (
@@ -33,31 +35,17 @@ _SINGLE_WORDS = {"who", "what", "when", "where", "which"}
 _Z_95 = 1.959963984540054
 
 
-def recall_curve(ranks: list[int | None], num_ranked: int) -> list[float]:
+def recall_curves(lines: list[dict]) -> dict[str, list[float]]:
     """Share of questions with an answer among the first k blocks.
 
     Args:
-        ranks: list of int. For each question the 1-based rank of the first
-            block that holds an answer; `None` where none of them does.
-        num_ranked: int. Blocks that were looked at.
+        lines: list of dict. With `answer_ranks`, retriever to the 1-based
+            rank of the first block that holds an answer (`None` where none of
+            them does), and `num_ranked`, blocks that were looked at; lines
+            without are left out.
 
     Returns:
-        list of float, for k = 1 to `num_ranked`.
-    """
-    found = collections.Counter(rank for rank in ranks if rank is not None)
-    up_to = itertools.accumulate(found[k + 1] for k in range(num_ranked))
-    return [count / len(ranks) for count in up_to]
-
-
-def recall_curves(lines: list[dict]) -> dict[str, list[float]]:
-    """The `recall_curve` of every retriever that lines have ranks of.
-
-    Args:
-        lines: list of dict. With `answer_ranks` (retriever to rank) and
-            `num_ranked`; those without are left out.
-
-    Returns:
-        dict of retriever to list of float, all as long as the greatest
+        dict of retriever to list of float, for k = 1 to the greatest
         `num_ranked`.
     """
     ranked = [line for line in lines if line.get("answer_ranks")]
@@ -65,9 +53,10 @@ def recall_curves(lines: list[dict]) -> dict[str, list[float]]:
     ranks = collections.defaultdict(list)
     for line in ranked:
         for retriever, rank in line["answer_ranks"].items():
-            ranks[retriever].append(rank)
+            ranks[retriever].append(rank or math.inf)
+    at = np.arange(1, num_ranked + 1)
     return {
-        retriever: recall_curve(each, num_ranked)
+        retriever: np.less_equal.outer(each, at).mean(axis=0).tolist()
         for retriever, each in ranks.items()
     }
 
@@ -213,27 +202,29 @@ def risk_coverage(
         [Geifman and El-Yaniv, 2017](https://arxiv.org/abs/1705.08500); the
         area as in [Geifman et al., 2019](https://arxiv.org/abs/1805.08206).
     """
-    lines = sorted(lines, key=lambda line: -line["confidence"])
-    points, answered, wrong, area = [], 0, 0.0, 0.0
-    for confidence, same in itertools.groupby(
-        lines, key=lambda line: line["confidence"]
-    ):
-        mistakes = [1 - line["exact_match"] for line in same]
-        wrong_here, num_here = sum(mistakes), len(mistakes)
-        for number in range(1, num_here + 1):
-            expected = wrong + wrong_here * number / num_here
-            area += expected / (answered + number) / len(lines)
-        answered += num_here
-        wrong += wrong_here
-        points.append((confidence, answered / len(lines), wrong / answered))
+    shares = np.array([line["confidence"] for line in lines])
+    mistakes = np.array([1 - line["exact_match"] for line in lines])
+    confidences, place, counts = np.unique(
+        -shares, return_inverse=True, return_counts=True
+    )
+    answered = np.cumsum(counts)
+    wrong = np.cumsum(np.bincount(place, weights=mistakes))
+    coverage, risk = answered / len(lines), wrong / answered
+    # In random order, the wrong ones of a confidence come evenly.
+    numbers = np.arange(1, len(lines) + 1)
+    expected = np.interp(numbers, [0, *answered], [0, *wrong])
     return {
-        "points": points,
-        "area": area,
-        "coverage_at": {
-            limit: max(
-                (coverage for _, coverage, risk in points if risk <= limit),
-                default=0.0,
+        "points": list(
+            zip(
+                (-confidences).tolist(),
+                coverage.tolist(),
+                risk.tolist(),
+                strict=True,
             )
+        ),
+        "area": float(np.mean(expected / numbers)),
+        "coverage_at": {
+            limit: float(coverage[risk <= limit].max(initial=0.0))
             for limit in risks
         },
     }

@@ -11,7 +11,7 @@ from realm_tf.artifacts import figures
 _NUM_COLORS = 6
 _DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 # Inches.
-_WIDTH, _HEIGHT, _ROW_HEIGHT = 4.4, 2.8, 0.3
+_WIDTH, _HEIGHT = 4.4, 2.8
 # Points that are few are marked.
 _MAX_MARKED = 12
 
@@ -78,8 +78,16 @@ def line_chart(
     axes = figure.subplots()
     if diagonal:
         axes.axline((0, 0), slope=1, color=figures.COLORS["soft"], ls="--")
-    for number, each in enumerate(series):
-        _draw(axes, each, **_style(number))
+    legend = [
+        {
+            "name": each.name,
+            "color": f"c{number % _NUM_COLORS}",
+            "dashes": _DASHES[number % len(_DASHES)],
+        }
+        for number, each in enumerate(series)
+    ]
+    for each, style in zip(series, legend, strict=True):
+        _draw(axes, each, figures.COLORS[style["color"]], style["dashes"])
     if log_x:
         right = max(x for each in series for x, _ in each.points)
         ticks = _log_ticks(right)
@@ -93,43 +101,11 @@ def line_chart(
     highest = max(y for each in series for _, y in each.points)
     axes.set_ylim(0, 1 if diagonal or not highest else min(1, 1.2 * highest))
     figures.finish_axes(axes, x_label=x_label, y_label=y_label)
-    legend = [
-        {"name": each.name, **_legend_style(number)}
-        for number, each in enumerate(series)
-    ]
     return Chart(
         Markup(figures.to_svg(figure)),
         description,
         legend if len(series) > 1 else [],
     )
-
-
-def interval_chart(
-    rows: list[tuple[str, float, float, float]], *, description: str
-) -> Chart:
-    """Values with their intervals, one below the other, and a line at 0.
-
-    Args:
-        rows: list of (label, value, low, high).
-        description: str. What is shown, for those who hear the page.
-
-    Returns:
-        `Chart`.
-    """
-    figure = figures.new_figure(_WIDTH, 0.5 + _ROW_HEIGHT * len(rows))
-    axes = figure.subplots()
-    axes.axvline(0, color=figures.COLORS["soft"], linewidth=1)
-    color = figures.COLORS["c0"]
-    places = range(len(rows))
-    labels, values, lows, highs = zip(*rows, strict=True)
-    axes.hlines(places, lows, highs, color=color, linewidth=1.6)
-    axes.scatter(values, places, s=26, color=color, zorder=3)
-    axes.set_yticks(places, labels, parse_math=False)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    limit = 1.1 * max(map(abs, (*lows, *highs, 0.01)))
-    axes.set_xlim(-limit, limit)
-    figures.finish_axes(axes, x_label="", grid="x")
-    return Chart(Markup(figures.to_svg(figure)), description, [])
 
 
 def _log_ticks(right):
@@ -140,32 +116,16 @@ def _log_ticks(right):
     return list(itertools.takewhile(lambda tick: tick <= right, digits))
 
 
-def _legend_style(number):
-    return {
-        "color": f"c{number % _NUM_COLORS}",
-        "dashes": _DASHES[number % len(_DASHES)],
-    }
-
-
-def _style(number):
-    style = _legend_style(number)
-    dashes = style["dashes"]
-    return {
-        "color": figures.COLORS[style["color"]],
-        "linestyle": "-"
-        if dashes == "none"
-        # In widths of the line.
-        else (0, [int(length) / 1.6 for length in dashes.split()]),
-    }
-
-
-def _draw(axes, series, *, color, linestyle):
+def _draw(axes, series, color, dashes):
     xs, ys = zip(*series.points, strict=True)
     axes.plot(
         xs,
         ys,
         color=color,
-        linestyle=linestyle,
+        linestyle="-"
+        if dashes == "none"
+        # In widths of the line.
+        else (0, [int(length) / 1.6 for length in dashes.split()]),
         linewidth=1.6,
         marker="o" if len(xs) <= _MAX_MARKED else None,
         markersize=4,

@@ -9,7 +9,6 @@ from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
-from realm_tf.evaluation.reports import charts
 from realm_tf.evaluation.reports import report
 
 _DIFFERENCE_COLUMNS = ("difference", "95 %", "sign flips")
@@ -217,19 +216,10 @@ def _write_page(path, compared):
 def _difference_section(heading, differences):
     if not differences:
         return report.Section(heading, note="No question has a metric of both.")
-    chart = charts.interval_chart(
-        [
-            (report.metric_label(name), found["difference"], *found["interval"])
-            for name, found in differences.items()
-        ],
-        description="Differences with their intervals; the table below has "
-        "the numbers.",
-    )
     return report.Section(
         heading,
         note="Both systems' answers to a question are drawn together. Sign "
         "flips: the share of samples in which nothing is left of the "
         "difference, or its opposite.",
-        chart=chart,
         table=_difference_table(differences),
     )

@@ -6,7 +6,6 @@ import math
 import re
 
 from realm_tf.artifacts import html_page
-from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import charts
 from realm_tf.text import answers as answer_rules
@@ -58,18 +57,13 @@ def write(
         title: str.
         metrics: dict. What metrics.json holds: metric to mean, metric +
             `_interval` to `[low, high]`, further numbers, and dicts of them.
-        lines: list of dict. Those of predictions.jsonl; without
+        lines: list of dict. Those of predictions.jsonl, one or more; without
             `exact_match` the page is of recall alone.
         parameters: dict. What the evaluation was given, JSON values.
 
     Raises:
-        InputError: if there is no line, or the file cannot be written.
+        InputError: if the file cannot be written.
     """
-    if not lines:
-        raise InputError(
-            f"{path} would report on no question: expected one line of "
-            "predictions or more."
-        )
     answered = "exact_match" in lines[0]
     html_page.write(
         path,

@@ -1,13 +1,9 @@
 """The page of an evaluation shows its numbers, and nothing is executed."""
 
 import html_reader
-import pytest
 
 from realm_tf.answering import bootstrap
-from realm_tf.artifacts import figures
-from realm_tf.errors import InputError
 from realm_tf.evaluation.reports import breakdowns
-from realm_tf.evaluation.reports import charts
 from realm_tf.evaluation.reports import report
 
 NASTY = '</p><script>alert("x")</script><img src=x onerror=y>&amp;\x00\ud800'
@@ -26,23 +22,6 @@ def write(tmp_path, lines, **changed):
     }
     report.write(path, **{**arguments, **changed})
     return html_reader.read(path)
-
-
-def test_examples_are_spread_over_the_file(make_lines):
-    lines = make_lines(300)
-    for chosen, is_right in zip(
-        report.choose_examples(lines), (1.0, 0.0), strict=True
-    ):
-        kind = [line for line in lines if line["exact_match"] == is_right]
-        places = [kind.index(line) for line in chosen]
-        assert len(places) == 25
-        for part, place in enumerate(places):
-            assert len(kind) * part / 25 <= place < len(kind) * (part + 1) / 25
-    right, wrong = report.choose_examples(lines[:8])
-    assert right + wrong == sorted(
-        lines[:8], key=lambda line: -line["exact_match"]
-    )
-    assert report.choose_examples([{"exact_match": 0.0}])[0] == []
 
 
 def test_the_page_shows_the_numbers(tmp_path, make_lines):
@@ -180,84 +159,6 @@ def test_what_came_from_elsewhere_is_text(tmp_path, make_lines):
     assert all(f"{SHOWN} no. 3." in text for text in found.texts["article"])
 
 
-def test_the_same_lines_are_the_same_page(tmp_path, make_lines):
-    lines = make_lines(40)
-    assert write(tmp_path, lines)[1] == write(tmp_path, lines)[1]
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that become SVG."""
-    found = []
-    to_svg = figures.to_svg
-    monkeypatch.setattr(
-        figures, "to_svg", lambda each: found.append(each) or to_svg(each)
-    )
-    return found
-
-
-def test_curves_are_drawn_where_their_values_are(drawn):
-    curve = [0.2, 0.4, 0.5, 0.5, 0.6, 0.7, 0.7, 0.8, 0.8, 0.8]
-    chart = charts.line_chart(
-        [
-            charts.Series("one", list(enumerate(curve, 1))),
-            charts.Series("$<b>", [(2, 0.1)], [(0.05, 0.2)]),
-        ],
-        description="d",
-        x_label="k < l",
-        y_label="y",
-        log_x=True,
-    )
-    (axes,) = drawn[0].axes
-    first, second = axes.get_lines()
-    assert list(first.get_xdata()) == list(range(1, 11))
-    assert list(first.get_ydata()) == curve
-    assert first.get_color() != second.get_color()
-    assert axes.get_xscale() == "log" and axes.get_xlim() == (1, 10)
-    assert [t.get_text() for t in axes.get_xticklabels()] == [
-        *("1", "2", "5", "10")
-    ]
-    assert axes.get_ylim() == pytest.approx((0, 0.96))
-    (interval,) = axes.collections[0].get_segments()
-    assert interval.tolist() == [[2, 0.05], [2, 0.2]]
-    # Another colour and other dashes; names are escaped by the page.
-    assert chart.legend == [
-        {"name": "one", "color": "c0", "dashes": "none"},
-        {"name": "$<b>", "color": "c1", "dashes": "7 3"},
-    ]
-    assert "k &lt; l" in chart.svg and "<b>" not in chart.svg
-    # In the page's colours.
-    assert "var(--c0)" in chart.svg and "var(--c1)" in chart.svg
-    assert "#0072b2" not in chart.svg
-
-
-def test_small_values_long_curves_and_a_diagonal(drawn):
-    points = [(n / 5000, 0.08 * n / 5000) for n in range(1, 5001)]
-    text = {"description": "d", "x_label": "x", "y_label": "y"}
-    chart = charts.line_chart([charts.Series("a", points)], **text)
-    assert chart.legend == [] and len(chart.svg) < 30_000
-    charts.line_chart([charts.Series("a", points)], **text, diagonal=True)
-    small, whole = (figure.axes[0] for figure in drawn)
-    assert small.get_xlim() == whole.get_xlim() == whole.get_ylim() == (0, 1)
-    assert small.get_ylim() == pytest.approx((0, 0.096))
-    assert len(whole.get_lines()) == len(small.get_lines()) + 1
-
-
-def test_differences_are_drawn_around_zero(drawn):
-    rows = [("$F1$", 0.1, -0.05, 0.2), ("b", -0.3, -0.4, -0.2)]
-    chart = charts.interval_chart(rows, description="d")
-    (axes,) = drawn[0].axes
-    lines, dots = axes.collections
-    assert [e.tolist() for e in lines.get_segments()] == [
-        [[-0.05, 0], [0.2, 0]],
-        [[-0.4, 1], [-0.2, 1]],
-    ]
-    assert dots.get_offsets().tolist() == [[0.1, 0], [-0.3, 1]]
-    assert axes.get_xlim() == pytest.approx((-0.44, 0.44))
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["$F1$", "b"]
-    assert ">$F1$</text>" in chart.svg
-
-
 def test_a_corpus_of_one_block_has_one_k(tmp_path, make_lines):
     lines = make_lines(4)
     for line in lines:
@@ -265,13 +166,3 @@ def test_a_corpus_of_one_block_has_one_k(tmp_path, make_lines):
     found, content = write(tmp_path, lines)
     assert found.tables[1] == [["retriever", "@1"], ["realm", "1.000"]]
     assert "nan" not in content
-
-
-def test_what_is_wrong_is_named(tmp_path, make_lines):
-    with pytest.raises(InputError, match="report on no question"):
-        report.write("x.html", title="", metrics={}, lines=[], parameters={})
-    path = str(tmp_path / "none" / "report.html")
-    with pytest.raises(InputError, match="report.html cannot be written"):
-        report.write(
-            path, title="", metrics={}, lines=make_lines(1), parameters={}
-        )
