@@ -53,54 +53,20 @@ ZERO_SHOT = "zero_shot_"
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
-    """What is fine-tuned.
-
-    Args:
-        towers: str. Source of the towers: `START`, `ICT`, `DPR` or a key of
-            `PRETRAININGS`.
-        encoder: str. Source of the reader's encoder: `START`, `WARM_UP` or a
-            key of `PRETRAININGS`.
-        finetune: tuple of (name, value). Changes of the `OpenQaRecipe`.
-    """
-
-    towers: str
-    encoder: str
-    finetune: tuple[tuple[str, object], ...] = ()
-
-
-_TUNED_START = "start+query_tower"
-_READER_ONLY = (("train_query_tower", False),)
-
-# What is not pre-trained: name to its towers and how it is fine-tuned.
-_BASELINES = {
-    "bm25": (START, (*_READER_ONLY, ("retriever", "bm25"))),
-    "start": (START, _READER_ONLY),
-    _TUNED_START: (START, ()),
-    "orqa": (ICT, ()),
-    "dpr": (DPR, _READER_ONLY),
-}
-
-MODELS = {
-    **{name: Model(name, name) for name in PRETRAININGS},
-    "realm_retriever+baseline_encoder": Model("realm", WARM_UP),
-    "baseline_retriever+realm_encoder": Model(ICT, "realm"),
-    **{
-        f"{name}{suffix}": Model(towers, encoder, finetune)
-        for name, (towers, finetune) in _BASELINES.items()
-        for suffix, encoder in (("", START), ("+warm_up", WARM_UP))
-    },
-}
-
-
-@dataclasses.dataclass(frozen=True)
 class System:
     """One row of a table.
 
     Args:
         name: str.
         title: str. As the table shows it.
-        model: str. A key of `MODELS`; several systems may share one.
+        towers: str. Source of the towers: `START`, `ICT`, `DPR` or a key of
+            `PRETRAININGS`.
+        encoder: str. Source of the reader's encoder: `START`, `WARM_UP` or a
+            key of `PRETRAININGS`.
+        finetune: tuple of (name, value). Changes of the `OpenQaRecipe`.
+            Defaults to none.
+        model: str. Name of what is fine-tuned; several systems may share one.
+            Defaults to that of the system.
         retriever: str. As `Evaluate`. Defaults to
             `"realm"`, the model's own.
         paper: dict. Metric of the table to the paper's number, in percent.
@@ -111,7 +77,10 @@ class System:
 
     name: str
     title: str
-    model: str
+    towers: str
+    encoder: str
+    finetune: tuple[tuple[str, object], ...] = ()
+    model: str = ""
     retriever: str = "realm"
     paper: dict[str, float] = dataclasses.field(default_factory=dict)
     only_with_warm_up: bool = False
@@ -155,23 +124,33 @@ def _paper(exact_match, recall):
 # Rows and numbers of Guu et al., 2020, table 2: NaturalQuestions (dev), over
 # 13 million blocks.
 _TABLE_2 = (
-    System("realm", "REALM", "realm", paper=_paper(38.2, 38.5)),
+    System("realm", "REALM", "realm", "realm", paper=_paper(38.2, 38.5)),
     System(
         "realm_retriever+baseline_encoder",
         "REALM retriever + baseline encoder",
-        "realm_retriever+baseline_encoder",
+        "realm",
+        WARM_UP,
         paper=_paper(37.4, 38.5),
     ),
     System(
         "baseline_retriever+realm_encoder",
         "Baseline retriever + REALM encoder",
-        "baseline_retriever+realm_encoder",
+        ICT,
+        "realm",
         paper=_paper(35.3, 13.9),
     ),
-    System("orqa", "Baseline (ORQA)", "orqa+warm_up", paper=_paper(31.3, 13.9)),
+    System(
+        "orqa",
+        "Baseline (ORQA)",
+        ICT,
+        WARM_UP,
+        model="orqa+warm_up",
+        paper=_paper(31.3, 13.9),
+    ),
     System(
         "uniform_masks",
         "REALM with random uniform masks",
+        "uniform_masks",
         "uniform_masks",
         paper=_paper(32.3, 24.2),
     ),
@@ -179,31 +158,49 @@ _TABLE_2 = (
         "span_masks",
         "REALM with random span masks",
         "span_masks",
+        "span_masks",
         paper=_paper(35.3, 26.1),
     ),
-    System(STALE, "30x stale index", STALE, paper=_paper(28.7, 15.1)),
+    System(STALE, "30x stale index", STALE, STALE, paper=_paper(28.7, 15.1)),
 )
 
-
-def _with_warm_up(name, title, **kwargs):
-    name = f"{name}+warm_up"
-    return System(
-        name, f"{title}, warmed up", name, only_with_warm_up=True, **kwargs
-    )
-
-
+_READER_ONLY = (("train_query_tower", False),)
+_BASELINES = (
+    System(
+        "bm25",
+        "BM25 + reader",
+        START,
+        START,
+        finetune=(*_READER_ONLY, ("retriever", "bm25")),
+        retriever="bm25",
+    ),
+    System(START, "Start, retriever not trained", START, START, _READER_ONLY),
+    System("orqa", "ORQA", ICT, START),
+    System("dpr", "DPR", DPR, START, _READER_ONLY),
+)
 _TABLE_1 = (
-    System("bm25", "BM25 + reader", "bm25", retriever="bm25"),
-    System("start", "Start, retriever not trained", "start"),
-    System(_TUNED_START, "Start, query tower fine-tuned", _TUNED_START),
-    System("orqa", "ORQA", "orqa"),
-    System("dpr", "DPR", "dpr"),
-    System("realm", "REALM", "realm"),
-    System("hybrid", "REALM and BM25", "realm", retriever="hybrid"),
-    _with_warm_up("bm25", "BM25 + reader", retriever="bm25"),
-    _with_warm_up("start", "Start, retriever not trained"),
-    _with_warm_up("orqa", "ORQA"),
-    _with_warm_up("dpr", "DPR"),
+    *_BASELINES[:2],
+    System("start+query_tower", "Start, query tower fine-tuned", START, START),
+    *_BASELINES[2:],
+    System("realm", "REALM", "realm", "realm"),
+    System(
+        "hybrid",
+        "REALM and BM25",
+        "realm",
+        "realm",
+        model="realm",
+        retriever="hybrid",
+    ),
+    *(
+        dataclasses.replace(
+            each,
+            name=f"{each.name}+warm_up",
+            title=f"{each.title}, warmed up",
+            encoder=WARM_UP,
+            only_with_warm_up=True,
+        )
+        for each in _BASELINES
+    ),
 )
 
 SUITES = {

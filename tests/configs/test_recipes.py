@@ -1,4 +1,3 @@
-import dataclasses
 import typing
 
 import pytest
@@ -38,49 +37,13 @@ def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
 
 
 @pytest.mark.parametrize(
-    "configs, name, numbers",
-    [
-        # Guu et al., 2020, appendix A.
-        (
-            ict,
-            "paper",
-            {"num_steps": 100_000, "batch_size": 4096, "learning_rate": 1e-4}
-            | {"max_query_length": 64, "max_block_length": 288}
-            | {"remove_probability": 0.9, "bias_correction": False},
-        ),
-        # Karpukhin et al., 2020, sections 4.2 and 5.
-        (
-            dpr,
-            "dpr",
-            {"num_epochs": 40, "batch_size": 128, "learning_rate": 1e-5}
-            | {"num_retrieved": 100, "num_hard_negatives": 1, "dropout": 0.1},
-        ),
-        (dpr, "dpr_small_set", {"num_epochs": 100}),
-        # language/orqa.
-        (
-            finetune,
-            "orqa",
-            {"num_epochs": 2, "learning_rate": 1e-5, "num_candidates": 5000}
-            | {"num_reader_blocks": 5, "train_query_tower": True}
-            | {"read_an_answer": False},
-        ),
-        (finetune, "orqa_small_set", {"num_epochs": 20}),
-    ],
-)
-def test_the_numbers_of_the_papers(configs, name, numbers):
-    assert numbers.items() <= configs.get_recipe(name).flat().items()
-
-
-@pytest.mark.parametrize(
     "override, name, value",
     [
         ("num_epochs=7", "num_epochs", 7),
         ("learning_rate=3e-4", "learning_rate", 3e-4),
         ("optimizer.learning_rate=1", "learning_rate", 1.0),
         ("train_query_tower=false", "train_query_tower", False),
-        ("train_query_tower=0", "train_query_tower", False),
         ("read_an_answer=True", "read_an_answer", True),
-        ("candidates.read_an_answer=1", "read_an_answer", True),
         ("retriever=bm25", "retriever", "bm25"),
     ],
 )
@@ -90,46 +53,22 @@ def test_an_override_changes_one_number(override, name, value):
     assert type(recipe.flat()[name]) is type(value)
 
 
-def test_the_last_override_counts():
-    changes = ["seed=1", "num_epochs=3", "seed=2"]
-    recipe = finetune.get_recipe("tiny", changes)
-    assert (recipe.seed, recipe.num_epochs) == (2, 3)
-    assert finetune.get_recipe("tiny").seed == 0
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.seed = 1
-
-
 @pytest.mark.parametrize(
     "configs, overrides, reason",
     [
         (finetune, "epochs=3", "--set epochs=3: expected NAME=VALUE .*num_ep"),
-        (finetune, "num_epochs", "--set num_epochs: expected NAME=VALUE"),
         (finetune, "__class__=3", "expected NAME=VALUE"),
-        (finetune, "optimizer=3", "expected NAME=VALUE"),
         (finetune, "freezing.seed=3", "expected NAME=VALUE"),
         (finetune, "num_epochs=1.5", "num_epochs=1.5: expected type int"),
-        (finetune, "num_epochs=", "--set num_epochs=: expected type int"),
         (finetune, "learning_rate=high", "=high: expected type float"),
         (finetune, "read_an_answer=maybe", "=maybe: expected type bool"),
         (finetune, "num_epochs=0", "num_epochs of a recipe must be at least 1"),
-        (finetune, "batch_size=-1", "batch_size of a recipe must be at least"),
-        (finetune, "seed=-3", "seed of a recipe must be at least 0"),
         (finetune, "learning_rate=nan", "must be from 0 to 1. .*=nan"),
-        (finetune, "learning_rate=inf", "must be from 0 to 1. .*=inf"),
-        (finetune, "learning_rate=1e30", "must be from 0 to 1. .*=1e"),
         (finetune, "retriever=bm26", "one of realm, bm25, hybrid. .*=bm26"),
         (ict, "batch_size=1", "batch_size of a recipe must be at least 2"),
-        (ict, "max_query_length=2", "must be at least 3"),
-        (ict, "remove_probability=1.1", "must be from 0 to 1"),
         (dpr, "num_hard_negatives=4", "cannot be more than .*=4"),
-        (dpr, "max_block_length=3", "must be at least 4"),
-        (dpr, "dropout=1", "dropout of a recipe must be from 0 to 0.99"),
-        (tagger, "max_length=7", "max_length of a recipe must be at least 8"),
         (pretrain, "search=scann", "retrieval=device must be .*search=scann"),
         (pretrain, "retrieval=host", "retrieval_prefetch=2"),
-        (pretrain, "refresh=never", "process, thread, .*refresh=never"),
-        (pretrain, "mode=span", "salient, uniform, random_span. .*mode=span"),
-        (pretrain, "marginalization=bogus", "one of token, span. .*=bogus"),
         (pretrain, "max_joint_length=16", "must be at least 17"),
         (
             pretrain,
@@ -152,8 +91,6 @@ def test_an_override_that_is_wrong_is_named(configs, overrides, reason):
 def test_an_unknown_recipe_is_named():
     with pytest.raises(InputError, match="orqa, .*tiny.* Received: huge"):
         finetune.get_recipe("huge")
-    with pytest.raises(ValueError, match="`recipe` must be of"):
-        nearest(finetune.RECIPES, ict.RECIPES["tiny"])
 
 
 def test_a_recipe_is_named_by_what_it_is_nearest_to():

@@ -72,13 +72,9 @@ class Recipes:
     def to_json(self) -> dict:
         """Name to each recipe as results.json has it."""
         return {
-            name: recipe.flat() if recipe else None
-            for name, recipe in (
-                ("ict", self.ict),
-                ("pretrain", self.pretrain),
-                ("dpr", self.dpr),
-                ("finetune", self.finetune),
-            )
+            name: recipe and recipe.flat()
+            for name, recipe in vars(self).items()
+            if name != "warm_up"
         }
 
 

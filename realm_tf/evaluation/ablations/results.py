@@ -206,38 +206,29 @@ def notes(suite, recipes, seeds, *, begin=configs.ICT) -> list[str]:
         seeds: list of int.
         begin: str. One of `configs.ablations.BEGINNINGS`. Defaults to `"ict"`.
     """
-    models = [configs.MODELS[system.model] for system in suite.systems]
-    encoders = {model.encoder for model in models}
-    sources = encoders | {model.towers for model in models}
-    is_pretrained = not sources.isdisjoint(configs.PRETRAININGS)
-    if is_pretrained and begin == configs.ICT:
+    sources = {
+        each
+        for system in suite.systems
+        for each in (system.towers, system.encoder)
+    }
+    if begin == configs.ICT and sources & {*configs.PRETRAININGS}:
         sources.add(configs.ICT)
-    pretrain = recipes.pretrain
+    pretrain, ict = recipes.pretrain, recipes.ict
     warm_up_steps = pretrain.masked_lm.masked_lm_steps
     found = []
-    if warm_up_steps and encoders != {configs.START}:
-        others = (
-            ", the other rows' with the initial model's"
-            if configs.START in encoders
-            else ""
-        )
-        whose = "REALM's and warmed-up readers" if others else "All readers"
+    if warm_up_steps and sources & {configs.WARM_UP, *configs.PRETRAININGS}:
         found.append(
-            f"{whose} begin with one encoder, after a masked-LM warm-up of "
-            f"{warm_up_steps} steps, trained once{others}."
-        )
-    if is_pretrained and begin == configs.START and recipes.ict:
-        found.append(
-            "REALM's pre-training begins with the initial model's towers, without the "
-            "Inverse Cloze Task."
+            f"The masked-LM warm-up ({warm_up_steps} steps) was trained once: "
+            "REALM's and warmed-up readers begin with its encoder, others with "
+            "the initial model's."
         )
     if configs.ICT in sources:
         found.append(
-            "No Inverse Cloze Task was trained (num_steps=0): the initial model "
-            "takes the place of the model that it gives."
-            if recipes.ict is None
-            else f"The Inverse Cloze Task ({recipes.ict.num_steps} steps) was "
-            "trained once: what its towers find is the same for all seeds."
+            f"The Inverse Cloze Task ({ict.num_steps} steps) was trained once: "
+            "what its towers find is the same for all seeds."
+            if ict
+            else "No Inverse Cloze Task was trained (num_steps=0): the initial "
+            "model takes the place of the model that it gives."
         )
     factor = configs.PRETRAININGS[configs.STALE]["stale_factor"]
     every = factor * pretrain.index.refresh_every

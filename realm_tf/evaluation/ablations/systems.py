@@ -85,7 +85,7 @@ class _Systems:
             `Cell`. Its towers are measured before fine-tuning if the suite
             has such metrics.
         """
-        towers = self._source(configs.MODELS[system.model].towers, seed)
+        towers = self._source(system.towers, seed)
         index = self._index(towers)
         before = {}
         if self._given.chosen.is_zero_shot:
@@ -101,7 +101,7 @@ class _Systems:
                 )
                 for test in self._given.tests
             }
-        training = self._fine_tune(system.model, seed, index)
+        training = self._fine_tune(system, seed, index)
         tuned = self._graph.add(training)
         evaluations = {
             test: self._evaluate(
@@ -121,9 +121,23 @@ class _Systems:
         if name == configs.START:
             return self._given.model
         if name == configs.WARM_UP:
-            return self._warm_up()
+            recipe = self._recipes.warm_up
+            if not recipe.masked_lm.masked_lm_steps:
+                return self._given.model
+            return self._pretrain(
+                _WARM_UP, self._given.model, recipe, kind=_WARM_UP
+            )
         if name == configs.ICT:
-            return self._ict()
+            if self._recipes.ict is None:
+                return self._given.model
+            return self._graph.add(
+                InverseClozeTask(
+                    recipe=self._recipes.ict,
+                    model=self._given.model,
+                    blocks=self._packed_blocks(),
+                    output=self._path("ict"),
+                )
+            )
         if name == configs.DPR:
             return self._dpr(seed)
         begin = self._given.begin
@@ -135,26 +149,6 @@ class _Systems:
             ),
             # Made once, not by every system and seed.
             index=self._index(self._source(begin, seed)),
-        )
-
-    def _warm_up(self):
-        recipe = self._recipes.warm_up
-        if not recipe.masked_lm.masked_lm_steps:
-            return self._given.model
-        return self._pretrain(
-            _WARM_UP, self._given.model, recipe, kind=_WARM_UP
-        )
-
-    def _ict(self):
-        if self._recipes.ict is None:
-            return self._given.model
-        return self._graph.add(
-            InverseClozeTask(
-                recipe=self._recipes.ict,
-                model=self._given.model,
-                blocks=self._packed_blocks(),
-                output=self._path("ict"),
-            )
         )
 
     def _dpr(self, seed):
@@ -248,18 +242,20 @@ class _Systems:
             )
         )
 
-    def _fine_tune(self, name, seed, index):
-        given, parts = self._given, configs.MODELS[name]
+    def _fine_tune(self, system, seed, index):
+        given = self._given
         return FineTune(
             recipe=self._recipes.finetune.replace(
-                seed=seed, **dict(parts.finetune)
+                seed=seed, **dict(system.finetune)
             ),
-            model=self._model(parts.towers, parts.encoder, seed),
+            model=self._model(system.towers, system.encoder, seed),
             blocks=given.blocks,
             index=index,
             questions=given.train,
             dev=given.dev,
-            output=self._path(f"finetuned-{name}-{seed}"),
+            output=self._path(
+                f"finetuned-{system.model or system.name}-{seed}"
+            ),
         )
 
     def _evaluate(self, name, test, model, index, *, kind, **options):

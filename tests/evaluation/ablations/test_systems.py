@@ -124,17 +124,6 @@ def test_a_warm_up_does_not_depend_on_the_steps_after_it(list_all):
     assert warm_up() != warm_up("masked_lm_learning_rate=1")
 
 
-def test_without_ict_and_warm_up_the_start_takes_their_part(list_all):
-    found = list_all(cells=["realm", "orqa"], **WITHOUT_ICT, **WITHOUT_WARM_UP)
-    assert "ict" not in found and "warm-up" not in found
-    for name in (
-        "pretrained-realm-0",
-        "embeddings-start",
-        "finetuned-orqa+warm_up-0",
-    ):
-        assert _read(found[name], "model") == ["start"]
-
-
 def test_realm_begins_with_the_towers_that_are_named(list_all):
     found = list_all(suite="table1", begin="start")
     assert _read(found["pretrained-realm-0"], "model", "index") == [
