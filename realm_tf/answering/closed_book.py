@@ -75,7 +75,6 @@ class ClosedBook:
     Raises:
         InputError: if the model has no masked-LM head, or its encoder is too
             short for the longest question.
-        ValueError: if a number is not positive.
 
     References:
         [Roberts et al., 2020](https://arxiv.org/abs/2002.08910), closed-book
@@ -90,12 +89,6 @@ class ClosedBook:
 
         from realm_tf.models.masked_lm import MaskedLmModel
 
-        if max_answer_length < 1 or batch_size < 1:
-            raise ValueError(
-                "`max_answer_length` and `batch_size` must be positive. "
-                f"Received: max_answer_length={max_answer_length}, "
-                f"batch_size={batch_size}"
-            )
         knowledge_augmented_encoder = masked_lm_encoder(loaded)
         # The null block adds its [SEP].
         matching.check_length(

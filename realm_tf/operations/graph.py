@@ -183,9 +183,7 @@ class Graph:
         text = f"; {len(rest)} step{'s' * (len(rest) > 1)} left"
         if known:
             seconds = sum(statistics.mean(timed[step.kind]) for step in known)
-            text += f": about {_duration(seconds)}"
-        if known and len(known) < len(rest):
-            text += f" for {len(known)} of them, the others not timed yet"
+            text += f", {len(known)} of them about {_duration(seconds)}"
         return text
 
 

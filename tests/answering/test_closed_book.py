@@ -116,67 +116,22 @@ def test_answers(loaded, closed_book):
     assert lengths <= {1, 2, 3}
 
 
-def test_each_length(loaded, closed_book):
-    """Not only the best: every filling is what the slow search finds."""
-    rows = [
-        [
-            loaded.tokenizer.cls_id,
-            *loaded.tokenizer.tokenize(question).ids,
-            loaded.tokenizer.sep_id,
-        ]
-        for question in QUESTIONS[:2]
-    ]
-    vocabulary = loaded.tokenizer.vocabulary
-    num_special = 0
-    for num_masks in range(1, MAX_ANSWER_LENGTH + 1):
-        ids, log_probs = closed_book._fill(rows, num_masks)
-        for row, question in enumerate(QUESTIONS[:2]):
-            score, pieces = _slow_fill(loaded, question, num_masks)
-            assert [vocabulary[i] for i in ids[row]] == pieces
-            assert log_probs[row].mean() == pytest.approx(score, abs=1e-4)
-            first = _log_probs(loaded, question, ["[MASK]"] * num_masks)[0]
-            best = vocabulary[first.argmax()]
-            num_special += best in SPECIAL or best.startswith("##")
-    # The rule has something to forbid.
-    assert num_special
-
-
-@pytest.mark.parametrize("batch_size", [1, 16])
-def test_any_batch_size_gives_the_same(loaded, closed_book, batch_size):
+def test_any_batch_size_gives_the_same(loaded, closed_book):
     other = ClosedBook(
-        loaded, max_answer_length=MAX_ANSWER_LENGTH, batch_size=batch_size
+        loaded, max_answer_length=MAX_ANSWER_LENGTH, batch_size=1
     )
     done = []
-    found = other.predict(QUESTIONS, progress=done.append)
+    empty, *found = other.predict([" ", *QUESTIONS], progress=done.append)
+    assert empty == NO_ANSWER
     for a, b in zip(found, closed_book.predict(QUESTIONS), strict=True):
         assert a.answer == b.answer
         assert a.score == pytest.approx(b.score, abs=1e-4)
-    assert sum(done) == len(QUESTIONS) and max(done) <= batch_size
+    assert done == [1] * len(QUESTIONS)
 
 
-def test_empty_and_long_questions(closed_book):
-    found = closed_book.predict(["", QUESTIONS[0], " \t"])
-    assert found[0] == found[2] == NO_ANSWER
-    assert found[1].answer
-    assert closed_book.predict([]) == []
-    long, longer = closed_book.predict(["fire " * 62, "fire " * 900])
-    assert (long.answer, long.score) == (longer.answer, longer.score)
-
-
-def test_a_longer_limit_never_scores_less(loaded, closed_book):
-    single = ClosedBook(loaded, max_answer_length=1)
-    for one, best in zip(
-        single.predict(QUESTIONS), closed_book.predict(QUESTIONS), strict=True
-    ):
-        assert best.score >= one.score - 1e-5
-        assert len(loaded.tokenizer.tokenize(one.answer).ids) == 1
-
-
-def test_wrong_arguments(loaded, model_dir):
+def test_models_that_do_not_fit(model_dir):
     with pytest.raises(InputError, match="no masked-LM head.*realm pretrain"):
         ClosedBook(model_directory.load(model_dir))
-    with pytest.raises(ValueError, match="max_answer_length=0"):
-        ClosedBook(loaded, max_answer_length=0)
     short = model_directory.load(model_dir)
     encoder = BertEncoder(
         vocabulary_size=short.tokenizer.vocabulary_size,

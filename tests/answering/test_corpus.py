@@ -1,5 +1,3 @@
-import shutil
-
 import pytest
 
 from realm_tf.answering.corpus import Corpus
@@ -25,15 +23,6 @@ def other_model_dir(tmp_path_factory, vocabulary_path):
     return output
 
 
-def test_what_belongs_together_is_opened(
-    model_dir, blocks_dir, brute_force_index_dir, scann_index_dir
-):
-    for directory in (brute_force_index_dir, scann_index_dir):
-        corpus = Corpus.load(model_dir, blocks_dir, directory)
-        assert corpus.index.num_blocks == len(corpus.records) == 11
-        assert corpus.index.embedding_dim == corpus.loaded.model.embedding_dim
-
-
 def test_another_model_is_refused(other_model_dir, blocks_dir, scann_index_dir):
     with pytest.raises(InputError, match="not made from the block tower of"):
         Corpus.load(other_model_dir, blocks_dir, scann_index_dir)
@@ -50,19 +39,6 @@ def test_other_blocks_are_refused(
         max_block_length=60,
     ).run()
     with pytest.raises(InputError, match="not made from .*/blocks "):
-        Corpus.load(model_dir, blocks, scann_index_dir)
-
-
-def test_another_vocabulary_is_refused(
-    tmp_path, model_dir, articles_path, vocabulary_path, scann_index_dir
-):
-    vocabulary = tmp_path / "vocab.txt"
-    shutil.copy(vocabulary_path, vocabulary)
-    with open(vocabulary, "a", encoding="utf-8") as file:
-        file.write("canal\n")
-    blocks = str(tmp_path / "blocks")
-    Chunk(input=articles_path, output=blocks, vocab=str(vocabulary)).run()
-    with pytest.raises(InputError, match="cut with another vocabulary than"):
         Corpus.load(model_dir, blocks, scann_index_dir)
 
 

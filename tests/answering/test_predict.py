@@ -1,6 +1,5 @@
 """Predictions against a slow recomputation, one question and block at a time."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -12,7 +11,6 @@ from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.errors import InputError
 from realm_tf.retrieval.bm25 import Bm25
-from realm_tf.text import answers
 
 QUESTIONS = [
     "Where was Ada?",
@@ -132,22 +130,6 @@ def test_the_nbest_list_and_its_shares(corpus, predictions):
         assert calibration.choose(found) == found
 
 
-def test_equal_strings_are_added_up(corpus, predictions):
-    for question, found in zip(QUESTIONS, predictions, strict=True):
-        spans = _slow_spans(corpus, question, _read(found))
-        scores = np.array([score for score, *_ in spans])
-        total = np.exp(scores / 4 - scores[0]).sum()
-        sums = {}
-        for score, text, _ in spans[:NUM_BEST]:
-            key = answers.normalize_answer(text) or text
-            share = np.exp(score / 4 - scores[0]) / total
-            sums[key] = sums.get(key, 0) + share
-        chosen = calibration.choose(found, temperature=4.0, aggregate=True)
-        key = answers.normalize_answer(chosen.answer) or chosen.answer
-        assert sums[key] == pytest.approx(max(sums.values()), abs=1e-5)
-        assert chosen.confidence == pytest.approx(sums[key], abs=1e-5)
-
-
 def _assert_same(found, expected):
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
@@ -161,16 +143,15 @@ def _assert_same(found, expected):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2])
-def test_any_batch_size_gives_the_same(corpus, predictions, batch_size):
+def test_any_batch_size_gives_the_same(corpus, predictions):
     predictor = Predictor(
-        corpus, num_candidates=6, num_reader_blocks=3, batch_size=batch_size
+        corpus, num_candidates=6, num_reader_blocks=3, batch_size=2
     )
     done = []
     _assert_same(
         predictor.predict(QUESTIONS, progress=done.append), predictions
     )
-    assert sum(done) == len(QUESTIONS) and max(done) == batch_size
+    assert sum(done) == len(QUESTIONS) and max(done) == 2
 
 
 def test_an_empty_question_has_no_answer(predictor, predictions):
@@ -180,11 +161,6 @@ def test_an_empty_question_has_no_answer(predictor, predictions):
     _assert_same([mixed[1], mixed[3]], predictions[:2])
     assert predictor.predict(["", ""]) == [NO_ANSWER] * 2
     assert predictor.predict([]) == []
-
-
-def test_a_very_long_question_is_cut(predictor):
-    long, longer = predictor.predict(["fire " * 62, "fire " * 5000])
-    _assert_same([long], [longer])
 
 
 def test_as_many_blocks_are_retrieved_as_are_read(corpus):
@@ -213,14 +189,3 @@ def test_another_retrievers_blocks_are_read(corpus, predictor):
             )[0]
             assert candidate.answer == text
             assert candidate.score == pytest.approx(score, abs=1e-4)
-
-
-def test_scann_gives_what_brute_force_gives(
-    request, model_dir, blocks_dir, predictions
-):
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("ScaNN's op needs the TensorFlow backend")
-    index = request.getfixturevalue("scann_index_dir")
-    corpus = Corpus.load(model_dir, blocks_dir, index)
-    predictor = Predictor(corpus, num_candidates=6, num_reader_blocks=3)
-    _assert_same(predictor.predict(QUESTIONS), predictions)

@@ -56,11 +56,6 @@ def test_a_block_that_is_not_there(blocks_dir, block_id):
         _run(blocks_dir, "--block", block_id)
 
 
-def test_a_block_of_something_else(model_dir):
-    with pytest.raises(InputError, match="holds 'model', expected 'blocks'"):
-        _run(model_dir, "--block", 0)
-
-
 def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     annotated, page = str(tmp_path / "annotated"), tmp_path / "spans.html"
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
@@ -111,10 +106,3 @@ def test_what_cannot_be_plotted(blocks_dir, tmp_path):
     with pytest.raises(InputError, match="--plot alone"):
         _run(blocks_dir, blocks_dir)
     assert not plot.exists()
-
-
-def test_a_directory_that_is_not_complete(tmp_path):
-    (tmp_path / "metadata.json").write_text('{"kind": "blocks"}')
-    for directory in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(InputError, match="with the marker COMPLETED"):
-            Inspect(directories=str(directory)).run()
