@@ -38,6 +38,7 @@ class InverseClozeTask(Training):
             InputError: if the inputs do not match, or training diverges.
         """
         from realm_tf.data.inverse_cloze import IctExamples
+        from realm_tf.models.inverse_cloze import IctModel
         from realm_tf.training import resume
         from realm_tf.training import run_directory
         from realm_tf.training import trainers
@@ -55,7 +56,9 @@ class InverseClozeTask(Training):
                 **dataclasses.asdict(recipe.lengths),
             )
             stage.metadata["history"] = resume.fit(
-                trainers.make_ict_trainer(loaded.model, recipe),
+                trainers.make_towers_trainer(
+                    IctModel, loaded.model, recipe, recipe.num_steps
+                ),
                 examples.batches,
                 num_steps=recipe.num_steps,
                 steps_per_epoch=examples.steps_per_epoch,

@@ -1,7 +1,6 @@
 """Keras callbacks of ours."""
 
 import math
-import sys
 import time
 
 import keras
@@ -50,7 +49,6 @@ class ProgressLines(keras.callbacks.Callback):
             from. Defaults to `0`.
         every_seconds: float. Time between two lines. Defaults to `15.0`.
         clock: function that gives the time in seconds.
-        stream: file to print to. Defaults to standard output.
     """
 
     def __init__(
@@ -60,13 +58,11 @@ class ProgressLines(keras.callbacks.Callback):
         first_step=0,
         every_seconds=15.0,
         clock=time.monotonic,
-        stream=None,
     ):
         super().__init__()
         self._num_steps = num_steps
         self._every_seconds = every_seconds
         self._clock = clock
-        self._stream = stream
         self._before = first_step
         self._done = first_step
         # The first step is long: it compiles. The estimate starts after it.
@@ -90,6 +86,5 @@ class ProgressLines(keras.callbacks.Callback):
         print(
             f"      step {self._done}/{self._num_steps}, "
             f"{seconds * (self._num_steps - self._done):.0f} s left  {shown}",
-            file=self._stream or sys.stdout,
             flush=True,
         )

@@ -8,7 +8,6 @@ mistake for it.
 import dataclasses
 import os
 import sys
-import time
 
 import numpy as np
 
@@ -16,6 +15,8 @@ from realm_tf.answering.recall import gold_blocks
 from realm_tf.data import feeding
 from realm_tf.data import hard_negatives as data
 from realm_tf.errors import InputError
+from realm_tf.models.dense_passage_retrieval import DprModel
+from realm_tf.progress import Progress
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.text.answers import AnswerFinder
 from realm_tf.training import resume
@@ -27,7 +28,6 @@ from realm_tf.training.selection import SelectBest
 _RETRIEVED = f"{run_directory.WORK}/retrieved.npy"
 # Questions searched for between two looks at the clock.
 _PART = 256
-_EVERY_SECONDS = 15.0
 
 
 def train(
@@ -58,7 +58,9 @@ def train(
     examples = _make_examples(blocks, asked, loaded, recipe, stage)
     steps_per_epoch = examples["questions"].steps_per_epoch
     num_steps = recipe.num_epochs * steps_per_epoch
-    trainer = trainers.make_dpr_trainer(loaded.model, recipe, num_steps)
+    trainer = trainers.make_towers_trainer(
+        DprModel, loaded.model, recipe, num_steps
+    )
     parts = {}
     if "dev" in examples:
         parts["selection"] = _selection(
@@ -129,26 +131,14 @@ def _retrieve(questions, records, num_retrieved, path):
     """
     if os.path.exists(path):
         return np.load(path)
-    print(
-        f"      BM25: {len(questions):,} questions, {len(records):,} blocks",
-        flush=True,
-    )
+    progress = Progress("bm25", "questions", len(questions))
     bm25 = Bm25(records.titles, records.texts)
     parts = []
-    started = last = time.monotonic()
     for first in range(0, len(questions), _PART):
         part = [q.question for q in questions[first : first + _PART]]
         scores, block_ids = bm25.search(part, num_retrieved)
         parts.append(np.where(scores > 0, block_ids, data.NO_BLOCK))
-        done, now = first + len(part), time.monotonic()
-        if now - last >= _EVERY_SECONDS:
-            last = now
-            left = (now - started) / done * (len(questions) - done)
-            print(
-                f"      {done:,}/{len(questions):,} questions, {left:.0f} s "
-                "left",
-                flush=True,
-            )
+        progress.add(len(part))
     retrieved = np.concatenate(parts)
     temporary = f"{path}.tmp"
     with open(temporary, "wb") as file:

@@ -21,12 +21,16 @@ def of_recipe(recipe):
     """
     import keras
 
-    with (
-        precision(mixed=recipe.encoders.mixed_precision),
-        use_all(recipe.batch_size),
-    ):
-        keras.utils.set_random_seed(recipe.seed)
-        yield
+    before = keras.config.dtype_policy()
+    if recipe.encoders.mixed_precision:
+        # Weights and losses stay float32.
+        keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        with use_all(recipe.batch_size):
+            keras.utils.set_random_seed(recipe.seed)
+            yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 @contextlib.contextmanager
@@ -61,41 +65,12 @@ def use_all(batch_size: int):
         yield
 
 
-def fill(batch: dict, batch_size: int, **fillers: int) -> dict:
-    """Fills a batch up, as Keras refuses one that devices cannot share evenly.
-
-    Args:
-        batch: dict of arrays `(num_rows, ...)`, with at least one row and at
-            most `batch_size`.
-        batch_size: int.
-        **fillers: by name, the value of the added rows that makes a model
-            leave them out of losses and metrics. Without one, they repeat
-            the last row.
-
-    Returns:
-        dict of arrays `(batch_size, ...)`.
-
-    Example:
-
-    >>> batch = {"ids": np.array([[5, 6], [7, 8]]), "weights": np.ones(2)}
-    >>> filled = fill(batch, 4, weights=0)
-    >>> filled["ids"].tolist(), filled["weights"].tolist()
-    ([[5, 6], [7, 8], [7, 8], [7, 8]], [1.0, 1.0, 0.0, 0.0])
-    """
-    filled = {}
-    for name, array in batch.items():
-        added = np.repeat(array[-1:], batch_size - len(array), axis=0)
-        if name in fillers:
-            added = np.full_like(added, fillers[name])
-        filled[name] = np.concatenate([array, added])
-    return filled
-
-
 def predict(model, inputs: dict, *, batch_size: int):
     """`model.predict` for any number of rows, on all devices in use.
 
-    Only for models whose rows do not depend on each other: the last batch is
-    filled up with repetitions of the last row, which are then left out.
+    Only for models whose rows do not depend on each other: as Keras refuses a
+    batch that devices cannot share evenly, the last one is filled up with
+    repetitions of the last row, which are then left out.
 
     Args:
         model: `keras.Model`.
@@ -108,23 +83,10 @@ def predict(model, inputs: dict, *, batch_size: int):
     import keras
 
     num_rows = len(next(iter(inputs.values())))
-    inputs = fill(inputs, -(-num_rows // batch_size) * batch_size)
+    added = -num_rows % batch_size
+    inputs = {
+        name: np.concatenate([rows, np.repeat(rows[-1:], added, axis=0)])
+        for name, rows in inputs.items()
+    }
     outputs = model.predict(inputs, batch_size=batch_size, verbose=0)
     return keras.tree.map_structure(lambda rows: rows[:num_rows], outputs)
-
-
-@contextlib.contextmanager
-def precision(*, mixed: bool):
-    """Makes the models made inside compute in bfloat16, if `mixed`.
-
-    Weights and losses stay float32.
-    """
-    import keras
-
-    before = keras.config.dtype_policy()
-    if mixed:
-        keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)

@@ -2,14 +2,10 @@
 
 import dataclasses
 import functools
-import json
-import os
 
 import numpy as np
 
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import write_text
 from realm_tf.data import feeding
 from realm_tf.data import patterns
 from realm_tf.data.question_batches import Curriculum
@@ -30,8 +26,6 @@ from realm_tf.training.training_log import TrainingLog
 # Blocks in which the strings of a pattern are looked for; as many candidates
 # at least as a step has.
 _PATTERN_BLOCKS = 1000
-# What a search for patterns found.
-_STRINGS = f"{run_directory.WORK}/strings_of_patterns.json"
 # Steps know how long an answer can be, and how many candidates there are.
 _OF_ONE_WIDTH = ("answer_ids", "candidate_ids", "candidate_scores")
 
@@ -149,7 +143,7 @@ class FineTuning:
         retriever = self._other_retriever()
         files = []
         for questions in asked:
-            questions = [strings.get(_key(q), q) for q in questions]
+            questions = [strings.get(q, q) for q in questions]
             files.append(
                 QuestionBatches(
                     questions,
@@ -173,39 +167,29 @@ class FineTuning:
         return retrievers.make(name, self._corpus)
 
     def _strings(self, asked):
-        """Questions with strings, of those with patterns; kept in a file."""
-        with_patterns = {
-            _key(question): question
+        """Questions with patterns to the same with strings."""
+        questions = [
+            question
             for questions in asked
             for question in questions
             if question.answer_type == "regex"
-        }
-        if not with_patterns:
+        ]
+        if not questions:
             return {}
-        path = self._stage.path(_STRINGS)
-        if not os.path.exists(path):
-            texts = self._corpus.records.texts
-            num_blocks = max(_PATTERN_BLOCKS, self._trainer.num_candidates)
-            questions = list(with_patterns.values())
-            _, block_ids = retrievers.make("realm", self._corpus).search(
-                [q.question for q in questions], min(num_blocks, len(texts))
+        questions = list(dict.fromkeys(questions))
+        texts = self._corpus.records.texts
+        num_blocks = max(_PATTERN_BLOCKS, self._trainer.num_candidates)
+        _, block_ids = retrievers.Dense(self._corpus).search(
+            [q.question for q in questions], min(num_blocks, len(texts))
+        )
+        strings = {}
+        for question, of_question in zip(questions, block_ids, strict=True):
+            found = patterns.literal(
+                question, [texts[block_id] for block_id in of_question]
             )
-            found = {
-                key: patterns.literal(
-                    question, [texts[block_id] for block_id in of_question]
-                ).answers
-                for (key, question), of_question in zip(
-                    with_patterns.items(), block_ids, strict=True
-                )
-            }
-            write_text(path, json.dumps(found, ensure_ascii=False))
-        return {
-            key: dataclasses.replace(
-                with_patterns[key], answers=tuple(found), answer_type="string"
-            )
-            for key, found in json.loads(Path(path).read_text()).items()
-            if found
-        }
+            if found.answers:
+                strings[question] = found
+        return strings
 
     def _selection(self, dev):
         settings = self._recipe.selection
@@ -246,10 +230,6 @@ class FineTuning:
             BlockEmbedder(loaded, max_length=length),
             run_directory.open_blocks(self._blocks, self._stage, length),
         )
-
-
-def _key(question):
-    return json.dumps([question.question, question.answers])
 
 
 def make_trainer(corpus, embeddings, recipe):

@@ -73,11 +73,8 @@ class BertAdamW(keras.optimizers.AdamW):
         weight_decay: float. Defaults to `0.01`.
         epsilon: float. Added to the root, not under it. Defaults to `1e-6`.
         global_clipnorm: float. Defaults to `1.0`.
-        **kwargs: as `keras.optimizers.AdamW`. `beta_1` is 0.9, `beta_2`
-            0.999.
-
-    Raises:
-        ValueError: if `amsgrad` is given.
+        **kwargs: as `keras.optimizers.AdamW`, but not `amsgrad`. `beta_1` is
+            0.9, `beta_2` 0.999.
 
     References:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), appendix A.2;
@@ -101,8 +98,6 @@ class BertAdamW(keras.optimizers.AdamW):
             global_clipnorm=global_clipnorm,
             **kwargs,
         )
-        if self.amsgrad:
-            raise ValueError("`amsgrad` must be False. Received: amsgrad=True")
         self.bias_correction = bias_correction
         # A pattern for the end of the name: TensorFlow's variables are named
         # with their layers and ":0".

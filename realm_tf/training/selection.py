@@ -1,7 +1,6 @@
 """The best epoch of a run, by questions that it does not learn from."""
 
 import os
-import time
 
 import keras
 
@@ -50,7 +49,6 @@ class SelectBest(keras.callbacks.Callback):
         self.best_epochs = []
         self.best = {}
         self.epochs_since = 0
-        self.seconds = 0.0
 
     def get_state(self):
         """What `training.resume` keeps of this."""
@@ -58,7 +56,6 @@ class SelectBest(keras.callbacks.Callback):
             "best_epochs": self.best_epochs,
             "best": self.best,
             "epochs_since": self.epochs_since,
-            "seconds": self.seconds,
         }
 
     def set_state(self, state):
@@ -66,15 +63,12 @@ class SelectBest(keras.callbacks.Callback):
         self.best_epochs = list(state["best_epochs"])
         self.best = state["best"]
         self.epochs_since = state["epochs_since"]
-        self.seconds = state["seconds"]
 
     def on_epoch_end(self, epoch, logs=None):
-        started = time.monotonic()
         # On JAX the model's variables are elsewhere while `fit` runs.
         if keras.backend.backend() == "jax":
             self.model.jax_state_sync()
         found = self._evaluate()
-        self.seconds += time.monotonic() - started
         if logs is not None:
             logs.update({f"dev_{k}": float(v) for k, v in found.items()})
         if not self.best or found[self._metric] > self.best[self._metric]:

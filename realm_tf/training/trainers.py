@@ -1,43 +1,22 @@
 """Compiled Keras models of each stage of training, for `fit`."""
 
-from realm_tf.configs.dpr import DprRecipe
-from realm_tf.configs.ict import IctRecipe
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.configs.recipes import Optimizer
 
 
-def make_ict_trainer(open_qa, recipe: IctRecipe):
-    """The towers as an Inverse Cloze Task, for `fit` with `data.inverse_cloze`.
+def make_towers_trainer(kind, open_qa, recipe, num_steps: int):
+    """The towers as a retriever that learns from the rest of its batch.
 
     Args:
+        kind: `IctModel`, for `fit` with `data.inverse_cloze`, or `DprModel`,
+            with `data.hard_negatives`.
         open_qa: `OpenQa`. What the recipe says is frozen.
-        recipe: `IctRecipe`.
-
-    Returns:
-        `IctModel`; training it trains the towers of `open_qa`.
-    """
-    from realm_tf.models.inverse_cloze import IctModel
-
-    return _make_towers_trainer(IctModel, open_qa, recipe, recipe.num_steps)
-
-
-def make_dpr_trainer(open_qa, recipe: DprRecipe, num_steps: int):
-    """The towers as a retriever of answers, for `fit` with `data.hard_negatives`.
-
-    Args:
-        open_qa: `OpenQa`. What the recipe says is frozen.
-        recipe: `DprRecipe`.
+        recipe: `IctRecipe` or `DprRecipe`.
         num_steps: int. Of the whole run.
 
     Returns:
-        `DprModel`; training it trains the towers of `open_qa`.
+        `kind`; training it trains the towers of `open_qa`.
     """
-    from realm_tf.models.dense_passage_retrieval import DprModel
-
-    return _make_towers_trainer(DprModel, open_qa, recipe, num_steps)
-
-
-def _make_towers_trainer(kind, open_qa, recipe, num_steps):
     towers = open_qa.query_embedder, open_qa.block_embedder
     _set_up(towers, recipe.encoders)
     trainer = kind(*towers, score_scale=open_qa.score_scale)

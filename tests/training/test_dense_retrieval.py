@@ -1,11 +1,9 @@
 import json
 import os
 
-import keras
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import model_directory
 from realm_tf.configs.dpr import get_recipe
 from realm_tf.errors import InputError
 from realm_tf.operations.fine_tune import FineTune
@@ -56,69 +54,6 @@ def _train(world, output, *changes, **given):
         **arguments,
     )
     return operation.run(verbose=0).metadata
-
-
-def _embed(loaded, texts, towers, max_length):
-    """Embeddings of tuples of texts, one by one and without padding."""
-    found = []
-    for segments in texts:
-        ids, numbers = [loaded.tokenizer.cls_id], [0]
-        for number, text in enumerate(segments):
-            pieces = loaded.tokenizer.tokenize(text).ids
-            pieces = pieces[: max_length - 1 - len(segments)]
-            ids += [*pieces, loaded.tokenizer.sep_id]
-            numbers += [number] * (len(pieces) + 1)
-        inputs = {
-            "token_ids": [ids],
-            "segment_ids": [numbers],
-            "padding_mask": [[1] * len(ids)],
-        }
-        found.append(
-            towers(
-                {k: keras.ops.convert_to_tensor(v) for k, v in inputs.items()}
-            )
-        )
-    return np.concatenate([np.asarray(e, "float64") for e in found])
-
-
-@pytest.mark.slow
-def test_the_best_epoch_on_dev_is_the_one_that_is_written(world, tmp_path):
-    """Its two questions' blocks are found among both, here from the texts."""
-    dev = _write(tmp_path / "dev.jsonl", DEV)
-    changes = ("num_hard_negatives=0", "num_epochs=6")
-    metadata = _train(world, tmp_path / "model", *changes, dev=dev)
-    rows = metadata["history"]
-    found = [row["dev_accuracy"] for row in rows]
-    assert metadata["best_epoch"] == 1 + found.index(max(found))
-    best = rows[metadata["best_epoch"] - 1]
-    assert metadata["best"] == {
-        name: best[f"dev_{name}"] for name in ("loss", "accuracy", "rank")
-    }
-    # Not the weights that the run ended with.
-    assert best["dev_loss"] != rows[-1]["dev_loss"]
-    loaded = model_directory.load(str(tmp_path / "model"))
-    queries = _embed(
-        loaded,
-        [(DEV[0]["question"],), (DEV[1]["question"],)],
-        loaded.model.query_embedder,
-        TINY.max_query_length,
-    )
-    blocks = _embed(
-        loaded,
-        [
-            ("Ada", "Ada was in London. Ada wrote numbers in 1843."),
-            ("Etna", "Etna is a hill of fire. The fire of Etna is red."),
-        ],
-        loaded.model.block_embedder,
-        TINY.max_block_length,
-    )
-    scores = queries @ blocks.T
-    loss = np.mean(
-        [np.log(np.exp(row - row[n]).sum()) for n, row in enumerate(scores)]
-    )
-    assert metadata["best"]["loss"] == pytest.approx(loss, rel=1e-4)
-    accuracy = np.mean(scores.argmax(1) == np.arange(2))
-    assert metadata["best"]["accuracy"] == accuracy
 
 
 @pytest.mark.slow

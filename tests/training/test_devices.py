@@ -7,25 +7,6 @@ from realm_tf.configs import ict
 from realm_tf.training import devices
 
 
-def test_a_batch_is_filled_up():
-    batch = {
-        "token_ids": np.arange(6, dtype="int32").reshape(3, 2),
-        "mask_weights": np.ones((3, 2), "float32"),
-        "block_id": np.array([4, 5, 6], "int32"),
-    }
-    filled = devices.fill(batch, 5, mask_weights=0, block_id=-1)
-    assert {k: v.dtype.name for k, v in filled.items()} == {
-        "token_ids": "int32",
-        "mask_weights": "float32",
-        "block_id": "int32",
-    }
-    assert filled["token_ids"].tolist() == [[0, 1], [2, 3], *[[4, 5]] * 3]
-    assert filled["mask_weights"].tolist() == [*[[1, 1]] * 3, *[[0, 0]] * 2]
-    assert filled["block_id"].tolist() == [4, 5, 6, -1, -1]
-    for name, array in devices.fill(batch, 3, block_id=-1).items():
-        np.testing.assert_array_equal(array, batch[name])
-
-
 @pytest.mark.parametrize("num_rows", [1, 4, 7])
 def test_predict_gives_each_row_its_output(num_rows):
     inputs = {name: keras.Input((2,), name=name) for name in "xy"}

@@ -107,13 +107,12 @@ def test_the_metadata_says_what_was_done(open_qa_world, tuned):
 
 @pytest.mark.slow
 def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
-    """Tuned again, over the other index, with much of it frozen."""
+    """Tuned again, over the other index."""
     Corpus.load(tuned.path, open_qa_world["blocks"], open_qa_world["scann"])
     job = operation(
         open_qa_world,
         open_qa_world["root"] / "twice",
         *("batch_size=8", "num_epochs=1"),
-        *("freeze_word_embeddings=true", "num_frozen_layers=1"),
         model=tuned,
         index="scann",
         # Two files, learned from one after the other.
@@ -128,24 +127,6 @@ def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
     )
     assert second.metadata["block_tower"] == first.metadata["block_tower"]
     Corpus.load(again.path, open_qa_world["blocks"], open_qa_world["exact"])
-    moved = {
-        part: {
-            path.split("/")[0]
-            for path in training_runs.moved(
-                getattr(first.model, part), getattr(second.model, part)
-            )
-        }
-        for part in ("query_embedder", "reader")
-    }
-    assert moved == {
-        "query_embedder": {
-            "transformer_layer_0",
-            "pooled_dense",
-            "projection",
-            "projection_layer_norm",
-        },
-        "reader": {"span_scorer"},
-    }
 
 
 @pytest.mark.slow

@@ -18,16 +18,7 @@ SHAPES = {"kernel": (3, 4), "bias": (4,), "gamma": (4,), "beta": (4,)}
 
 @pytest.mark.parametrize(
     ("num_steps", "expected"),
-    [
-        (1, 0),
-        (2, 1),
-        (150, 75),
-        (200, 100),
-        (900, 100),
-        (5_000, 500),
-        (100_000, 10_000),
-        (1_000_000, 10_000),
-    ],
+    [(1, 0), (150, 75), (900, 100), (5_000, 500), (1_000_000, 10_000)],
 )
 def test_warmup_steps(num_steps, expected):
     assert warmup_steps(num_steps) == expected
@@ -96,27 +87,18 @@ def _reference(values, gradients, rates, *, bias_correction):
 
 
 @pytest.mark.parametrize("bias_correction", [False, True])
-@pytest.mark.parametrize("clipped", ["all", "none", "some"])
-def test_fifty_steps_against_a_loop_in_float64(bias_correction, clipped):
+# All gradients, some, or none of them are clipped.
+@pytest.mark.parametrize("scale", [3.0, 0.2, 0.05])
+def test_fifty_steps_against_a_loop_in_float64(bias_correction, scale):
     random = np.random.default_rng(0)
     values = {name: random.normal(size=s) for name, s in SHAPES.items()}
     gradients = [
         {
-            name: {"all": 3.0, "none": 0.05, "some": 0.2}[clipped]
-            * random.normal(size=shape)
+            name: scale * random.normal(size=shape)
             for name, shape in SHAPES.items()
         }
         for _ in range(50)
     ]
-    norms = np.array(
-        [
-            np.sqrt(sum(np.sum(g**2) for g in each.values()))
-            for each in gradients
-        ]
-    )
-    assert {"all": 50, "none": 0}.get(clipped, 25) == pytest.approx(
-        np.sum(norms > 1), abs=20 * (clipped == "some")
-    )
     # The rate rises over 25 steps and falls over 25.
     rates = [
         0.02 * min((step + 1) / 25, (50 - step) / 25) for step in range(50)
@@ -235,23 +217,8 @@ def test_it_is_serialised():
         np.testing.assert_array_equal(first, second)
 
 
-def test_its_state_is_saved_with_the_model(tmp_path):
-    path = str(tmp_path / "model.keras")
-    model = _fit(_model(), bert_adamw(0.05, 100))
-    model.save(path)
-    loaded = keras.saving.load_model(path)
-    assert int(loaded.optimizer.iterations) == 3
-    inputs = np.arange(3)[None] % 3
-    target = np.ones((1, 3, 2), "float32")
-    for each in (model, loaded):
-        each.train_on_batch(inputs, target)
-    for one, two in zip(model.get_weights(), loaded.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_it_learns_in_mixed_precision_and_xla(policy):
-    keras.config.set_dtype_policy(policy)
+def test_it_learns_in_mixed_precision_and_xla():
+    keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         model = _model()
         model.compile(optimizer=BertAdamW(0.01), loss="mse", jit_compile=True)
@@ -264,11 +231,4 @@ def test_it_learns_in_mixed_precision_and_xla(policy):
     finally:
         keras.config.set_dtype_policy("float32")
     assert losses[-1] < 0.5 * losses[0]
-    inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    assert isinstance(inner, BertAdamW)
-    assert {v.dtype for v in inner.variables[2:]} == {"float32"}
-
-
-def test_amsgrad_is_refused():
-    with pytest.raises(ValueError, match="amsgrad=True"):
-        BertAdamW(0.1, amsgrad=True)
+    assert {v.dtype for v in model.optimizer.variables[2:]} == {"float32"}
