@@ -28,7 +28,7 @@ def write(directory: str, facts: dict) -> None:
             `None`), `example_questions` (list of str that the model answers
             rightly), `example_titles` (list of str), `parents`
             (fingerprints), `parts` (name to bytes) and `model_card` (as in
-            the model's metadata.json, or `None`), `warnings` (list of str).
+            the model's metadata.json), `warnings` (list of str).
     """
     files = {
         name: fingerprints.sha256(os.path.join(directory, name))
@@ -65,9 +65,7 @@ def check_files(directory: str) -> list[str]:
 
 
 def _render(facts) -> str:
-    card = model_card.Card()
-    if facts["model_card"]:
-        card = model_card.Card.from_json(facts["model_card"])
+    card = model_card.Card.from_json(facts["model_card"])
     license = facts["evidence_license"] or "not stated"
     date = datetime.datetime.now(datetime.UTC).date()
     quantize = facts["quantize"]
@@ -101,10 +99,6 @@ def _render(facts) -> str:
         "| part | bytes |",
         "|---|---|",
         *(f"| {name} | {size:,} |" for name, size in facts["parts"].items()),
-        "",
-        "| file | SHA-256 |",
-        "|---|---|",
-        *(f"| {name} | {digest} |" for name, digest in facts["files"].items()),
         "",
     ]
     return "\n".join(lines)

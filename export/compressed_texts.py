@@ -23,10 +23,6 @@ class CompressedTexts(tf.Module):
     Args:
         texts: sequence of str.
 
-    Attributes:
-        num_bytes: int. What the table takes, compressed.
-        num_text_bytes: int. What the strings take.
-
     Example:
 
     >>> texts = CompressedTexts(["Rome", "", "Café"])
@@ -46,14 +42,9 @@ class CompressedTexts(tf.Module):
             [np.cumsum([0, *map(len, group[:-1])]) for group in groups]
         )
         packed = [zlib.compress(b"".join(group), 9) for group in groups]
-        self.num_text_bytes = int(lengths.sum())
         self.groups = tf.Variable(packed, dtype=tf.string, trainable=False)
-        self.starts = _table(starts)
-        self.lengths = _table(lengths)
-        self.num_bytes = sum(map(len, packed)) + sum(
-            table.dtype.size * len(encoded)
-            for table in (self.starts, self.lengths)
-        )
+        self.starts = small_table(starts)
+        self.lengths = small_table(lengths)
 
     def lookup(self, rows):
         """The strings of some rows.
@@ -77,7 +68,8 @@ class CompressedTexts(tf.Module):
         return tf.where(rows < 0, "", tf.reshape(strings, tf.shape(rows)))
 
 
-def _table(values):
+def small_table(values) -> tf.Variable:
+    """Integers from 0 on, in the least type that takes them."""
     return tf.Variable(
-        values.astype(smallest_dtype(values.max())), trainable=False
+        values.astype(smallest_dtype(int(values.max()))), trainable=False
     )

@@ -1,42 +1,38 @@
 """What the Python code answers, for `realm verify` to compare with."""
 
-import json
 import time
 
 from realm_tf.answering import calibration
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts.paths import write_text
 from realm_tf.retrieval.numpy_index import NumpyIndex
 from realm_tf.retrieval.retrievers import Dense
 
 FILE = "assets.extra/expected.json"
 
 
-def write(
-    path: str,
+def compute(
     corpus,
     index,
     asked: list,
     *,
     num_reader_blocks: int,
     temperature: float,
-    quantize: str = "none",
-) -> None:
-    """Answers questions on this process's Keras backend, into a JSON file.
-
-    It holds `questions`, a dict a question with what the export must answer,
-    `block_ids` that it must find, and `exact_block_ids`, those of an exact
-    float32 search; and `milliseconds_per_question`, one question at a time.
+) -> dict:
+    """Answers questions on this process's Keras backend.
 
     Args:
-        path: str. The file.
         corpus: `Corpus`.
         index: `Index`, the directory that the corpus's index is from.
         asked: list of `Question`.
         num_reader_blocks: int. Blocks read for a question.
         temperature: float. See `RealmModule`.
-        quantize: str. How the corpus's index holds embeddings.
+
+    Returns:
+        dict, JSON values: `questions`, a dict a question with what the export
+        must answer, `block_ids` that it must find, and `exact_block_ids`,
+        those of an exact float32 search; and `milliseconds_per_question`, one
+        question at a time.
     """
     questions = [question.question for question in asked]
     num_retrieved = max(NUM_RETRIEVED, num_reader_blocks)
@@ -67,23 +63,17 @@ def write(
     for question in questions:
         predictor.predict([question])
     seconds = time.monotonic() - started
-    found = {
+    return {
         "questions": rows,
         "milliseconds_per_question": round(1000 * seconds / len(questions), 1),
     }
-    write_text(path, json.dumps(found, ensure_ascii=False, indent=1))
 
 
 def _row(prediction) -> dict:
-    candidates = prediction.candidates
-    return {
-        "answer": prediction.answer,
-        "score": prediction.score,
-        "confidence": prediction.confidence,
-        "block_id": prediction.block_id,
-        "start": prediction.start,
-        "limit": prediction.limit,
-        "candidate_block_id": [c.block_id for c in candidates],
-        "candidate_log_prob": [c.log_prob for c in candidates],
-        "candidate_answer": [c.answer for c in candidates],
-    }
+    names = ("answer", "score", "confidence", "block_id", "start", "limit")
+    row = {name: getattr(prediction, name) for name in names}
+    for name in ("block_id", "log_prob", "answer"):
+        row[f"candidate_{name}"] = [
+            getattr(each, name) for each in prediction.candidates
+        ]
+    return row

@@ -16,19 +16,20 @@ from realm_tf.errors import InputError
 _USAGE_ERROR = 2
 
 
-def export(fields: dict, *, expected: str | None = None) -> SavedModel:
+def export(fields: dict, *, expected: dict | None = None) -> SavedModel:
     """Runs an `Export` where Keras runs on TensorFlow.
 
     Args:
         fields: dict. Of the operation; JSON values.
-        expected: str. See `Export.write_version`. Defaults to `None`.
+        expected: dict. See `Export.write_version`. Defaults to `None`.
 
     Raises:
         InputError: as `Export.run`.
         RuntimeError: if the process fails; its own words are on stderr.
     """
     done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps([fields, expected])],
+        [sys.executable, "-m", __name__],
+        input=json.dumps([fields, expected]),
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         stdout=subprocess.PIPE,
         text=True,
@@ -45,10 +46,10 @@ def export(fields: dict, *, expected: str | None = None) -> SavedModel:
     return SavedModel(json.loads(answer))
 
 
-def _main(text: str) -> int:
+def _main() -> int:
     from realm_tf.operations.export import Export
 
-    fields, expected = json.loads(text)
+    fields, expected = json.load(sys.stdin)
     try:
         made = Export(**fields).write_version(expected=expected)
         answer, status = str(made), 0
@@ -59,4 +60,4 @@ def _main(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1]))
+    sys.exit(_main())

@@ -12,10 +12,10 @@ from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
 from realm_tf.export.compressed_texts import CompressedTexts
+from realm_tf.export.compressed_texts import small_table
 from realm_tf.models import packing
 from realm_tf.models.best_spans import best_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
-from realm_tf.text.integer_types import smallest_dtype
 
 
 class RealmModule(tf.Module):
@@ -68,65 +68,41 @@ class RealmModule(tf.Module):
         self.titles = CompressedTexts(records.titles)
         self.texts = CompressedTexts(records.texts)
         self.urls = CompressedTexts(records.urls)
-        self.token_starts = _offsets(records.token_starts)
-        self.token_limits = _offsets(records.token_limits)
+        self.token_starts = small_table(records.token_starts)
+        self.token_limits = small_table(records.token_limits)
 
     def parts(self) -> dict[str, int]:
         """What takes how many bytes, in the SavedModel and in memory."""
-        index = (
-            self._keras.index.variables
-            if self.scann_state is None
-            else self.scann_state.variables
-        )
+        index = self.scann_state or self._keras.index
+        table = self._keras.retrieve_and_read.block_table
+        texts = self.titles, self.texts, self.urls
         parts = {
-            "index": index,
-            "wordpieces of the blocks": (
-                *self._keras.retrieve_and_read.block_table.variables,
-                self.token_starts,
-                self.token_limits,
+            "index": _num_bytes(index.variables),
+            "wordpieces of the blocks": _num_bytes(
+                [*table.variables, self.token_starts, self.token_limits]
             ),
-        }
-        counted = {id(v) for variables in parts.values() for v in variables}
-        # By identity: a tower that is shared is in both.
-        towers = {
-            id(v): v
-            for v in (
-                *self._keras.retrieve_and_read.variables,
-                *self._keras.loaded.model.block_embedder.variables,
-            )
-            if id(v) not in counted
-        }
-        sizes = {
-            name: sum(map(_num_bytes, variables))
-            for name, variables in parts.items()
-        }
-        return {
-            "towers and reader": sum(map(_num_bytes, towers.values())),
-            **sizes,
             "texts, titles and addresses": sum(
-                texts.num_bytes
-                for texts in (self.titles, self.texts, self.urls)
+                _num_bytes(each.variables) for each in texts
             ),
         }
+        # A tower that is shared is there once.
+        rest = _num_bytes(self.variables) - sum(parts.values())
+        return {"towers and reader": rest, **parts}
 
     def signatures(self) -> dict:
         """The signatures by name; see the functions of the same names."""
-        strings = tf.TensorSpec([None], tf.string, name="question")
-        block = (
-            tf.TensorSpec([None], tf.string, name="title"),
-            tf.TensorSpec([None], tf.string, name="text"),
-        )
-
-        def concrete(function, *specs):
-            # Nothing here branches on tensors in Python.
-            traced = tf.function(function, autograph=False)
-            return traced.get_concrete_function(*specs)
-
+        inputs = {
+            "serving_default": (self.answer, ["question"]),
+            "retrieve": (self.retrieve, ["question"]),
+            "embed_query": (self.embed_query, ["question"]),
+            "embed_block": (self.embed_block, ["title", "text"]),
+        }
         return {
-            "serving_default": concrete(self.answer, strings),
-            "retrieve": concrete(self.retrieve, strings),
-            "embed_query": concrete(self.embed_query, strings),
-            "embed_block": concrete(self.embed_block, *block),
+            # Nothing here branches on tensors in Python.
+            name: tf.function(function, autograph=False).get_concrete_function(
+                *(tf.TensorSpec([None], tf.string, name=each) for each in names)
+            )
+            for name, (function, names) in inputs.items()
         }
 
     def answer(self, question):
@@ -162,10 +138,7 @@ class RealmModule(tf.Module):
         place = spans["nbest_positions"][:, :1]
 
         def if_found(values, otherwise):
-            shape = tf.concat(
-                [tf.shape(found), tf.ones([tf.rank(values) - 1], tf.int32)], 0
-            )
-            return tf.where(tf.reshape(found, shape), values, otherwise)
+            return tf.where(found, values, otherwise)
 
         return {
             "answer": if_found(nbest_answers[:, 0], ""),
@@ -177,8 +150,8 @@ class RealmModule(tf.Module):
             "url": self.urls.lookup(best),
             "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
             "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
-            "nbest_answer": if_found(nbest_answers, ""),
-            "nbest_score": if_found(spans["nbest_scores"], 0.0),
+            "nbest_answer": tf.where(found[:, None], nbest_answers, ""),
+            "nbest_score": tf.where(found[:, None], spans["nbest_scores"], 0.0),
             **self._candidates(
                 tf.where(asked[:, None], block_ids, -1),
                 texts,
@@ -276,19 +249,17 @@ class RealmModule(tf.Module):
         }
 
 
-def _offsets(table):
-    return tf.Variable(
-        table.astype(smallest_dtype(int(table.max()))), trainable=False
-    )
-
-
 def _pick(table, rows, columns):
     found = tf.gather_nd(table, tf.stack([rows, columns], axis=-1))
     return tf.cast(found, tf.int32)
 
 
-def _num_bytes(variable) -> int:
-    dtype = tf.as_dtype(variable.dtype)
-    if dtype == tf.string:
-        return sum(map(len, np.ravel(variable.numpy())))
-    return dtype.size * int(np.prod(variable.shape))
+def _num_bytes(variables) -> int:
+    total = 0
+    for variable in variables:
+        dtype = tf.as_dtype(variable.dtype)
+        if dtype == tf.string:
+            total += sum(map(len, np.ravel(variable.numpy())))
+        else:
+            total += dtype.size * int(np.prod(variable.shape))
+    return total

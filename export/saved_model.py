@@ -1,6 +1,5 @@
 """The files of a SavedModel: graph, warm-up requests, expected answers, card."""
 
-import contextlib
 import gc
 import json
 import os
@@ -38,7 +37,7 @@ def write(
     *,
     parents: dict,
     evidence_license: str | None = None,
-    expected: str | None = None,
+    expected: dict | None = None,
 ) -> None:
     """Writes a version of the SavedModel.
 
@@ -51,37 +50,30 @@ def write(
             verify` can compare; the first that are right are examples.
         parents: dict. Name to fingerprint, for the card.
         evidence_license: str. Shown with the evidence. Defaults to `None`.
-        expected: str. JSON file of the answers, where they have been
+        expected: dict. The answers (`export.expected`), where they have been
             computed already. Defaults to `None`: they are computed here.
 
     Raises:
         InputError: if the disk is too full for it.
     """
     parameters = stage.parameters
-    parts = _write_graph(
-        stage.directory,
-        corpus,
-        index.search,
-        num_reader_blocks=parameters["num_reader_blocks"],
-        temperature=parameters["temperature"],
-    )
+    reading = {
+        name: parameters[name] for name in ("num_reader_blocks", "temperature")
+    }
+    parts = _write_graph(stage.directory, corpus, index.search, **reading)
     # What follows makes such a model again: both are twice the memory.
     gc.collect()
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
-    # Not embed_block: few who ask questions embed blocks, and its first
-    # request takes half a second.
     warmup.write(
         stage.path(warmup.FILE),
-        dict.fromkeys(
-            ("serving_default", "retrieve", "embed_query"),
-            {"question": next((q.question for q in asked if q.question), "")},
-        ),
+        next((q.question for q in asked if q.question), ""),
     )
-    path = stage.path(expected_answers.FILE)
-    if expected:
-        write_text(path, Path(expected).read_text())
-    else:
-        expected_answers.write(path, corpus, index, asked, **parameters)
+    if expected is None:
+        expected = expected_answers.compute(corpus, index, asked, **reading)
+    write_text(
+        stage.path(expected_answers.FILE),
+        json.dumps(expected, ensure_ascii=False, indent=1),
+    )
     num_blocks = len(corpus.records)
     stage.metadata["num_blocks"] = num_blocks
     card.write(
@@ -98,7 +90,7 @@ def write(
             if corpus.loaded.model.reader.is_trained
             else [UNTRAINED_READER],
             "parts": parts,
-            "example_questions": _answered_rightly(asked, path),
+            "example_questions": _answered_rightly(asked, expected),
         },
     )
 
@@ -110,37 +102,28 @@ def _write_graph(directory, corpus, search, **arguments):
     _announce(directory, parts, search)
     # ScaNN's ops are of a namespace that TensorFlow does not know.
     options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
-    with _without_grappler():
-        tf.saved_model.save(
-            module, directory, signatures=module.signatures(), options=options
-        )
-    return parts
-
-
-@contextlib.contextmanager
-def _without_grappler():
-    """Functions made within are not optimised by whoever loads them.
-
-    That takes more than half of the time to load and warm up a version, on
-    processors that meanwhile serve, and answers are 2 % faster for it.
-    """
+    # Whoever loads the graph does not optimise it: that takes more than half
+    # of the time to load and warm up a version, on processors that meanwhile
+    # serve, and answers are 2 % faster for it.
     name = "disable_meta_optimizer"
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({name: True})
     try:
-        yield
+        tf.saved_model.save(
+            module, directory, signatures=module.signatures(), options=options
+        )
     finally:
         tf.config.optimizer.set_experimental_options(
             {name: before.get(name, False)}
         )
+    return parts
 
 
-def _answered_rightly(asked, expected: str) -> list[str]:
-    """The first questions whose answers in expected.json are right."""
-    rows = json.loads(Path(expected).read_text())["questions"]
+def _answered_rightly(asked, expected: dict) -> list[str]:
+    """The first questions whose expected answers are right."""
     return [
         q.question
-        for q, row in zip(asked, rows, strict=True)
+        for q, row in zip(asked, expected["questions"], strict=True)
         if row["answer"] and is_correct(row["answer"], q.answers, q.answer_type)
     ][:NUM_EXAMPLES]
 
@@ -156,18 +139,13 @@ def _announce(directory, parts, search):
     """Says what will be written, and refuses a disk that is too full."""
     total = sum(parts.values())
     memory = total + (_SCANN_COPIES - 1) * parts["index"] * (search == "scann")
-    lines = [f"  {size / 1e6:10.1f} MB  {name}" for name, size in parts.items()]
-    print(
-        "\n".join(
-            [
-                *lines,
-                f"  {total / 1e6:10.1f} MB  to write",
-                f"  {memory / 1e6:10.1f} MB  of memory when served, and "
-                "TensorFlow itself",
-            ]
-        ),
-        file=sys.stderr,
-    )
+    sizes = {
+        **parts,
+        "to write": total,
+        "of memory when served, and TensorFlow itself": memory,
+    }
+    for name, size in sizes.items():
+        print(f"  {size / 1e6:10.1f} MB  {name}", file=sys.stderr)
     if is_remote(directory):
         return
     free = shutil.disk_usage(os.path.dirname(directory)).free

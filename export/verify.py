@@ -7,7 +7,6 @@ import sys
 
 from realm_tf.export import card
 
-FILES = "every file is as it was exported"
 _WORKER = pathlib.Path(__file__).with_name("verify_worker.py")
 
 
@@ -20,19 +19,21 @@ def check(directory: str) -> dict:
     Returns:
         dict, the report of `operations.verify.Verify`.
     """
+    files = {"name": "every file is as it was exported", "ok": True}
     problems = card.check_files(directory)
-    return _failed(FILES, problems) if problems else _run_worker(directory)
+    if problems:
+        return _failed(files["name"], " ".join(problems))
+    report = ask_in_a_fresh_process(directory)
+    if "modules_of_realm" in report:
+        alone = not report["modules_of_realm"]
+        name = "nothing of realm's was imported"
+        report["checks"] += [files, {"name": name, "ok": alone}]
+        report["ok"] = report["ok"] and alone
+    return report
 
 
-def _failed(check, problems):
-    return {
-        "ok": False,
-        "checks": [{"name": check, "ok": False}],
-        "error": " ".join(problems),
-    }
-
-
-def _run_worker(directory):
+def ask_in_a_fresh_process(directory: str) -> dict:
+    """The report of `verify_worker`."""
     done = subprocess.run(
         # Without this directory, nor the current one, in the search path.
         [sys.executable, "-P", str(_WORKER), directory],
@@ -43,14 +44,12 @@ def _run_worker(directory):
     if done.returncode:
         return _failed(
             "a fresh process loads and asks",
-            [f"It ended with status {done.returncode}:\n{done.stderr[-2000:]}"],
+            f"It ended with status {done.returncode}:\n{done.stderr[-2000:]}",
         )
     # TensorFlow may print before us.
-    report = json.loads(done.stdout.strip().splitlines()[-1])
-    alone = not report["modules_of_realm"]
-    report["checks"] += [
-        {"name": FILES, "ok": True},
-        {"name": "nothing of realm's was imported", "ok": alone},
-    ]
-    report["ok"] = report["ok"] and alone
-    return report
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _failed(name, error):
+    checks = [{"name": name, "ok": False}]
+    return {"ok": False, "checks": checks, "error": error}

@@ -18,14 +18,17 @@ import tensorflow_text  # noqa: F401  (registers the wordpiece op)
 PACKAGES = ("realm_tf", "export", "serving", "beam_pipelines")
 # Scores of two graphs that add in another order; see docs of float32.
 TOLERANCE = 1e-4
-STRANGE = (
-    "",
-    "   ",
-    "x" * 10_000,
-    "who " * 2_500,
-    "\U0001f9d1\u200d\U0001f680 \U0001f680?",
-    b"\xff\xfe broken",
-)
+_CLOSE = {"atol": TOLERANCE, "rtol": TOLERANCE}
+# int8 rounds each score to about one part in a hundred, bfloat16 less.
+_CLOSE_ROUNDED = {"atol": 0.05, "rtol": 0.02}
+STRANGE = {
+    "an empty string": "",
+    "blanks": "   ",
+    "10,000 letters": "x" * 10_000,
+    "2,500 words": "who " * 2_500,
+    "emoji": "\U0001f9d1\u200d\U0001f680 \U0001f680?",
+    "invalid UTF-8": b"\xff\xfe broken",
+}
 
 
 def main(directory: str) -> dict:
@@ -38,28 +41,22 @@ def main(directory: str) -> dict:
     started = time.monotonic()
     if card["index"] == "scann":
         _load_scann_op()
-    model = tf.saved_model.load(directory)
-    answer = model.signatures["serving_default"]
-    _ask(answer, questions[:1])
+    signatures = tf.saved_model.load(directory).signatures
+    answer = signatures["serving_default"]
+    _ask(answer, question=questions[:1])
     load_seconds = time.monotonic() - started
-    batch = _ask(answer, questions)
-    retrieved = model.signatures["retrieve"](question=tf.constant(questions))
-    recall = _recall(expected, retrieved["block_id"].numpy())
+    batch = _ask(answer, question=questions)
+    retrieved = _ask(signatures["retrieve"], question=questions)
+    recall = _recall(expected, retrieved["block_id"])
     checks = {
-        # It would not have been loaded otherwise.
-        **(
-            {"no op but TensorFlow's and tensorflow_text's": True}
-            if card["index"] != "scann"
-            else {}
-        ),
         **_check_answers(expected, batch),
         **_check_batching(answer, questions, batch),
         **_check_strange(answer, questions),
-        **_check_retrieval(card, model, expected, batch, retrieved, recall),
+        **_check_retrieval(card, signatures, expected, retrieved, recall),
     }
     started = time.monotonic()
     for question in questions:
-        _ask(answer, [question])
+        _ask(answer, question=[question])
     seconds = time.monotonic() - started
     return {
         "ok": all(checks.values()),
@@ -78,6 +75,7 @@ def main(directory: str) -> dict:
 
 def _check_answers(expected, batch):
     """Answers are those of the Python code."""
+    block_ids = batch["candidate_block_id"]
     checks = {
         "answer equals that of the Python code, "
         f"{len(expected)} questions": _decode(batch["answer"])
@@ -90,49 +88,54 @@ def _check_answers(expected, batch):
     checks[
         f"candidate_block_id equals, in order but for ties of {TOLERANCE:g}"
     ] = _same_ranking(
-        batch["candidate_block_id"],
-        _wanted(expected, "candidate_block_id", batch, -1),
+        block_ids,
+        _padded(expected, "candidate_block_id", block_ids, -1),
         batch["candidate_log_prob"],
     )
     checks["candidate_answer equals, of each block"] = _same_of_each_block(
         expected, batch
     )
-    for name in ("score", "confidence", "candidate_log_prob"):
+    for name in ("score", "confidence"):
         checks[f"{name} within {TOLERANCE:g}"] = np.allclose(
-            batch[name],
-            _wanted(expected, name, batch, -np.inf),
-            atol=TOLERANCE,
-            rtol=TOLERANCE,
+            batch[name], [row[name] for row in expected], **_CLOSE
         )
-    checks["text holds the answer at [start, limit)"] = _slices_agree(batch)
+    checks[f"candidate_log_prob within {TOLERANCE:g}"] = np.allclose(
+        batch["candidate_log_prob"],
+        _padded(expected, "candidate_log_prob", block_ids, -np.inf),
+        **_CLOSE,
+    )
+    checks["text holds the answer at [start, limit)"] = _decode(
+        batch["answer"]
+    ) == [
+        text[start:limit]
+        for text, start, limit in zip(
+            _decode(batch["text"]), batch["start"], batch["limit"], strict=True
+        )
+    ]
     return checks
 
 
 def _check_batching(answer, questions, batch):
     """Answers do not depend on the other questions of a batch."""
-    answers = _decode(batch["answer"])
-    alone = [_ask(answer, [question]) for question in questions]
-    many = _ask(answer, (questions * 64)[:64])
+    answers = batch["answer"].tolist()
+    alone = [_ask(answer, question=[each])["answer"][0] for each in questions]
+    many = _ask(answer, question=(questions * 64)[:64])
     return {
-        "alone as in a batch": [_decode(one["answer"])[0] for one in alone]
-        == answers,
-        "batch of 64": _decode(many["answer"]) == (answers * 64)[:64],
+        "alone as in a batch": alone == answers,
+        "batch of 64": many["answer"].tolist() == (answers * 64)[:64],
     }
 
 
 def _check_strange(answer, questions):
     """What is no question is answered, too, and disturbs no other."""
     checks = {}
-    for strange in STRANGE:
-        shown = repr(strange[:30])
-        if len(strange) > 30:
-            shown = f"{strange[:4]!r}... ({len(strange):,} characters)"
-        one = _ask(answer, [strange])
-        both = _ask(answer, [strange, questions[0]])
-        checks[f"answers {shown}, alone as in a batch"] = (
+    for name, strange in STRANGE.items():
+        one = _ask(answer, question=[strange])
+        both = _ask(answer, question=[strange, questions[0]])
+        checks[f"answers {name}, alone as in a batch"] = (
             one["answer"][0] == both["answer"][0]
         )
-    empty = _ask(answer, [""])
+    empty = _ask(answer, question=[""])
     checks["an empty question has no answer"] = (
         empty["answer"][0] == b""
         and empty["block_id"][0] == -1
@@ -141,26 +144,26 @@ def _check_strange(answer, questions):
     return checks
 
 
-def _check_retrieval(card, model, expected, batch, retrieved, recall):
+def _check_retrieval(card, signatures, expected, retrieved, recall):
     """The other signatures agree with the Python code and with one another."""
-    block_ids = retrieved["block_id"].numpy()
+    block_ids = retrieved["block_id"]
     exact = card["index"] == "brute_force" and card["quantize"] == "none"
     return {
         "retrieve finds the blocks that the Python code finds, in order but "
         f"for ties of {TOLERANCE:g}": _same_ranking(
             block_ids,
             _padded(expected, "block_ids", block_ids, -1),
-            retrieved["score"].numpy(),
-        ),
-        "retrieve finds the blocks that are read": _same_start(
-            block_ids, batch["candidate_block_id"]
+            retrieved["score"],
         ),
         f"of the {block_ids.shape[1]} nearest blocks {recall:.1%} are found, "
         f"{'all' if exact else 'at least half'} expected": (
             recall == 1 if exact else recall >= 0.5
         ),
         "embed_block agrees with the index": _embeds(
-            model, [row["question"] for row in expected], rounded=not exact
+            signatures,
+            [row["question"] for row in expected[:4]],
+            retrieved,
+            _CLOSE if exact else _CLOSE_ROUNDED,
         ),
     }
 
@@ -172,25 +175,17 @@ def _load_scann_op():
         tf.load_op_library(f"{folder}/scann_ops/cc/_scann_ops.so")
 
 
-def _ask(answer, questions):
-    outputs = answer(question=tf.constant(questions))
+def _ask(signature, **strings):
+    outputs = signature(**{k: tf.constant(v) for k, v in strings.items()})
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-def _decode(array):
-    if array.ndim > 1:
-        return [[value.decode("utf-8") for value in row] for row in array]
-    return [value.decode("utf-8") for value in array]
-
-
-def _wanted(expected, name, batch, filler):
-    """What is stored under a name; lists as long as those of the export."""
-    if isinstance(expected[0][name], list):
-        return _padded(expected, name, batch[name], filler)
-    return [row[name] for row in expected]
+def _decode(strings):
+    return [string.decode("utf-8") for string in strings]
 
 
 def _padded(expected, name, found, filler):
+    """The lists under a name, as long as those of the export."""
     width = found.shape[1]
     return [
         row[name][:width] + [filler] * (width - len(row[name]))
@@ -211,13 +206,8 @@ def _same_ranking(found, wanted, scores):
         for place, block_id in enumerate(ids):
             if block_id == others[place]:
                 continue
-            if block_id < 0:
-                return False
-            last = len(ids) - 1
-            other = others.index(block_id) if block_id in others else last
-            if not np.isclose(
-                row[place], row[other], atol=TOLERANCE, rtol=TOLERANCE
-            ):
+            other = others.index(block_id) if block_id in others else -1
+            if block_id < 0 or not np.isclose(row[place], row[other], **_CLOSE):
                 return False
     return True
 
@@ -227,36 +217,16 @@ def _same_of_each_block(expected, batch):
     for row, ids, answers in zip(
         expected,
         batch["candidate_block_id"].tolist(),
-        _decode(batch["candidate_answer"]),
+        batch["candidate_answer"],
         strict=True,
     ):
         wanted = dict(
             zip(row["candidate_block_id"], row["candidate_answer"], strict=True)
         )
-        if any(
-            wanted.get(block_id, answer) != answer
-            for block_id, answer in zip(ids, answers, strict=True)
-        ):
+        found = dict(zip(ids, _decode(answers), strict=True))
+        if any(found[each] != wanted[each] for each in found.keys() & wanted):
             return False
     return True
-
-
-def _slices_agree(batch):
-    return all(
-        text.decode("utf-8")[start:limit] == answer.decode("utf-8")
-        for text, start, limit, answer in zip(
-            batch["text"],
-            batch["start"],
-            batch["limit"],
-            batch["answer"],
-            strict=True,
-        )
-    )
-
-
-def _same_start(block_ids, read):
-    width = min(block_ids.shape[1], read.shape[1])
-    return (block_ids[:, :width] == read[:, :width]).all()
 
 
 def _recall(expected, block_ids):
@@ -270,25 +240,19 @@ def _recall(expected, block_ids):
     return sum(len(exact & found) for exact, found in pairs) / num_exact
 
 
-def _embeds(model, questions, *, rounded):
+def _embeds(signatures, questions, retrieved, close):
     """Scores of `retrieve` are inner products of the two embeddings."""
-    # int8 rounds each score to about one part in a hundred, bfloat16 less.
-    tolerances = (0.02, 0.05) if rounded else (TOLERANCE, TOLERANCE)
-    found = model.signatures["retrieve"](question=tf.constant(questions[:4]))
-    queries = model.signatures["embed_query"](
-        question=tf.constant(questions[:4])
-    )["embedding"].numpy()
+    queries = _ask(signatures["embed_query"], question=questions)["embedding"]
     for row, query in enumerate(queries):
         # An empty question retrieves nothing.
-        if found["block_id"][row, 0] < 0:
+        if retrieved["block_id"][row, 0] < 0:
             continue
-        blocks = model.signatures["embed_block"](
-            title=found["title"][row], text=found["text"][row]
-        )["embedding"].numpy()
-        rtol, atol = tolerances
-        if not np.allclose(
-            blocks @ query, found["score"][row], rtol=rtol, atol=atol
-        ):
+        blocks = _ask(
+            signatures["embed_block"],
+            title=retrieved["title"][row],
+            text=retrieved["text"][row],
+        )["embedding"]
+        if not np.allclose(blocks @ query, retrieved["score"][row], **close):
             return False
     return True
 

@@ -8,9 +8,12 @@ optimises its graph and builds ScaNN's searcher, which no user should wait for.
 import tensorflow as tf
 
 FILE = "assets.extra/tf_serving_warmup_requests"
+# Not embed_block: few who ask questions embed blocks, and its first request
+# takes half a second.
+_SIGNATURES = ("serving_default", "retrieve", "embed_query")
 
 
-def write(path: str, inputs: dict[str, dict[str, str]]) -> None:
+def write(path: str, question: str) -> None:
     """Writes a warm-up request for each signature, of one row.
 
     One is enough, as one graph serves batches of any size, and more would
@@ -18,17 +21,16 @@ def write(path: str, inputs: dict[str, dict[str, str]]) -> None:
 
     Args:
         path: str. The file.
-        inputs: dict. Signature to input name to string.
+        question: str.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
     with tf.io.TFRecordWriter(path) as writer:
-        for signature, strings in inputs.items():
+        for signature in _SIGNATURES:
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.signature_name = signature
-            for name, string in strings.items():
-                request.inputs[name].CopyFrom(
-                    tf.make_tensor_proto([string], tf.string)
-                )
+            request.inputs["question"].CopyFrom(
+                tf.make_tensor_proto([question], tf.string)
+            )
             writer.write(log.SerializeToString())

@@ -1,10 +1,8 @@
 """`realm export`."""
 
-import contextlib
 import dataclasses
 import os
 import sys
-import tempfile
 from typing import ClassVar
 from typing import Literal
 
@@ -19,7 +17,6 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
-from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.questions import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
@@ -112,6 +109,7 @@ class Export(Operation):
             )
         if keras.backend.backend() == "tensorflow":
             return self.write_version()
+        from realm_tf.export import expected
         from realm_tf.export import other_backends
 
         fields = {
@@ -120,30 +118,28 @@ class Export(Operation):
             else str(value)
             for name, value in vars(self).items()
         }
+        answers = None
         # ScaNN's op is TensorFlow's: only that process can search with it.
-        if self.index.search == "scann":
-            return other_backends.export(fields)
-        from realm_tf.export import expected
-
-        corpus = self._open()
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "expected.json")
-            expected.write(
-                path, corpus, self.index, self._asked(), **self.parameters()
+        if self.index.search != "scann":
+            parameters = self.parameters()
+            answers = expected.compute(
+                self._open(),
+                self.index,
+                self._asked(),
+                num_reader_blocks=parameters["num_reader_blocks"],
+                temperature=parameters["temperature"],
             )
-            return other_backends.export(fields, expected=path)
+        return other_backends.export(fields, expected=answers)
 
-    def write_version(self, *, expected: str | None = None) -> SavedModel:
+    def write_version(self, *, expected: dict | None = None) -> SavedModel:
         """As `run`, in a process where Keras runs on TensorFlow.
 
         Args:
-            expected: str. JSON file of `export.expected`, where another
-                backend has computed it. Defaults to `None`: it is computed
-                here.
+            expected: dict. Of `export.expected`, where another backend has
+                computed it. Defaults to `None`: it is computed here.
         """
         from realm_tf.export import saved_model
 
-        parameters = self.parameters()
         asked = self._asked()
         corpus = self._open()
         if not corpus.loaded.model.reader.is_trained:
@@ -154,15 +150,12 @@ class Export(Operation):
         path = os.path.join(
             self.output, str(max(self._versions(), default=0) + 1)
         )
-        with (
-            self._base_directory(),
-            artifact.write(
-                path,
-                kind=self.makes.kinds[0],
-                parameters=parameters,
-                parents=self.parents(),
-            ) as stage,
-        ):
+        with artifact.write(
+            path,
+            kind=self.makes.kinds[0],
+            parameters=self.parameters(),
+            parents=self.parents(),
+        ) as stage:
             saved_model.write(
                 stage,
                 corpus,
@@ -180,16 +173,6 @@ class Export(Operation):
             for name in list_files(result.path)
         )
         return f"{result}: {size / 1e6:.0f} MB"
-
-    @contextlib.contextmanager
-    def _base_directory(self):
-        """Removes the base directory if nothing was written into a new one."""
-        is_new = not Path(self.output).exists()
-        try:
-            yield
-        finally:
-            if is_new and not self._versions():
-                remove(self.output)
 
     def _versions(self) -> list[int]:
         """Versions that are there, whole or not."""

@@ -20,21 +20,6 @@ def _requests(path):
         )
 
 
-def test_each_signature_is_asked_once(tmp_path):
-    path = str(tmp_path / "requests")
-    warmup.write(
-        path,
-        {
-            "retrieve": {"question": "où?"},
-            "embed_block": {"title": "A", "text": "b"},
-        },
-    )
-    assert list(_requests(path)) == [
-        ("retrieve", {"question": ["où?"]}),
-        ("embed_block", {"title": ["A"], "text": ["b"]}),
-    ]
-
-
 def test_the_file_of_an_export_asks_what_users_ask(exported, asked):
     found = list(_requests(f"{exported}/2/{warmup.FILE}"))
     question = {"question": asked[:1]}
