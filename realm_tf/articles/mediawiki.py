@@ -143,3 +143,4 @@ def _text(page):
 
 
 MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki, _text)
+FORMATS = (MEDIAWIKI,)

@@ -35,7 +35,6 @@ _INDEX_NAME = re.compile(r"-multistream-index\d*\.txt")
 _STREAM_HEAD = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_HEAD_BYTES = 10
 _END = bz2.compress(b"</mediawiki>\n")
-_COPY_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,47 +101,55 @@ def read_ranges(
         InputError: if the index is damaged, empty or not of this dump.
     """
     size = _check_header(dump, index)
-    streams = list(_ranges(index, pages_per_range))
-    if not streams:
+    # Of each range the first byte, the pages before it, and their digest.
+    starts, numbers, digests = [], [], []
+    number, last = 0, None
+    for offset, page_id in _read_index(index):
+        if not starts or (
+            offset != last and number - numbers[-1] >= pages_per_range
+        ):
+            starts.append(offset)
+            numbers.append(number)
+            digests.append(hashlib.sha256())
+        _add_id(digests[-1], page_id)
+        number += 1
+        last = offset
+    if not starts:
         raise InputError(f"{index} names no page: {_advice(dump)}")
-    header_limit = streams[0][0]
-    starts = [start for start, _, _ in streams]
-    limits = [*starts[1:], size]
-    if limits[-1] <= starts[-1]:
+    if size <= starts[-1]:
         raise InputError(
             f"{index} names byte {starts[-1]:,} of {dump}, which has {size:,}: "
             f"it is the index of another dump, or the dump is truncated. "
             f"{_advice(dump)}"
         )
-    ranges = []
-    number = 1
-    for (start, num_pages, digest), limit in zip(streams, limits, strict=True):
-        is_last = limit == size
-        ranges.append(
-            StreamRange(
-                index,
-                header_limit,
-                start,
-                limit,
-                number,
-                num_pages,
-                digest,
-                is_last,
-            )
+    limits = [*starts[1:], size]
+    after = [*numbers[1:], number]
+    return [
+        StreamRange(
+            index,
+            starts[0],
+            start,
+            limits[i],
+            numbers[i] + 1,
+            after[i] - numbers[i],
+            digests[i].hexdigest(),
+            limits[i] == size,
         )
-        number += num_pages
-    return ranges
+        for i, start in enumerate(starts)
+    ]
 
 
 @contextlib.contextmanager
 def open_range(dump: str, streams: StreamRange):
     """Opens a range as a decompressed dump of its own.
 
+    Its compressed bytes are in memory: of a thousand pages some 10 MB.
+
     Raises:
         InputError: if the range does not begin with a bz2 stream.
     """
-    pieces = [(0, streams.header_limit), (streams.start, streams.limit)]
     with readable(dump), Path(dump).open("rb") as file:
+        pieces = [file.read(streams.header_limit)]
         for start in (streams.header_limit, streams.start):
             file.seek(start)
             if not _STREAM_HEAD.match(file.read(_STREAM_HEAD_BYTES)):
@@ -151,8 +158,11 @@ def open_range(dump: str, streams: StreamRange):
                     f"of {dump}, but no bz2 stream does: it is the index of "
                     f"another dump. {_advice(dump)}"
                 )
-        raw = _Pieces(file, pieces, b"" if streams.is_last else _END)
-        with bz2.open(io.BufferedReader(raw, _COPY_BYTES)) as content:
+        file.seek(streams.start)
+        pieces.append(file.read(streams.limit - streams.start))
+        if not streams.is_last:
+            pieces.append(_END)
+        with bz2.open(io.BytesIO(b"".join(pieces))) as content:
             yield content
 
 
@@ -200,30 +210,9 @@ def _check_header(dump, index):
     return size
 
 
-def _ranges(index, pages_per_range):
-    """Yields (first byte, number of pages, digest of their ids)."""
-    start = last = None
-    count = 0
-    digest = hashlib.sha256()
-    for offset, page_id, place in _read_index(index):
-        if last is not None and offset < last:
-            raise InputError(
-                f"{place}: byte {offset:,} follows byte {last:,}: the index is "
-                "damaged, fetch it again."
-            )
-        if offset != last and count >= pages_per_range:
-            yield start, count, digest.hexdigest()
-            start, count, digest = None, 0, hashlib.sha256()
-        if start is None:
-            start = offset
-        last = offset
-        count += 1
-        _add_id(digest, page_id)
-    if count:
-        yield start, count, digest.hexdigest()
-
-
 def _read_index(index):
+    """Yields (byte where its stream begins, page id)."""
+    last = 0
     with open_bytes(index) as file:
         for number, line in read_lines(file, index):
             offset, _, rest = line.partition(":")
@@ -233,37 +222,15 @@ def _read_index(index):
                     f"{index}:{number}: expected byte:page id:title as in the "
                     f"index of a multistream dump, found {line[:40]!r}."
                 )
-            yield int(offset), page_id, f"{index}:{number}"
+            offset = int(offset)
+            if offset < last:
+                raise InputError(
+                    f"{index}:{number}: byte {offset:,} follows byte {last:,}: "
+                    "the index is damaged, fetch it again."
+                )
+            last = offset
+            yield offset, page_id
 
 
 def _add_id(digest, page_id):
     digest.update(f"{page_id}\n".encode())
-
-
-class _Pieces(io.RawIOBase):
-    """Pieces of a file, then some bytes, as one file to be read."""
-
-    def __init__(self, file, pieces, end):
-        self._file = file
-        self._pieces = list(pieces)
-        self._end = end
-        self._file.seek(self._pieces[0][0])
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        while self._pieces:
-            start, limit = self._pieces[0]
-            data = self._file.read(min(len(buffer), limit - start))
-            if data:
-                self._pieces[0] = (start + len(data), limit)
-                break
-            self._pieces.pop(0)
-            if self._pieces:
-                self._file.seek(self._pieces[0][0])
-        else:
-            data = self._end[: len(buffer)]
-            self._end = self._end[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)

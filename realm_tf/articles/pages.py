@@ -102,7 +102,7 @@ def without_title(page: Page, text: str, *, alone: bool = False) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A format of files of articles: one file of ours, one line in `readers`.
+    """A format of files of articles: one module here, one word in `readers`.
 
     Args:
         name: str. What `--format` calls it.
@@ -144,7 +144,7 @@ def find_files(patterns: Iterable[str]) -> list[str]:
         else:
             found = map(os.path.abspath, glob.glob(pattern, recursive=True))
         found = list(found)
-        files = [path for path in found if not _is_directory(path)]
+        files = [path for path in found if not Path(path).is_dir()]
         if found and not files:
             raise InputError(
                 f"--input {pattern} is a directory: name the files in it, "
@@ -241,9 +241,3 @@ def _gfile():
     import tensorflow as tf
 
     return tf.io.gfile
-
-
-def _is_directory(path):
-    if is_remote(path):
-        return _gfile().isdir(path)
-    return os.path.isdir(path)

@@ -3,46 +3,32 @@
 NumPy writes an array of byte strings as a header and a pickle of the whole:
 Hugging Face's `block_records.npy` has 13,353,718 blocks. To load it with
 `numpy.load(allow_pickle=True)` takes 16 GB of memory, and runs whatever its
-author put into the pickle. Here the opcodes that NumPy writes for such an
-array are read in their order, and any other is refused.
+author put into the pickle. Here the opcodes are read in their order: of the
+list that holds the elements the texts are taken, and what is no text there is
+refused.
 """
 
 import array
 import contextlib
 import pickletools
-import re
 from collections.abc import Iterator
+
+import numpy as np
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-
-# Bytes of the header's length, by the beginning of the file.
-_VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}
-_HEADER = re.compile(
-    rb"\{'descr': '\|O', 'fortran_order': (?:False|True), "
-    rb"'shape': \((\d{1,18}),\), \} *\n"
-)
-# Bytes. Ours: what is damaged must not fill the memory.
-_MAX_HEADER, _MAX_TEXT = 1 << 16, 1 << 28
 
 _TEXTS = {
     f"{size}BIN{kind}"
     for size in ("SHORT_", "")
     for kind in ("BYTES", "UNICODE")
 } | {"BINBYTES8", "BINUNICODE8"}
-_NUMBERS = {"BININT1", "BININT2", "BININT"}
 _PUTS = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"BINGET", "LONG_BINGET"}
-_TRUTHS = {"NEWFALSE": 0, "NEWTRUE": 1}
+# Between the texts of a list.
+_PASSED = {"MARK", "APPEND", "APPENDS"}
 # In the memo: of anything that is no text.
 _NO_TEXT = (1 << 64) - 1
-# What an array is made of, as protocol 3 writes it.
-_GLOBALS = {
-    "numpy ndarray",
-    "numpy dtype",
-    "numpy.core.multiarray _reconstruct",
-    "numpy._core.multiarray _reconstruct",
-}
 _ADVICE = (
     "Nothing of it was run. Write the texts again with numpy.save of a "
     "one-dimensional array of bytes."
@@ -68,24 +54,19 @@ def read_pickled_texts(path: str) -> Iterator[bytes]:
             with the place in it. Texts before that place were given.
     """
     with _open(path) as file, _open(path) as again:
-        count, offset = _read_header(file, path)
-        pickled = _Pickle(file, again, offset, path)
-        pickled.read_start()
+        count = _read_header(file, path)
         number = 0
-        for text in pickled.read_list():
-            if number == count:
-                pickled.refuse(f"has more than the {count} texts of its header")
+        for text in _read_list(file, again, path):
             number += 1
             yield text
         if number != count:
-            pickled.refuse(f"has {number} texts, its header says {count}")
-        pickled.read_end()
+            raise InputError(
+                f"{path} has {number} texts, its header says {count}. {_ADVICE}"
+            )
 
 
 @contextlib.contextmanager
 def _open(path):
-    if not Path(path).is_file():
-        raise InputError(f"{path} is missing: expected an .npy file of texts.")
     try:
         with Path(path).open("rb") as file:
             yield file
@@ -96,172 +77,67 @@ def _open(path):
 
 
 def _read_header(file, path):
-    """The number of texts, and where the pickle begins."""
-    magic = file.read(8)
-    if magic not in _VERSIONS:
+    """The number of texts."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            header = np.lib.format.read_array_header_1_0(file)
+        else:
+            header = np.lib.format.read_array_header_2_0(file)
+    except ValueError as error:
         raise InputError(
             f"{path} is no .npy file: expected what numpy.save writes."
-        )
-    size = file.read(_VERSIONS[magic])
-    length = int.from_bytes(size, "little")
-    header = file.read(min(length, _MAX_HEADER))
-    match = _HEADER.fullmatch(header)
-    if len(header) != length or not match:
+        ) from error
+    shape, _, dtype = header
+    if dtype.kind != "O" or len(shape) != 1:
         raise InputError(
-            f"{path} has the header {header.strip()[:200]!r}: expected that "
-            "of a one-dimensional object array of bytes."
+            f"{path} has the shape {shape} and type {dtype}: expected a "
+            "one-dimensional object array of bytes."
         )
-    return int(match[1]), len(magic) + len(size) + length
+    return shape[0]
 
 
-class _Limited:
-    """A file of which nothing large is read at once; for `pickletools`."""
-
-    def __init__(self, file):
-        self._file = file
-        self.tell = file.tell
-
-    def read(self, size):
-        if size > _MAX_TEXT:
-            raise ValueError(f"a text of {size} bytes")
-        return self._file.read(size)
-
-    def readline(self):
-        return self._file.readline(_MAX_HEADER)
-
-
-class _Pickle:
-    """A pickle of texts as values: bytes, int, or the name of an opcode.
-
-    A global is its module and name as a str with a space. What stands for no
-    value of its own, as a put into the memo, is followed here.
-
-    Args:
-        file: binary file, at the beginning of the pickle.
-        again: binary file. The same, to look up texts.
-        offset: int. Bytes before the pickle.
-        path: str. For messages.
-    """
-
-    def __init__(self, file, again, offset, path):
-        self._file = file
-        self._again = again
-        self._path = path
-        # Of the opcode that was read last.
-        self._offset = offset
-        self._texts = array.array("Q")
-        self._looked_up = (None, None)
-        self._values = self._read_values()
-
-    def refuse(self, what):
-        raise InputError(
-            f"{self._path} {what} (byte {self._offset}). {_ADVICE}"
-        )
-
-    def read_start(self):
-        """Reads up to the list of texts: the array without its elements."""
-        protocol = next(self._values)
-        if type(protocol) is not int:
-            self.refuse("has no pickle behind its header")
-        if not 3 <= protocol <= 5:
-            self.refuse(
-                f"is pickled by protocol {protocol}, expected 3, 4 or 5"
-            )
-        for value in self._values:
-            if value == "EMPTY_LIST":
-                return
-            if value == "STOP" or (
-                type(value) is str and " " in value and value not in _GLOBALS
-            ):
-                self._refuse_value(value)
-
-    def read_list(self):
-        """Yields the texts, up to the end of the list."""
-        values = self._values
-        for value in values:
-            if value == "MARK":
-                for text in values:
-                    if type(text) is not bytes:
-                        break
-                    yield text
-                if text != "APPENDS":
-                    self._refuse_value(text)
-            elif type(value) is bytes:
-                yield value
-                self._expect("APPEND")
-            elif value == "TUPLE":
-                return
+def _read_list(file, again, path):
+    """Yields the texts of the first list of a pickle."""
+    # Of each object in the memo, where its text stands.
+    memo = array.array("Q")
+    last_text = _NO_TEXT
+    # None before the list.
+    in_list = None
+    try:
+        for opcode, argument, offset in pickletools.genops(file):
+            if opcode.name in _PUTS:
+                memo.append(last_text)
+                continue
+            if opcode.name == "FRAME":
+                continue
+            last_text = _NO_TEXT
+            if opcode.name == "EMPTY_LIST" and in_list is None:
+                in_list = True
+            elif opcode.name in _TEXTS:
+                last_text = offset
+                if in_list:
+                    yield _as_bytes(argument)
+            elif not in_list or opcode.name in _PASSED:
+                continue
+            elif opcode.name in _GETS and memo[argument] != _NO_TEXT:
+                again.seek(memo[argument])
+                _, text, _ = next(pickletools.genops(again))
+                yield _as_bytes(text)
+            elif opcode.name == "TUPLE":
+                in_list = False
             else:
-                self._refuse_value(value)
-
-    def read_end(self):
-        self._expect("BUILD")
-        self._expect("STOP")
-        if self._file.read(1):
-            self.refuse("goes on behind its array")
-
-    def _expect(self, expected):
-        value = next(self._values)
-        if value != expected:
-            self._refuse_value(value)
-
-    def _refuse_value(self, value):
-        if type(value) is str and " " in value:
-            self.refuse(f"asks for the Python object {value[:100]!r}")
-        kind = {bytes: "a text", int: "a number"}.get(type(value))
-        self.refuse(f"is no array of texts: found {kind or value}")
-
-    def _operations(self):
-        try:
-            for opcode, argument, offset in pickletools.genops(
-                _Limited(self._file)
-            ):
-                self._offset = offset
-                yield opcode.name, argument
-        except ValueError as error:
-            if not self._file.read(1):
                 raise InputError(
-                    f"{self._path} ends at byte {self._file.tell()}, before "
-                    "its last text: it is truncated. Fetch the file again."
-                ) from error
-            self.refuse(f"is no array of texts: {error}")
-
-    def _read_values(self):
-        last_text = _NO_TEXT
-        for name, argument in self._operations():
-            if name in _TEXTS:
-                yield _as_bytes(argument)
-                last_text = self._offset
-            elif name in _PUTS:
-                number = len(self._texts) if argument is None else argument
-                if number != len(self._texts):
-                    self.refuse(f"counts its objects wrongly: found {number}")
-                self._texts.append(last_text)
-            elif name != "FRAME":
-                yield self._value(name, argument)
-                last_text = _NO_TEXT
-
-    def _value(self, name, argument):
-        if name in _GETS:
-            return self._look_up(argument)
-        if name in _NUMBERS or name == "PROTO":
-            return argument
-        # Any other opcode may come: it is nowhere expected.
-        return argument if name == "GLOBAL" else _TRUTHS.get(name, name)
-
-    def _look_up(self, number):
-        """A text that was read before."""
-        offset = _NO_TEXT
-        if number < len(self._texts):
-            offset = self._texts[number]
-        if offset == _NO_TEXT:
-            self.refuse(f"is no array of texts: object {number} is none")
-        # The same text, many times.
-        if self._looked_up[0] != number:
-            self._again.seek(offset)
-            _, text, _ = next(pickletools.genops(self._again))
-            self._looked_up = (number, _as_bytes(text))
-        return self._looked_up[1]
+                    f"{path} is no array of texts: found {opcode.name} (byte "
+                    f"{offset}). {_ADVICE}"
+                )
+    except InputError:
+        raise
+    except (ValueError, IndexError) as error:
+        raise InputError(
+            f"{path} is truncated or no array of texts, at byte "
+            f"{file.tell()}: {error}. {_ADVICE}"
+        ) from error
 
 
 def _as_bytes(text):

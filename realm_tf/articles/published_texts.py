@@ -4,6 +4,7 @@ Passages that are cut already; the row number is the article id, so none is a
 duplicate of another and rows stay those of the published embeddings.
 """
 
+import itertools
 import os
 
 from realm_tf.articles import pickled_texts
@@ -16,31 +17,14 @@ from realm_tf.errors import InputError
 TITLES = "titles.tfr"
 
 
-def read_records(path: str):
-    """Hugging Face's block_records.npy: texts without titles.
-
-    Args:
-        path: str.
-
-    Yields:
-        `Page`.
-
-    Raises:
-        InputError: if the file is anything but a list of texts, or ends too
-            early.
-    """
+def _read_records(file, path, _):
+    """Hugging Face's block_records.npy: texts without titles."""
     for row, text in enumerate(pickled_texts.read_pickled_texts(path)):
         yield _page(path, row, text, b"")
 
 
-def read_tfrecords(path: str):
+def _read_tfrecords(file, path, _):
     """The original's blocks.tfr, with the titles.tfr beside it.
-
-    Args:
-        path: str. One text a record.
-
-    Yields:
-        `Page`.
 
     Raises:
         InputError: if there are no titles beside it, one file has more
@@ -54,29 +38,28 @@ def read_tfrecords(path: str):
             f"{titles_path} does not exist: blocks and titles are published "
             "as two files, put them side by side."
         )
-    files = [
-        tf.data.TFRecordDataset(name).as_numpy_iterator()
-        for name in (path, titles_path)
-    ]
+    pairs = itertools.zip_longest(
+        *(
+            tf.data.TFRecordDataset(name).as_numpy_iterator()
+            for name in (path, titles_path)
+        )
+    )
     row = 0
-    while True:
-        try:
-            found = [next(file, None) for file in files]
-        except tf.errors.OpError as error:
-            raise InputError(
-                f"{path} or {titles_path} is damaged at record {row}: "
-                f"{error.message}. Download it again."
-            ) from error
-        if found == [None, None]:
-            return
-        if None in found:
-            short = (path, titles_path)[found.index(None)]
-            raise InputError(
-                f"{short} ends at record {row}, the other of {path} and "
-                f"{titles_path} does not: they do not belong together."
-            )
-        yield _page(path, row, *found)
-        row += 1
+    try:
+        for text, title in pairs:
+            if text is None or title is None:
+                raise InputError(
+                    f"{path if text is None else titles_path} ends at record "
+                    f"{row}, the other of {path} and {titles_path} does not: "
+                    "they do not belong together."
+                )
+            yield _page(path, row, text, title)
+            row += 1
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"{path} or {titles_path} is damaged at record {row}: "
+            f"{error.message}. Download it again."
+        ) from error
 
 
 def _page(path, row, text, title):
@@ -92,11 +75,8 @@ def _page(path, row, text, title):
 BLOCK_RECORDS = Format(
     "block-records",
     lambda head, text: head.startswith(b"\x93NUMPY"),
-    lambda file, path, base_url: read_records(path),
+    _read_records,
 )
 # A TFRecord file says nothing of what it holds: --format names it.
-ORQA = Format(
-    "orqa",
-    lambda head, text: False,
-    lambda file, path, base_url: read_tfrecords(path),
-)
+ORQA = Format("orqa", lambda head, text: False, _read_tfrecords)
+FORMATS = (BLOCK_RECORDS, ORQA)

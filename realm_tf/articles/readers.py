@@ -6,42 +6,28 @@ decide which pages are articles and what of them is text.
 """
 
 import contextlib
+import importlib
 import re
 from collections.abc import Iterator
 
 from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
-from realm_tf.articles import published_texts
-from realm_tf.articles import rows
-from realm_tf.articles import wikiextractor
-from realm_tf.articles.content import describe
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
 from realm_tf.articles.pages import page_url
 from realm_tf.errors import InputError
 
-# A file is of the first one whose `is_in` says so.
+# Modules of this folder with their `FORMATS`. A file is of the first format
+# whose `is_in` says so.
+_MODULES = ("mediawiki", "wikiextractor", "rows", "published_texts")
 _FORMATS = {
     each.name: each
-    for each in (
-        mediawiki.MEDIAWIKI,
-        wikiextractor.WIKIEXTRACTOR,
-        wikiextractor.WIKIEXTRACTOR_JSON,
-        rows.JSONL,
-        rows.DPR,
-        published_texts.BLOCK_RECORDS,
-        published_texts.ORQA,
-    )
+    for module in _MODULES
+    for each in importlib.import_module(f"{__package__}.{module}").FORMATS
 }
 FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
-WIKIEXTRACTOR = wikiextractor.WIKIEXTRACTOR.name
-WIKIEXTRACTOR_JSON = wikiextractor.WIKIEXTRACTOR_JSON.name
-JSONL = rows.JSONL.name
-DPR = rows.DPR.name
-BLOCK_RECORDS = published_texts.BLOCK_RECORDS.name
-ORQA = published_texts.ORQA.name
 
 # Guu et al., 2020; original code: language/orqa/preprocessing.
 LIST_TITLES = ("List of ", "Index of ", "Outline of ")
@@ -61,8 +47,7 @@ def detect_format(path: str) -> str:
         str, one of `FORMATS`.
 
     Raises:
-        InputError: if the content is of no known format or is damaged; it
-            says what the file seems to be.
+        InputError: if the content is of no known format or is damaged.
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -70,11 +55,12 @@ def detect_format(path: str) -> str:
     for format in _FORMATS.values():
         if format.is_in(head, text):
             return format.name
+    what = "is of no known format" if text else "is empty"
     raise InputError(
-        f"{path} {describe(head)}: expected a MediaWiki XML dump, "
+        f"{path} {what}: expected a MediaWiki XML dump, "
         'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
         "the header id, text, title, or REALM's published blocks "
-        f"(block_records.npy; blocks.tfr with --format {ORQA}). Name it with "
+        "(block_records.npy; blocks.tfr with --format orqa). Name it with "
         "--format if it is one of these."
     )
 
@@ -106,11 +92,6 @@ def read_pages(
             lacks a field is a page with `dropped` set.
     """
     format = format or detect_format(path)
-    if format not in FORMATS:
-        raise InputError(
-            f"--format {format} is unknown: expected one of "
-            f"{', '.join(FORMATS)}."
-        )
     with contextlib.ExitStack() as stack:
         if streams is not None:
             file = stack.enter_context(multistream.open_range(path, streams))

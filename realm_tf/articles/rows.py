@@ -93,5 +93,7 @@ def _is_dpr(head, text):
     return text.split("\n", 1)[0].rstrip("\r").split("\t")[:3] == DPR_HEADER
 
 
-JSONL = Format("jsonl", lambda head, text: text.startswith("{"), read_json)
-DPR = Format("dpr", _is_dpr, _read_dpr)
+FORMATS = (
+    Format("jsonl", lambda head, text: text.startswith("{"), read_json),
+    Format("dpr", _is_dpr, _read_dpr),
+)

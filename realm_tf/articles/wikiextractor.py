@@ -86,12 +86,12 @@ def _read_wikiextractor(file, path, _):
         )
 
 
-WIKIEXTRACTOR = Format(
-    "wikiextractor",
-    lambda head, text: text.startswith("<doc "),
-    _read_wikiextractor,
-    _doc_text,
-)
-WIKIEXTRACTOR_JSON = Format(
-    "wikiextractor-json", _is_json, rows.read_json, _text
+FORMATS = (
+    Format(
+        "wikiextractor",
+        lambda head, text: text.startswith("<doc "),
+        _read_wikiextractor,
+        _doc_text,
+    ),
+    Format("wikiextractor-json", _is_json, rows.read_json, _text),
 )

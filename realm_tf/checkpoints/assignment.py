@@ -6,13 +6,53 @@ names it.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
 from realm_tf.errors import InputError
 
+# Our layer of a BERT: google-research/bert's name, which Hugging Face spells
+# with dots.
+BERT_LAYERS = {
+    "token_embedding": "bert/embeddings/word_embeddings",
+    "position_embedding": "bert/embeddings/position_embeddings",
+    "segment_embedding": "bert/embeddings/token_type_embeddings",
+    "embeddings_layer_norm": "bert/embeddings/LayerNorm",
+    "pooled_dense": "bert/pooler/dense",
+    **{
+        f"transformer_layer_{{i}}/{ours}": f"bert/encoder/layer_{{i}}/{theirs}"
+        for ours, theirs in {
+            "self_attention_layer/query": "attention/self/query",
+            "self_attention_layer/key": "attention/self/key",
+            "self_attention_layer/value": "attention/self/value",
+            "self_attention_layer/attention_output": "attention/output/dense",
+            "self_attention_layer_norm": "attention/output/LayerNorm",
+            "feedforward_intermediate_dense": "intermediate/dense",
+            "feedforward_output_dense": "output/dense",
+            "feedforward_layer_norm": "output/LayerNorm",
+        }.items()
+    },
+}
+
 # Of names in a message.
 _MOST_LISTED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A tensor in a file, read when rows are taken from it.
+
+    Args:
+        shape: tuple of int.
+        read: function of a slice of rows, or of `()` for a scalar.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable
+
+    def __getitem__(self, rows):
+        return self.read(rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +60,8 @@ class Tensors:
     """Named tensors of one source, each read when it is asked for.
 
     Args:
-        arrays: dict of name to array: of numpy, in memory or mapped, or
-            anything else with a `shape` that slices of rows are taken from.
+        arrays: dict of name to array of numpy, in memory or mapped, or
+            `Stored`.
         source: str. Where they come from, for messages.
         files: tuple of str. The files that hold them. Defaults to none.
     """
@@ -114,19 +154,7 @@ def expand(
     return mapping
 
 
-def below(ours: str, theirs: str, layers: dict) -> dict:
-    """Part of a table for `expand`: layers by their names in two scopes."""
-    return {f"{ours}{k}": f"{theirs}{v}" for k, v in layers.items()}
-
-
-def assign(
-    model,
-    mapping: dict,
-    tensors: Tensors,
-    *,
-    what: str,
-    ignored: dict | None = None,
-) -> dict:
+def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
     """Fills every variable of a model, from every tensor of a source.
 
     Names and shapes are checked before anything is read or changed; then one
@@ -140,35 +168,47 @@ def assign(
             a dimension of their own), `"same"` (the source keeps them so,
             too) or `"transpose"` (of a matrix).
         tensors: `Tensors`.
-        what: str. What the model is, for messages.
-        ignored: dict of tensor name to the reason why nothing takes it.
-            Defaults to `None`: every tensor must be taken.
-
-    Returns:
-        dict of name to reason: those of `ignored` that the source has.
+        ignored: collection of str. Tensors that need not be taken. Defaults
+            to none.
 
     Raises:
         InputError: if a tensor is missing, unknown, of another shape, not of
             floating-point numbers, or holds a NaN or infinity.
     """
-    ignored, source = ignored or {}, tensors.source
+    source = tensors.source
     names = set(tensors.names())
-    unread = names - set(mapping)
-    _check_names(mapping, names, unread - set(ignored), source, what)
+    unknown = names - set(mapping) - set(ignored)
+    if unknown:
+        raise InputError(
+            f"{source} has tensors that no part of the model takes: "
+            f"{_listed(unknown)}."
+        )
+    missing = set(mapping) - names
+    if missing:
+        raise InputError(
+            f"{source} lacks tensors of the model: {_listed(missing)}."
+        )
     variables = variables_by_path(model)
     unfilled = set(variables) - {path for path, _ in mapping.values()}
     if unfilled:
         raise AssertionError(f"mapping leaves {sorted(unfilled)} unfilled")
     for name, (path, transform) in mapping.items():
-        _check_shape(
-            name, tensors.shape(name), variables[path], transform, source
-        )
+        expected = _source_shape(variables[path], transform)
+        if tensors.shape(name) != expected:
+            raise InputError(
+                f"{source}: {name} has the shape {tensors.shape(name)}, "
+                f"expected {expected}."
+            )
     for name, (path, transform) in mapping.items():
         value = tensors.read(name)
-        _check_numbers(name, value, source)
+        if value.dtype.kind != "f" or not np.isfinite(value).all():
+            raise InputError(
+                f"{source}: {name} of type {value.dtype} holds NaN, infinity "
+                "or what is no floating-point number. Take a checkpoint from "
+                "before its training diverged."
+            )
         value = value.T if transform == "transpose" else value
         variables[path].assign(value.reshape(variables[path].shape))
-    return {name: ignored[name] for name in sorted(unread)}
 
 
 def variables_by_path(model) -> dict:
@@ -176,6 +216,13 @@ def variables_by_path(model) -> dict:
     return {
         v.path: v for v in model.variables if "seed_generator" not in v.path
     }
+
+
+def copy_weights(source, target):
+    """Gives each variable of a model the value of another's of that path."""
+    values = variables_by_path(source)
+    for path, variable in variables_by_path(target).items():
+        variable.assign(values[path])
 
 
 def extract(model, mapping: dict) -> dict:
@@ -191,61 +238,27 @@ def extract(model, mapping: dict) -> dict:
     variables = variables_by_path(model)
     tensors = {}
     for name, (path, transform) in mapping.items():
-        shape = _flat_shape(path, variables[path].shape)
-        value = np.asarray(variables[path]).reshape(shape)
-        tensors[name] = value.T if transform == "transpose" else value
+        shape = _source_shape(variables[path], transform)
+        value = np.asarray(variables[path])
+        if transform == "transpose":
+            tensors[name] = value.reshape(shape[::-1]).T
+        else:
+            tensors[name] = value.reshape(shape)
     return tensors
 
 
-def _check_names(mapping, names, unknown, source, what):
-    if unknown:
-        raise InputError(
-            f"{source} has tensors that no part of {what} takes: "
-            f"{_listed(unknown)}."
-        )
-    missing = set(mapping) - names
-    if missing:
-        raise InputError(
-            f"{source} lacks the tensor{'s' * (len(missing) > 1)} "
-            f"{_listed(missing)} of {what}."
-        )
-
-
-def _check_shape(name, shape, variable, transform, source):
-    expected = tuple(variable.shape)
-    if transform != "same":
-        expected = _flat_shape(variable.path, variable.shape)
-    if transform == "transpose":
-        expected = expected[::-1]
-    if tuple(shape) != expected:
-        raise InputError(
-            f"{source}: {name} has the shape {tuple(shape)}, expected "
-            f"{expected}."
-        )
-
-
-def _check_numbers(name, value, source):
-    if value.dtype.kind != "f":
-        raise InputError(
-            f"{source}: {name} is of type {value.dtype}, expected "
-            "floating-point numbers."
-        )
-    if not np.isfinite(value).all():
-        raise InputError(
-            f"{source}: {name} holds NaN or infinity. Take a checkpoint from "
-            "before its training diverged."
-        )
-
-
-def _flat_shape(path, shape):
-    """A variable's shape without heads, which Keras keeps as a dimension."""
-    if path.endswith("attention_output/kernel"):
-        return (shape[0] * shape[1], shape[2])
-    if path.endswith(("query/kernel", "key/kernel", "value/kernel")):
-        return (shape[0], shape[1] * shape[2])
-    if path.endswith(("query/bias", "key/bias", "value/bias")):
-        return (shape[0] * shape[1],)
-    return tuple(shape)
+def _source_shape(variable, transform):
+    """A tensor's shape, of the variable that it fills; see `assign`."""
+    shape = tuple(variable.shape)
+    if transform == "same":
+        return shape
+    if variable.path.endswith("attention_output/kernel"):
+        shape = (shape[0] * shape[1], shape[2])
+    elif variable.path.endswith(("query/kernel", "key/kernel", "value/kernel")):
+        shape = (shape[0], shape[1] * shape[2])
+    elif variable.path.endswith(("query/bias", "key/bias", "value/bias")):
+        shape = (shape[0] * shape[1],)
+    return shape[::-1] if transform == "transpose" else shape
 
 
 def _listed(names):

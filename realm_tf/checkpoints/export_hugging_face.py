@@ -48,14 +48,23 @@ def write(model, directory: str, blocks=None, index=None) -> dict[str, str]:
     """
     loaded = model.load()
     open_qa = loaded.model
-    for tower in {
-        id(t): t for t in (open_qa.query_embedder, open_qa.block_embedder)
-    }.values():
+    query, block = open_qa.query_embedder, open_qa.block_embedder
+    for tower in (query, block):
         _check_tower(tower, open_qa.score_scale, model)
-    parts = _parts(open_qa)
+    if query is block:
+        parts = {"embedder": _embedder(block)}
+    else:
+        scorer = _joined(
+            embedder=_embedder(block), query_embedder=_embedder(query)
+        )
+        parts = {"scorer": scorer}
+    parts["reader"] = _reader(open_qa.reader)
+    encoder = open_qa.knowledge_augmented_encoder
+    if encoder is not None:
+        parts["encoder"] = _extract(ENCODER, encoder)
     if blocks:
         matching.check_index(index, blocks=blocks, model=model)
-        parts["openqa"] = _open_qa(open_qa, parts["reader"], blocks, index)
+        parts["openqa"] = _open_qa(_embedder(query), parts["reader"], index)
     for name, (tensors, config) in parts.items():
         path = os.path.join(directory, name)
         _write(path, _CLASSES[name], tensors, config, loaded.tokenizer)
@@ -75,109 +84,76 @@ def _check_tower(tower, score_scale, model):
         or tower.projection_dim is None
         or tower.normalize
         or score_scale != 1
+        or tower.layer_norm_epsilon != tower.encoder.layer_norm_epsilon
     ):
         raise InputError(
             f"{model} embeds with pooling {tower.pooling}, projection "
-            f"{tower.projection_dim}, normalize {tower.normalize} and score "
-            f"scale {score_scale:g}; transformers' REALM has [CLS] with a "
-            "projection and plain inner products only, so it cannot hold it."
-        )
-    if tower.layer_norm_epsilon != tower.encoder.layer_norm_epsilon:
-        raise InputError(
-            f"{model}: the projection's LayerNorm has an epsilon of "
-            f"{tower.layer_norm_epsilon:g}, its BERT's "
-            f"{tower.encoder.layer_norm_epsilon:g}; transformers' REALM has "
-            "one for both."
+            f"{tower.projection_dim}, normalize {tower.normalize}, score scale "
+            f"{score_scale:g} and a LayerNorm epsilon of the projection of "
+            f"{tower.layer_norm_epsilon:g}; transformers' REALM has [CLS] with "
+            "a projection, plain inner products and the epsilon of its BERT "
+            "only, so it cannot hold it."
         )
 
 
-def _parts(open_qa):
-    """Name of each class's directory to `(tensors, configuration)`."""
-    block = _embedder(open_qa.block_embedder)
-    parts = {}
-    if open_qa.share_embedders:
-        parts["embedder"] = block
-    else:
-        query, config = _embedder(open_qa.query_embedder)
-        if config != block[1]:
-            raise InputError(
-                "The towers differ in size: transformers' RealmScorer has one "
-                "configuration for both."
-            )
-        parts["scorer"] = (
-            {
-                **_prefixed("embedder.", block[0]),
-                **_prefixed("query_embedder.", query),
-            },
-            config,
-        )
-    reader = open_qa.reader
-    parts["reader"] = (
-        _extract(READER, reader),
-        {
-            **_bert_config(reader.encoder),
-            "span_hidden_size": reader.span_hidden_dim,
-            "max_span_width": reader.max_span_width,
-            "reader_layer_norm_eps": reader.layer_norm_epsilon,
-        },
-    )
-    encoder = open_qa.knowledge_augmented_encoder
-    if encoder is not None:
-        parts["encoder"] = (
-            _extract(ENCODER, encoder),
-            _bert_config(encoder.encoder),
-        )
-    return parts
+def _extract(part, model, **more):
+    """`(tensors, configuration)` of a part; `more` is for the latter."""
+    encoder = model.encoder
+    config = hugging_face_names.from_encoder_config(encoder.get_config())
+    return extract(
+        model, hugging_face_names.mapping(part, encoder.num_layers)
+    ), {
+        **config,
+        "attention_probs_dropout_prob": config["hidden_dropout_prob"],
+        "type_vocab_size": 2,
+        **more,
+    }
 
 
 def _embedder(embedder):
-    return _extract(EMBEDDER, embedder), {
-        **_bert_config(embedder.encoder),
-        "retriever_proj_size": embedder.projection_dim,
-    }
+    return _extract(
+        EMBEDDER, embedder, retriever_proj_size=embedder.projection_dim
+    )
 
 
-def _open_qa(open_qa, reader, blocks, index):
-    """As `_parts`, of a `RealmForOpenQA`; `reader` is the reader's."""
-    embedder, embedder_config = _embedder(open_qa.query_embedder)
-    reader, reader_config = reader
-    both = {**embedder_config, **reader_config}
-    if {k: both[k] for k in embedder_config} != embedder_config:
-        raise InputError(
-            "Reader and query tower differ in size: transformers' "
-            "RealmForOpenQA has one configuration for both. Leave --blocks and "
-            "--index out."
-        )
-    tensors = {
-        hugging_face.BLOCK_EMBEDDINGS: index.embeddings,
-        **_prefixed("embedder.", embedder),
-        **_prefixed("reader.", reader),
-    }
+def _reader(reader):
+    return _extract(
+        READER,
+        reader,
+        span_hidden_size=reader.span_hidden_dim,
+        max_span_width=reader.max_span_width,
+        reader_layer_norm_eps=reader.layer_norm_epsilon,
+    )
+
+
+def _open_qa(embedder, reader, index):
+    """As `_extract`, of a `RealmForOpenQA`."""
+    tensors, config = _joined(embedder=embedder, reader=reader)
+    tensors[hugging_face.BLOCK_EMBEDDINGS] = index.embeddings
+    num_blocks = len(index.embeddings)
     return tensors, {
-        **both,
-        "num_block_records": blocks.num_blocks,
-        "searcher_beam_size": min(_SEARCHER_BEAM_SIZE, blocks.num_blocks),
-        "reader_beam_size": min(_READER_BEAM_SIZE, blocks.num_blocks),
+        **config,
+        "num_block_records": num_blocks,
+        "searcher_beam_size": min(_SEARCHER_BEAM_SIZE, num_blocks),
+        "reader_beam_size": min(_READER_BEAM_SIZE, num_blocks),
         "reader_seq_len": _READER_SEQ_LEN,
     }
 
 
-def _extract(part, model):
-    num_layers = model.encoder.num_layers
-    return extract(model, hugging_face_names.mapping(part, num_layers))
-
-
-def _bert_config(encoder):
-    config = hugging_face_names.from_encoder_config(encoder.get_config())
-    return {
-        **config,
-        "attention_probs_dropout_prob": config["hidden_dropout_prob"],
-        "type_vocab_size": 2,
-    }
-
-
-def _prefixed(prefix, tensors):
-    return {f"{prefix}{name}": value for name, value in tensors.items()}
+def _joined(**parts):
+    """Two parts as one, with the tensors below their names."""
+    tensors, joined = {}, {}
+    for name, (values, config) in parts.items():
+        if any(
+            joined.get(key, value) != value for key, value in config.items()
+        ):
+            raise InputError(
+                f"{' and '.join(parts)} differ in size: transformers' REALM "
+                "has one configuration for both."
+            )
+        joined |= config
+        tensors |= {f"{name}.{key}": value for key, value in values.items()}
+    return tensors, joined
 
 
 def _write(directory, architecture, tensors, config, tokenizer):

@@ -2,7 +2,7 @@
 
 import json
 
-from realm_tf.checkpoints.assignment import below
+from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
@@ -10,30 +10,6 @@ from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import READER
 from realm_tf.errors import InputError
 
-# Our layer: Hugging Face's name. A dense layer is {weight, bias} there and
-# {kernel, bias} here, a LayerNorm {weight, bias} and {gamma, beta}; PyTorch
-# keeps a dense kernel as [out, in].
-_BERT_LAYERS = {
-    "token_embedding": "embeddings.word_embeddings",
-    "position_embedding": "embeddings.position_embeddings",
-    "segment_embedding": "embeddings.token_type_embeddings",
-    "embeddings_layer_norm": "embeddings.LayerNorm",
-    "pooled_dense": "pooler.dense",
-    **below(
-        "transformer_layer_{i}/",
-        "encoder.layer.{i}.",
-        {
-            "self_attention_layer/query": "attention.self.query",
-            "self_attention_layer/key": "attention.self.key",
-            "self_attention_layer/value": "attention.self.value",
-            "self_attention_layer/attention_output": "attention.output.dense",
-            "self_attention_layer_norm": "attention.output.LayerNorm",
-            "feedforward_intermediate_dense": "intermediate.dense",
-            "feedforward_output_dense": "output.dense",
-            "feedforward_layer_norm": "output.LayerNorm",
-        },
-    ),
-}
 HEAD = "cls.predictions."
 _HEADS = {
     BERT: {},
@@ -41,21 +17,18 @@ _HEADS = {
         "projection": "cls.dense",
         "projection_layer_norm": "cls.LayerNorm",
     },
-    ENCODER: below(
-        "masked_lm_head/intermediate_",
-        f"{HEAD}transform.",
-        {"dense": "dense", "layer_norm": "LayerNorm"},
-    ),
-    READER: below(
-        "span_scorer/",
-        "qa_outputs.",
-        {
-            "endpoints": "dense_intermediate",
-            "score": "dense_output",
-            "layer_norm": "layer_normalization",
-        },
-    ),
+    ENCODER: {
+        "masked_lm_head/intermediate_dense": f"{HEAD}transform.dense",
+        "masked_lm_head/intermediate_layer_norm": f"{HEAD}transform.LayerNorm",
+    },
+    READER: {
+        "span_scorer/endpoints": "qa_outputs.dense_intermediate",
+        "span_scorer/score": "qa_outputs.dense_output",
+        "span_scorer/layer_norm": "qa_outputs.layer_normalization",
+    },
 }
+# A dense layer is {weight, bias} there and {kernel, bias} here, a LayerNorm
+# {weight, bias} and {gamma, beta}; PyTorch keeps a dense kernel as [out, in].
 _ENDINGS = {
     **dict.fromkeys(("embeddings", "kernel", "gamma"), ".weight"),
     **dict.fromkeys(("bias", "beta"), ".bias"),
@@ -91,11 +64,15 @@ def mapping(part: str, num_layers: int, prefix: str = "realm.") -> dict:
     Returns:
         dict of tensor name to `(our path, transform)`.
     """
-    bert = expand(
-        _BERT_LAYERS, num_layers, endings=_ENDINGS, kernel="transpose"
-    )
-    found = {f"{prefix}{name}": target for name, target in bert.items()}
-    found |= expand(_HEADS[part], 0, endings=_ENDINGS, kernel="transpose")
+    layers = {
+        ours: prefix
+        + theirs.removeprefix("bert/")
+        .replace("layer_{i}", "layer.{i}")
+        .replace("/", ".")
+        for ours, theirs in BERT_LAYERS.items()
+    }
+    layers |= _HEADS[part]
+    found = expand(layers, num_layers, endings=_ENDINGS, kernel="transpose")
     if part == ENCODER:
         found[f"{HEAD}bias"] = ("masked_lm_head/output_bias", "as")
     return found

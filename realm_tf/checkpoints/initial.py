@@ -2,13 +2,24 @@
 
 from collections.abc import Callable
 
-from realm_tf.checkpoints.assignment import variables_by_path
+from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.errors import InputError
 
 # Cosines lie between -1 and 1; times 20 the best few blocks share p(z|x).
 # sentence-transformers trains such models with the same factor
 # (MultipleNegativesRankingLoss, scale=20).
 COSINE_SCORE_SCALE = 20.0
+
+# Of Keras Hub's backbones and of ours.
+_ARGUMENTS = (
+    "vocabulary_size",
+    "num_layers",
+    "num_heads",
+    "hidden_dim",
+    "intermediate_dim",
+    "dropout",
+    "max_sequence_length",
+)
 
 
 def from_source(
@@ -41,14 +52,12 @@ def from_source(
     from realm_tf.artifacts.model_card import Card
 
     if kind == "keras-hub":
-        from realm_tf.checkpoints import keras_hub_preset
-
         if vocab or cased:
             raise InputError(
                 "A Keras Hub preset brings its tokenizer: leave --vocab and "
                 "--cased out."
             )
-        make_encoder, tokenizer = keras_hub_preset.load(source)
+        make_encoder, tokenizer = _open_preset(source)
         card = Card(f"BERT from the Keras Hub preset {source}.")
         return open_qa(make_encoder, tokenizer, card, **options)
     from realm_tf.checkpoints.source import BERT
@@ -63,22 +72,49 @@ def from_source(
             f"{source} holds {', '.join(opened.makers)} of a REALM: use "
             f"`realm import {kind} --source {source}`."
         )
-    origins = {
-        "hf": "Hugging Face directory",
-        "tf1": "TF1 checkpoint",
-        "garden": "Model Garden checkpoint",
-    }
     return open_qa(
         opened.makers[BERT],
         find_tokenizer([opened.directory], vocab, cased=cased),
         Card(
-            f"BERT from the {origins[kind]} {source}.",
+            f"BERT read with `realm init --from {kind}` from {source}.",
             find_license([opened.directory]),
             opened.checksums(),
         ),
         make_masked_lm=opened.makers.get(ENCODER),
         **options,
     )
+
+
+def _open_preset(preset):
+    """The BERT of a preset, or a directory, of Keras Hub and its tokenizer.
+
+    Returns:
+        `(function that makes a BertEncoder, Tokenizer)`. The backbone has the
+        tanh GELU and a LayerNorm epsilon of 1e-12, whatever it was converted
+        from.
+    """
+    import keras_hub
+
+    from realm_tf.models.bert_encoder import BertEncoder
+    from realm_tf.text.tokenizer import Tokenizer
+
+    try:
+        backbone = keras_hub.models.BertBackbone.from_preset(preset)
+        tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
+    except Exception as error:  # Whatever loaders of many hosts raise.
+        raise InputError(
+            f"--source {preset}: Keras Hub could not load it as a BERT "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+    def make_encoder():
+        config = backbone.get_config()
+        encoder = BertEncoder(**{name: config[name] for name in _ARGUMENTS})
+        copy_weights(backbone, encoder)
+        return encoder
+
+    vocabulary = tokenizer.get_vocabulary()
+    return make_encoder, Tokenizer(vocabulary, lowercase=tokenizer.lowercase)
 
 
 def open_qa(
@@ -139,7 +175,9 @@ def open_qa(
         encoder = masked_lm.encoder
     else:
         make = make_reader_encoder or make_encoder
-        encoder = lowest_layers(make(), reader_layers)
+        encoder = make()
+        if reader_layers not in (None, encoder.num_layers):
+            encoder = copy_layers(encoder, reader_layers)
     model = OpenQa(
         embedder,
         embedder,
@@ -156,18 +194,16 @@ def open_qa(
     )
 
 
-def lowest_layers(encoder, num_layers: int | None):
-    """A BERT of the lowest layers of another; itself, if these are all.
+def copy_layers(encoder, num_layers: int):
+    """Another BERT of the lowest layers of one.
 
     Args:
         encoder: `BertEncoder`.
-        num_layers: int or `None`. `None` is all.
+        num_layers: int.
 
     Raises:
         InputError: if it has not so many.
     """
-    if num_layers in (None, encoder.num_layers):
-        return encoder
     if not 1 <= num_layers <= encoder.num_layers:
         raise InputError(
             f"--reader-layers must be from 1 to {encoder.num_layers}, as many "
@@ -176,7 +212,5 @@ def lowest_layers(encoder, num_layers: int | None):
     lower = type(encoder).from_config(
         {**encoder.get_config(), "num_layers": num_layers}
     )
-    values = variables_by_path(encoder)
-    for path, variable in variables_by_path(lower).items():
-        variable.assign(values[path])
+    copy_weights(encoder, lower)
     return lower

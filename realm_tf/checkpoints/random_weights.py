@@ -52,23 +52,14 @@ def random(
     from realm_tf.models.bert_encoder import BertEncoder
     from realm_tf.text.tokenizer import Tokenizer
 
-    for name, value in (
-        ("num_layers", num_layers),
-        ("num_heads", num_heads),
-        ("hidden_dim", hidden_dim),
-        ("intermediate_dim", intermediate_dim),
-        ("projection_dim", projection_dim),
-        ("reader_layers", reader_layers),
-    ):
-        if value is not None and value < 1:
-            raise InputError(
-                f"Sizes must be at least 1. Received: {name}={value}"
-            )
-    if hidden_dim % num_heads:
-        raise InputError(
-            "--hidden-dim must be a multiple of --num-heads. Received: "
-            f"hidden_dim={hidden_dim}, num_heads={num_heads}"
-        )
+    _check_sizes(
+        num_layers=num_layers,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
+        projection_dim=projection_dim,
+        reader_layers=reader_layers,
+    )
     tokenizer = Tokenizer.from_file(vocab)
 
     def make_encoder(layers):
@@ -94,6 +85,19 @@ def random(
         projection_dim=projection_dim,
         seed=seed,
     )
+
+
+def _check_sizes(**sizes):
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise InputError(
+                f"Sizes must be at least 1. Received: {name}={value}"
+            )
+    if sizes["hidden_dim"] % sizes["num_heads"]:
+        raise InputError(
+            "--hidden-dim must be a multiple of --num-heads. Received: "
+            f"hidden_dim={sizes['hidden_dim']}, num_heads={sizes['num_heads']}"
+        )
 
 
 def make_mimetic(encoder, seed: int = 0):

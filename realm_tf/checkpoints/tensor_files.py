@@ -1,9 +1,10 @@
 """Opens the tensors of a Hugging Face directory, whatever holds them."""
 
-import dataclasses
+import functools
 import json
 import os
 
+from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
@@ -51,32 +52,23 @@ def open_safetensors(path: str) -> Tensors:
     Raises:
         InputError: if it is missing, truncated or damaged.
     """
+
+    def read(name, rows):
+        # Opened each time, as what was read stays mapped until it is closed.
+        with _safe_open(path) as file:
+            # There are no rows of a scalar.
+            return file.get_slice(name)[rows] if rows else file.get_tensor(name)
+
     with _safe_open(path) as file:
         names = file.keys()
-        shapes = {
-            name: tuple(file.get_slice(name).get_shape()) for name in names
+        arrays = {
+            name: Stored(
+                tuple(file.get_slice(name).get_shape()),
+                functools.partial(read, name),
+            )
+            for name in names
         }
-    return Tensors(
-        {name: _Slice(path, name, shape) for name, shape in shapes.items()},
-        path,
-        (path,),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Slice:
-    """A tensor of a safetensors file, as `Tensors` wants an array."""
-
-    path: str
-    name: str
-    shape: tuple[int, ...]
-
-    def __getitem__(self, rows):
-        # Opened each time, as what was read stays mapped until it is closed.
-        with _safe_open(self.path) as file:
-            if not self.shape:
-                return file.get_tensor(self.name)
-            return file.get_slice(self.name)[rows]
+    return Tensors(arrays, path, (path,))
 
 
 def _safe_open(path):
@@ -94,8 +86,9 @@ def _safe_open(path):
 
 
 def _open(path):
-    is_safe = path.endswith(".safetensors")
-    return open_safetensors(path) if is_safe else open_torch_file(path)
+    if path.endswith(".safetensors"):
+        return open_safetensors(path)
+    return open_torch_file(path)
 
 
 def _open_pieces(path):
@@ -112,11 +105,9 @@ def _open_pieces(path):
         if os.path.basename(name) != name:
             raise InputError(f"{path} names a file elsewhere: {name!r}.")
         opened[name] = _open(os.path.join(os.path.dirname(path), name))
+    arrays = {}
     for name, piece in pieces.items():
-        if name not in opened[piece].arrays:
-            raise InputError(f"{path}: {piece} lacks the tensor {name}.")
-    return Tensors(
-        {name: opened[piece].arrays[name] for name, piece in pieces.items()},
-        path,
-        tuple(path for piece in opened.values() for path in piece.files),
-    )
+        opened[piece].shape(name)
+        arrays[name] = opened[piece].arrays[name]
+    files = tuple(path for piece in opened.values() for path in piece.files)
+    return Tensors(arrays, path, files)

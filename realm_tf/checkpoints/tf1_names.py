@@ -23,44 +23,30 @@ References:
 import dataclasses
 import re
 
-from realm_tf.checkpoints import assignment
+from realm_tf.checkpoints.assignment import BERT_LAYERS
+from realm_tf.checkpoints.assignment import expand
+from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.source import EMBEDDER
+from realm_tf.checkpoints.source import ENCODER
+from realm_tf.checkpoints.source import READER
 
-# Our layer: TF1's name.
-_BERT = {
-    "token_embedding": "bert/embeddings/word_embeddings",
-    "position_embedding": "bert/embeddings/position_embeddings",
-    "segment_embedding": "bert/embeddings/token_type_embeddings",
-    "embeddings_layer_norm": "bert/embeddings/LayerNorm",
-    "pooled_dense": "bert/pooler/dense",
-    **assignment.below(
-        "transformer_layer_{i}/",
-        "bert/encoder/layer_{i}/",
-        {
-            "self_attention_layer/query": "attention/self/query",
-            "self_attention_layer/key": "attention/self/key",
-            "self_attention_layer/value": "attention/self/value",
-            "self_attention_layer/attention_output": "attention/output/dense",
-            "self_attention_layer_norm": "attention/output/LayerNorm",
-            "feedforward_intermediate_dense": "intermediate/dense",
-            "feedforward_output_dense": "output/dense",
-            "feedforward_layer_norm": "output/LayerNorm",
-        },
-    ),
-}
+# A kind of part that is no model.
+BLOCK_EMB = "block_emb"
+
 # Below the head's scope. `{norm}` is the part's name for its LayerNorm.
 _HEADS = {
-    "bert": {},
-    "embedder": {
+    BERT: {},
+    EMBEDDER: {
         "projection": "dense",
         "projection_layer_norm": "{norm}",
     },
-    "encoder": {
+    ENCODER: {
         "masked_lm_head/intermediate_dense": "cls/predictions/transform/dense",
         "masked_lm_head/intermediate_layer_norm": (
             "cls/predictions/transform/{norm}"
         ),
     },
-    "reader": {
+    READER: {
         "span_scorer/endpoints": "dense",
         "span_scorer/layer_norm": "{norm}",
         "span_scorer/score": "dense_1",
@@ -86,21 +72,6 @@ _OPTIMIZER_STATES = (
     "beta2_power",
 )
 
-DESCRIPTIONS = {
-    "bert": ("BERT", "bert/*"),
-    "embedder": (
-        "an embedder",
-        "module/.../bert/* with dense/* and LayerNorm/* or "
-        "layer_normalization/* in one of its scopes",
-    ),
-    "encoder": (
-        "a knowledge-augmented encoder",
-        "bert/* and cls/predictions/*",
-    ),
-    "reader": ("a reader", "reader/module/bert/* and reader/dense/*"),
-    "block_emb": ("embeddings of blocks", "block_emb"),
-}
-
 _BERT_SCOPE = re.compile(r"((?:.*?/)?)bert/(?:embeddings|encoder|pooler)/")
 _BLOCK_EMB = re.compile(r"((?:.*/)?)block_emb")
 
@@ -124,12 +95,6 @@ class Part:
     head_scope: str = ""
     layer_norm: str = "LayerNorm"
 
-    def __str__(self):
-        description, _ = DESCRIPTIONS[self.kind]
-        if self.kind == "block_emb":
-            return f"{description} ({self.scope}block_emb)"
-        return f"{description} ({self.scope}bert/*)"
-
 
 def classify(names) -> tuple[Part, ...]:
     """Which parts a checkpoint holds, by the names of its variables.
@@ -142,7 +107,7 @@ def classify(names) -> tuple[Part, ...]:
     """
     names = {name for name in names if not _is_optimizers(name)}
     parts = [
-        Part("block_emb", match[1])
+        Part(BLOCK_EMB, match[1])
         for match in map(_BLOCK_EMB.fullmatch, names)
         if match
     ]
@@ -152,7 +117,7 @@ def classify(names) -> tuple[Part, ...]:
     # BERT without any, if there is another one.
     for scope in sorted(scopes, key=lambda s: (-s.count("/"), s)):
         part = _network(scope, names, taken)
-        if part.kind == "embedder":
+        if part.kind == EMBEDDER:
             taken.add(part.head_scope)
         parts.append(part)
     return tuple(sorted(parts, key=lambda part: (part.kind, part.scope)))
@@ -166,47 +131,64 @@ def mapping(part: Part, num_layers: int) -> dict:
         num_layers: int. Transformer layers.
 
     Returns:
-        dict. See `assignment.assign`.
+        dict. See `assign`.
     """
-    bert = assignment.expand(_BERT, num_layers, endings=_ENDINGS)
+    bert = expand(BERT_LAYERS, num_layers, endings=_ENDINGS)
     return {
         **{part.scope + name: target for name, target in bert.items()},
         **_head(part),
     }
 
 
-def ignored_names(names, *parts: Part) -> dict:
-    """What is not read of a checkpoint when some parts of it are.
+def names_beside(names, others) -> list[str]:
+    """The names of variables that are of none of some parts."""
+    return [
+        name
+        for name in names
+        if not any(
+            _owns(other, name) or _is_of_cls(other, name) for other in others
+        )
+    ]
+
+
+def ignored_names(names, parts) -> dict:
+    """What is not read of a checkpoint, though it is known.
 
     Args:
-        names: list of str. All variables of the checkpoint.
-        *parts: `Part`. Those that are read.
+        names: list of str. Variables of the checkpoint.
+        parts: list of `Part`. Those in it.
 
     Returns:
         dict of variable name to the reason, one phrase. What is in neither
         this dict nor a part's `mapping` is unknown.
     """
-    others = [part for part in classify(names) if part not in parts]
     reasons = {}
     for name in names:
-        reason = _reason(name, parts, others)
-        if reason:
-            reasons[name] = reason
+        if _is_optimizers(name):
+            reasons[name] = "a state of the optimizer"
+        elif name == "global_step":
+            reasons[name] = "the number of training steps"
+        elif any(_is_of_cls(part, name, "seq_relationship/") for part in parts):
+            reasons[name] = "the next-sentence head is not part of REALM"
+        elif any(
+            part.kind != ENCODER and _is_of_cls(part, name) for part in parts
+        ):
+            reasons[name] = "that head is not read here"
     return reasons
 
 
 def _network(scope, names, taken):
     """The part that has its BERT in a scope."""
     if scope.startswith("reader/"):
-        return Part("reader", scope, "reader/", "layer_normalization")
+        return Part(READER, scope, "reader/", "layer_normalization")
     for head_scope in _enclosing(scope):
         layer_norm = _layer_norm(head_scope, names)
-        part = Part("embedder", scope, head_scope, layer_norm)
+        part = Part(EMBEDDER, scope, head_scope, layer_norm)
         if set(_head(part)) & names and head_scope not in taken:
             return part
     if any(name.startswith(f"{scope}cls/predictions/") for name in names):
-        return Part("encoder", scope, scope)
-    return Part("bert", scope, scope)
+        return Part(ENCODER, scope, scope)
+    return Part(BERT, scope, scope)
 
 
 def _enclosing(scope):
@@ -230,8 +212,8 @@ def _head(part):
         ours: part.head_scope + theirs.format(norm=part.layer_norm)
         for ours, theirs in _HEADS[part.kind].items()
     }
-    head = assignment.expand(layers, 0, endings=_ENDINGS)
-    if part.kind == "encoder":
+    head = expand(layers, 0, endings=_ENDINGS)
+    if part.kind == ENCODER:
         theirs, ours = _OUTPUT_BIAS
         head[part.head_scope + theirs] = (ours, "as")
     return head
@@ -241,34 +223,15 @@ def _is_optimizers(name):
     return name.rpartition("/")[2] in _OPTIMIZER_STATES
 
 
-def _reason(name, parts, others):
-    """Why a variable is not read; `None` if it is, or is unknown."""
-    if _is_optimizers(name):
-        return "a state of the optimizer"
-    if name == "global_step":
-        return "the number of training steps"
-    if any(_owns(part, name) for part in parts):
-        return None
-    for part in parts:
-        if _is_of_cls(part, name, "seq_relationship/"):
-            return "the next-sentence head is not part of REALM"
-        if part.kind != "encoder" and _is_of_cls(part, name):
-            return "that head is not read here"
-    for other in others:
-        if _owns(other, name) or _is_of_cls(other, name):
-            return f"it belongs to {other}"
-    return None
-
-
 def _owns(part, name):
     """Whether a variable is of a part, or would be if it were known."""
-    if part.kind == "block_emb":
+    if part.kind == BLOCK_EMB:
         return name == f"{part.scope}block_emb"
     return name.startswith(f"{part.scope}bert/") or name in _head(part)
 
 
 def _is_of_cls(part, name, below=""):
     """Whether a variable is of the heads that BERT was trained with."""
-    return part.kind != "block_emb" and name.startswith(
+    return part.kind != BLOCK_EMB and name.startswith(
         f"{part.scope}cls/{below}"
     )

@@ -1,35 +1,17 @@
 """TensorFlow checkpoints, as `tf.train.load_checkpoint` reads them."""
 
-import dataclasses
 import functools
 import glob
 import os
 import pathlib
 import re
-from collections.abc import Callable
 
+from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.errors import InputError
 
-# Of find_checkpoints. Downloads of several checkpoints nest no deeper.
-_DEPTH = 4
-
 _ENDING = re.compile(r"\.(index|data-\d{5}-of-\d{5})$")
 _STEP = re.compile(r"(.+-)(\d+)")
-# What a tf.train.Saver that was killed leaves.
-_TEMPORARY = re.compile(r"part-\d{5}-of-\d{5}")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Variable:
-    """A variable of a checkpoint, as `Tensors` wants an array."""
-
-    name: str
-    shape: tuple[int, ...]
-    read: Callable
-
-    def __getitem__(self, rows):
-        return self.read(self.name)[rows]
 
 
 def open_checkpoint(prefix: str) -> Tensors:
@@ -82,7 +64,7 @@ def open_checkpoint(prefix: str) -> Tensors:
 
     return Tensors(
         {
-            name: _Variable(name, tuple(shape), read)
+            name: Stored(tuple(shape), lambda rows, name=name: read(name)[rows])
             for name, shape in sorted(shapes.items())
         },
         prefix,
@@ -94,49 +76,18 @@ def find_checkpoints(directory: str) -> list[str]:
     """Prefixes of the checkpoints in a directory.
 
     Of several steps of one checkpoint, such as model.ckpt-100 and
-    model.ckpt-200, it is the one that TensorFlow's file `checkpoint` beside
-    them names, else the last.
+    model.ckpt-200, it is the last.
 
     Args:
-        directory: str. On a local disk; searched four directories deep.
+        directory: str. On a local disk; searched with all below it.
 
     Returns:
         list of str, sorted. Each is a prefix for `open_checkpoint`.
-
-    Raises:
-        InputError: if there is no such directory.
     """
-    if not os.path.isdir(directory):
-        raise InputError(f"There is no directory {directory} on a local disk.")
-    root = pathlib.Path(directory)
-    found = []
-    for path, directories, files in os.walk(root):
-        if len(pathlib.Path(path).relative_to(root).parts) == _DEPTH:
-            directories.clear()
-        prefixes = {
-            name.removesuffix(".index")
-            for name in files
-            if name.endswith(".index")
-        }
-        prefixes = {p for p in prefixes if not _TEMPORARY.fullmatch(p)}
-        found += [os.path.join(path, p) for p in _last_steps(path, prefixes)]
-    return sorted(found)
-
-
-def _last_steps(directory, prefixes):
-    """One prefix of each checkpoint, whatever its steps."""
-    import tensorflow as tf
-
-    state = tf.train.get_checkpoint_state(directory)
-    # Its directory is that of the machine that wrote it.
-    named = state and os.path.basename(state.model_checkpoint_path)
     last = {}
-    for prefix in prefixes:
+    for path in pathlib.Path(directory).rglob("*.index"):
+        prefix = str(path.with_suffix(""))
         match = _STEP.fullmatch(prefix)
-        step = int(match[2]) if match else 0
-        key = match[1] if match else prefix
-        # False comes before True, and a smaller step before a larger one.
-        last[key] = max(
-            last.get(key, (False, -1, "")), (prefix == named, step, prefix)
-        )
-    return [prefix for _, _, prefix in last.values()]
+        name, step = (match[1], int(match[2])) if match else (prefix, 0)
+        last[name] = max(last.get(name, (-1, "")), (step, prefix))
+    return sorted(prefix for _, prefix in last.values())

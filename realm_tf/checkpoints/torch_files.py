@@ -9,22 +9,16 @@ import dataclasses
 import io
 import math
 import pickle
-import pickletools
-import re
 import zipfile
 
 import ml_dtypes  # noqa: F401, numpy's bfloat16.
 import numpy as np
 
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.errors import InputError
 
 # The number 0x1950a86a20f9469cfc6c (torch/serialization.py), pickled.
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_LEGACY_VERSION = 1001
-# Bytes. Ours: some 25,000 tensors, and what is made of them stays small.
-_MAX_PICKLE = 1 << 22
 _ADVICE = (
     "Nothing of it was run. Expected a dict of tensors, as torch.save writes "
     "of model.state_dict()."
@@ -48,15 +42,14 @@ def open_torch_file(path: str) -> Tensors:
             dense tensors.
     """
     path = str(path)
-    if is_remote(path):
-        raise InputError(f"{path} is remote: copy it to a local disk.")
     try:
         return Tensors(_read(path), path, (path,))
     except _Refused as error:
         raise InputError(f"{path} {error}") from error
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror or error}."
+            f"{path} cannot be read from a local disk: "
+            f"{error.strerror or error}."
         ) from error
 
 
@@ -67,24 +60,29 @@ class _Refused(Exception):
 def _read(path):
     with open(path, "rb") as file:
         start = file.read(len(_LEGACY))
-    if start.startswith(b"PK\x03\x04"):
-        values, storages = _read_zip(path)
-    elif start == _LEGACY:
-        values, storages = _read_legacy(path)
-    else:
-        raise _Refused(
-            "is no file of torch.save: it is neither a zip archive nor begins "
-            "with PyTorch's number. Get it again, whole (of a git repository, "
-            "by git lfs pull)."
-        )
-    return {name: _array(name, t, storages) for name, t in values.items()}
+        if start.startswith(b"PK\x03\x04"):
+            values, storages = _read_zip(file)
+        elif start == _LEGACY:
+            values, storages = _read_legacy(file)
+        else:
+            raise _Refused(
+                "is no file of torch.save: it is neither a zip archive nor "
+                "begins with PyTorch's number. Get it again, whole (of a git "
+                "repository, by git lfs pull)."
+            )
+    # Never their repr, which may be far larger than the file.
+    found = values.values() if isinstance(values, dict) else [values]
+    for value in found:
+        if type(value) is not _Tensor or not isinstance(values, dict):
+            raise _Refused(f"holds a {type(value).__name__}. {_ADVICE}")
+    return {str(name): _array(name, t, storages) for name, t in values.items()}
 
 
-def _read_zip(path):
+def _read_zip(file):
     """Of version 1.6 and later: */data.pkl, */byteorder and */data/KEY."""
-    content = np.memmap(path, "uint8", "r")
+    content = np.memmap(file, "uint8", "r")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
             pickles = [name for name in entries if name.endswith("/data.pkl")]
             if len(pickles) != 1:
@@ -94,19 +92,13 @@ def _read_zip(path):
                 )
             folder = pickles[0].removesuffix("data.pkl")
             order = f"{folder}byteorder"
-            _check_byte_order(
-                order not in entries
-                or _stored(entries[order], content).tobytes() == b"little"
-            )
+            if order in entries and archive.read(order) != b"little":
+                raise _Refused("is not in little-endian byte order.")
             storages = {
                 name.removeprefix(f"{folder}data/"): _stored(entry, content)
                 for name, entry in entries.items()
                 if name.startswith(f"{folder}data/")
             }
-            if _stored(entries[pickles[0]], content).size > _MAX_PICKLE:
-                raise _Refused(
-                    f"has a pickle of more than {_MAX_PICKLE} bytes."
-                )
             # Its checksum is verified.
             pickled = archive.read(pickles[0])
     # All that zipfile raises of a damaged archive.
@@ -115,16 +107,15 @@ def _read_zip(path):
             "is a damaged or truncated zip archive. Get it again."
         ) from error
     values, _ = _load(io.BytesIO(pickled))
-    _check_dict(values)
     return values, storages
 
 
 def _stored(entry, content):
     """The bytes of an entry of a zip archive, which are in the file as is."""
-    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+    if entry.compress_type != zipfile.ZIP_STORED:
         raise _Refused(
-            f"has {entry.filename[:200]!r} compressed or encrypted, which "
-            "torch.save does not: unpack it and zip it with no compression."
+            f"has {entry.filename[:200]!r} compressed, which torch.save does "
+            "not: unpack it and zip it with no compression."
         )
     # Behind its header are the name and what the data are aligned by.
     lengths = content[entry.header_offset :][26:30]
@@ -134,45 +125,25 @@ def _stored(entry, content):
     return content[start : start + entry.file_size]
 
 
-def _read_legacy(path):
+def _read_legacy(file):
     """Before version 1.6: five pickles, then the storages."""
-    content = np.memmap(path, "uint8", "r")
-    stream = io.BytesIO(content[:_MAX_PICKLE].tobytes())
-    (_, _), (version, _), (machine, _) = (_load(stream) for _ in range(3))
-    if version != _LEGACY_VERSION:
-        raise _Refused(f"is of an unknown version, expected {_LEGACY_VERSION}.")
-    _check_byte_order(
-        isinstance(machine, dict) and machine.get("little_endian") is True
-    )
-    values, itemsizes = _load(stream)
-    _check_dict(values)
-    keys, _ = _load(stream)
-    storages, offset = {}, stream.tell()
-    if type(keys) is not list or not all(
-        type(key) is str and key in itemsizes for key in keys
-    ):
+    content = np.memmap(file, "uint8", "r")
+    file.seek(0)
+    # PyTorch's number, a version and the machine.
+    for _ in range(3):
+        _load(file)
+    values, itemsizes = _load(file)
+    keys, _ = _load(file)
+    if type(keys) is not list:
         raise _Refused(f"has no list of its storages. {_ADVICE}")
-    for key in keys:
+    storages, offset = {}, file.tell()
+    for key in map(str, keys):
         # Behind the number of its elements.
         count = int.from_bytes(content[offset : offset + 8], "little")
-        start, offset = offset + 8, offset + 8 + count * itemsizes[key]
+        start = offset + 8
+        offset = start + count * itemsizes.get(key, 0)
         storages[key] = content[start:offset]
     return values, storages
-
-
-def _check_byte_order(is_little):
-    if not is_little:
-        raise _Refused(
-            "is not in little-endian byte order: save it again elsewhere."
-        )
-
-
-def _check_dict(values):
-    # Never their repr, which may be far larger than the file.
-    found = values.values() if isinstance(values, dict) else [values]
-    for value in found:
-        if type(value) is not _Tensor or not isinstance(values, dict):
-            raise _Refused(f"holds a {type(value).__name__}. {_ADVICE}")
 
 
 def _load(stream):
@@ -182,8 +153,8 @@ def _load(stream):
         `(value, itemsizes)`; of each storage that it mentions, the bytes of
         an element.
     """
+    unpickler = _Unpickler(stream)
     try:
-        unpickler = _Unpickler(io.BytesIO(_defused(stream)))
         return unpickler.load(), unpickler.itemsizes
     except _Refused as error:
         raise _Refused(f"{error}. {_ADVICE}") from error
@@ -192,36 +163,6 @@ def _load(stream):
             "has a damaged, truncated or unexpected pickle "
             f"({type(error).__name__}). {_ADVICE}"
         ) from error
-
-
-def _defused(stream):
-    """The next pickle, with a `_StateDict` for each dict.
-
-    `_StateDict` takes names only: a small pickle can have a key of nested
-    tuples that is hashed for years.
-    """
-    content = stream.getvalue()
-    steps = list(pickletools.genops(stream))
-    ends = [position for _, _, position in steps[1:]] + [stream.tell()]
-    defused = bytearray()
-    for (opcode, argument, start), end in zip(steps, ends, strict=True):
-        if not _OPCODES.fullmatch(opcode.name):
-            raise _Refused(f"has the unexpected opcode {opcode.name}")
-        # Python makes room for as many objects as the number says.
-        if "PUT" in opcode.name and argument > start:
-            raise _Refused("numbers its objects wrongly")
-        is_dict = opcode.name == "EMPTY_DICT"
-        defused += _NEW_DICT if is_dict else content[start:end]
-    return defused
-
-
-# Those of protocol 2 that a dict of tensors needs.
-_OPCODES = re.compile(
-    r"PROTO|STOP|MARK|NONE|NEW(TRUE|FALSE)|BINUNICODE|BININT[12]?|LONG1|"
-    r"EMPTY_(DICT|LIST|TUPLE)|TUPLE[123]?|APPENDS?|SETITEMS?|"
-    r"(LONG_)?BIN(PUT|GET)|GLOBAL|BINPERSID|REDUCE|BUILD"
-)
-_NEW_DICT = b"ccollections\nOrderedDict\n)R"
 
 
 class _Unpickler(pickle.Unpickler):
@@ -238,8 +179,9 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid):
         kind, dtype, key, _, count, *view = pid
         if (
-            (type(kind), type(dtype), type(key)) != (str, str, str)
-            or kind != "storage"
+            kind != "storage"
+            # Its name: NumPy has a type for every class, too.
+            or type(dtype) is not str
             or dtype not in _GLOBALS.values()
             or any(view)
         ):
@@ -259,13 +201,7 @@ class _Inert:
 
 
 class _StateDict(_Inert, dict):
-    def __init__(self):
-        pass
-
-    def __setitem__(self, name, value):
-        if type(name) is not str:
-            raise _Refused("has a dict with names that are no str")
-        super().__setitem__(name, value)
+    pass
 
 
 class _Parameter(_Inert):
@@ -309,7 +245,6 @@ _GLOBALS = {
     ("torch", "ByteStorage"): "uint8",
     ("torch", "BoolStorage"): "bool",
 }
-_MAX_DIMENSIONS = 16
 
 
 def _array(name, tensor, storages):
@@ -321,7 +256,6 @@ def _array(name, tensor, storages):
         if (
             data.size < count * dtype.itemsize
             or tensor.metadata
-            or len(tensor.shape) > _MAX_DIMENSIONS
             # Expanded: a small file would become a large array.
             or math.prod(tensor.shape) > count
         ):
@@ -340,6 +274,6 @@ def _array(name, tensor, storages):
         )
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise _Refused(
-            f"is truncated or damaged: the tensor {name[:200]!r} does not lie "
-            "in its data. Get it again."
+            f"is truncated or damaged: the tensor {str(name)[:200]!r} does "
+            "not lie in its data. Get it again."
         ) from None

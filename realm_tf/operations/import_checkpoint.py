@@ -7,7 +7,8 @@ from typing import Literal
 
 import tyro
 
-from realm_tf.articles import readers
+from realm_tf.articles import published_texts
+from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
@@ -117,7 +118,6 @@ class ImportCheckpoint(Operation):
                 or a directory to make is there and not of this import.
         """
         from realm_tf.checkpoints import published
-        from realm_tf.checkpoints import published_corpus
         from realm_tf.checkpoints.source import open_source
 
         if self.embeddings and not self.blocks:
@@ -133,24 +133,16 @@ class ImportCheckpoint(Operation):
         model = self.result
         if model.is_complete:
             is_ours = model.parameters == self.parameters()
-            lines = [published_corpus.there_already(model, is_ours)]
+            lines = [published.there_already(model, is_ours)]
         else:
-            lines = published.write_model(
-                self.output,
-                opened,
-                tower,
-                vocab=self.vocab,
-                cased=self.cased,
-                license=self.license,
-                parameters=self.parameters(),
-            )
+            lines = self._write_model(opened, tower)
         rows = next(
             (o.block_embeddings for o in opened if o.block_embeddings), None
         )
         if self.blocks:
             lines.append(self._write_blocks(model, rows))
         if self.embeddings:
-            lines += published_corpus.write_embeddings(
+            lines += published.write_embeddings(
                 model, Blocks(self.blocks), Embeddings(self.embeddings), rows
             )
         elif rows:
@@ -160,9 +152,41 @@ class ImportCheckpoint(Operation):
             )
         return Imported(model, tuple(lines))
 
+    def _write_model(self, opened, tower):
+        """Makes the model directory; returns what there is to say."""
+        import keras
+
+        from realm_tf.artifacts import model_directory
+        from realm_tf.checkpoints import published
+        from realm_tf.checkpoints import source
+
+        keras.utils.set_random_seed(self.seed)
+        model, lines = published.make_model(opened, tower)
+        sources = [*opened, tower] if tower else opened
+        directories = [each.directory for each in sources]
+        tokenizer = source.find_tokenizer(
+            directories, self.vocab, cased=self.cased
+        )
+        published.check_vocabulary(model, tokenizer)
+        lines += published.ignored_lines(sources)
+        license = self.license or source.find_license(directories)
+        card = Card(
+            origin=f"weights read with `realm import {self.kind}`.",
+            license=license,
+            sources=sum((each.checksums() for each in sources), ()),
+            notes=tuple(lines),
+        )
+        model_directory.save(
+            model_directory.LoadedModel(model, tokenizer, card=card),
+            self.output,
+            parameters=self.parameters(),
+        )
+        number = f"{model.count_params():,} parameters"
+        return [*lines, f"{self.output}: {number}, license {license}"]
+
     def _write_blocks(self, model, rows):
         """Writes the texts as blocks; returns what there is to say."""
-        from realm_tf.checkpoints.published_corpus import there_already
+        from realm_tf.checkpoints.published import there_already
         from realm_tf.checkpoints.source import find
 
         texts = self.texts or find(self.source, _BLOCK_RECORDS, _BLOCKS_TFR)
@@ -171,13 +195,15 @@ class ImportCheckpoint(Operation):
                 f"No source holds {_BLOCK_RECORDS} or {_BLOCKS_TFR}: name the "
                 "texts with --texts."
             )
-        is_tfrecord = not texts.endswith(".npy")
+        format = published_texts.ORQA
+        if texts.endswith(".npy"):
+            format = published_texts.BLOCK_RECORDS
         chunk = Chunk(
             input=texts,
             output=self.blocks,
             vocab=model.vocabulary,
             unit="rows",
-            format=readers.ORQA if is_tfrecord else readers.BLOCK_RECORDS,
+            format=format.name,
             lowercase=model.config["lowercase"],
             keep_all_titles=True,
             max_block_length=self.max_block_length,

@@ -48,22 +48,6 @@ def test_tensors_and_rows(prefix):
         tensors.read("b")
 
 
-def test_a_sharded_saver_of_tf1(tmp_path):
-    expected = random.normal(size=(9, 2)).astype("float32")
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        for name in ("block_emb", "module/w"):
-            tf.compat.v1.get_variable(name, initializer=tf.constant(expected))
-        session.run(tf.compat.v1.global_variables_initializer())
-        saver = tf.compat.v1.train.Saver(sharded=True)
-        prefix = saver.save(session, str(tmp_path / "m"), global_step=5)
-    assert find_checkpoints(tmp_path) == [prefix]
-    tensors = open_checkpoint(prefix)
-    assert tensors.names() == ["block_emb", "module/w"]
-    np.testing.assert_array_equal(
-        tensors.read("block_emb", 3, 5), expected[3:5]
-    )
-
-
 def test_a_partitioned_tensor_is_one(tmp_path):
     value = random.normal(size=(5, 3)).astype("float32")
     prefix = str(tmp_path / "m.ckpt")
@@ -100,11 +84,6 @@ def test_rows_in_pieces_read_their_tensor_once(prefix, monkeypatch):
     assert names == ["ids"]
 
 
-def test_a_file_of_a_checkpoint_names_it(prefix):
-    for ending in (".index", DATA):
-        assert open_checkpoint(prefix + ending).source == prefix
-
-
 def test_a_damaged_value_is_found_by_its_checksum(prefix):
     with open(f"{prefix}{DATA}", "r+b") as file:
         content = file.read()
@@ -119,20 +98,13 @@ def test_a_damaged_value_is_found_by_its_checksum(prefix):
     np.testing.assert_array_equal(tensors.read("ids"), TENSORS["ids"])
 
 
-@pytest.mark.parametrize("length", [0, 5, 100])
 @pytest.mark.parametrize("ending", [".index", DATA])
-def test_a_file_cut_short_is_found(prefix, ending, length):
-    os.truncate(prefix + ending, length)
+def test_a_file_cut_short_is_found(prefix, ending):
+    os.truncate(prefix + ending, 5)
     with pytest.raises(InputError, match="model.ckpt-7.* is damaged"):
         tensors = open_checkpoint(prefix)
         for name in tensors.names():
             tensors.read(name)
-
-
-def test_a_missing_shard_is_found(prefix):
-    os.remove(f"{prefix}{DATA}")
-    with pytest.raises(InputError, match="model.ckpt-7.* is damaged"):
-        open_checkpoint(prefix).read("ids")
 
 
 def test_no_checkpoint(tmp_path):
@@ -144,40 +116,21 @@ def test_no_checkpoint(tmp_path):
             open_checkpoint(str(name))
 
 
-def _touch(root, *names):
+def _found(root, *names):
+    """What is found of some files."""
     for name in names:
         path = root / f"{name}.index"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-
-
-def _found(root):
     return [os.path.relpath(p, root) for p in find_checkpoints(str(root))]
 
 
 def test_checkpoints_are_found_in_subdirectories(tmp_path):
-    found = ["a/b/c/d/deep", "bert/bert_model.ckpt", "m/variables/variables"]
-    # Saving was interrupted.
-    torn = "bert/model.ckpt-3_temp_0a1b/part-00000-of-00001"
-    _touch(tmp_path, *found, "a/b/c/d/e/deeper", torn)
-    (tmp_path / "bert" / "vocab.txt").touch()
-    assert _found(tmp_path) == found
-    with pytest.raises(InputError, match="no directory .*nowhere"):
-        find_checkpoints(str(tmp_path / "nowhere"))
+    names = ["a/b/c/d/deep", "bert/bert_model.ckpt", "m/variables/variables"]
+    assert _found(tmp_path, *names) == names
 
 
 def test_only_the_last_step_is_found(tmp_path):
     last = ["model.ckpt-200", "nested/model.ckpt-7", "other", "other-5"]
-    _touch(tmp_path, *last, "model.ckpt-99", "model.ckpt-100")
-    assert _found(tmp_path) == last
-    # Unless TensorFlow's file tells another; that is of the machine that wrote
-    # it, and may tell of one that is gone.
-    for named, found in (
-        ("/tmp/elsewhere/model.ckpt-100", "model.ckpt-100"),
-        ("model.ckpt-99", "model.ckpt-99"),
-        ("model.ckpt-300", "model.ckpt-200"),
-    ):
-        (tmp_path / "checkpoint").write_text(
-            f'model_checkpoint_path: "{named}"\n'
-        )
-        assert _found(tmp_path) == [found, *last[1:]]
+    steps = ("model.ckpt-99", "model.ckpt-100")
+    assert _found(tmp_path, *last, *steps) == last

@@ -54,7 +54,6 @@ def _encoder(goldens):
         encoder,
         hugging_face_names.mapping("bert", 2, prefix=""),
         assignment.Tensors(tensors, "goldens"),
-        what="BERT",
     )
     return encoder
 

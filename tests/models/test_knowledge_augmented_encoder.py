@@ -44,7 +44,6 @@ def model(goldens):
         model,
         hugging_face_names.mapping("encoder", 2),
         assignment.Tensors(tensors, "goldens"),
-        what="the encoder",
     )
     return model
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.paths import Path
@@ -97,22 +96,6 @@ def test_scores_are_those_of_the_reader(models):
     assert not np.allclose(found, towers)
 
 
-def test_the_masked_lm_is_the_reader_s(models):
-    inputs = {
-        **_inputs(),
-        "mask_positions": np.array([[1, 2], [3, 4], [5, 6]], "int32"),
-    }
-    towers, expected, found = (
-        np.asarray(models[name].model.knowledge_augmented_encoder(inputs))
-        for name in ("towers", "reader", "combined")
-    )
-    np.testing.assert_array_equal(found, expected)
-    assert not np.allclose(found, towers)
-    model = models["combined"].model
-    # One encoder with two heads.
-    assert model.knowledge_augmented_encoder.encoder is model.reader.encoder
-
-
 def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
     embeddings, index = str(tmp_path / "embeddings"), str(tmp_path / "index")
     Embed(
@@ -123,25 +106,6 @@ def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
     assert corpus.index.embedding_dim == 4
     with pytest.raises(InputError, match="not made from the block tower of"):
         Corpus.load(directories["reader"], blocks_dir, index)
-
-
-def test_what_the_directory_says_of_itself(directories, models):
-    metadata = {
-        name: artifact.read(path, kind="model")
-        for name, path in directories.items()
-    }
-    towers, reader, combined = metadata.values()
-    assert combined["parents"] == {
-        "towers": towers["fingerprint"],
-        "reader": reader["fingerprint"],
-    }
-    assert combined["block_tower"] == towers["block_tower"]
-    assert combined["fingerprint"] not in combined["parents"].values()
-    assert models["combined"].card == Card(
-        "Towers: From towers. Reader: From reader.",
-        "mit",
-        notes=("Small.", "towers", "reader"),
-    )
 
 
 def test_a_licence_that_is_not_shared_is_not_claimed(

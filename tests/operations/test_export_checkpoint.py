@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import re
@@ -6,56 +7,34 @@ import subprocess
 import numpy as np
 import pytest
 import safetensors.numpy
+from hugging_face_goldens import GOLDEN
+from hugging_face_goldens import import_hf
 
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
-from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import random_weights
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 from realm_tf.operations.export_checkpoint import ExportCheckpoint
-from realm_tf.operations.import_checkpoint import ImportCheckpoint
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "hf_realm"
 ENCODER = GOLDEN / "encoder"
 
 
-def _import(sources, output, **options):
-    """What `realm import hf` prints."""
-    operation = ImportCheckpoint(
-        kind="hf",
-        source=[str(GOLDEN / source) for source in sources],
-        output=str(output),
-        **options,
-    )
-    return operation.run().lines
-
-
 @pytest.fixture(scope="module")
-def open_qa(tmp_path_factory):
+def exported(open_qa, tmp_path_factory):
     """A published checkpoint, imported and written again."""
-    root = tmp_path_factory.mktemp("export")
-    names = ("model", "blocks", "embeddings", "index", "exported")
-    paths = {name: str(root / name) for name in names}
-    source = str(GOLDEN / "openqa")
-    commands = (
-        f"import hf --source {source} --output {paths['model']} "
-        f"--blocks {paths['blocks']} --embeddings {paths['embeddings']} "
-        "--max-block-length 64",
-        f"index --embeddings {paths['embeddings']} --output {paths['index']} "
-        "--kind brute_force",
-        f"export-checkpoint --to hf --model {paths['model']} --output "
-        f"{paths['exported']} --blocks {paths['blocks']} --index "
-        f"{paths['index']}",
+    path = tmp_path_factory.mktemp("export") / "exported"
+    command = (
+        f"export-checkpoint --to hf --model {open_qa['model']} --output {path} "
+        f"--blocks {open_qa['blocks']} --index {open_qa['index']}"
     )
-    for command in commands:
-        assert cli.main(command.split()) == 0
-    return paths
+    assert cli.main(command.split()) == 0
+    return path
 
 
-def test_the_tensors_are_those_that_were_read(open_qa):
+def test_the_tensors_are_those_that_were_read(exported):
     found = safetensors.numpy.load_file(
-        pathlib.Path(open_qa["exported"]) / "openqa" / "model.safetensors"
+        exported / "openqa" / "model.safetensors"
     )
     source = open_torch_file(str(GOLDEN / "openqa" / "pytorch_model.bin"))
     for name, value in found.items():
@@ -65,18 +44,20 @@ def test_the_tensors_are_those_that_were_read(open_qa):
     assert left_out == {n for n in source.names() if ".cls.predictions." in n}
 
 
-def test_configuration_and_texts_are_those_that_were_read(open_qa):
-    directory = pathlib.Path(open_qa["exported"]) / "openqa"
-    source = hugging_face.open_checkpoint(str(GOLDEN / "openqa"))
-    found = hugging_face.open_checkpoint(str(directory))
+def test_configuration_and_texts_are_those_that_were_read(exported):
+    directory = exported / "openqa"
+    found, source = (
+        json.loads((path / "config.json").read_text())
+        for path in (directory, GOLDEN / "openqa")
+    )
     ours = {
         # Choices of ours.
         *("pad_token_id", "num_candidates", "reader_seq_len"),
         "searcher_beam_size",
     }
-    for name, value in found.config.items():
+    for name, value in found.items():
         if name not in ours:
-            assert value == source.config[name], name
+            assert value == source[name], name
     records, expected = (
         np.load(path / "block_records.npy", allow_pickle=True)
         for path in (directory, GOLDEN / "openqa")
@@ -114,7 +95,7 @@ np.savez(output, **found)
 
 
 @pytest.mark.slow
-def test_transformers_answers_from_what_is_written(open_qa, tmp_path):
+def test_transformers_answers_from_what_is_written(exported, tmp_path):
     """With REALM_TRANSFORMERS_PYTHON, a Python that has it and torch."""
     python = os.environ.get("REALM_TRANSFORMERS_PYTHON")
     if not python:
@@ -122,7 +103,7 @@ def test_transformers_answers_from_what_is_written(open_qa, tmp_path):
     output = str(tmp_path / "found.npz")
     goldens_path = str(GOLDEN / "outputs.npz")
     done = subprocess.run(
-        [python, "-c", PEER, open_qa["exported"], goldens_path, output],
+        [python, "-c", PEER, str(exported), goldens_path, output],
         capture_output=True,
         text=True,
         check=False,
@@ -148,10 +129,9 @@ def test_transformers_answers_from_what_is_written(open_qa, tmp_path):
             )
 
 
-def test_it_can_be_imported_again(open_qa, tmp_path):
+def test_it_can_be_imported_again(open_qa, exported, tmp_path):
     output = str(tmp_path / "again")
-    exported = pathlib.Path(open_qa["exported"])
-    _import([str(exported / "openqa")], output)
+    import_hf([str(exported / "openqa")], output)
     again = model_directory.load(output)
     before = model_directory.load(open_qa["model"])
     assert again.metadata["fingerprint"] == before.metadata["fingerprint"]
@@ -163,7 +143,7 @@ def test_it_can_be_imported_again(open_qa, tmp_path):
 def test_a_masked_lm_head_and_two_towers(tmp_path):
     paths = [str(tmp_path / name) for name in ("model", "hf", "again")]
     vocab = str(GOLDEN / "embedder" / "vocab.txt")
-    _import([str(GOLDEN / "scorer"), str(ENCODER)], paths[0], vocab=vocab)
+    import_hf([str(GOLDEN / "scorer"), str(ENCODER)], paths[0], vocab=vocab)
     exported = ExportCheckpoint(to="hf", model=paths[0], output=paths[1]).run()
     assert set(exported.metadata["classes"]) == {"scorer", "reader", "encoder"}
     encoder = safetensors.numpy.load_file(
@@ -172,7 +152,7 @@ def test_a_masked_lm_head_and_two_towers(tmp_path):
     source = open_torch_file(str(ENCODER / "pytorch_model.bin"))
     for name, value in encoder.items():
         np.testing.assert_array_equal(value, source.read(name))
-    _import([f"{paths[1]}/scorer", f"{paths[1]}/reader"], paths[2])
+    import_hf([f"{paths[1]}/scorer", f"{paths[1]}/reader"], paths[2])
     model, again = (
         model_directory.load(path).model for path in (paths[0], paths[2])
     )

@@ -12,7 +12,6 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
-from realm_tf.artifacts import question_files as data
 from realm_tf.checkpoints import minilm as minilm_wheel
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
@@ -36,19 +35,6 @@ def _values(loaded):
     ]
 
 
-def test_the_seed_decides_a_random_model(vocabulary_path):
-    first, again, other = (
-        random_weights.random(vocab=vocabulary_path, seed=seed, **SIZES)
-        for seed in (4, 4, 5)
-    )
-    for a, b in zip(_values(first), _values(again), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert any(
-        np.abs(a - b).max() > 1e-3
-        for a, b in zip(_values(first), _values(other), strict=True)
-    )
-
-
 def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
     loaded = random_weights.random(
         vocab=vocabulary_path, reader_layers=1, **SIZES
@@ -66,15 +52,6 @@ def test_a_random_model_has_the_sizes_asked_for(vocabulary_path):
         # BERT's initial weights: a normal of 0.02, cut at two deviations.
         table = np.asarray(encoder.get_layer("token_embedding").embeddings)
         assert 0.01 < table.std() < 0.02 and np.abs(table).max() < 0.05
-
-
-def test_random_towers_that_embed_as_minilm_does(vocabulary_path):
-    loaded = random_weights.random(vocab=vocabulary_path, cosine=True, **SIZES)
-    tower = loaded.model.query_embedder
-    assert loaded.model.score_scale == 20 and tower.embedding_dim == 8
-    inputs = {name: np.ones((1, 5), "int32") for name in tower.input}
-    embedding = np.asarray(tower(inputs))
-    assert np.linalg.norm(embedding) == pytest.approx(1, abs=1e-5)
 
 
 def test_mimetic_weights(vocabulary_path):
@@ -237,31 +214,3 @@ def test_minilms_embeddings_are_the_originals(minilm):
         20 * embeddings,
         rtol=1e-6,
     )
-
-
-@pytest.mark.slow
-def test_minilm_finds_the_passage_that_answers(minilm):
-    questions = ["who discovered polonium", "what is the capital of France"]
-    passages = [
-        "Paris is the capital and largest city of France.",
-        "Marie Curie discovered polonium and radium in 1898.",
-        "The Nile flows north to the Mediterranean Sea.",
-    ]
-
-    def embed(texts):
-        rows = [data.query_wordpieces(t, minilm.tokenizer) for t in texts]
-        inputs = data.pack_queries(rows, minilm.tokenizer.pad_id)
-        inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
-        return np.asarray(minilm.model.block_embedder(inputs))
-
-    scores = embed(questions) @ embed(passages).T
-    assert scores.argmax(axis=1).tolist() == [1, 0]
-    assert minilm.model.share_embedders
-    assert minilm.block_segment_ids == (0, 0)
-    # The reader's BERT is MiniLM's, too.
-    for a, b in zip(
-        minilm.model.reader.encoder.weights,
-        minilm.model.block_embedder.encoder.weights,
-        strict=True,
-    ):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))

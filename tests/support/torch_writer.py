@@ -1,0 +1,137 @@
+"""Files as torch.save writes them, put together from pickle's opcodes."""
+
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+
+STORAGES = {
+    "float64": "DoubleStorage",
+    "float32": "FloatStorage",
+    "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "int64": "LongStorage",
+    "int32": "IntStorage",
+    "int16": "ShortStorage",
+    "int8": "CharStorage",
+    "uint8": "ByteStorage",
+    "bool": "BoolStorage",
+}
+
+
+# Opcodes, as torch.save has them written by pickle's protocol 2.
+
+
+def text(value):
+    encoded = value.encode()
+    return b"X" + struct.pack("<I", len(encoded)) + encoded
+
+
+def number(value):
+    if 0 <= value < 256:
+        return b"K%c" % value
+    if -(1 << 31) <= value < 1 << 31:
+        return b"J" + struct.pack("<i", value)
+    encoded = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a%c" % len(encoded) + encoded
+
+
+def numbers(values):
+    return b"(" + b"".join(map(number, values)) + b"t"
+
+
+def global_name(module, name):
+    return f"c{module}\n{name}\n".encode()
+
+
+ORDERED_DICT = global_name("collections", "OrderedDict") + b")R"
+
+
+def storage(key, num_elements, *, kind="FloatStorage", view=b""):
+    return b"".join(
+        [
+            b"(" + text("storage") + global_name("torch", kind) + text(key),
+            text("cpu") + number(num_elements) + view + b"tQ",
+        ]
+    )
+
+
+def tensor(storage, *, shape, strides, offset=0, more=b""):
+    return b"".join(
+        [
+            global_name("torch._utils", "_rebuild_tensor_v2") + b"(" + storage,
+            number(offset) + numbers(shape) + numbers(strides),
+            b"\x89" + ORDERED_DICT + more + b"tR",
+        ]
+    )
+
+
+def parameter(tensor):
+    function = global_name("torch._utils", "_rebuild_parameter")
+    return function + b"(" + tensor + b"\x88" + ORDERED_DICT + b"tR"
+
+
+def state_dict(tensors):
+    items = (text(name) + value for name, value in tensors.items())
+    return b"\x80\x02}(" + b"".join(items) + b"u."
+
+
+VECTOR = tensor(storage("0", 4), shape=[4], strides=[1])
+VECTOR_DATA = np.arange(4, dtype="<f4")
+
+
+# Files.
+
+
+def write_zip(path, pickled, storages, byteorder=b"little"):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        if byteorder:
+            archive.writestr("archive/byteorder", byteorder)
+        for key, data in storages.items():
+            archive.writestr(f"archive/data/{key}", data.tobytes())
+        archive.writestr("archive/version", b"3\n")
+    return str(path)
+
+
+def write_legacy(path, pickled, storages, *, version=1001, keys=None):
+    machine = {"protocol_version": 1001, "little_endian": True}
+    start = [0x1950A86A20F9469CFC6C, version, machine]
+    keys = list(storages) if keys is None else keys
+    with open(path, "wb") as file:
+        file.writelines(pickle.dumps(value, 2) for value in start)
+        file.write(pickled)
+        file.write(pickle.dumps(keys, 2))
+        for data in storages.values():
+            file.write(struct.pack("<q", data.size) + data.tobytes())
+    return str(path)
+
+
+WRITERS = {"zip": write_zip, "legacy": write_legacy}
+
+
+def save(path, kind, arrays, *, wrap=lambda tensor: tensor):
+    """As torch.save: views of one array share its storage."""
+    storages, tensors = {}, {}
+    for name, array in arrays.items():
+        base = array
+        while base.base is not None:
+            base = base.base
+        storages[str(id(base))] = base
+        described = storage(
+            str(id(base)),
+            base.size,
+            kind=STORAGES[base.dtype.name],
+            view=b"N" if kind == "legacy" else b"",
+        )
+        itemsize = array.itemsize
+        tensors[name] = wrap(
+            tensor(
+                described,
+                shape=array.shape,
+                strides=[step // itemsize for step in array.strides],
+                offset=(array.ctypes.data - base.ctypes.data) // itemsize,
+            )
+        )
+    return WRITERS[kind](path, state_dict(tensors), storages)
