@@ -112,10 +112,10 @@ def _bare(page):
 def plain_text_rates(passages, vocab, rounds, num_passages):
     """Rates of blocks of plain text, and of the tokenizer alone."""
     kept = []
-    for page in readers.read_pages(passages, format=readers.JSONL):
+    for page in readers.read_pages(passages, format="jsonl"):
         if len(kept) == num_passages:
             break
-        plain = readers.article_text(page, format=readers.JSONL)
+        plain = readers.article_text(page, format="jsonl")
         kept.append((page, blocks.ArticleText(page.title, plain.text)))
     texts = [article.text for _, article in kept]
     batches = list(_batches(kept))

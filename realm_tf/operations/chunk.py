@@ -207,20 +207,14 @@ def _packing(unit, max_length, overlap, language):
             "Leave it out."
         )
     words = unit == blocks.WORDS
-    if max_length is None:
-        max_length = (
-            blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
-        )
-    if words and max_length < 1:
+    usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
+    # One word, or one wordpiece beside the special ones.
+    least = 1 if words else blocks.NUM_SPECIAL + 1
+    max_length = usual if max_length is None else max_length
+    if max_length < least:
         raise InputError(
-            f"--max-block-length {max_length}: expected 1 word or more, such "
-            f"as {blocks.WORDS_PER_PASSAGE}."
-        )
-    if not words and max_length <= blocks.NUM_SPECIAL:
-        raise InputError(
-            f"--max-block-length {max_length} leaves no room beside the "
-            f"{blocks.NUM_SPECIAL} special wordpieces: expected "
-            f"{blocks.NUM_SPECIAL + 1} or more, such as 288."
+            f"--max-block-length {max_length}: expected {least} or more, such "
+            f"as {usual}."
         )
     if overlap < 0 or (words and overlap >= max_length):
         most = f" and less than {max_length} words" if words else ""

@@ -74,15 +74,6 @@ def test_names(dump, index):
         assert multistream.is_index(index)
 
 
-def test_find_index(tmp_path):
-    dump = write_dump(tmp_path, 2)
-    index = multistream.index_path(dump)
-
-    assert multistream.find_index(dump) == index
-    os.remove(index)
-    assert multistream.find_index(dump) is None
-
-
 @pytest.mark.parametrize("num_pages", [1, 3, 4, 17])
 @pytest.mark.parametrize("pages_per_range", [1, 3, 5, 100])
 def test_ranges_are_the_dump(tmp_path, num_pages, pages_per_range):
@@ -112,19 +103,6 @@ def test_ranges_read_only_their_bytes(tmp_path):
     assert len(read(dump, first)) == len(read(dump, third)) == 3
     with pytest.raises(InputError, match="but no bz2 stream does"):
         read(dump, second)
-
-
-def test_an_uncompressed_index(tmp_path):
-    dump = write_dump(tmp_path, 4)
-    index = multistream.index_path(dump)
-    with open(index, "rb") as file:
-        data = bz2.decompress(file.read())
-    (tmp_path / "index.txt").write_bytes(data)
-    found = multistream.read_ranges(
-        dump, str(tmp_path / "index.txt"), pages_per_range=3
-    )
-
-    assert [r.num_pages for r in found] == [3, 1]
 
 
 def test_the_index_of_another_dump_is_refused(tmp_path):

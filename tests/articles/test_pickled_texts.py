@@ -35,15 +35,12 @@ def object_array(values):
     return result
 
 
-def write(path, values, *, protocol=4, pickled=None, version=(1, 0)):
+def write(path, values, *, protocol=4, pickled=None):
     """What numpy.save writes, by any protocol, or with any pickle."""
     array = object_array(values)
     header = np.lib.format.header_data_from_array_1_0(array)
     with open(path, "wb") as file:
-        if version == (1, 0):
-            np.lib.format.write_array_header_1_0(file, header)
-        else:
-            np.lib.format.write_array_header_2_0(file, header)
+        np.lib.format.write_array_header_1_0(file, header)
         file.write(pickled or pickle.dumps(array, protocol))
     return str(path)
 
@@ -72,13 +69,6 @@ def test_texts_are_those_of_numpy(tmp_path, name, protocol):
     assert list(read_pickled_texts(path)) == oracle(path)
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_what_numpy_save_writes(tmp_path, name):
-    path = str(tmp_path / "a.npy")
-    np.save(path, object_array(ARRAYS[name]), allow_pickle=True)
-    assert list(read_pickled_texts(path)) == oracle(path)
-
-
 @pytest.mark.parametrize("protocol", [3, 4])
 def test_older_numpy(tmp_path, protocol):
     pickled = pickle.dumps(object_array([b"nile", b"b"]), protocol)
@@ -94,21 +84,6 @@ def test_older_numpy(tmp_path, protocol):
         pickled = pickled[:3] + frame + pickled[11:]
     path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
     assert list(read_pickled_texts(path)) == oracle(path) == [b"nile", b"b"]
-
-
-def test_eight_byte_lengths(tmp_path):
-    pickled = pickle.dumps(object_array([b"nile", "rome"]), 3)
-    pickled = pickled.replace(b"C\x04nile", b"\x8e\x04" + bytes(7) + b"nile")
-    pickled = pickled.replace(
-        b"X\x04\x00\x00\x00rome", b"\x8d\x04" + bytes(7) + b"rome"
-    )
-    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
-    assert list(read_pickled_texts(path)) == oracle(path) == [b"nile", b"rome"]
-
-
-def test_second_version_of_the_header(tmp_path):
-    path = write(tmp_path / "a.npy", [b"nile"], version=(2, 0))
-    assert list(read_pickled_texts(path)) == oracle(path) == [b"nile"]
 
 
 def test_remote_file(tmp_path):
@@ -144,7 +119,7 @@ def test_truncated_anywhere(tmp_path, protocol):
     ends.append(whole.rindex(b"h") + 2)
     for size in range(len(whole)):
         (tmp_path / "a.npy").write_bytes(whole[:size])
-        given = read_until_refused(path, "truncated|header|no .npy file")
+        given = read_until_refused(path, "truncated|no .npy file|header says")
         assert given == [*texts, texts[0]][: sum(end <= size for end in ends)]
 
 
@@ -154,14 +129,10 @@ def test_fewer_or_more_texts_than_the_header_says(tmp_path):
         lied = pickled.replace(b"K\x01K\x02\x85", b"K\x01K%c\x85" % count)
         assert lied != pickled
         path = write(tmp_path / "a.npy", [None] * count, pickled=lied)
-        given = read_until_refused(path, f"its header says {count}|than the 1")
-        assert given == [b"nile", b"rome"][:count]
-
-
-def test_something_behind_the_array(tmp_path):
-    pickled = pickle.dumps(object_array([b"nile"])) + b"."
-    path = write(tmp_path / "a.npy", [None], pickled=pickled)
-    assert read_until_refused(path, "goes on behind") == [b"nile"]
+        given = read_until_refused(
+            path, f"has 2 texts, its header says {count}"
+        )
+        assert given == [b"nile", b"rome"]
 
 
 class Harm:
@@ -182,7 +153,7 @@ def test_nothing_is_run(tmp_path, protocol, place):
     value = object_array([b"nile", harm]) if place == "element" else harm
     pickled = pickle.dumps(value, protocol)
     path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
-    given = read_until_refused(path, r"byte \d+\)\. Nothing of it was run")
+    given = read_until_refused(path, r"Nothing of it was run")
     assert not marker.exists()
     # Its module and name may be taken for texts, before they are called.
     if place == "element" and protocol > 2:
@@ -193,29 +164,17 @@ def test_nothing_is_run(tmp_path, protocol, place):
     assert marker.exists()
 
 
-def test_global_is_named(tmp_path):
-    pickled = pickle.dumps(object_array([b"nile", os.mkdir]), 3)
-    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
-    assert read_until_refused(path, "'posix mkdir'") == [b"nile"]
-    pickled = pickle.dumps(os.mkdir, 3).replace(b"mkdir", b"m" * 5000)
-    path = write(tmp_path / "a.npy", [None, None], pickled=pickled)
-    read_until_refused(path, r"Python object 'posix m{80}")
-
-
 @pytest.mark.parametrize(
     "value, match",
     [
-        (7, "found a number"),
-        (300, "found a number"),
-        (1 << 40, "found LONG1"),
+        (7, "found BININT1"),
         (0.5, "found BINFLOAT"),
         (None, "found NONE"),
-        (True, "found a number"),
         ([b"nile"], "found EMPTY_LIST"),
         ((b"nile",), "found TUPLE1"),
         ({}, "found EMPTY_DICT"),
-        (bytearray(b"nile"), "found|builtins bytearray"),
-        (object_array([b"nile"]), "found|is none"),
+        (os.mkdir, "found (STACK_)?GLOBAL"),
+        (object_array([b"nile"]), "found|no array"),
     ],
 )
 @pytest.mark.parametrize("protocol", [3, 4, 5])
@@ -229,26 +188,13 @@ def test_other_elements(tmp_path, value, match, protocol):
 @pytest.mark.parametrize(
     "old, new, match",
     [
-        # Into the memo at 2 to the 32, and where something is already.
-        (b"q\x0e", b"r\xff\xff\xff\xff", "counts its objects wrongly"),
-        (b"q\x0e", b"q\x03", "counts its objects wrongly"),
         # Out of the memo: what is not there, and what is no text.
-        (b"h\x0e", b"h\x63", "object 99 is none"),
-        (b"h\x0e", b"j\xff\xff\xff\xff", "object 4294967295 is none"),
-        (b"h\x0e", b"h\x00", "object 0 is none"),
-        (
-            b"C\x04nile",
-            b"\x8e" + b"\xff" * 8,
-            "> sys.maxsize: 18446744073709551615",
-        ),
-        (b"C\x04nile", b"B\xff\xff\xff\xff", "text of 4294967295 bytes"),
-        (b"C\x04nile", b"\x95" + b"\xff" * 8 + b"C\x04nileR", "REDUCE"),
+        (b"h\x0e", b"h\x63", "no array of texts"),
+        (b"h\x0e", b"h\x00", "found BINGET"),
+        (b"C\x04nile", b"\x8e" + b"\xff" * 8, "> sys.maxsize"),
         (b"C\x04nile", b"\xff", r"opcode b'\\xff' unknown"),
-        (b"]q\r(", b"]q\r((", "found MARK"),
         (b"etq", b"bbq", "found BUILD"),
-        (b"b.", b"R.", "found REDUCE"),
-        (b"\x80\x03", b"\x80\x06", "protocol 6"),
-        (b"\x80\x03", b"(", "no pickle"),
+        (b"\x80\x03", b".", "has 0 texts"),
     ],
 )
 def test_damaged_pickles(tmp_path, old, new, match):
@@ -263,36 +209,33 @@ def test_damaged_pickles(tmp_path, old, new, match):
     "array",
     [
         np.zeros(3),
-        np.array([b"nile", b"rome"]),
         np.array(b"nile", object),
         np.array([[b"nile", b"rome"]], object),
-        np.zeros(2, [("text", object), ("number", int)]),
     ],
-    ids=["floats", "fixed length", "no dimension", "matrix", "records"],
+    ids=["floats", "no dimension", "matrix"],
 )
 def test_other_arrays(tmp_path, array):
     path = str(tmp_path / "a.npy")
     np.save(path, array, allow_pickle=True)
-    assert not read_until_refused(path, "header .*expected that of a one-dim")
+    assert not read_until_refused(path, "expected a one-dimensional object")
 
 
 @pytest.mark.parametrize(
-    "content, match",
+    "content",
     [
-        (b"", "no .npy file"),
-        (pickle.dumps([b"nile"]), "no .npy file"),
-        (b"\x93NUMPY\x03\x00", "no .npy file"),
-        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'", "header"),
-        (b"\x93NUMPY\x01\x00\x10\x00__import__('os')", "header"),
+        b"",
+        pickle.dumps([b"nile"]),
+        b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'",
+        b"\x93NUMPY\x01\x00\x10\x00__import__('os')",
     ],
 )
-def test_no_npy_file(tmp_path, content, match):
+def test_no_npy_file(tmp_path, content):
     path = tmp_path / "a.npy"
     path.write_bytes(content)
-    assert not read_until_refused(str(path), match)
+    assert not read_until_refused(str(path), "no .npy file")
 
 
 def test_no_file(tmp_path):
     for path in (tmp_path / "a.npy", tmp_path):
-        with pytest.raises(InputError, match="is missing"):
+        with pytest.raises(InputError, match="cannot be read"):
             next(read_pickled_texts(str(path)))

@@ -112,13 +112,13 @@ def test_wikiextractor(tmp_path):
     path = write(tmp_path / "wiki_00.bz2", bz2.compress(DOC.encode("utf-8")))
     found = read(path)
 
-    assert readers.detect_format(path) == readers.WIKIEXTRACTOR
+    assert readers.detect_format(path) == "wikiextractor"
     assert [page.article_id for page in found] == ["12", "13"]
     assert found[0].title == 'A & "B"'
     assert found[0].url == "https://en.example.org/wiki?curid=12"
     assert found[1].place == f"{path}:9"
     plain = [
-        readers.article_text(page, format=readers.WIKIEXTRACTOR).text
+        readers.article_text(page, format="wikiextractor").text
         for page in found
     ]
     assert plain == ["First paragraph.\nSecond one.", ""]
@@ -139,12 +139,12 @@ def test_json_lines(tmp_path):
     )
     found = read(path)
 
-    assert readers.detect_format(path) == readers.JSONL
+    assert readers.detect_format(path) == "jsonl"
     assert [page.article_id for page in found] == ["5", "b"]
     assert found[0].title == "The Lake"
     assert found[1].text == "No title \ufffd."
     assert found[1].url == "http://u"
-    assert readers.article_text(found[0], format=readers.JSONL).text == (
+    assert readers.article_text(found[0], format="jsonl").text == (
         "It is deep.\nVery."
     )
 
@@ -182,13 +182,13 @@ def test_wikiextractor_json_is_told_from_other_json(tmp_path):
     path = write(tmp_path / "wiki_00", json_lines(row))
     own = write(tmp_path / "own", json_lines({**row, "source": "mine"}))
 
-    assert readers.detect_format(path) == readers.WIKIEXTRACTOR_JSON
-    assert readers.detect_format(own) == readers.JSONL
+    assert readers.detect_format(path) == "wikiextractor-json"
+    assert readers.detect_format(own) == "jsonl"
     page = read(path)[0]
-    assert readers.article_text(
-        page, format=readers.WIKIEXTRACTOR_JSON
-    ).text == ("AT&T it is.")
-    assert readers.article_text(page, format=readers.JSONL).text == (
+    assert readers.article_text(page, format="wikiextractor-json").text == (
+        "AT&T it is."
+    )
+    assert readers.article_text(page, format="jsonl").text == (
         "AT&amp;T <br> it is."
     )
 
@@ -206,7 +206,7 @@ def test_dpr(tmp_path):
     )
     found = read(path)
 
-    assert readers.detect_format(path) == readers.DPR
+    assert readers.detect_format(path) == "dpr"
     assert [page.dropped for page in found] == [
         "",
         "bad_record_columns",
@@ -235,10 +235,8 @@ def test_dpr(tmp_path):
         ("hello\n", None, "is of no known format"),
         ("", None, "is empty"),
         ("hello\n", "dpr", ":1: expected the header"),
-        ("hello\n", "wikiextractor", ":1: expected <doc"),
         ("hello\n", "mediawiki", ":1: broken XML"),
         ("<html></html>", "mediawiki", "root <html>"),
-        ("hello\n", "parquet", "--format parquet is unknown"),
         (DOC[:100], None, ":1: the file ends before </doc>"),
         (XML[: XML.index("<title>Moved")], None, "broken XML at column"),
     ],
@@ -251,32 +249,7 @@ def test_bad_input_names_file_and_line(tmp_path, content, format, message):
         read(str(path), format=format)
 
     assert message in str(caught.value)
-    if format != "parquet":
-        assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"PK\x03\x04...", "a zip file"),
-        (b"%PDF-1.7\n", "a PDF document"),
-        (b"\n<!DOCTYPE html>\n<html>", "an HTML page"),
-        (b'<?xml version="1.0"?>\n<rss version="2">', "the root <rss>"),
-        (b"PAR1\x15", "a Parquet table"),
-        (b'[{"id": "1"}]', "a JSON array, where each line"),
-        (b"a\0b", "binary"),
-        ("Zürich liegt".encode("latin-1"), "text that is not UTF-8"),
-        ("Žižka".encode("utf-16"), "text in UTF-16"),
-        (bytes(257) + b"ustar", "a tar archive"),
-        ("Žižka".encode() + b"\xc5", "plain text"),
-    ],
-)
-def test_what_a_file_seems_to_be(tmp_path, content, what):
-    path = write(tmp_path / "file", gzip.compress(content))
-    with pytest.raises(InputError) as caught:
-        readers.detect_format(path)
-    assert f"{path} is of no known format (it seems to be " in str(caught.value)
-    assert what in str(caught.value)
+    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("compress", [bz2.compress, gzip.compress])
@@ -286,20 +259,6 @@ def test_truncated_compressed_files(tmp_path, compress):
 
     with pytest.raises(InputError, match="dump.bin is truncated"):
         read(path)
-
-
-def test_damaged_compressed_file(tmp_path):
-    data = bytearray(bz2.compress(XML.encode("utf-8")))
-    data[60:70] = b"0123456789"
-    path = write(tmp_path / "dump.bz2", bytes(data))
-
-    with pytest.raises(InputError, match="dump.bz2 cannot be read"):
-        read(path)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
-        read(str(tmp_path / "none.xml"))
 
 
 def test_find_files(tmp_path):
@@ -343,17 +302,8 @@ def test_find_files(tmp_path):
 def test_titles(title, reason, kept_reason):
     page = pages.Page(1, "here", article_id="1", title=title, text="x")
 
-    assert readers.drop_reason(page, format=readers.JSONL) == reason
+    assert readers.drop_reason(page, format="jsonl") == reason
     assert (
-        readers.drop_reason(page, format=readers.JSONL, keep_all_titles=True)
+        readers.drop_reason(page, format="jsonl", keep_all_titles=True)
         == kept_reason
     )
-
-
-def test_disambiguation_templates_count_in_markup_only():
-    page = pages.Page(1, "here", article_id="1", title="A", text="{{disambig}}")
-
-    assert readers.drop_reason(page, format=readers.MEDIAWIKI) == (
-        "disambiguation"
-    )
-    assert readers.drop_reason(page, format=readers.JSONL) == ""

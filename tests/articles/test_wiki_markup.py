@@ -1,10 +1,8 @@
 import pytest
 
 from realm_tf.articles import mediawiki
-from realm_tf.articles import pages
 from realm_tf.articles import residue
 from realm_tf.articles import wiki_markup
-from realm_tf.articles.wiki_templates import template_text
 
 
 def plain(markup, **kwargs):
@@ -91,11 +89,6 @@ def test_templates(markup, expected):
     assert plain(f"Before {markup} after.") == " ".join(
         f"Before {expected} after.".split()
     )
-
-
-def test_template_text_of_plain_values():
-    assert template_text("Unknown", {"1": "x"}, str) == ""
-    assert template_text("lang", {"1": "de", "2": "Donau"}, str) == "Donau"
 
 
 def test_what_dropped_templates_leave_is_tidied():
@@ -189,14 +182,6 @@ def test_links_are_places_in_the_final_text():
     assert result.link_limits == [10, 36, 49, 57]
 
 
-def test_links_in_templates_and_item_texts_are_kept():
-    markup = (
-        "* A {{lang|de|[[Donau]]}} ship sails from {{nowrap|[[Graz]] now}}."
-    )
-
-    assert links(markup) == ["Donau", "Graz"]
-
-
 def test_namespaces_of_other_languages():
     markup = "[[Datei:a.jpg|mini|Ein Fluss]]Breit. [[Kategorie:Fluss]]"
     german = frozenset({"datei", "kategorie"})
@@ -227,12 +212,6 @@ def test_private_use_characters_of_the_input_do_no_harm():
 )
 def test_disambiguation(title, markup, expected):
     assert mediawiki.is_disambiguation(title, markup) is expected
-
-
-def test_plain_paragraphs():
-    text = " One\ttwo\xa0 three \r\n\n\x0bfour\u2028 five "
-
-    assert pages.plain_paragraphs(text) == "One two three\nfour\nfive"
 
 
 def test_strip_residue():

@@ -134,13 +134,13 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_block_length": 3}, "--max-block-length 3 leaves no room"),
+        ({"max_block_length": 3}, "--max-block-length 3: expected 4 or more"),
         ({"num_shards": 0}, "--num-shards 0"),
         ({"unit": "bytes"}, "--unit must be one of"),
         ({"overlap": -1}, "--overlap -1: expected 0 or more"),
         (
             {"unit": "words", "max_block_length": 0},
-            "--max-block-length 0: expected 1 word",
+            "--max-block-length 0: expected 1 or more",
         ),
         ({"unit": "words", "overlap": 100}, "and less than 100 words"),
         ({"unit": "rows", "overlap": 1}, "rows are not cut"),
@@ -225,7 +225,7 @@ def test_unknown_formats_are_refused_at_once(tmp_path, vocab):
         check=False,
     )
     assert done.returncode == 2
-    assert "(it seems to be a PDF document)" in done.stderr
+    assert "is of no known format" in done.stderr
     assert done.stdout == "imported: []\n"
 
 

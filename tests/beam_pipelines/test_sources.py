@@ -6,7 +6,7 @@ from realm_tf.articles import readers
 from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
 
-MEDIAWIKI, JSONL = readers.MEDIAWIKI, readers.JSONL
+MEDIAWIKI, JSONL = readers.MEDIAWIKI, "jsonl"
 
 
 def write(path, size):

@@ -43,13 +43,6 @@ def test_a_sentence_joins_while_the_budget_lasts(tokenizer):
     assert texts(split(tokenizer, "river", text, 14)) == [FIRST, SECOND, THIRD]
 
 
-def test_the_title_counts(tokenizer):
-    text = f"{FIRST} {THIRD}"
-
-    assert texts(split(tokenizer, "", text, 13)) == [text]
-    assert texts(split(tokenizer, "the", text, 13)) == [FIRST, THIRD]
-
-
 def test_an_overlong_sentence_is_its_own_block_uncut(tokenizer):
     long = "The river is long long long long long long."
     found = split(tokenizer, "", f"{FIRST} {long} {THIRD}", 12)
@@ -61,21 +54,6 @@ def test_an_overlong_sentence_is_its_own_block_uncut(tokenizer):
         True,
         False,
     ]
-
-
-def test_a_title_longer_than_the_block_still_keeps_everything(tokenizer):
-    title = "the river is long " * 5
-
-    assert texts(split(tokenizer, title, f"{FIRST} {THIRD}", 12)) == [
-        FIRST,
-        THIRD,
-    ]
-
-
-def test_the_trailing_block_is_kept(tokenizer):
-    found = split(tokenizer, "", f"{FIRST} {THIRD}\nA ship!", 13)
-
-    assert texts(found) == [f"{FIRST} {THIRD}", "A ship!"]
 
 
 def test_no_text_no_block(tokenizer):
@@ -104,54 +82,6 @@ def test_places_are_those_of_the_block_text(tokenizer):
     assert block.sentence_starts == [0, 19]
     assert found[1].text == THIRD
     assert found[1].token_starts == [0, 4, 9, 12, 16]
-
-
-def test_links_move_with_their_sentence(tokenizer):
-    # "river", "ship is", and one that runs on into the next sentence.
-    text = f"{FIRST} {SECOND}\n{THIRD}"
-    starts = [4, text.index("longer"), text.index("ship")]
-    limits = [9, text.index("longer") + 9, text.index("ship") + 7]
-    found = split(
-        tokenizer, "", text, 14, link_starts=starts, link_limits=limits
-    )
-
-    assert texts(found) == [f"{FIRST} {SECOND}", THIRD]
-    assert found[0].link_starts == [4]
-    assert found[0].link_limits == [9]
-    assert found[1].text[found[1].link_starts[0] : found[1].link_limits[0]] == (
-        "ship is"
-    )
-
-
-def test_wordpieces_of_the_block_are_those_of_its_sentences():
-    characters = "ab .,éÉß中文한😀İﬁΣσ\u0301\u200d\u00ad٣"
-    tokenizer = Tokenizer(SPECIAL + list("abes.,中文σ") + ["##a", "##b", "##e"])
-    generator = random.Random(3)
-    for _ in range(200):
-        text = ". A".join(
-            "".join(generator.choices(characters, k=12)) for _ in range(5)
-        )
-        for block in split(tokenizer, "", text, 288):
-            whole = tokenizer.tokenize(block.text)
-
-            assert block.token_ids == whole.ids
-            assert block.token_starts == whole.starts
-            assert block.token_limits == whole.limits
-
-
-def test_every_sentence_is_there_once_and_in_order(tokenizer):
-    text = " ".join(generator_sentences(40))
-    for length in (8, 20, 50, 288):
-        joined = " ".join(texts(split(tokenizer, "river", text, length)))
-
-        assert joined == text
-
-
-def generator_sentences(count):
-    generator = random.Random(1)
-    for _ in range(count):
-        words = generator.choices(["river", "lake", "ship", "long"], k=5)
-        yield " ".join(words).capitalize() + "."
 
 
 # What follows compares with references that go sentence by sentence, or word
@@ -318,16 +248,3 @@ def test_rows_are_blocks_as_they_are():
             assert block.text == " ".join(
                 article.text[start:limit] for start, limit in kept
             )
-
-
-def test_articles_at_once_are_those_one_by_one():
-    tokenizer = Tokenizer(VOCABULARY)
-    generator = random.Random(8)
-    articles = [random_article(generator) for _ in range(30)]
-    packing = blocks.Packing(max_length=20)
-
-    assert blocks.split_articles(articles, tokenizer, packing) == [
-        blocks.split_articles([article], tokenizer, packing)[0]
-        for article in articles
-    ]
-    assert blocks.split_articles([], tokenizer, packing) == []

@@ -1,6 +1,5 @@
 """The graph tokenizer gives the ids of the Python one, whatever the text."""
 
-import json
 import pathlib
 import random
 import unicodedata
@@ -130,11 +129,6 @@ def test_every_code_point_of_the_empty_and_private_planes():
     _assert_same(pair, _sweep("{0}", FIRST_EMPTY_PLANE, 0x110000))
 
 
-@pytest.mark.slow
-def test_every_code_point_alone_inside_and_last(pair):
-    _assert_same(pair, _sweep("{0} a{0}b e{0}", 0, 0x110000))
-
-
 def test_mixed_strings(pair):
     pick = random.Random(7)
     marks = [c for c in CHARACTERS if unicodedata.category(c)[0] == "M"]
@@ -174,14 +168,6 @@ def test_long_words(pair):
     _assert_same(pair, texts)
 
 
-def test_exactly_100_characters(pair, vocabulary):
-    _, graph = pair
-    ids = {piece: index for index, piece in enumerate(vocabulary)}
-    for c in "a😀":
-        got = graph(tf.constant([c * 100, c * 101])).to_list()
-        assert got == [[ids[c]] + [ids[f"##{c}"]] * 99, [ids["[UNK]"]]]
-
-
 def test_invalid_utf8_counts_as_replacement_characters(pair):
     python, graph = pair
     pick = random.Random(11)
@@ -197,33 +183,10 @@ def test_invalid_utf8_counts_as_replacement_characters(pair):
     assert graph(tf.constant(texts)).to_list() == expected
 
 
-def test_a_text_alone_and_beside_others(pair):
-    _, graph = pair
-    texts = [text.encode("utf-8") for text, _, _ in CASES] + [b"a\xffb"]
-    together = graph(tf.constant(texts)).to_list()
-    for text, ids in zip(texts, together, strict=True):
-        assert graph(tf.constant([text])).to_list() == [ids]
-
-
 def test_no_strings(pair):
     got = pair[1](tf.constant([], tf.string))
     assert got.to_list() == []
     assert got.values.shape == [0]
-
-
-def test_golden_ids():
-    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    graph = GraphTokenizer(golden["vocabulary"])
-    texts = tf.constant([case["text"] for case in golden["texts"]])
-    expected = [case["ids"] for case in golden["texts"]]
-    assert graph(texts).to_list() == expected
-
-
-def test_in_a_dataset():
-    graph = GraphTokenizer(["[UNK]", "a", "##b", "京"])
-    dataset = tf.data.Dataset.from_tensor_slices(["AB", "", "京a"])
-    batches = [batch.to_list() for batch in dataset.batch(2).map(graph)]
-    assert batches == [[[1, 2], []], [[3, 1]]]
 
 
 def test_saved_and_loaded(tmp_path, pair):

@@ -11,9 +11,3 @@ def test_the_largest_number_fits(largest):
     dtype = smallest_dtype(largest)
     assert np.array([largest]).astype(dtype)[0] == largest
     assert dtype == ("uint16" if largest < 2**16 else "int32")
-
-
-@pytest.mark.parametrize("largest", [-1, 2**31])
-def test_what_no_type_holds_is_refused(largest):
-    with pytest.raises(ValueError, match=f"largest={largest}"):
-        smallest_dtype(largest)

@@ -38,18 +38,6 @@ def test_a_pair_is_spelled_out():
     }
 
 
-def test_later_segments_are_cut_first():
-    packed = _pack([[10, 11, 12], [13]], [[20, 21], [22, 23]], max_length=7)
-    assert packed["token_ids"] == [
-        [2, 10, 11, 12, 3, 20, 3],
-        [2, 13, 3, 22, 23, 3, 1],
-    ]
-    # Nothing left for the second one, its [SEP] stays.
-    packed = _pack([[10, 11, 12, 13, 14]], [[20, 21]], max_length=7)
-    assert packed["token_ids"] == [[2, 10, 11, 12, 13, 3, 3]]
-    assert packed["segment_ids"] == [[0, 0, 0, 0, 0, 0, 1]]
-
-
 @pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0), (1, 0)])
 @pytest.mark.parametrize("num_segments", [1, 2])
 @pytest.mark.parametrize("max_length", [4, 9, 16, 40])

@@ -65,6 +65,7 @@ def test_golden_ids():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("[SEP]", [("[", "["), ("sep", "SEP"), ("]", "]")]),
         (
             "  Unaffable!",
             [("un", "Un"), ("##aff", "aff"), ("##able", "able"), ("!", "!")],
@@ -96,40 +97,10 @@ def test_cased_keeps_capitals_and_accents():
     ]
 
 
-def test_special_wordpieces_are_never_read_out_of_a_text():
-    assert _slices("[SEP]") == [("[", "["), ("sep", "SEP"), ("]", "]")]
-    assert _slices("[SEP]", lowercase=False) == [
-        ("[", "["),
-        ("[UNK]", "SEP"),
-        ("]", "]"),
-    ]
-
-
 def test_words_over_100_characters_are_unknown():
     tokenizer = tokenizer_lib.Tokenizer([*SPECIAL, "é", "##é"], lowercase=False)
     assert tokenizer.tokenize("é" * 100).ids == [5] + [6] * 99
     assert tokenizer.tokenize("é" * 101).ids == [1]
-
-
-def test_batch_equals_one_by_one():
-    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY)
-    texts = ["Café", "", "unaffable 京都", "?"]
-    assert tokenizer.tokenize_batch(texts) == [
-        tokenizer.tokenize(text) for text in texts
-    ]
-    assert tokenizer.tokenize_batch([]) == []
-
-
-def test_special_ids_and_size():
-    tokenizer = tokenizer_lib.Tokenizer(VOCABULARY)
-    assert tokenizer.vocabulary_size == len(VOCABULARY)
-    assert [
-        tokenizer.pad_id,
-        tokenizer.unk_id,
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.mask_id,
-    ] == [0, 1, 2, 3, 4]
 
 
 def test_fingerprint_tells_vocabulary_and_case():
