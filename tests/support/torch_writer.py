@@ -95,14 +95,13 @@ def write_zip(path, pickled, storages, byteorder=b"little"):
     return str(path)
 
 
-def write_legacy(path, pickled, storages, *, version=1001, keys=None):
+def write_legacy(path, pickled, storages):
     machine = {"protocol_version": 1001, "little_endian": True}
-    start = [0x1950A86A20F9469CFC6C, version, machine]
-    keys = list(storages) if keys is None else keys
+    start = [0x1950A86A20F9469CFC6C, 1001, machine]
     with open(path, "wb") as file:
         file.writelines(pickle.dumps(value, 2) for value in start)
         file.write(pickled)
-        file.write(pickle.dumps(keys, 2))
+        file.write(pickle.dumps(list(storages), 2))
         for data in storages.values():
             file.write(struct.pack("<q", data.size) + data.tobytes())
     return str(path)
