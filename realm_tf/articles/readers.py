@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
+from realm_tf.articles.content import describe
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
@@ -47,7 +48,8 @@ def detect_format(path: str) -> str:
         str, one of `FORMATS`.
 
     Raises:
-        InputError: if the content is of no known format or is damaged.
+        InputError: if the content is of no known format or is damaged; it
+            says what the file seems to be.
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -55,9 +57,8 @@ def detect_format(path: str) -> str:
     for format in _FORMATS.values():
         if format.is_in(head, text):
             return format.name
-    what = "is of no known format" if text else "is empty"
     raise InputError(
-        f"{path} {what}: expected a MediaWiki XML dump, "
+        f"{path} {describe(head)}: expected a MediaWiki XML dump, "
         'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
         "the header id, text, title, or REALM's published blocks "
         "(block_records.npy; blocks.tfr with --format orqa). Name it with "

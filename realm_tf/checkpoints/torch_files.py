@@ -19,6 +19,8 @@ from realm_tf.errors import InputError
 
 # The number 0x1950a86a20f9469cfc6c (torch/serialization.py), pickled.
 _LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+# Bytes. Ours: some 25,000 tensors, and what is made of them stays small.
+_MAX_PICKLE = 1 << 22
 _ADVICE = (
     "Nothing of it was run. Expected a dict of tensors, as torch.save writes "
     "of model.state_dict()."
@@ -99,6 +101,10 @@ def _read_zip(file):
                 for name, entry in entries.items()
                 if name.startswith(f"{folder}data/")
             }
+            if entries[pickles[0]].file_size > _MAX_PICKLE:
+                raise _Refused(
+                    f"has a pickle of more than {_MAX_PICKLE} bytes."
+                )
             # Its checksum is verified.
             pickled = archive.read(pickles[0])
     # All that zipfile raises of a damaged archive.
@@ -128,15 +134,16 @@ def _stored(entry, content):
 def _read_legacy(file):
     """Before version 1.6: five pickles, then the storages."""
     content = np.memmap(file, "uint8", "r")
-    file.seek(0)
+    # No pickle is longer than this.
+    stream = io.BytesIO(content[:_MAX_PICKLE].tobytes())
     # PyTorch's number, a version and the machine.
     for _ in range(3):
-        _load(file)
-    values, itemsizes = _load(file)
-    keys, _ = _load(file)
+        _load(stream)
+    values, itemsizes = _load(stream)
+    keys, _ = _load(stream)
     if type(keys) is not list:
         raise _Refused(f"has no list of its storages. {_ADVICE}")
-    storages, offset = {}, file.tell()
+    storages, offset = {}, stream.tell()
     for key in map(str, keys):
         # Behind the number of its elements.
         count = int.from_bytes(content[offset : offset + 8], "little")

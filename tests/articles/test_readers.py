@@ -307,3 +307,27 @@ def test_titles(title, reason, kept_reason):
         readers.drop_reason(page, format="jsonl", keep_all_titles=True)
         == kept_reason
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04...", "a zip file"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"\n<!DOCTYPE html>\n<html>", "an HTML page"),
+        (b'<?xml version="1.0"?>\n<rss version="2">', "the root <rss>"),
+        (b"PAR1\x15", "a Parquet table"),
+        (b'[{"id": "1"}]', "a JSON array, where each line"),
+        (b"a\0b", "binary"),
+        ("Zürich liegt".encode("latin-1"), "text that is not UTF-8"),
+        ("Žižka".encode("utf-16"), "text in UTF-16"),
+        (bytes(257) + b"ustar", "a tar archive"),
+        ("Žižka".encode() + b"\xc5", "plain text"),
+    ],
+)
+def test_what_a_file_seems_to_be(tmp_path, content, what):
+    path = write(tmp_path / "file", gzip.compress(content))
+    with pytest.raises(InputError) as caught:
+        readers.detect_format(path)
+    assert f"{path} is of no known format (it seems to be " in str(caught.value)
+    assert what in str(caught.value)

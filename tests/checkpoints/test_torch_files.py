@@ -337,6 +337,8 @@ def test_other_zip_archives(tmp_path):
             for name in names:
                 archive.writestr(name, pickled)
         assert_refused(path, r"\d entries data.pkl, expected 1")
+    large = state_dict({"a": VECTOR, "b" * (1 << 22): VECTOR})
+    assert_refused(write_zip(path, large, storages), "more than 4194304")
 
 
 def test_compressed_zip(tmp_path):
