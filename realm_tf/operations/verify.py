@@ -57,10 +57,10 @@ class Verify(Operation):
         from realm_tf.export import verify
 
         version = self._version()
-        report = verify.check(version.path)
         if self.output is None:
-            return report
+            return verify.check(version.path)
         with self.write() as stage:
+            report = verify.check(version.path)
             write_text(stage.path("report.json"), json.dumps(report, indent=1))
             if not report["ok"]:
                 failed = [c["name"] for c in report["checks"] if not c["ok"]]
