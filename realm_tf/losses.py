@@ -233,7 +233,11 @@ def joint_log_probs(
     Raises:
         ValueError: if `marginalization` is neither of the two.
     """
-    check_marginalization(marginalization)
+    if marginalization not in MARGINALIZATIONS:
+        raise ValueError(
+            f"`marginalization` must be one of {MARGINALIZATIONS}. "
+            f"Received: marginalization={marginalization!r}"
+        )
     log_probs = ops.cast(log_probs, "float32")
     retrieval_log_probs = ops.cast(retrieval_log_probs, "float32")
     # (b, 1, m)
@@ -245,15 +249,6 @@ def joint_log_probs(
     of_span = ops.sum(ops.where(is_masked, log_probs, 0.0), axis=-1)
     joint_mask = ops.logical_and(mask, ops.any(is_masked, axis=-1))
     return of_span + retrieval_log_probs, joint_mask
-
-
-def check_marginalization(marginalization):
-    """Raises `ValueError` if it is none of `MARGINALIZATIONS`."""
-    if marginalization not in MARGINALIZATIONS:
-        raise ValueError(
-            f"`marginalization` must be one of {MARGINALIZATIONS}. "
-            f"Received: marginalization={marginalization!r}"
-        )
 
 
 def mean_over_masked(values, mask_weights):
@@ -292,10 +287,10 @@ def in_batch_softmax(query_embeddings, block_embeddings, targets, mask):
             the own block.
 
     Returns:
-        `(loss, correct)`, both `(batch_size,)`: float32, in nats, and bool,
-        whether the own block has the highest score (the first of equals
-        counts). A query whose own block is not a candidate has a loss of 0,
-        a gradient of 0, and is not correct.
+        `(loss, ranks)`, both `(batch_size,)`: float32, in nats, and int32,
+        from 1: one more than the candidates with a higher score, or the same
+        further to the front. A query whose own block is not a candidate has a
+        loss of 0 and a gradient of 0.
 
     References:
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), on the Inverse
@@ -308,15 +303,16 @@ def in_batch_softmax(query_embeddings, block_embeddings, targets, mask):
     )
     mask = ops.broadcast_to(mask, ops.shape(scores))
     columns = ops.arange(ops.shape(scores)[1], dtype="int32")[None]
-    targets = ops.cast(targets, "int32")
-    is_target = ops.equal(columns, targets[:, None])
-    loss = marginal_span_loss(scores, is_target, mask)
-    best = ops.argmax(ops.where(mask, scores, _lowest("float32")), axis=-1)
-    correct = ops.logical_and(
-        ops.equal(ops.cast(best, "int32"), targets),
-        ops.any(ops.logical_and(is_target, mask), axis=-1),
+    # (b, 1)
+    targets = ops.cast(targets, "int32")[:, None]
+    loss = marginal_span_loss(scores, ops.equal(columns, targets), mask)
+    own = ops.take_along_axis(scores, targets, axis=1)
+    before = ops.logical_or(
+        ops.greater(scores, own),
+        ops.logical_and(ops.equal(scores, own), ops.less(columns, targets)),
     )
-    return loss, correct
+    before = ops.cast(ops.logical_and(before, mask), "int32")
+    return loss, 1 + ops.sum(before, axis=-1)
 
 
 def _lowest(dtype):

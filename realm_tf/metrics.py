@@ -127,32 +127,3 @@ def marginal_predictions(logits, retrieval_log_probs, mask):
     # (b, m, v)
     marginal = ops.sum(weights[:, :, None, None] * probs, axis=1)
     return ops.cast(ops.argmax(marginal, axis=-1), "int32")
-
-
-def in_batch_ranks(query_embeddings, block_embeddings, targets, mask):
-    """The rank of each query's block among its candidates.
-
-    Args:
-        query_embeddings, block_embeddings, targets: as
-            `losses.in_batch_softmax`.
-        mask: bool tensor `(batch_size, num_blocks)`. See there.
-
-    Returns:
-        int32 tensor `(batch_size,)`, from 1: one more than the candidates
-        with a higher score, or the same further to the front. So a rank of 1
-        is what `in_batch_softmax` calls correct.
-    """
-    # (b, n)
-    scores = ops.matmul(
-        ops.cast(query_embeddings, "float32"),
-        ops.transpose(ops.cast(block_embeddings, "float32")),
-    )
-    targets = ops.cast(targets, "int32")[:, None]
-    own = ops.take_along_axis(scores, targets, axis=1)
-    columns = ops.arange(ops.shape(scores)[1], dtype="int32")[None]
-    before = ops.logical_or(
-        ops.greater(scores, own),
-        ops.logical_and(ops.equal(scores, own), ops.less(columns, targets)),
-    )
-    before = ops.logical_and(before, mask)
-    return 1 + ops.sum(ops.cast(before, "int32"), axis=-1)

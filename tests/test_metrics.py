@@ -25,47 +25,6 @@ def world():
     }
 
 
-def _priors(world):
-    return np.exp(world["retrieval_log_probs"].astype("float64"))
-
-
-def test_entropy(world):
-    priors = _priors(world)
-    expected = [
-        -sum(p * np.log(p) for p, m in zip(row, mask, strict=True) if m)
-        for row, mask in zip(priors, world["mask"], strict=True)
-    ]
-    entropy = np.asarray(
-        metrics.retrieval_entropy(world["retrieval_log_probs"], world["mask"])
-    )
-    np.testing.assert_allclose(entropy, expected, atol=1e-6)
-    assert entropy[2] == 0.0
-    uniform = np.full((1, 8), -np.log(8.0), "float32")
-    np.testing.assert_allclose(
-        np.asarray(metrics.retrieval_entropy(uniform, uniform < 0)),
-        [np.log(8.0)],
-        rtol=1e-6,
-    )
-
-
-def test_retrieval_utility_is_the_gain_over_the_null_block(world):
-    utility = np.asarray(metrics.retrieval_utility(**world))
-    priors = _priors(world)
-    for b, m in np.ndindex(3, 3):
-        expected = 0.0
-        if world["mask_weights"][b, m]:
-            probs = np.exp(world["log_probs"][b, :, m].astype("float64"))
-            average = sum(
-                priors[b, k] * probs[k]
-                for k in np.flatnonzero(world["mask"][b])
-            )
-            expected = np.log(average / probs[0])
-        np.testing.assert_allclose(utility[b, m], expected, atol=1e-5)
-    # The last query has the null block alone.
-    np.testing.assert_allclose(utility[2], 0.0, atol=1e-6)
-    assert np.abs(utility[0, :2]).min() > 0.1
-
-
 @pytest.mark.parametrize("marginalization", losses.MARGINALIZATIONS)
 def test_retrieval_gradient_is_the_derivative(world, marginalization):
     pulls = np.asarray(
@@ -111,24 +70,3 @@ def test_predictions_are_those_of_the_mixture():
         logits.astype("float32"), priors, mask
     )
     assert np.asarray(predictions).tolist() == [[0]]
-
-
-def test_in_batch_ranks_against_a_loop():
-    random = np.random.default_rng(3)
-    # Integers, so that scores are equal often.
-    queries = random.integers(-1, 2, size=(40, 3)).astype("float32")
-    blocks = random.integers(-1, 2, size=(12, 3)).astype("float32")
-    targets = random.integers(0, 12, size=40).astype("int32")
-    mask = random.random((40, 12)) < 0.8
-    mask[np.arange(40), targets] = True
-    arguments = queries, blocks, targets, mask
-    found = np.asarray(metrics.in_batch_ranks(*arguments))
-    for row in range(40):
-        scores = blocks @ queries[row]
-        order = sorted(np.flatnonzero(mask[row]), key=lambda j: (-scores[j], j))
-        assert found[row] == 1 + order.index(targets[row])
-    assert found.max() > 6
-    # A rank of 1 is what the loss calls correct.
-    correct = np.asarray(losses.in_batch_softmax(*arguments)[1])
-    np.testing.assert_array_equal(found == 1, correct)
-    assert 0 < correct.sum() < 40

@@ -43,43 +43,28 @@ def match_answers(token_ids, answer_ids, is_continuation, *, max_span_width):
             padding is no answer.
         is_continuation: bool tensor `(vocabulary_size,)`. Whether a
             wordpiece continues a word.
-        max_span_width: int. Longer answers are never found; at least the
-            width of the shorter ones.
+        max_span_width: int. Longer answers are never found.
 
     Returns:
         bool tensor `(batch_size, sequence_length, max_span_width)`: entry
         `[i, w]` says that an answer of `w + 1` wordpieces begins at `i`.
     """
-    length = ops.shape(token_ids)[1]
-    answer_length = min(answer_ids.shape[2], max_span_width)
-    tail = ops.pad(token_ids, [[0, 0], [0, max_span_width]], constant_values=-2)
-    # (b, a): wordpieces of each answer; over-long ones match nothing.
-    num_pieces = ops.sum(ops.cast(answer_ids >= 0, "int32"), axis=2)
-    # (b, a, l)
-    matched = ops.broadcast_to(
-        ops.logical_and(num_pieces > 0, num_pieces <= answer_length)[
-            :, :, None
-        ],
-        (*ops.shape(num_pieces), length),
-    )
-    for offset in range(answer_length):
-        piece = answer_ids[:, :, offset, None]
-        here = tail[:, None, offset : offset + length]
-        matched = ops.logical_and(
-            matched, ops.logical_or(piece < 0, ops.equal(piece, here))
+    widths = ops.arange(1, max_span_width + 1, dtype="int32")
+
+    def add_spans(found, begins, lengths):
+        # (b, 1, w)
+        of_width = ops.equal(lengths[:, None, None], widths)
+        return ops.logical_or(
+            found, ops.logical_and(begins[:, 0, :, None], of_width)
         )
-    continues = ops.logical_and(
-        tail >= 0, ops.take(is_continuation, ops.maximum(tail, 0))
+
+    return _match(
+        token_ids[:, None],
+        answer_ids,
+        is_continuation,
+        add_spans,
+        ops.zeros((*ops.shape(token_ids), max_span_width), "bool"),
     )
-    spans = []
-    for width in range(1, max_span_width + 1):
-        of_width = ops.any(
-            ops.logical_and(matched, ops.equal(num_pieces, width)[:, :, None]),
-            axis=1,
-        )
-        word_ends = ops.logical_not(continues[:, width : width + length])
-        spans.append(ops.logical_and(of_width, word_ends))
-    return ops.stack(spans, axis=-1)
 
 
 def contains_answer(token_ids, answer_ids, is_continuation=None):
@@ -101,13 +86,32 @@ def contains_answer(token_ids, answer_ids, is_continuation=None):
     Returns:
         bool tensor `(batch_size, num_blocks)`.
     """
-    batch_size, num_blocks, length = ops.shape(token_ids)
-    token_ids = ops.cast(token_ids, "int32")
-    answer_ids = ops.cast(answer_ids, "int32")
+    return _match(
+        token_ids,
+        answer_ids,
+        is_continuation,
+        lambda found, begins, lengths: ops.logical_or(
+            found, ops.any(begins, axis=2)
+        ),
+        ops.zeros(ops.shape(token_ids)[:2], "bool"),
+    )
+
+
+def _match(token_ids, answer_ids, is_continuation, add, found):
+    """Adds up where each answer begins.
+
+    Args:
+        token_ids, answer_ids, is_continuation: as of `contains_answer`.
+        add: function of what has been found, where the next answer begins,
+            bool `(batch_size, num_blocks, block_length)`, and its number of
+            wordpieces, int32 `(batch_size,)`; gives what has been found.
+        found: tensor. What there is without any answer.
+    """
+    shape = ops.shape(token_ids)
     # Wordpieces that also say whether the next one continues their word are
     # equal only where the word ends with the answer.
-    pieces = _with_what_follows(token_ids, is_continuation)
-    answers = _with_what_follows(answer_ids, is_continuation)
+    pieces = _with_what_follows(ops.cast(token_ids, "int32"), is_continuation)
+    answers = _with_what_follows(ops.cast(answer_ids, "int32"), is_continuation)
     # (b, a)
     num_pieces = ops.sum(ops.cast(answers >= 0, "int32"), axis=2)
     tail = ops.pad(
@@ -124,29 +128,20 @@ def contains_answer(token_ids, answer_ids, is_continuation=None):
             # (b, 1, 1)
             piece = ops.take(answer, offset, axis=1)[:, None, None]
             # (b, n, l)
-            here = ops.slice(
-                tail, (0, 0, offset), (batch_size, num_blocks, length)
-            )
+            here = ops.slice(tail, (0, 0, offset), shape)
             return ops.logical_and(
                 matched, ops.logical_or(ops.equal(here, piece), piece < 0)
             )
 
-        matched = ops.fori_loop(
+        begins = ops.fori_loop(
             0,
             ops.max(lengths),
             match_piece,
-            ops.broadcast_to(
-                (lengths > 0)[:, None, None], (batch_size, num_blocks, length)
-            ),
+            ops.broadcast_to((lengths > 0)[:, None, None], shape),
         )
-        return ops.logical_or(found, ops.any(matched, axis=2))
+        return add(found, begins, lengths)
 
-    return ops.fori_loop(
-        0,
-        ops.shape(answer_ids)[1],
-        match_answer,
-        ops.zeros((batch_size, num_blocks), "bool"),
-    )
+    return ops.fori_loop(0, ops.shape(answer_ids)[1], match_answer, found)
 
 
 def _with_what_follows(token_ids, is_continuation):

@@ -1,18 +1,25 @@
 """The BERT encoder under every tower, reader and joint encoder."""
 
+import functools
+
 import keras
 import keras_hub
 
+from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
 from realm_tf.models.transformer_encoder import TransformerEncoder
 
 # The two forms of GELU in published weights: Hugging Face's "gelu" is exact,
 # Google's BERT and REALM ("gelu_new") use the tanh approximation.
-ACTIVATIONS = ("gelu", "gelu_approximate")
+ACTIVATIONS = {
+    "gelu": functools.partial(keras.ops.gelu, approximate=False),
+    "gelu_approximate": functools.partial(keras.ops.gelu, approximate=True),
+}
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
-class BertEncoder(keras.Model):
+class BertEncoder(EncoderModel):
     """A Transformer encoder with BERT's embeddings.
 
     Inputs are dicts of int tensors of shape `(batch_size, sequence_length)`:
@@ -59,46 +66,24 @@ class BertEncoder(keras.Model):
     ):
         if activation not in ACTIVATIONS:
             raise ValueError(
-                f"`activation` must be one of {ACTIVATIONS}. "
+                f"`activation` must be one of {tuple(ACTIVATIONS)}. "
                 f"Received: activation={activation!r}"
             )
-
-        def initializer():
-            # Standard deviation as in google-research/bert, modeling.py.
-            return keras.initializers.TruncatedNormal(stddev=0.02)
-
-        # === Layers ===
-        token_embedding = keras_hub.layers.ReversibleEmbedding(
-            vocabulary_size,
-            hidden_dim,
-            embeddings_initializer=initializer(),
-            name="token_embedding",
-        )
-        position_embedding = keras_hub.layers.PositionEmbedding(
-            sequence_length=max_sequence_length,
-            initializer=initializer(),
-            name="position_embedding",
-        )
-        segment_embedding = keras.layers.Embedding(
-            2,
-            hidden_dim,
-            embeddings_initializer=initializer(),
-            name="segment_embedding",
-        )
-        embeddings_layer_norm = keras.layers.LayerNormalization(
+        inputs = make_inputs()
+        x = _embed(inputs, vocabulary_size, hidden_dim, max_sequence_length)
+        x = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon, name="embeddings_layer_norm"
-        )
-        embeddings_dropout = keras.layers.Dropout(
-            dropout, name="embeddings_dropout"
-        )
+        )(x)
+        x = keras.layers.Dropout(dropout, name="embeddings_dropout")(x)
+        # All are made before one is called: seeds are drawn in this order.
         transformer_layers = [
             TransformerEncoder(
                 intermediate_dim=intermediate_dim,
                 num_heads=num_heads,
-                activation=_activation(activation),
+                activation=ACTIVATIONS[activation],
                 dropout=dropout,
                 layer_norm_epsilon=layer_norm_epsilon,
-                kernel_initializer=initializer(),
+                kernel_initializer=make_initializer(),
                 name=f"transformer_layer_{index}",
             )
             for index in range(num_layers)
@@ -106,39 +91,27 @@ class BertEncoder(keras.Model):
         pooled_dense = keras.layers.Dense(
             hidden_dim,
             activation="tanh",
-            kernel_initializer=initializer(),
+            kernel_initializer=make_initializer(),
             name="pooled_dense",
         )
-
-        # === Functional Model ===
-        inputs = make_inputs()
-        tokens = token_embedding(inputs["token_ids"])
-        x = keras.layers.Add(name="embeddings_add")(
-            (
-                tokens,
-                position_embedding(tokens),
-                segment_embedding(inputs["segment_ids"]),
-            )
-        )
-        x = embeddings_dropout(embeddings_layer_norm(x))
         for layer in transformer_layers:
             x = layer(x, padding_mask=inputs["padding_mask"])
+        config = {
+            "vocabulary_size": vocabulary_size,
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "hidden_dim": hidden_dim,
+            "intermediate_dim": intermediate_dim,
+            "activation": activation,
+            "dropout": dropout,
+            "max_sequence_length": max_sequence_length,
+            "layer_norm_epsilon": layer_norm_epsilon,
+        }
         outputs = {
             "sequence_output": x,
             "pooled_output": pooled_dense(x[:, 0, :]),
         }
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-
-        # === Config ===
-        self.vocabulary_size = vocabulary_size
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.hidden_dim = hidden_dim
-        self.intermediate_dim = intermediate_dim
-        self.activation = activation
-        self.dropout = dropout
-        self.max_sequence_length = max_sequence_length
-        self.layer_norm_epsilon = layer_norm_epsilon
+        super().__init__(inputs, outputs, config, **kwargs)
 
     def freeze(self, *, embeddings=False, num_layers=0):
         """Makes the lower part untrainable, which a small budget rewards.
@@ -180,34 +153,26 @@ class BertEncoder(keras.Model):
             layer = self.get_layer(f"transformer_layer_{index}")
             layer.recompute = recompute
 
-    def get_config(self):
-        return {
-            "vocabulary_size": self.vocabulary_size,
-            "num_layers": self.num_layers,
-            "num_heads": self.num_heads,
-            "hidden_dim": self.hidden_dim,
-            "intermediate_dim": self.intermediate_dim,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "max_sequence_length": self.max_sequence_length,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "name": self.name,
-        }
 
-
-def _activation(name):
-    if name == "gelu":
-        return exact_gelu
-    return approximate_gelu
-
-
-@keras.saving.register_keras_serializable(package="realm_tf")
-def exact_gelu(x):
-    """GELU by the error function."""
-    return keras.ops.gelu(x, approximate=False)
-
-
-@keras.saving.register_keras_serializable(package="realm_tf")
-def approximate_gelu(x):
-    """GELU by tanh."""
-    return keras.ops.gelu(x, approximate=True)
+def _embed(inputs, vocabulary_size, hidden_dim, max_sequence_length):
+    """The sum of BERT's three embeddings."""
+    tokens = keras_hub.layers.ReversibleEmbedding(
+        vocabulary_size,
+        hidden_dim,
+        embeddings_initializer=make_initializer(),
+        name="token_embedding",
+    )(inputs["token_ids"])
+    positions = keras_hub.layers.PositionEmbedding(
+        sequence_length=max_sequence_length,
+        initializer=make_initializer(),
+        name="position_embedding",
+    )(tokens)
+    segments = keras.layers.Embedding(
+        2,
+        hidden_dim,
+        embeddings_initializer=make_initializer(),
+        name="segment_embedding",
+    )(inputs["segment_ids"])
+    return keras.layers.Add(name="embeddings_add")(
+        (tokens, positions, segments)
+    )

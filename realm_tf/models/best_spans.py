@@ -37,9 +37,7 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
     # (b, r, l * w)
     of_block = ops.reshape(scores, (batch_size, num_read, length * width))
     best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
-    starts = ops.squeeze(
-        ops.take_along_axis(positions, (best // width)[..., None], axis=-1), -1
-    )
+    starts, limits = _limits(positions, best[..., None], width)
     # (b, r * l * w)
     of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
     nbest_scores, nbest = ops.top_k(of_all, num_best)
@@ -56,25 +54,19 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
         axis=1,
     )
     nbest = ops.cast(nbest, "int32")
-    nbest_starts = ops.take_along_axis(
-        ops.reshape(positions, (batch_size, num_read * length)),
-        nbest // width,
-        axis=-1,
+    nbest_starts, nbest_limits = _limits(
+        ops.reshape(positions, (batch_size, num_read * length)), nbest, width
     )
     return {
-        "candidate_starts": starts,
-        "candidate_limits": ops.where(
-            starts < 0, -1, starts + best % width + 1
-        ),
+        "candidate_starts": starts[..., 0],
+        "candidate_limits": limits[..., 0],
         "candidate_scores": ops.max(of_block, axis=-1),
         "candidate_log_probs": ops.log_softmax(
             ops.cast(outputs["read_scores"], "float32"), axis=-1
         ),
         "nbest_positions": nbest // (length * width),
         "nbest_starts": nbest_starts,
-        "nbest_limits": ops.where(
-            nbest_starts < 0, -1, nbest_starts + nbest % width + 1
-        ),
+        "nbest_limits": nbest_limits,
         "nbest_scores": nbest_scores,
         "log_totals": log_totals,
         "confidence": ops.exp(
@@ -83,3 +75,9 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
             )
         ),
     }
+
+
+def _limits(positions, spans, width):
+    """Where spans, numbered by place and width, start and end in bodies."""
+    starts = ops.take_along_axis(positions, spans // width, axis=-1)
+    return starts, ops.where(starts < 0, -1, starts + spans % width + 1)

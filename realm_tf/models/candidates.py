@@ -94,20 +94,13 @@ def repeats(token_ids, lengths):
     Returns:
         bool tensor `(batch_size, num_candidates)`.
     """
-    num_candidates = token_ids.shape[1]
+    places = ops.arange(token_ids.shape[1])
     position = ops.arange(ops.shape(token_ids)[2], dtype="int32")
     bodies = ops.where(position < lengths[..., None], token_ids, -1)
-    earlier = []
-    for number in range(num_candidates):
-        if not number:
-            earlier.append(ops.zeros_like(lengths[:, 0], dtype="bool"))
-            continue
-        same = ops.all(
-            ops.equal(bodies[:, :number], bodies[:, number : number + 1]),
-            axis=2,
-        )
-        earlier.append(ops.any(same, axis=1))
-    return ops.stack(earlier, axis=1)
+    # (b, r, r)
+    same = ops.all(ops.equal(bodies[:, :, None], bodies[:, None]), axis=3)
+    is_earlier = places[None, :] < places[:, None]
+    return ops.any(ops.logical_and(same, is_earlier), axis=2)
 
 
 def choose(allowed, num_candidates, *, scores=None):

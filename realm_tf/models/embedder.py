@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
 
 POOLINGS = ("cls", "mean")
@@ -39,14 +40,6 @@ class Embedder(EncoderModel):
         Original code: google-research/language, language/realm.
     """
 
-    config_names = (
-        "pooling",
-        "projection_dim",
-        "normalize",
-        "layer_norm_epsilon",
-        "dropout",
-    )
-
     def __init__(
         self,
         encoder,
@@ -74,9 +67,7 @@ class Embedder(EncoderModel):
         if projection_dim is not None:
             x = keras.layers.Dense(
                 projection_dim,
-                kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=0.02
-                ),
+                kernel_initializer=make_initializer(),
                 name="projection",
             )(x)
             x = keras.layers.LayerNormalization(
@@ -85,13 +76,15 @@ class Embedder(EncoderModel):
             x = keras.layers.Dropout(dropout, name="projection_dropout")(x)
         if normalize:
             x = keras.layers.UnitNormalization(name="normalize")(x)
-        super().__init__(inputs=inputs, outputs=x, **kwargs)
-        self.encoder = encoder
-        self.pooling = pooling
-        self.projection_dim = projection_dim
-        self.normalize = normalize
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.dropout = dropout
+        config = {
+            "encoder": encoder,
+            "pooling": pooling,
+            "projection_dim": projection_dim,
+            "normalize": normalize,
+            "layer_norm_epsilon": layer_norm_epsilon,
+            "dropout": dropout,
+        }
+        super().__init__(inputs, x, config, **kwargs)
 
     @property
     def embedding_dim(self) -> int:
@@ -110,7 +103,6 @@ class Embedder(EncoderModel):
         return copied
 
 
-@keras.saving.register_keras_serializable(package="realm_tf")
 class MeanPooling(keras.layers.Layer):
     """The mean of the positions that hold a wordpiece."""
 
@@ -119,13 +111,3 @@ class MeanPooling(keras.layers.Layer):
         # A row of padding only gives zeros, not a division by zero.
         count = ops.maximum(ops.sum(mask, axis=1), 1.0)
         return ops.sum(sequence * mask, axis=1) / count
-
-
-def check_widths(query_embedder, block_embedder):
-    """Raises `ValueError` if the towers' embeddings differ in width."""
-    if query_embedder.embedding_dim != block_embedder.embedding_dim:
-        raise ValueError(
-            "Both towers must have one embedding_dim. Received: "
-            f"query_embedder.embedding_dim={query_embedder.embedding_dim}, "
-            f"block_embedder.embedding_dim={block_embedder.embedding_dim}"
-        )

@@ -1,4 +1,4 @@
-"""What every model over a `BertEncoder` has: its inputs and its config."""
+"""What `BertEncoder` and the models over it have: inputs and a config."""
 
 import keras
 
@@ -19,25 +19,39 @@ def make_inputs(*more):
     }
 
 
-class EncoderModel(keras.Model):
-    """A functional model whose first argument is a `BertEncoder`.
+def make_initializer():
+    """BERT's: its standard deviation is in google-research/bert, modeling.py."""
+    return keras.initializers.TruncatedNormal(stddev=0.02)
 
-    Attributes:
-        encoder: `BertEncoder`.
-        config_names: tuple of str. The other arguments, each an attribute.
+
+class EncoderModel(keras.Model):
+    """A functional model that is made again from its config.
+
+    Args:
+        inputs: dict of `keras.KerasTensor`.
+        outputs: what is computed of them.
+        config: dict. The arguments of the subclass, which become attributes;
+            one that is a model is kept with its own config.
     """
 
-    config_names = ()
+    def __init__(self, inputs, outputs, config, **kwargs):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self._config_names = tuple(config)
+        for name, value in config.items():
+            setattr(self, name, value)
 
     def get_config(self):
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            **{name: getattr(self, name) for name in self.config_names},
-            "name": self.name,
+        config = {
+            name: keras.saving.serialize_keras_object(getattr(self, name))
+            for name in self._config_names
         }
+        return {**config, "name": self.name}
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        encoder = keras.saving.deserialize_keras_object(config.pop("encoder"))
-        return cls(encoder, **config)
+        return cls(
+            **{
+                name: keras.saving.deserialize_keras_object(value)
+                for name, value in config.items()
+            }
+        )

@@ -33,7 +33,8 @@ class MarginalLikelihood(keras.layers.Layer):
             paper). Defaults to `"token"`.
 
     Raises:
-        ValueError: if `marginalization` is neither of the two.
+        ValueError: when it is called, if `marginalization` is neither of the
+            two.
 
     Example: a model of one's own, trained end to end.
 
@@ -96,7 +97,6 @@ class MarginalLikelihood(keras.layers.Layer):
     """
 
     def __init__(self, marginalization="token", **kwargs):
-        losses.check_marginalization(marginalization)
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
         self.marginalization = marginalization

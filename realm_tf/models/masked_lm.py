@@ -1,54 +1,10 @@
-"""BERT's masked-LM head, and its training without any block."""
+"""Training of the masked-LM head alone, without a retriever."""
 
 import keras
-import keras_hub
 from keras import ops
 
 from realm_tf import losses
 from realm_tf.models import packing
-from realm_tf.models.bert_encoder import approximate_gelu
-from realm_tf.models.bert_encoder import exact_gelu
-
-
-def masked_lm_head(encoder, *, name="masked_lm_head"):
-    """BERT's masked-LM head over an encoder, tied to its word embeddings.
-
-        logits[m] = LayerNorm(gelu(W h[m] + b)) E^T + c
-
-    `keras_hub.layers.MaskedLMHead` is this with BERT's settings. It and the
-    product with E run in float32 under any dtype policy: steps of bfloat16
-    between logits of 10 are 0.06, and candidates that differ by less teach
-    the retriever.
-
-    Args:
-        encoder: `BertEncoder`. Gives E, the GELU and the LayerNorm's
-            epsilon. From here on its `token_embedding` gives float32 in
-            reverse, whoever calls it.
-        name: str. Of the layer. Defaults to `"masked_lm_head"`.
-
-    Returns:
-        `keras_hub.layers.MaskedLMHead`. Call it with the encoder's
-        `sequence_output` and `mask_positions`, int tensor `(batch_size,
-        num_masks)`; it gives logits, float32, `(batch_size, num_masks,
-        vocabulary_size)`.
-
-    References:
-        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805).
-        Original code: google-research/bert, run_pretraining.py.
-    """
-    token_embedding = encoder.get_layer("token_embedding")
-    token_embedding.reverse_dtype = "float32"
-    return keras_hub.layers.MaskedLMHead(
-        token_embedding=token_embedding,
-        intermediate_activation=(
-            exact_gelu if encoder.activation == "gelu" else approximate_gelu
-        ),
-        layer_norm_epsilon=encoder.layer_norm_epsilon,
-        # Standard deviation as in google-research/bert, modeling.py.
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        dtype="float32",
-        name=name,
-    )
 
 
 class MaskedLmModel(keras.Model):
@@ -62,7 +18,7 @@ class MaskedLmModel(keras.Model):
     `mask_positions`, `mask_ids` and `mask_weights`, and what
     `data.masked_lm_warm_up` adds: `block_token_ids` `(batch_size, block_length)`,
     `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
-    `(batch_size,)`. Without these all read the null block. The output is a
+    `(batch_size,)`. Without blocks all read the null block. The output is a
     float32 tensor `(batch_size, max_masked, vocabulary_size)`.
 
     Metrics: `accuracy_KIND` for each kind of block, over wordpieces that are
@@ -86,7 +42,7 @@ class MaskedLmModel(keras.Model):
     ):
         super().__init__(**kwargs)
         self.knowledge_augmented_encoder = knowledge_augmented_encoder
-        self.sep_id = sep_id
+        self.join_bert = packing.JoinBert(sep_id)
         self._trackers = [
             keras.metrics.Mean(name=f"accuracy_{name}") for name in block_kinds
         ]
@@ -95,19 +51,15 @@ class MaskedLmModel(keras.Model):
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         token_ids = inputs["token_ids"]
         no_body = ops.zeros_like(token_ids[:, :1])
-        joined = packing.join_bert(
+        joined = self.join_bert(
             token_ids,
             inputs["padding_mask"],
-            inputs.get("block_token_ids", no_body),
-            inputs.get("block_lengths", no_body[:, 0]),
-            sep_id=self.sep_id,
+            inputs.get("block_token_ids", no_body)[:, None],
+            inputs.get("block_lengths", no_body[:, 0])[:, None],
+            inputs["mask_positions"],
         )
         return self.knowledge_augmented_encoder(
-            {
-                **packing.trim(joined),
-                "mask_positions": inputs["mask_positions"],
-            },
-            training=training,
+            packing.trim(joined), training=training
         )
 
     def compute_loss(
@@ -118,9 +70,7 @@ class MaskedLmModel(keras.Model):
         weights = ops.cast(x["mask_weights"], "float32")
         self._update_trackers(x, y_pred, mask_ids, weights)
         log_probs = losses.masked_lm_log_probs(y_pred, mask_ids)
-        return -ops.sum(weights * log_probs) / ops.maximum(
-            ops.sum(weights), 1.0
-        )
+        return -losses.mean_over_masked(weights * log_probs, weights)
 
     def _update_trackers(self, x, logits, mask_ids, weights):
         visible = ops.take_along_axis(
@@ -132,8 +82,9 @@ class MaskedLmModel(keras.Model):
         correct = ops.equal(
             ops.cast(ops.argmax(logits, axis=-1), "int32"), mask_ids
         )
-        kinds = x.get("block_kind", ops.zeros_like(mask_ids[:, 0]))
         for kind, tracker in enumerate(self._trackers):
             # (b, 1)
-            of_kind = ops.cast(ops.equal(kinds, kind), "float32")[:, None]
+            of_kind = ops.cast(ops.equal(x["block_kind"], kind), "float32")[
+                :, None
+            ]
             tracker.update_state(correct, sample_weight=weights * of_kind)

@@ -2,7 +2,6 @@
 
 import keras
 
-from realm_tf.models.embedder import check_widths
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
@@ -43,7 +42,12 @@ class OpenQa(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_widths(query_embedder, block_embedder)
+        if query_embedder.embedding_dim != block_embedder.embedding_dim:
+            raise ValueError(
+                "Both towers must have one embedding_dim. Received: "
+                f"query_embedder.embedding_dim={query_embedder.embedding_dim}, "
+                f"block_embedder.embedding_dim={block_embedder.embedding_dim}"
+            )
         self.query_embedder = query_embedder
         self.block_embedder = block_embedder
         self.reader = reader

@@ -129,28 +129,6 @@ def join_bert(
     }
 
 
-def null_block(cls_id, sep_id, segment_ids=(0, 1)):
-    """`join_block` of no title and no body: `[CLS] [SEP] [SEP]`, one row.
-
-    Args:
-        cls_id: int. Id of [CLS].
-        sep_id: int. Id of [SEP].
-        segment_ids: tuple of int. As of `join_block`.
-
-    Returns:
-        dict of int32 tensors `(1, 3)`, as `join_block`.
-    """
-    first, second = segment_ids
-    return {
-        name: ops.convert_to_tensor([ids], "int32")
-        for name, ids in (
-            ("token_ids", [cls_id, sep_id, sep_id]),
-            ("segment_ids", [first, first, second]),
-            ("padding_mask", [1, 1, 1]),
-        )
-    }
-
-
 def block_positions(joined):
     """Where the body of the block is in the rows of `join_bert`.
 

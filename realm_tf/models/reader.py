@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from realm_tf.models.encoder_model import EncoderModel
+from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
 
 
@@ -33,12 +34,6 @@ class Reader(EncoderModel):
         language/orqa/models/orqa_model.py (sizes and epsilon).
     """
 
-    config_names = (
-        "span_hidden_dim",
-        "max_span_width",
-        "layer_norm_epsilon",
-    )
-
     def __init__(
         self,
         encoder,
@@ -57,11 +52,13 @@ class Reader(EncoderModel):
             layer_norm_epsilon,
             name="span_scorer",
         )(sequence)
-        super().__init__(inputs=inputs, outputs=logits, **kwargs)
-        self.encoder = encoder
-        self.span_hidden_dim = span_hidden_dim
-        self.max_span_width = max_span_width
-        self.layer_norm_epsilon = layer_norm_epsilon
+        config = {
+            "encoder": encoder,
+            "span_hidden_dim": span_hidden_dim,
+            "max_span_width": max_span_width,
+            "layer_norm_epsilon": layer_norm_epsilon,
+        }
+        super().__init__(inputs, logits, config, **kwargs)
 
     @property
     def is_trained(self) -> bool:
@@ -75,7 +72,6 @@ class Reader(EncoderModel):
         return bool((gamma != 1).any() or (beta != 0).any())
 
 
-@keras.saving.register_keras_serializable(package="realm_tf")
 class SpanScorer(keras.layers.Layer):
     """Scores spans of 1 to `max_span_width` positions; see `Reader`."""
 
@@ -85,21 +81,16 @@ class SpanScorer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.span_hidden_dim = span_hidden_dim
         self.max_span_width = max_span_width
-        self.layer_norm_epsilon = layer_norm_epsilon
-
-        def initializer():
-            return keras.initializers.TruncatedNormal(stddev=0.02)
-
         self.endpoints = keras.layers.Dense(
             2 * span_hidden_dim,
-            kernel_initializer=initializer(),
+            kernel_initializer=make_initializer(),
             name="endpoints",
         )
         self.layer_norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon, name="layer_norm"
         )
         self.score = keras.layers.Dense(
-            1, kernel_initializer=initializer(), name="score"
+            1, kernel_initializer=make_initializer(), name="score"
         )
 
     def build(self, sequence_shape):
@@ -123,11 +114,3 @@ class SpanScorer(keras.layers.Layer):
 
     def compute_output_shape(self, sequence_shape):
         return (*sequence_shape[:-1], self.max_span_width)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "span_hidden_dim": self.span_hidden_dim,
-            "max_span_width": self.max_span_width,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-        }

@@ -8,6 +8,7 @@ from realm_tf import metrics
 from realm_tf.models import candidates
 from realm_tf.models import packing
 from realm_tf.models.marginal_likelihood import MarginalLikelihood
+from realm_tf.text import packing as text_packing
 
 # What is embedded and read of a block, as `packing.join_block` takes it.
 _CONTENT = ("title_ids", "title_lengths", "token_ids", "lengths")
@@ -248,12 +249,16 @@ class RealmModel(keras.Model):
             float tensor `(batch_size, 1 + num_retrieved, embedding_dim)`.
         """
         blocks = self._embed_blocks(found, training=training)
-        null = self.block_embedder(
-            packing.null_block(
-                self.cls_id, self.sep_id, self.block_segment_ids
-            ),
-            training=training,
+        # `[CLS] [SEP] [SEP]`
+        null = text_packing.join_bert(
+            [([], [])],
+            cls_id=self.cls_id,
+            sep_id=self.sep_id,
+            pad_id=0,
+            max_length=3,
+            segment_ids=self.block_segment_ids,
         )
+        null = self.block_embedder(null, training=training)
         # One row: the null block is the same for every query.
         null = ops.broadcast_to(
             null[:, None],

@@ -95,7 +95,7 @@ class RetrieveAndRead(keras.Model):
         self.open_qa = open_qa
         self.index = index
         self.block_table = block_table
-        self.sep_id = sep_id
+        self.join_bert = packing.JoinBert(sep_id)
         self.num_candidates = min(num_candidates, index.num_blocks)
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
@@ -141,14 +141,12 @@ class RetrieveAndRead(keras.Model):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         query = packing.query_inputs(inputs)
-        outputs = {}
         if "candidate_ids" in inputs:
             candidate_ids = inputs["candidate_ids"]
             scores = inputs["candidate_scores"]
         else:
             scores, candidate_ids = self._retrieve(query, training)
-        outputs["candidate_ids"] = candidate_ids
-        outputs["relevance_scores"] = scores
+        outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
         num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
         positions = ops.broadcast_to(
             ops.arange(num_read, dtype="int32")[None],
@@ -198,21 +196,13 @@ class RetrieveAndRead(keras.Model):
             self._is_continuation if self.match_whole_words else None,
         )
 
-    def _flat_blocks(self, block_ids):
-        token_ids, lengths = self.block_table(ops.reshape(block_ids, (-1,)))
-        return token_ids, lengths
-
     def _read(self, query, read_ids, read_scores, *, training):
         batch_size, num_read = ops.shape(read_ids)
-        token_ids, lengths = self._flat_blocks(read_ids)
-        # (b * r, l)
         joined = packing.trim(
-            packing.join_bert(
-                _repeat(query["token_ids"], num_read),
-                _repeat(query["padding_mask"], num_read),
-                token_ids,
-                lengths,
-                sep_id=self.sep_id,
+            self.join_bert(
+                query["token_ids"],
+                query["padding_mask"],
+                *self.block_table(read_ids),
             )
         )
         positions = packing.block_positions(joined)
@@ -251,10 +241,12 @@ class RetrieveAndRead(keras.Model):
         shape = ops.shape(outputs["span_scores"])
         positions = outputs["block_positions"]
         flat = (shape[0] * shape[1], shape[2])
-        token_ids = ops.where(positions >= 0, outputs["joint_ids"], self.sep_id)
+        token_ids = ops.where(
+            positions >= 0, outputs["joint_ids"], self.join_bert.sep_id
+        )
         matches = answer_matching.match_answers(
             ops.reshape(token_ids, flat),
-            _repeat(answer_ids, shape[1]),
+            ops.repeat(answer_ids, shape[1], axis=0),
             self._is_continuation,
             max_span_width=self.open_qa.reader.max_span_width,
         )
@@ -280,25 +272,19 @@ class RetrieveAndRead(keras.Model):
         best = _largest(
             outputs["span_scores"], outputs["correct"], axis=spans
         ) >= _largest(outputs["span_scores"], outputs["allowed"], axis=spans)
-        self._trackers["retriever_loss"].update_state(retriever_loss)
-        self._trackers["reader_loss"].update_state(reader_loss)
-        self._trackers["candidates_recall"].update_state(
-            ops.any(has_answer, axis=1)
-        )
-        self._trackers["top_block_recall"].update_state(has_answer[:, 0])
-        self._trackers["span_accuracy"].update_state(
-            best, sample_weight=answerable
-        )
+        for name, values, weights in (
+            ("retriever_loss", retriever_loss, None),
+            ("reader_loss", reader_loss, None),
+            ("candidates_recall", ops.any(has_answer, axis=1), None),
+            ("top_block_recall", has_answer[:, 0], None),
+            ("span_accuracy", best, answerable),
+        ):
+            self._trackers[name].update_state(values, sample_weight=weights)
         return ops.mean(retriever_loss + reader_loss)
 
 
 def _largest(scores, mask, *, axis):
     return ops.max(ops.where(mask, scores, -1e30), axis=axis)
-
-
-def _repeat(tensor, times):
-    # (b, ...) -> (b * times, ...), each row `times` times in a row.
-    return ops.repeat(tensor, times, axis=0)
 
 
 def _hide_padding(token_ids, lengths):

@@ -38,7 +38,7 @@ class InverseClozeTask(Training):
             InputError: if the inputs do not match, or training diverges.
         """
         from realm_tf.data.inverse_cloze import IctExamples
-        from realm_tf.models.inverse_cloze import IctModel
+        from realm_tf.models.in_batch_retriever import IctModel
         from realm_tf.training import resume
         from realm_tf.training import run_directory
         from realm_tf.training import trainers

@@ -13,6 +13,7 @@ from realm_tf.retrieval.partitions import Partitions
 from realm_tf.retrieval.partitions import partition
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import RowTable
+from realm_tf.retrieval.row_table import fixed_weight
 from realm_tf.retrieval.row_table import float32_products
 
 # Multiples of the square root of the number of blocks. Of 1, 2 and 4, with
@@ -80,9 +81,8 @@ class Ivf(keras.layers.Layer, Index):
         num_partitions: int,
         num_probed: int,
         quantize: str = "none",
-        **kwargs,
     ):
-        super().__init__(trainable=False, dtype="float32", **kwargs)
+        super().__init__(trainable=False, dtype="float32")
         self.num_blocks, self.embedding_dim = embeddings.shape
         self.num_partitions = num_partitions
         self.num_probed = num_probed
@@ -94,14 +94,7 @@ class Ivf(keras.layers.Layer, Index):
         with keras.name_scope(self.name):
             for name in _STATE:
                 array = np.asarray(getattr(partitions, name))
-                weight = keras.Variable(
-                    array,
-                    dtype=array.dtype.name,
-                    trainable=False,
-                    autocast=False,
-                    name=name,
-                )
-                setattr(self, name, weight)
+                setattr(self, name, fixed_weight(array, name))
         self.built = True
 
     OPTIONS = ("num_partitions", "num_probed")

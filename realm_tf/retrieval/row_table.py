@@ -42,8 +42,8 @@ class RowTable(keras.layers.Layer):
         InputError: if `quantize` is none of these.
     """
 
-    def __init__(self, embeddings, *, quantize="none", order=None, **kwargs):
-        super().__init__(trainable=False, dtype="float32", **kwargs)
+    def __init__(self, embeddings, *, quantize="none", order=None):
+        super().__init__(trainable=False, dtype="float32")
         if quantize not in QUANTIZATIONS:
             raise InputError(
                 f"`quantize` must be one of {', '.join(QUANTIZATIONS)}. "
@@ -51,23 +51,12 @@ class RowTable(keras.layers.Layer):
             )
         self.quantize = quantize
         values, scales = self._encode(embeddings, order)
-        self.num_rows, self.embedding_dim = values.shape
-        self.values = self._weight(values, "rows")
         self.scales = None
-        if scales is not None:
-            self.scales = self._weight(scales, "scales")
-        self.built = True
-
-    def _weight(self, array, name):
         with keras.name_scope(self.name):
-            return keras.Variable(
-                array,
-                dtype=array.dtype.name,
-                trainable=False,
-                # A model of mixed precision would cast the table every time.
-                autocast=False,
-                name=name,
-            )
+            self.values = fixed_weight(values, "rows")
+            if scales is not None:
+                self.scales = fixed_weight(scales, "scales")
+        self.built = True
 
     def assign(self, embeddings, order=None):
         """Takes new embeddings of the same shape; see the arguments."""
@@ -91,7 +80,9 @@ class RowTable(keras.layers.Layer):
     def _encode(self, embeddings, order):
         """The arrays of the weights; `None` where there are no scales."""
         shape = tuple(embeddings.shape)
-        values = np.empty(shape, _numpy_dtype(self.quantize))
+        # NumPy knows bfloat16 since Keras was imported.
+        dtype = "float32" if self.quantize == "none" else self.quantize
+        values = np.empty(shape, dtype)
         scales = None
         if self.quantize == "int8":
             scales = np.empty(shape[:1], "float32")
@@ -159,6 +150,18 @@ class Rows:
         return scores * ops.take(self.scales, places)
 
 
+def fixed_weight(array, name):
+    """A variable of an array, as it is, which is not trained."""
+    return keras.Variable(
+        array,
+        dtype=array.dtype.name,
+        trainable=False,
+        # A model of mixed precision would cast the table every time.
+        autocast=False,
+        name=name,
+    )
+
+
 def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows as integers and one scale each; see `RowTable`.
 
@@ -194,12 +197,3 @@ def _float32(rows):
     if rows.dtype == _BITS:
         rows = ops.view(rows, "bfloat16")
     return ops.cast(rows, "float32")
-
-
-def _numpy_dtype(quantize):
-    if quantize == "bfloat16":
-        # The type that Keras and its backends know by this name.
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return {"none": "float32", "int8": "int8"}[quantize]

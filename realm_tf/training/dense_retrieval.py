@@ -15,7 +15,7 @@ from realm_tf.answering.recall import gold_blocks
 from realm_tf.data import feeding
 from realm_tf.data import hard_negatives as data
 from realm_tf.errors import InputError
-from realm_tf.models.dense_passage_retrieval import DprModel
+from realm_tf.models.in_batch_retriever import DprModel
 from realm_tf.progress import Progress
 from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.text.answers import AnswerFinder

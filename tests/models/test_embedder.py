@@ -88,15 +88,6 @@ def test_a_row_of_padding_is_zero_and_not_nan(make_encoder, token_batch):
     np.testing.assert_array_equal(np.asarray(embedder(inputs)), 0.0)
 
 
-def test_one_encoder_serves_two_embedders(make_encoder, token_batch):
-    encoder = make_encoder()
-    cls = Embedder(encoder, projection_dim=None)
-    mean = Embedder(encoder, pooling="mean", projection_dim=None)
-    assert cls.encoder is mean.encoder
-    assert cls.embedding_dim == mean.embedding_dim == 8
-    assert np.abs(np.asarray(cls(token_batch) - mean(token_batch))).max() > 0.1
-
-
 def test_what_is_not_read_is_not_trained(make_encoder):
     mean = Embedder(make_encoder(), pooling="mean", projection_dim=None)
     assert not mean.encoder.get_layer("pooled_dense").trainable

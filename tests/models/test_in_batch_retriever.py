@@ -4,11 +4,10 @@ import eight_devices
 import keras
 import numpy as np
 import pytest
-from gradients import gradient
 
-from realm_tf.models.dense_passage_retrieval import DprModel
 from realm_tf.models.embedder import Embedder
-from realm_tf.models.inverse_cloze import IctModel
+from realm_tf.models.in_batch_retriever import DprModel
+from realm_tf.models.in_batch_retriever import IctModel
 
 JIT = keras.backend.backend() == "jax"
 MODELS = (IctModel, DprModel)
@@ -117,10 +116,10 @@ def _expected(query_tower, block_tower, batch, scale=1.0):
     }
 
 
-def _evaluate(model, batch, size=None):
+def _evaluate(model, batch):
     return model.evaluate(
         batch,
-        batch_size=size or len(batch["query_token_ids"]),
+        batch_size=len(batch["query_token_ids"]),
         verbose=0,
         return_dict=True,
     )
@@ -144,96 +143,6 @@ def test_loss_and_metrics_against_a_loop(
     assert expected["accuracy"] < 1
 
 
-def test_metrics_are_means_over_examples_not_batches(towers):
-    model = IctModel(*towers)
-    model.compile(jit_compile=JIT)
-    batch = _batch(IctModel, rows=12)
-    halves = [
-        {k: v[part] for k, v in batch.items()}
-        for part in (slice(6), slice(6, 12))
-    ]
-    found = _evaluate(model, batch, size=6)
-    for name, weights in (
-        ("accuracy", np.ones(12)),
-        ("accuracy_removed", batch["removed"]),
-        ("accuracy_left", 1 - batch["removed"]),
-    ):
-        each = [_expected(*towers, half)[name] for half in halves]
-        counts = [weights[:6].sum(), weights[6:].sum()]
-        assert found[name] == pytest.approx(np.dot(each, counts) / sum(counts))
-
-
-def test_what_is_masked_does_not_matter(towers):
-    model = DprModel(*towers)
-    model.compile(jit_compile=JIT)
-    batch = _batch(DprModel)
-    masked = np.zeros((ROWS, SLOTS), bool)
-    masked[[1, 4], 2] = True
-    batch["candidate_mask"][:, masked.reshape(-1)] = 0
-    before = _evaluate(model, batch)
-    batch["block_token_ids"][masked] = 7
-    assert _evaluate(model, batch) == before
-    # Seen by all, it does.
-    batch["candidate_mask"][:] = 1
-    assert _evaluate(model, batch)["loss"] > before["loss"] + 0.01
-
-
-def test_the_gradient_of_the_embeddings():
-    """p_ij - 1 on the own block, p_ij on the others, over the batch size."""
-
-    class Tower(keras.layers.Layer):
-        embedding_dim = 3
-
-    random = np.random.default_rng(4)
-    values = {
-        "query_embeddings": random.normal(size=(5, 3)).astype("float32"),
-        "block_embeddings": random.normal(size=(5, 3)).astype("float32"),
-    }
-    x = {"block_id": np.arange(5), "removed": np.zeros(5, "int32")}
-    scores = (
-        values["query_embeddings"].astype("float64")
-        @ values["block_embeddings"].T
-    )
-    weights = np.exp(scores - scores.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    weights = (weights - np.eye(5)) / 5
-    expected = {
-        "query_embeddings": weights @ values["block_embeddings"],
-        "block_embeddings": weights.T @ values["query_embeddings"],
-    }
-    model = IctModel(*[Tower()] * 2)
-    found = gradient(
-        lambda y_pred: model.compute_loss(x, y_pred=y_pred), values
-    )
-    for name, wanted in expected.items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("shared", [True, False])
-def test_it_learns(towers, kind, shared):
-    model = kind(towers[0], towers[0] if shared else towers[1])
-    assert len(model.trainable_variables) == sum(
-        len(tower.trainable_variables)
-        for tower in ({towers[0]} if shared else set(towers))
-    )
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), jit_compile=JIT)
-    batch = _batch(kind)
-    if kind is DprModel:
-        batch["candidate_mask"][:] = 1
-    before = _evaluate(model, batch)
-    model.fit(
-        ((batch,) for _ in range(60)),
-        steps_per_epoch=60,
-        shuffle=False,
-        verbose=0,
-    )
-    after = _evaluate(model, batch)
-    assert after.pop("loss") < 0.25 * before["loss"]
-    assert set(after.values()) == {1.0} and before["accuracy"] < 1
-
-
 def test_mixed_precision_scores_in_float32(make_encoder):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -247,15 +156,6 @@ def test_mixed_precision_scores_in_float32(make_encoder):
     assert {v.dtype.name for v in outputs.values()} == {"float32"}
     expected = _expected(tower, tower, batch)["loss"]
     assert _evaluate(model, batch)["loss"] == pytest.approx(expected, rel=0.02)
-
-
-def test_towers_of_other_widths_are_refused(make_encoder):
-    encoder = make_encoder()
-    with pytest.raises(ValueError, match="embedding_dim=4.*embedding_dim=5"):
-        IctModel(
-            Embedder(encoder, projection_dim=4),
-            Embedder(encoder, projection_dim=5),
-        )
 
 
 @pytest.mark.skipif(JIT, reason="tf.distribute is TensorFlow's")
@@ -285,13 +185,13 @@ _TEXTS = """
 """
 # The last batch is part full.
 _ICT = """
-    from realm_tf.models.inverse_cloze import IctModel as Model
+    from realm_tf.models.in_batch_retriever import IctModel as Model
 
     batch["removed"] = np.arange(32) % 2
     batch["block_id"] = np.where(np.arange(32) < 27, np.arange(32), -1)
 """
 _DPR = """
-    from realm_tf.models.dense_passage_retrieval import DprModel as Model
+    from realm_tf.models.in_batch_retriever import DprModel as Model
 
     mask = random.random((16, 32)) < 0.7
     mask[np.arange(16), 2 * np.arange(16)] = True

@@ -57,10 +57,6 @@ def test_join_bert_with_an_empty_block_is_the_null_block():
         *(2, 11, 3, 3, 0, 0, 0, 0)
     ]
     assert (np.asarray(packing.block_positions(joined)) == -1).all()
-    null = packing.null_block(CLS, SEP, (1, 0))
-    assert [np.asarray(value).tolist() for value in null.values()] == [
-        *([[2, 3, 3]], [[1, 1, 0]], [[1, 1, 1]])
-    ]
 
 
 def test_trim_cuts_to_the_longest_row():
@@ -94,22 +90,7 @@ def _in_a_graph(function):
     return call
 
 
-def _mapped(function):
-    """In a `tf.data` pipeline, which only TensorFlow has."""
-    import tensorflow as tf
-
-    def call(*arrays):
-        dataset = tf.data.Dataset.from_tensors(arrays)
-        return next(iter(dataset.map(function).as_numpy_iterator()))
-
-    return call
-
-
-_EAGER = [lambda function: function, _in_a_graph]
-_WAYS = _EAGER + [_mapped] * (keras.backend.backend() == "tensorflow")
-
-
-@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("way", [lambda function: function, _in_a_graph])
 @pytest.mark.parametrize("segment_ids", [(0, 1), (0, 0), (1, 0)])
 @pytest.mark.parametrize("max_length", [4, 9, 20, 40])
 def test_it_packs_as_numpy_does(way, segment_ids, max_length):

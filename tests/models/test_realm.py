@@ -290,12 +290,6 @@ def test_candidates_from_the_host(make_model):
         np.testing.assert_allclose(
             np.asarray(value), np.asarray(expected[name]), atol=1e-5
         )
-    # A row without any leaves the null block alone.
-    nothing = {**batch, "candidate_block_ids": np.full_like(found, -1)}
-    outputs = brought.predict(nothing, verbose=0)
-    np.testing.assert_allclose(
-        np.asarray(outputs["retrieval_log_probs"])[:, 0], 0.0, atol=1e-6
-    )
 
 
 @pytest.mark.parametrize("train_block_tower", [True, False])
@@ -343,8 +337,3 @@ def test_a_refresh_is_searched_without_retracing(make_model):
     assert not np.array_equal(before, after)
     for row, example in enumerate(SENTENCES):
         assert after[row].tolist() == _slow(model, example)["kept"]
-
-
-def test_wrong_arguments(make_model):
-    with pytest.raises(ValueError, match="marginalization='block'"):
-        make_model(marginalization="block")

@@ -166,16 +166,6 @@ def test_it_is_committed_without_outputs():
             assert cell.outputs == [] and cell.execution_count is None, cell.id
 
 
-def test_a_cell_of_words_stands_before_each_short_cell_of_code():
-    cells = _read().cells
-    for before, cell in zip(cells, cells[1:], strict=False):
-        if cell.cell_type == "code":
-            assert before.cell_type == "markdown", cell.id
-            # The parameters are the longest.
-            assert len(cell.source.splitlines()) <= 32, cell.id
-    assert "A TPU was not available" in cells[0].source
-
-
 def test_it_imports_the_package_and_no_module_of_it():
     code = "\n".join(c.source for c in _read().cells if c.cell_type == "code")
     assert set(

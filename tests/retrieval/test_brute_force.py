@@ -1,7 +1,4 @@
 import functools
-import os
-import subprocess
-import sys
 
 import eight_devices
 import keras
@@ -71,32 +68,6 @@ def test_a_model_saves_the_embeddings(tmp_path):
     assert not np.array_equal(loaded.predict_on_batch(queries)[1], expected)
     loaded.load_weights(path)
     np.testing.assert_array_equal(loaded.predict_on_batch(queries)[1], expected)
-
-
-def test_on_the_jax_backend():
-    pytest.importorskip("jax")
-    code = (
-        "import sys, numpy as np\n"
-        "from realm_tf.retrieval.brute_force import BruteForce\n"
-        "index = BruteForce(np.eye(3, dtype='float32'))\n"
-        "scores, ids = index.search(np.array([[0.0, 2.0, 2.0]]), 2)\n"
-        "print(np.asarray(scores).tolist(), np.asarray(ids).tolist())\n"
-        "index.swap(np.eye(3)[::-1])\n"
-        "print(np.asarray(index.search(np.eye(3)[:1], 1)[1]).tolist())\n"
-        "print('tensorflow' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-    )
-    assert done.stdout.splitlines() == [
-        "[[2.0, 2.0]] [[1, 2]]",
-        "[[2]]",
-        "False",
-    ]
 
 
 # 50 rows: divided evenly or not, all at once, one by one.

@@ -71,18 +71,6 @@ class TestSomePartitions:
         assert index.num_scored == 15 * num_probed
         _check(index, embeddings, queries, num_candidates)
 
-    def test_as_many_are_found_as_are_asked_for(self):
-        embeddings, queries = _drawn(100, 9)
-        index = Ivf.build(embeddings, num_partitions=50, num_probed=1)
-        # Two rows are scored unless more are wanted.
-        assert index.num_scored == 2
-        for num_candidates in (1, 2, 3, 40, 100):
-            _check(index, embeddings, queries, num_candidates)
-            found = np.asarray(index.search(queries, num_candidates)[1])
-            for row in found.tolist():
-                assert len(set(row)) == num_candidates
-                assert min(row) >= 0 and max(row) < 100
-
     def test_partitions_may_be_small_where_they_are_best(self):
         # 39 of one row, towards the first axis; one of 61, away from it.
         random = np.random.default_rng(0)
@@ -106,25 +94,6 @@ class TestSomePartitions:
         for queries in (towards, away, np.concatenate([away, towards])):
             for num_candidates in (5, 10, 39, 60):
                 _check(index, embeddings, queries, num_candidates)
-
-    def test_empty_partitions_cost_nothing(self):
-        embeddings, queries = _drawn(30, 11)
-        ids = np.arange(30, dtype="int32")
-        means = [embeddings[part].mean(axis=0) for part in np.split(ids, 3)]
-        nothing = np.zeros(8, "float32")
-        centroids = np.stack(
-            [nothing, means[0], nothing, nothing, means[1], means[2], nothing]
-        )
-        sizes = np.array([0, 10, 0, 0, 10, 10, 0], "int32")
-        index = Ivf(
-            embeddings,
-            Partitions(centroids, sizes, ids),
-            num_partitions=3,
-            num_probed=1,
-        )
-        assert index.num_scored == 10
-        for num_candidates in (1, 10, 11, 30):
-            _check(index, embeddings, queries, num_candidates)
 
     def test_the_best_are_found_at_the_defaults(self):
         embeddings, queries = _clustered(10_000), _clustered(200, seed=1)

@@ -97,12 +97,6 @@ def test_the_same_rows_give_the_same_partitions(tmp_path):
             )
 
 
-def test_a_sample_is_enough_to_learn_from(monkeypatch):
-    monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 2)
-    rows = search_oracle.rows(3_000)
-    _check(partition(rows, num_partitions=30), rows, 30)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
