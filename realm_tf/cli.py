@@ -116,6 +116,9 @@ COMMANDS = {
 }
 
 USAGE_ERROR = 2
+# What is around a message of tyro, and how its parts that only explain begin.
+_FRAME = str.maketrans("─│╭╮╰╯", "-     ")
+_HELP = ("Argument helptext", "For full helptext")
 INTERRUPTED = 130
 
 
@@ -233,12 +236,16 @@ def parse(kind: type, arguments: list[str]):
 
 def _without_box(text):
     """What tyro says in a box of several lines, as one; help is left out."""
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
-    lines = [line[1:-1] for line in plain.splitlines() if line.startswith("│")]
-    said = [line for line in lines if not line.startswith(" " * 9)]
-    # A rule is between parts, the last of which says how to ask for help.
-    parts = re.split("─+", " ".join(" ".join(said).split()))[:-1]
-    return "; ".join(part.strip(" .") for part in parts)
+    # The box is of ASCII where standard output is. Its first line is a title.
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text).translate(_FRAME)
+    _, _, plain = plain.partition("\n")
+    said = []
+    for part in re.split(r"^ *-+ *$", plain, flags=re.MULTILINE):
+        lines = [x for x in part.splitlines() if not x.startswith(" " * 10)]
+        said.append(" ".join(" ".join(lines).split()).strip(" ."))
+    return "; ".join(
+        each for each in said if each and not each.startswith(_HELP)
+    )
 
 
 def _registry():

@@ -129,7 +129,9 @@ def _lists(outputs: Mapping, record: type, prefix: str, count: int) -> list:
     """For each question the list of records in its parallel lists."""
     names = [prefix + field.name for field in dataclasses.fields(record)]
     columns = {
-        name: _rows(outputs, name, count) for name in names if name in outputs
+        name: _rows(outputs, name, count)
+        for name in names
+        if name in outputs or name == names[0]
     }
     found = []
     for row in range(count):

@@ -130,7 +130,7 @@ def test_the_fast_tier_covers_every_folder():
     tests = ROOT / "tests"
     fast = {tests / name for name in (tests / "fast.txt").read_text().split()}
     assert all(path.is_file() for path in fast)
-    # The notebook takes minutes.
+    # The tests of these take minutes.
     for folder in {path.parent for path in tests.glob("*/test_*.py")}:
-        if folder.name != "notebooks":
+        if folder.name not in ("notebooks", "benchmarks"):
             assert any(path.is_relative_to(folder) for path in fast), folder

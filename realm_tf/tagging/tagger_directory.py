@@ -11,7 +11,6 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Tagger
-from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.tagging import sentence_batches
@@ -164,9 +163,7 @@ def load(directory: str | Tagger) -> LoadedTagger:
             damaged, or it is of a version with other word shapes.
     """
     directory = Tagger.of(directory)
-    config = json.loads(
-        Path(directory.file(model_directory.CONFIG)).read_text()
-    )
+    config = directory.read_json(model_directory.CONFIG)
     if (
         config["model"] != "token_classifier"
         or tuple(config["shapes"]) != sentence_batches.SHAPES

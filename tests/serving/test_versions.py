@@ -143,11 +143,13 @@ def test_versions_that_are_deleted_are_let_go(world):
         ("unloading", 2),
     ]
     wait_for(lambda: world.open_versions() == [1])
+    # A version that is neither on disk nor used is forgotten.
+    world.poll()
+    assert world.states() == [(1, "AVAILABLE")]
     # The base path is away for a while: nothing changes.
     away = world.base.rename(world.base.parent / "away")
     world.poll()
     world.poll()
-    # Nor is a version known any more that is neither on disk nor used.
     assert world.states() == [(1, "AVAILABLE")]
     assert world.kinds("poll_failed") == [("poll_failed", None)]
     assert "base does not exist" in world.events[-1].message
