@@ -95,6 +95,9 @@ class ServerOptions:
                 self._check_number(field.name)
         if not self.model_name:
             raise InputError("--model-name is empty: expected a name.")
+        # To a socket it would mean every address.
+        if not self.host:
+            raise InputError("--host is empty: expected a name or an address.")
         if self.tls_client_ca and not self.tls_certificate:
             raise InputError(
                 "--tls-client-ca needs --tls-certificate and --tls-key."

@@ -131,6 +131,7 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
             ["--saved-model", "/tmp", "--model-name", ""],
             "--model-name is empty",
         ),
+        (["--host", ""], "--host is empty"),
         (["--tls-key", "x"], "certificate and its key go together"),
         (["--tls-client-ca", "x"], "--tls-client-ca needs --tls-cert"),
         (["--tls-key", "x", "--tls-certificate", "y"], "cannot be used"),
