@@ -9,6 +9,8 @@ References:
     form of names: tensorflow_serving/util/prometheus_exporter.cc.
 """
 
+import threading
+
 import prometheus_client
 
 from realm_tf.serving import memory
@@ -70,6 +72,7 @@ class ServingMetrics:
             ["model_name", "version"],
             **own,
         )
+        self._rendering = threading.Lock()
         # Processor time, resident memory and open files.
         prometheus_client.ProcessCollector(**own)
         if memory.allocated_bytes() is not None:
@@ -90,13 +93,15 @@ class ServingMetrics:
             versions: list of `Version`, all that are known.
             num_pending: int. Requests accepted and not yet answered.
         """
-        self._pending.set(num_pending)
-        self._available.clear()
-        for version in versions:
-            self._available.labels(model, version.number).set(
-                version.state is State.AVAILABLE
-            )
-        text = prometheus_client.generate_latest(self._registry).decode()
+        # Or one reader would clear the versions that another is to get.
+        with self._rendering:
+            self._pending.set(num_pending)
+            self._available.clear()
+            for version in versions:
+                self._available.labels(model, version.number).set(
+                    version.state is State.AVAILABLE
+                )
+            text = prometheus_client.generate_latest(self._registry).decode()
         line = f"# TYPE {_COUNT_NAME} "
         return (
             text.replace(f"{line}gauge\n", f"{line}counter\n").encode(),
