@@ -71,6 +71,8 @@ class RunningServer:
                 self._versions, options=options, metrics=metrics, log=self._log
             )
             self._grpc = GrpcServer(self.handler, options, api_keys=api_keys)
+            # Events came to nobody while it was made.
+            self._grpc.update_health()
             self.target = self._grpc.target
             if not options.no_rest:
                 app = RestApi(self.handler, api_keys).app()
