@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 
+import keras
 import numpy as np
 
 from realm_tf.artifacts import artifact
@@ -12,6 +13,7 @@ from realm_tf.artifacts import model_card
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.array_files import VOCABULARY
 from realm_tf.artifacts.array_files import write_vocabulary
+from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import write_text
@@ -168,14 +170,7 @@ def load(directory: str | Model) -> LoadedModel:
         else None,
         score_scale=config["score_scale"],
     )
-    weights = directory.file(WEIGHTS)
-    try:
-        model.load_weights(weights)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{weights} is damaged or not that of the {CONFIG} beside it: "
-            f"{error} Make the directory again."
-        ) from error
+    load_weights(model, directory)
     tokenizer = Tokenizer.from_file(
         directory.vocabulary, lowercase=config["lowercase"]
     )
@@ -205,3 +200,19 @@ def _part_config(part):
 def _part(kind, config):
     config = dict(config)
     return kind(BertEncoder(**config.pop("encoder")), **config)
+
+
+def load_weights(model: keras.Model, directory: Artifact) -> None:
+    """Fills a model with the weights of a directory.
+
+    Raises:
+        InputError: if they are damaged or of another model.
+    """
+    path = directory.file(WEIGHTS)
+    try:
+        model.load_weights(path)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} is damaged or not that of the {CONFIG} beside it: {error} "
+            "Make the directory again."
+        ) from error

@@ -173,15 +173,7 @@ def load(directory: str | Tagger) -> LoadedTagger:
             "train it again with `realm train-tagger`."
         )
     model = TokenClassifier.from_config(config["classifier"])
-    weights = directory.file(model_directory.WEIGHTS)
-    try:
-        model.load_weights(weights)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{weights} is damaged or not that of the "
-            f"{model_directory.CONFIG} beside it: {error} Make the directory "
-            "again."
-        ) from error
+    model_directory.load_weights(model, directory)
     tokenizer = Tokenizer.from_file(
         directory.file(model_directory.VOCABULARY),
         lowercase=config["lowercase"],

@@ -82,20 +82,24 @@ def test_an_interrupt_stays_one_and_the_next_run_goes_on(
     assert sorted(os.listdir(output)) == sorted(os.listdir(expected))
 
 
+def _interrupted(monkeypatch, inputs, output, vocab):
+    """All parts are there, and two of the shards."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable, "merge_summaries", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            chunk(inputs, output, vocab, num_shards=2)
+
+
 @pytest.mark.parametrize("what", ["input", "option"])
 def test_what_has_changed_since_an_interruption_is_made_again(
     tmp_path, vocab, inputs, small_parts, monkeypatch, what
 ):
     output = str(tmp_path / "out")
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    # All parts are there, and two of the shards.
-    with monkeypatch.context() as patch:
-        patch.setattr(resumable, "merge_summaries", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            chunk(inputs, output, vocab, num_shards=2)
+    _interrupted(monkeypatch, inputs, output, vocab)
     options = {"num_shards": 2}
     if what == "input":
         pathlib.Path(inputs[0]).write_text(
@@ -118,14 +122,7 @@ def test_a_file_that_is_missing_is_made_again(
     expected = str(tmp_path / "expected")
     output = str(tmp_path / "out")
     chunk(inputs, expected, vocab, num_shards=2)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(resumable, "merge_summaries", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            chunk(inputs, output, vocab, num_shards=2)
+    _interrupted(monkeypatch, inputs, output, vocab)
     os.remove(find(output, "npz")[2])
     os.remove(find(output, "tfrecord.gz")[0])
     metadata = chunk(inputs, output, vocab, num_shards=2)

@@ -186,8 +186,8 @@ def test_requests_for_what_is_not_there(world):
         world.versions.status("m", version=2)
 
 
-def test_a_new_version_is_warm_before_the_old_is_let_go(world):
-    world.add(1)
+def _slow_load(world):
+    """A load that stops at version 2, when it does, and what lets it go on."""
     loading = threading.Event()
     go_on = threading.Event()
 
@@ -197,6 +197,12 @@ def test_a_new_version_is_warm_before_the_old_is_let_go(world):
             assert go_on.wait(10)
         return world.load(directory)
 
+    return load, loading, go_on
+
+
+def test_a_new_version_is_warm_before_the_old_is_let_go(world):
+    world.add(1)
+    load, loading, go_on = _slow_load(world)
     world.start(load=load)
     world.add(2)
     poll = threading.Thread(target=world.poll)
@@ -250,15 +256,7 @@ def test_a_version_in_use_is_not_closed(world):
 
 def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
     world.add(1)
-    loading = threading.Event()
-    go_on = threading.Event()
-
-    def load(directory):
-        if directory.endswith("2"):
-            loading.set()
-            assert go_on.wait(10)
-        return world.load(directory)
-
+    load, loading, go_on = _slow_load(world)
     world.start(load=load, poll_seconds=0.01)
     world.add(2)
     assert loading.wait(10)
