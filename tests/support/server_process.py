@@ -53,6 +53,7 @@ class Process:
 
     def end(self):
         """Waits for the end after SIGTERM; returns the lines of the log."""
-        output, log = self.popen.communicate(timeout=20)
+        # The grace for requests is 20 s; a busy machine takes longer to exit.
+        output, log = self.popen.communicate(timeout=60)
         assert (self.popen.returncode, output) == (0, "")
         return [json.loads(line) for line in log.splitlines()]
