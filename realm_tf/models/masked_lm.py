@@ -18,7 +18,7 @@ class MaskedLmModel(keras.Model):
     `mask_positions`, `mask_ids` and `mask_weights`, and what
     `data.masked_lm_warm_up` adds: `block_token_ids` `(batch_size, block_length)`,
     `block_lengths` `(batch_size,)`, 0 for the null block, and `block_kind`
-    `(batch_size,)`. Without blocks all read the null block. The output is a
+    `(batch_size,)`. Without these all read the null block. The output is a
     float32 tensor `(batch_size, max_masked, vocabulary_size)`.
 
     Metrics: `accuracy_KIND` for each kind of block, over wordpieces that are
@@ -82,9 +82,8 @@ class MaskedLmModel(keras.Model):
         correct = ops.equal(
             ops.cast(ops.argmax(logits, axis=-1), "int32"), mask_ids
         )
+        kinds = x.get("block_kind", ops.zeros_like(mask_ids[:, 0]))
         for kind, tracker in enumerate(self._trackers):
             # (b, 1)
-            of_kind = ops.cast(ops.equal(x["block_kind"], kind), "float32")[
-                :, None
-            ]
+            of_kind = ops.cast(ops.equal(kinds, kind), "float32")[:, None]
             tracker.update_state(correct, sample_weight=weights * of_kind)
