@@ -167,14 +167,14 @@ class HostRetriever:
         added = {
             "block_ids": block_ids,
             "of_article": of_article.astype("int32"),
-            **self._contents(block_ids),
+            **self.contents(block_ids),
         }
         return {
             **batch,
             **{f"candidate_{name}": rows for name, rows in added.items()},
         }
 
-    def _contents(self, block_ids):
+    def contents(self, block_ids) -> dict:
         """What blocks say, as `BlockTable` gives it; -1 is an empty block."""
         unique, places = np.unique(block_ids, return_inverse=True)
         shape = (len(unique), self._max_block_length)
