@@ -25,12 +25,13 @@ _NUM_DIGITS = 7
 class TrainingLog(keras.callbacks.Callback):
     """Appends a line of JSON every so many steps.
 
-    Keras's own logs are means since the epoch began. Here each line holds
-    means over the steps since the line before: the totals and counts of the
-    model's metrics (`keras.metrics.Mean`), less what they were then. So every example, or masked
-    wordpiece, counts as it does in the metric, over the end of an epoch too.
-    Numbers that other callbacks put into the logs, such as `index_age`, are
-    averaged over the same steps; those callbacks come before this one.
+    Keras's own logs are means since the epoch began. Here each line holds means
+    over the steps since the line before: the totals and counts of the model's
+    metrics (`keras.metrics.Mean`), less what they were then. So every example,
+    or masked wordpiece, counts as it does in the metric, over the end of an
+    epoch too. Numbers that other callbacks put into the logs, such as
+    `index_age`, are averaged over the same steps; those callbacks come before
+    this one.
 
     A line: `step` (steps done), `steps` (how many it is the mean of),
     `seconds` (of training, without the time between a kill and the resumed
