@@ -236,9 +236,10 @@ class _Words(dict):
         self.clear()
         self._new = []
         self._num_characters = 0
-        # Of each word, and of each wordpiece of the words.
-        self._lengths = self._counts = self._firsts = np.empty(0, np.int64)
-        self._ids = self._starts = self._limits = np.empty(0, np.int32)
+        self._lengths, self._counts, self._firsts = (_Column() for _ in "123")
+        self._ids, self._starts, self._limits = (
+            _Column(np.int32) for _ in "123"
+        )
 
     def _learn(self):
         """Tokenizes the words that are new, all at once."""
@@ -254,18 +255,37 @@ class _Words(dict):
         offsets -= word_starts[words, None]
         counts = np.bincount(words, minlength=len(self._new))
         firsts = len(self._ids) + np.cumsum(counts) - counts
-        self._lengths = _append(self._lengths, lengths)
-        self._counts = _append(self._counts, counts)
-        self._firsts = _append(self._firsts, firsts)
-        self._ids = _append(self._ids, encoding.ids)
-        self._starts = _append(self._starts, offsets[:, 0])
-        self._limits = _append(self._limits, offsets[:, 1])
+        self._lengths.extend(lengths)
+        self._counts.extend(counts)
+        self._firsts.extend(firsts)
+        self._ids.extend(encoding.ids)
+        self._starts.extend(offsets[:, 0])
+        self._limits.extend(offsets[:, 1])
         self._num_characters += int(lengths.sum())
         self._new = []
 
 
-def _append(column, values):
-    return np.concatenate([column, np.asarray(values, column.dtype)])
+class _Column:
+    """An array that grows at its end."""
+
+    def __init__(self, dtype=np.int64):
+        self._values = np.empty(1024, dtype)
+        self._length = 0
+
+    def __len__(self):
+        return self._length
+
+    def __getitem__(self, places):
+        return self._values[places]
+
+    def extend(self, values):
+        limit = self._length + len(values)
+        if limit > len(self._values):
+            grown = np.empty(2 * limit, self._values.dtype)
+            grown[: self._length] = self._values[: self._length]
+            self._values = grown
+        self._values[self._length : limit] = values
+        self._length = limit
 
 
 def to_text(wordpieces: list[str]) -> str:
