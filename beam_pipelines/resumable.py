@@ -224,6 +224,7 @@ class RecordShard:
     """A shard of records that is being written; see `writing_records`.
 
     Attributes:
+        num_rows: int. Records so far.
         counts: Counter. Added up over shards.
         longest: Counter. Of which the largest counts.
         digest: int. The sum of the SHA-256 of the records.
@@ -231,6 +232,7 @@ class RecordShard:
 
     def __init__(self, writer):
         self._writer = writer
+        self.num_rows = 0
         self.digest = 0
         self.counts = collections.Counter()
         self.longest = collections.Counter()
@@ -244,6 +246,7 @@ class RecordShard:
                 does not.
         """
         self._writer.write(record)
+        self.num_rows += 1
         digest = hashlib.sha256(place + record).digest()
         self.digest += int.from_bytes(digest, "big")
 
@@ -261,6 +264,9 @@ def writing_records(
         shard: `Shard`.
         directory: str. See `writing`.
         compression_level: int. Defaults to zlib's.
+
+    Raises:
+        RuntimeError: if not as many records were written as it should hold.
     """
     import tensorflow as tf
 
@@ -273,8 +279,14 @@ def writing_records(
     ):
         records = RecordShard(writer)
         yield records
+        # Before it is renamed: nothing trusts a shard that lacks a record.
+        if records.num_rows != shard.limit - shard.start:
+            raise RuntimeError(
+                f"{shard.path}: expected {shard.limit - shard.start} records, "
+                f"found {records.num_rows}."
+            )
     summary = {
-        "num_rows": shard.limit - shard.start,
+        "num_rows": records.num_rows,
         "counts": records.counts,
         "longest": records.longest,
         "digest": records.digest,

@@ -35,6 +35,8 @@ _INDEX_NAME = re.compile(r"-multistream-index\d*\.txt")
 _STREAM_HEAD = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_HEAD_BYTES = 10
 _END = bz2.compress(b"</mediawiki>\n")
+# A range is read whole; one of a thousand pages has some 10 MB (our choice).
+_MAX_RANGE_BYTES = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +125,13 @@ def read_ranges(
             f"{_advice(dump)}"
         )
     limits = [*starts[1:], size]
+    largest = max(b - a for a, b in zip(starts, limits, strict=True))
+    if largest > _MAX_RANGE_BYTES:
+        raise InputError(
+            f"{index} puts {largest:,} bytes of {dump} into one range of some "
+            f"{pages_per_range:,} pages: it ends before the dump does, fetch it "
+            "again."
+        )
     after = [*numbers[1:], number]
     return [
         StreamRange(

@@ -109,10 +109,17 @@ class AnnotatedPassage:
 
     def _texts(self, starts, limits):
         content = self.text.encode("utf-8")
-        return [
-            content[start:limit].decode("utf-8")
-            for start, limit in zip(starts, limits, strict=True)
-        ]
+        try:
+            return [
+                content[start:limit].decode("utf-8")
+                for start, limit in zip(starts, limits, strict=True)
+            ]
+        except ValueError as error:
+            raise InputError(
+                f"Annotated passage {self.title!r} (block {self.block_id}) has "
+                f"an offset inside a character ({error}): annotate the corpus "
+                "again."
+            ) from error
 
 
 def to_example(record: Block | AnnotatedPassage) -> bytes:

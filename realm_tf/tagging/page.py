@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -105,8 +106,8 @@ def sample_passages(
     for path, rows in zip(paths, metadata["shard_rows"], strict=True):
         here = {place - first for place in wanted} & set(range(rows))
         records = schema.read_records(path)
-        for row in range(max(here, default=-1) + 1):
-            record = next(records)
+        end = max(here, default=-1) + 1
+        for row, record in enumerate(itertools.islice(records, end)):
             if row in here:
                 yield (
                     first + row,

@@ -150,6 +150,21 @@ def test_damaged_indices(tmp_path, lines, message):
         )
 
 
+def test_a_range_that_is_no_thousand_pages(tmp_path, monkeypatch):
+    """An index that was cut at the end of a line."""
+    dump = write_dump(tmp_path, 9)
+    size = max(each.limit - each.start for each in ranges_of(dump, 3))
+    monkeypatch.setattr(multistream, "_MAX_RANGE_BYTES", size)
+    assert ranges_of(dump, 3)
+    with bz2.open(multistream.index_path(dump), "rt") as lines:
+        cut = "".join(itertools.islice(lines, 4))
+    (tmp_path / "index.txt").write_text(cut)
+    with pytest.raises(InputError, match="ends before the dump does"):
+        multistream.read_ranges(
+            dump, str(tmp_path / "index.txt"), pages_per_range=3
+        )
+
+
 def test_a_dump_that_is_not_compressed(tmp_path):
     dump = tmp_path / "w.xml"
     dump.write_text(f"{HEAD}{page(1)}</mediawiki>")

@@ -152,3 +152,10 @@ def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
     with pytest.raises((OSError, tf.errors.NotFoundError)):
         shards.WriteBlocks(written, blocks.Packing()).process(shard)
     assert os.listdir(tmp_path) == ["other"]
+
+
+def test_a_shard_that_lacks_a_block_is_none(tmp_path, written):
+    shard = block_shard(tmp_path, written, 0, 9, ((0, 1), 0, frozenset()))
+    with pytest.raises(RuntimeError, match="expected 9 records, found 1"):
+        shards.WriteBlocks(written, blocks.Packing()).process(shard)
+    assert os.listdir(tmp_path) == ["parts"]

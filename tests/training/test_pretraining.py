@@ -285,6 +285,7 @@ def test_the_host_retrieves(world, trained, stopped):
         world,
         world["root"] / f"host-{stopped}",
         *("retrieval=host", "retrieval_prefetch=0", "num_steps=4"),
+        tensorboard=str(world["root"] / f"host-board-{stopped}"),
     )
     if stopped:
         with pytest.raises(KeyboardInterrupt):

@@ -88,6 +88,11 @@ def _texts(example, spans):
     else:
         # Not split(): some tokens hold other white space.
         tokens, join = example["document_text"].split(" "), join_tokens
+    for span in spans:
+        if not 0 <= span["start_token"] < span["end_token"] <= len(tokens):
+            raise ValueError(
+                f"{span} is outside a page of {len(tokens)} tokens"
+            )
     return [join(tokens[s["start_token"] : s["end_token"]]) for s in spans]
 
 

@@ -170,6 +170,10 @@ def test_tokens_without_their_spaces(tokens, expected):
         lambda e: e["annotations"][0]["short_answers"][0].pop("end_token"),
         lambda e: [e.pop("document_html"), e.pop("document_tokens")],
         lambda e: [e.pop("document_html"), e.update(document_tokens=[])],
+        lambda e: [
+            e.pop("document_html"),
+            e.update(document_tokens=e["document_tokens"][:1]),
+        ],
         None,
     ],
 )
