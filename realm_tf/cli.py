@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import importlib
 import io
 import os
 import re
@@ -11,106 +10,74 @@ import sys
 import types
 import typing
 
+import realm_tf
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
-# Command: (module and class of its operation, summary).
+# Command: (public name of its operation, summary).
 # Order: as in the life of a model.
 COMMANDS = {
-    "quickstart": (
-        "realm_tf.operations.quickstart:Quickstart",
-        "run the whole chain on the embedded corpus",
-    ),
-    "init": (
-        "realm_tf.operations.init:Init",
-        "make a model directory to start from",
-    ),
+    "quickstart": ("Quickstart", "run the whole chain on the embedded corpus"),
+    "init": ("Init", "make a model directory to start from"),
     "import": (
-        "realm_tf.operations.import_checkpoint:ImportCheckpoint",
+        "ImportCheckpoint",
         "make a model directory of a published REALM or ORQA checkpoint",
     ),
-    "chunk": (
-        "realm_tf.operations.chunk:Chunk",
-        "cut articles (a Wikipedia dump, JSONL) into blocks",
-    ),
+    "chunk": ("Chunk", "cut articles (a Wikipedia dump, JSONL) into blocks"),
     "annotate": (
-        "realm_tf.operations.annotate:Annotate",
+        "Annotate",
         "mark the salient spans of passages, for pre-training",
     ),
     "pack": (
-        "realm_tf.operations.pack:Pack",
+        "Pack",
         "make blocks or annotated passages memory-mapped arrays for training",
     ),
-    "train-tagger": (
-        "realm_tf.operations.train_tagger:TrainTagger",
-        "train the tagger of names on CoNLL files",
-    ),
-    "embed": (
-        "realm_tf.operations.embed:Embed",
-        "compute the embeddings of all blocks",
-    ),
-    "index": (
-        "realm_tf.operations.build_index:BuildIndex",
-        "build a search index over the embeddings",
-    ),
+    "train-tagger": ("TrainTagger", "train the tagger of names on CoNLL files"),
+    "embed": ("Embed", "compute the embeddings of all blocks"),
+    "index": ("BuildIndex", "build a search index over the embeddings"),
     "ict": (
-        "realm_tf.operations.inverse_cloze_task:InverseClozeTask",
+        "InverseClozeTask",
         "train the retriever: a sentence finds its block",
     ),
     "pretrain": (
-        "realm_tf.operations.pretrain:Pretrain",
+        "Pretrain",
         "pre-train: retrieve blocks, then predict what is masked",
     ),
-    "probe": (
-        "realm_tf.operations.probe:Probe",
-        "show what retrieval adds to the prediction of [MASK]",
-    ),
+    "probe": ("Probe", "show what retrieval adds to the prediction of [MASK]"),
     "questions": (
-        "realm_tf.operations.prepare_questions:PrepareQuestions",
+        "PrepareQuestions",
         "make questions files of a public question set",
     ),
     "finetune": (
-        "realm_tf.operations.fine_tune:FineTune",
+        "FineTune",
         "train retriever and reader on questions and answers",
     ),
     "evaluate": (
-        "realm_tf.operations.evaluate:Evaluate",
+        "Evaluate",
         "exact match, F1 and recall on a file of questions",
     ),
     "compare": (
-        "realm_tf.operations.compare:Compare",
+        "Compare",
         "set evaluations of the same questions side by side",
     ),
-    "ablate": (
-        "realm_tf.operations.ablate:Ablate",
-        "train and measure all systems of a comparison",
-    ),
+    "ablate": ("Ablate", "train and measure all systems of a comparison"),
     "export": (
-        "realm_tf.operations.export:Export",
+        "Export",
         "write one SavedModel: question in, answer with evidence out",
     ),
     "export-checkpoint": (
-        "realm_tf.operations.export_checkpoint:ExportCheckpoint",
+        "ExportCheckpoint",
         "write a model in Hugging Face's format",
     ),
-    "verify": (
-        "realm_tf.operations.verify:Verify",
-        "check a SavedModel in a fresh process",
-    ),
+    "verify": ("Verify", "check a SavedModel in a fresh process"),
     "serve": (
-        "realm_tf.operations.serve:Serve",
+        "Serve",
         "serve a SavedModel: TF Serving's gRPC and REST APIs, a web page",
     ),
-    "ask": (
-        "realm_tf.operations.ask:Ask",
-        "ask a server or a SavedModel a question",
-    ),
-    "inspect": (
-        "realm_tf.operations.inspect:Inspect",
-        "say what a directory holds",
-    ),
+    "ask": ("Ask", "ask a server or a SavedModel a question"),
+    "inspect": ("Inspect", "say what a directory holds"),
     "reproduce": (
-        "realm_tf.operations.reproduce:Reproduce",
+        "Reproduce",
         "measure again what this project publishes, and compare",
     ),
 }
@@ -181,8 +148,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def operation_class(name: str) -> type:
     """The `Operation` that a command runs; only now its module is imported."""
-    module, _, class_name = COMMANDS[name][0].partition(":")
-    return getattr(importlib.import_module(module), class_name)
+    return getattr(realm_tf, COMMANDS[name][0])
 
 
 def _run(name, arguments):

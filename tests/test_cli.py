@@ -1,11 +1,11 @@
 import dataclasses
 import subprocess
 import sys
-import types
 from typing import ClassVar
 
 import pytest
 
+import realm_tf
 from realm_tf import cli
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
@@ -40,11 +40,9 @@ def _command(monkeypatch, run, *, status=0, takes_more=False):
 
         beam_options: BeamOptions = ()
 
-    module = types.ModuleType("fake_command")
-    module.Fake = FakePipeline if takes_more else Fake
-    monkeypatch.setitem(sys.modules, "fake_command", module)
-    entry = ("fake_command:Fake", "a summary")
-    monkeypatch.setitem(cli.COMMANDS, "fake", entry)
+    operation = FakePipeline if takes_more else Fake
+    monkeypatch.setattr(realm_tf, "Fake", operation, raising=False)
+    monkeypatch.setitem(cli.COMMANDS, "fake", ("Fake", "a summary"))
 
 
 def test_help_lists_every_command(capsys):

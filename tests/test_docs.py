@@ -1,6 +1,5 @@
 """README, CONTRIBUTING and docs say what is there: commands, files, links."""
 
-import importlib
 import pathlib
 import re
 import shlex
@@ -93,9 +92,7 @@ def test_commands_take_their_options(page):
 
 
 def _parse(name, *arguments):
-    module, _, operation = cli.COMMANDS[name][0].partition(":")
-    kind = getattr(importlib.import_module(module), operation)
-    parsed = cli.parse(kind, list(arguments))
+    parsed = cli.parse(cli.operation_class(name), list(arguments))
     others = getattr(parsed, "beam_options", ())
     # Pipelines hand on to Beam what they do not know; Beam has `_` in names.
     assert not [word for word in others if re.match(r"--\w+-", word)], others

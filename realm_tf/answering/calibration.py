@@ -84,15 +84,7 @@ def choose(prediction, *, temperature: float = 1.0, aggregate: bool = False):
         key = max(totals, key=totals.get)
         share = min(totals[key], 1.0)
         best = next(s for s in prediction.nbest if _key(s) == key)
-    return dataclasses.replace(
-        prediction,
-        answer=best.answer,
-        score=best.score,
-        confidence=share,
-        block_id=best.block_id,
-        start=best.start,
-        limit=best.limit,
-    )
+    return dataclasses.replace(prediction, **vars(best), confidence=share)
 
 
 def _key(span):
@@ -164,13 +156,60 @@ def calibration_error(correct, shares) -> float:
     References:
         [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2.
     """
-    bins = np.minimum((shares * NUM_BINS).astype(int), NUM_BINS - 1)
-    error = 0.0
-    for number in np.unique(bins):
-        inside = bins == number
-        gap = correct[inside].mean() - shares[inside].mean()
-        error += inside.mean() * abs(gap)
-    return round(float(error), 6)
+    error = sum(
+        len(rows) * abs(np.mean(correct[rows]) - np.mean(shares[rows]))
+        for _, _, rows in confidence_bins(shares)
+    )
+    return round(float(error / len(shares)), 6)
+
+
+def confidence_bins(shares) -> list[tuple[float, float, np.ndarray]]:
+    """Questions by confidence, in ten bins of equal width.
+
+    Args:
+        shares: float array `(num_questions,)`. Confidences, from 0 to 1.
+
+    Returns:
+        list of `(low, high, rows)`, one a bin that has questions: its lower
+        end, which it includes, its upper end, which only the last one does,
+        and the positions of its questions.
+    """
+    limits = np.arange(NUM_BINS + 1) / NUM_BINS
+    bins = np.minimum(np.digitize(shares, limits), NUM_BINS)
+    return [
+        (
+            float(limits[number - 1]),
+            float(limits[number]),
+            np.flatnonzero(bins == number),
+        )
+        for number in np.unique(bins)
+    ]
+
+
+def risk_and_coverage(correct, shares):
+    """What refusing to answer below some confidence brings.
+
+    The questions of highest confidence are answered, those of the same
+    confidence together.
+
+    Args:
+        correct: bool array `(num_questions,)`.
+        shares: float array `(num_questions,)`. Confidences.
+
+    Returns:
+        `(thresholds, coverage, risk)`, float arrays `(num_thresholds,)`: each
+        confidence that there is, falling; the share of questions with at
+        least this one; the share of wrong answers among these.
+
+    References:
+        [Geifman and El-Yaniv, 2017](https://arxiv.org/abs/1705.08500).
+    """
+    thresholds, place, counts = np.unique(
+        -np.asarray(shares), return_inverse=True, return_counts=True
+    )
+    answered = np.cumsum(counts)
+    wrong = np.cumsum(np.bincount(place, weights=1 - np.asarray(correct, int)))
+    return -thresholds, answered / len(place), wrong / answered
 
 
 def threshold(correct, shares, risk: float) -> dict | None:
@@ -185,19 +224,13 @@ def threshold(correct, shares, risk: float) -> dict | None:
         dict of `threshold` and `coverage`, for the most questions answered;
         `None` if no threshold keeps to the risk.
     """
-    order = np.argsort(-shares, kind="stable")
-    wrong = np.cumsum(~np.asarray(correct, bool)[order])
-    answered = np.arange(1, len(order) + 1)
-    sorted_shares = np.asarray(shares)[order]
-    # Equal confidences are answered together.
-    is_last = np.append(sorted_shares[1:] != sorted_shares[:-1], True)
-    kept = np.flatnonzero(is_last & (wrong / answered <= risk))
+    thresholds, coverage, risks = risk_and_coverage(correct, shares)
+    kept = np.flatnonzero(risks <= risk)
     if not len(kept):
         return None
-    last = kept[-1]
     return {
-        "threshold": float(sorted_shares[last]),
-        "coverage": round(float(answered[last] / len(order)), 6),
+        "threshold": float(thresholds[kept[-1]]),
+        "coverage": round(float(coverage[kept[-1]]), 6),
     }
 
 

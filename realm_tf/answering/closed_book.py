@@ -157,9 +157,7 @@ class ClosedBook:
                 [vocabulary[number] for number in filled[best][0][row]]
             )
             found.append(
-                Prediction(
-                    answer, score, float(np.exp(score)), -1, 0, 0, [], []
-                )
+                Prediction(answer, score, confidence=float(np.exp(score)))
             )
         return found
 

@@ -22,7 +22,6 @@ NUM_RETRIEVED = 20
 ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
-_UNCHANGED = TEMPERATURES.index(1.0)
 # `best_spans` gives a far lower score to a place without a span.
 _LEAST_SCORE = -1e29
 
@@ -46,35 +45,30 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """One answer of the n-best list.
+    """An answer: a slice of a block's text.
 
     Args:
-        answer: str. A slice of the block's text.
+        answer: str. Empty if no span was found.
         score: float. Span score plus relevance.
-        block_id: int.
+        block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
     """
 
-    answer: str
-    score: float
-    block_id: int
-    start: int
-    limit: int
+    answer: str = ""
+    score: float = 0.0
+    block_id: int = -1
+    start: int = 0
+    limit: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
-    """An answer with its evidence.
+class Prediction(Span):
+    """The best answer, with its evidence.
 
     Args:
-        answer: str. A slice of the block's text; empty if no span was found.
-        score: float. Best span score plus relevance.
         confidence: float. Share of the span in the softmax over all spans
             that were read, between 0 and 1; see `calibration.choose`.
-        block_id: int. The block that holds the answer; -1 without one.
-        start: int. First code point of the answer in the block's text.
-        limit: int. The one after the last.
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
         nbest: list of `Span`. Best first.
@@ -82,19 +76,14 @@ class Prediction:
             read, at each of `calibration.TEMPERATURES`.
     """
 
-    answer: str
-    score: float
-    confidence: float
-    block_id: int
-    start: int
-    limit: int
-    retrieved: list[int]
-    candidates: list[Candidate]
+    confidence: float = 0.0
+    retrieved: list[int] = dataclasses.field(default_factory=list)
+    candidates: list[Candidate] = dataclasses.field(default_factory=list)
     nbest: list[Span] = dataclasses.field(default_factory=list)
     log_totals: tuple[float, ...] = ()
 
 
-NO_ANSWER = Prediction("", 0.0, 0.0, -1, 0, 0, [], [])
+NO_ANSWER = Prediction()
 
 
 class Predictor:
@@ -174,42 +163,36 @@ class Predictor:
         return predictions
 
     def _prediction(self, outputs, spans, row):
-        records = self._corpus.records
         read = outputs["read_ids"][row].tolist()
-        candidates = []
-        for position, block_id in enumerate(read):
-            start = int(spans["candidate_starts"][row, position])
-            limit = int(spans["candidate_limits"][row, position])
-            candidates.append(
-                Candidate(
-                    block_id,
-                    float(spans["candidate_log_probs"][row, position]),
-                    records.span_text(block_id, start, limit)
-                    if start >= 0
-                    else "",
-                    float(spans["candidate_scores"][row, position]),
-                )
+        return calibration.choose(
+            Prediction(
+                retrieved=outputs["candidate_ids"][row].tolist(),
+                candidates=self._candidates(read, spans, row),
+                nbest=self._nbest(read, spans, row),
+                log_totals=tuple(spans["log_totals"][row].tolist()),
             )
-        retrieved = outputs["candidate_ids"][row].tolist()
-        nbest = self._nbest(read, spans, row)
-        if not nbest:
-            return dataclasses.replace(
-                NO_ANSWER, retrieved=retrieved, candidates=candidates
+        )
+
+    def _candidates(self, read, spans, row):
+        texts = [
+            self._corpus.records.span_text(block_id, start, limit)
+            if start >= 0
+            else ""
+            for block_id, start, limit in zip(
+                read,
+                spans["candidate_starts"][row],
+                spans["candidate_limits"][row],
+                strict=True,
             )
-        best = nbest[0]
-        return Prediction(
-            best.answer,
-            best.score,
-            calibration.confidence(
-                best.score, spans["log_totals"][row, _UNCHANGED], 1.0
-            ),
-            best.block_id,
-            best.start,
-            best.limit,
-            retrieved,
-            candidates,
-            nbest,
-            tuple(spans["log_totals"][row].tolist()),
+        ]
+        return list(
+            map(
+                Candidate,
+                read,
+                spans["candidate_log_probs"][row].tolist(),
+                texts,
+                spans["candidate_scores"][row].tolist(),
+            )
         )
 
     def _nbest(self, read, spans, row):

@@ -190,12 +190,7 @@ class Annotate(Operation):
         return self.result
 
     def _check(self):
-        for name in ("batch_size", "passages_per_shard"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
-                    "expected 1 or more."
-                )
+        self.check_least(1, "batch_size", "passages_per_shard")
         if (self.blocks is None) == (not self.input):
             raise InputError(
                 "either --blocks DIR or --input GLOB... is needed, and not "

@@ -141,10 +141,7 @@ class Chunk(Operation):
             InputError: if an argument, the vocabulary or an input file is
                 wrong, or no block could be made.
         """
-        if self.num_shards is not None and self.num_shards < 1:
-            raise InputError(
-                f"--num-shards {self.num_shards}: expected 1 or more."
-            )
+        self.check_least(1, "num_shards")
         # Whatever is wrong shows here, before Beam and TensorFlow are loaded.
         self.parameters()
         from realm_tf.beam_pipelines import chunk_wikipedia

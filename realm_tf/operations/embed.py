@@ -9,7 +9,6 @@ from realm_tf.artifacts.index_files import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
-from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
 
@@ -60,12 +59,7 @@ class Embed(Operation):
         from realm_tf.beam_pipelines import embed_blocks
         from realm_tf.beam_pipelines import execution
 
-        for name in ("batch_size", "rows_per_shard"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"--{name.replace('_', '-')} {getattr(self, name)}: "
-                    "expected 1 or more."
-                )
+        self.check_least(1, "batch_size", "rows_per_shard")
         matching.check_vocabulary(self.blocks, self.model)
         options = execution.pipeline_options(self.beam_options)
         with self.write(resumable=True) as stage:

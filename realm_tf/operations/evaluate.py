@@ -49,6 +49,8 @@ class Evaluate(Operation):
 
     command: ClassVar[str] = "evaluate"
     makes = Evaluation
+    # The index is of the blocks, and the temperature is a parameter.
+    manner = ("blocks", "calibration")
 
     model: Model
     """model directory"""
@@ -80,14 +82,6 @@ class Evaluate(Operation):
             "num_reader_blocks": self.num_reader_blocks,
             "aggregate_answers": self.aggregate_answers,
             "temperature": self._known.temperature if self._known else 1.0,
-        }
-
-    def parents(self) -> dict:
-        # The index is of the blocks, and the temperature is a parameter.
-        return {
-            name: each.fingerprint
-            for name, each in self.inputs().items()
-            if name in ("model", "index", "questions")
         }
 
     @functools.cached_property
@@ -139,11 +133,7 @@ class Evaluate(Operation):
         return self.result
 
     def _check(self):
-        if self.num_reader_blocks < 0:
-            raise InputError(
-                "--num-reader-blocks must be at least 0, which measures recall "
-                f"alone. Received: {self.num_reader_blocks}"
-            )
+        self.check_least(0, "num_reader_blocks")
         if self.retriever == _CLOSED_BOOK:
             if self.blocks or self.index or self.compare:
                 raise InputError(

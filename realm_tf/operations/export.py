@@ -44,6 +44,8 @@ class Export(Operation):
 
     command: ClassVar[str] = "export"
     makes = SavedModel
+    # The temperature is a parameter.
+    manner = ("calibration", "questions")
 
     model: Model
     """model directory"""
@@ -81,13 +83,6 @@ class Export(Operation):
             "num_reader_blocks": self.num_reader_blocks,
             "quantize": self.quantize_embeddings,
             "temperature": calibration.temperature_of(self.calibration),
-        }
-
-    def parents(self) -> dict:
-        return {
-            "model": self.model.fingerprint,
-            "blocks": self.blocks.fingerprint,
-            "index": self.index.fingerprint,
         }
 
     def run(self) -> SavedModel:

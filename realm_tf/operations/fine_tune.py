@@ -60,18 +60,18 @@ class FineTune(Training):
         return {**found, "retriever_loss": "dpr"} if self._is_dpr else found
 
     def parents(self) -> dict:
+        found = {"model": self.model.fingerprint}
         read = [each.data for each in self.questions]
         dev = [] if self.dev is None else [self.dev.data]
-        if self._is_dpr:
-            found = {"questions": fingerprints.fingerprint(*read)}
-            if dev:
-                found["dev"] = fingerprints.fingerprint(*dev)
-            return {**super().parents(), **found}
-        return {
-            "model": self.model.fingerprint,
-            "index": self.index.fingerprint,
-            "questions": fingerprints.fingerprint(*read, *dev),
-        }
+        if not self._is_dpr:
+            found["index"] = self.index.fingerprint
+            found["questions"] = fingerprints.fingerprint(*read, *dev)
+            return found
+        found["blocks"] = self.blocks.fingerprint
+        found["questions"] = fingerprints.fingerprint(*read)
+        if dev:
+            found["dev"] = fingerprints.fingerprint(*dev)
+        return found
 
     def check(self) -> None:
         if self._is_dpr and (self.index or self.tensorboard):

@@ -24,20 +24,21 @@ class Step:
 
     Args:
         operation: `Operation` with an output.
-        title: str. What is shown; by default, the name of the output.
         kind: str. Steps of one kind take about the same time. Defaults to the
             name of the operation's class.
     """
 
     operation: Operation
-    title: str = ""
     kind: str = ""
 
     def __post_init__(self):
-        name = os.path.basename(self.operation.result.path)
-        object.__setattr__(self, "title", self.title or name)
         kind = self.kind or type(self.operation).__name__
         object.__setattr__(self, "kind", kind)
+
+    @property
+    def title(self) -> str:
+        """The name of the output."""
+        return os.path.basename(self.operation.output)
 
     @property
     def seconds(self) -> float:
@@ -91,9 +92,7 @@ class Graph:
         """All steps, in order."""
         return list(self._steps.values())
 
-    def add(
-        self, operation: Operation, *, title: str = "", kind: str = ""
-    ) -> Artifact:
+    def add(self, operation: Operation, *, kind: str = "") -> Artifact:
         """Adds an operation, after those whose outputs it reads.
 
         The same operation may be added again, which changes nothing.
@@ -104,7 +103,7 @@ class Graph:
         Raises:
             ValueError: if another operation has this output.
         """
-        step = Step(operation, title, kind)
+        step = Step(operation, kind)
         there = self._steps.setdefault(operation.result.path, step)
         if there.operation != operation:
             raise ValueError(

@@ -56,30 +56,27 @@ class Operation:
 
     command: ClassVar[str | None] = None
     makes: ClassVar[type[Artifact] | None] = None
-    # Fields that change how the work is done, and nothing that comes out.
+    # Fields that change how the work is done, and nothing that comes out, or
+    # of which other parameters or parents say all that does.
     manner: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
-        for name, hint in _hints(type(self)).items():
+        kinds = self._artifact_fields()
+        for field in dataclasses.fields(self):
+            hint = _hints(type(self))[field.name]
+            value = getattr(self, field.name)
             # One of what there may be several of.
-            if isinstance(getattr(self, name), str | os.PathLike) and any(
+            if isinstance(value, str | os.PathLike) and any(
                 typing.get_origin(part) is tuple for part in parts_of(hint)
             ):
-                object.__setattr__(self, name, (getattr(self, name),))
-        for name, kind in self._artifact_fields().items():
-            value = getattr(self, name)
+                value = (value,)
+            kind = kinds.get(field.name)
+            convert = kind.of if kind else _without_path_type
             if isinstance(value, list | tuple):
-                value = tuple(kind.of(each) for each in value)
+                value = tuple(map(convert, _flatten(value)))
             else:
-                value = kind.of(value)
-            object.__setattr__(self, name, value)
-        objects = self._artifact_fields()
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, list | tuple):
-                object.__setattr__(self, field.name, tuple(_flatten(value)))
-            elif isinstance(value, os.PathLike) and field.name not in objects:
-                object.__setattr__(self, field.name, os.fspath(value))
+                value = convert(value)
+            object.__setattr__(self, field.name, value)
             self._check_choice(field.name)
 
     def run(self):
@@ -124,7 +121,11 @@ class Operation:
 
     def parents(self) -> dict:
         """Name to fingerprint of what `output` is made from."""
-        return {name: each.fingerprint for name, each in self.inputs().items()}
+        return {
+            name: each.fingerprint
+            for name, each in self.inputs().items()
+            if name not in self.manner
+        }
 
     def key(self) -> str:
         """Digest of all that decides the content of `output`."""
@@ -140,6 +141,19 @@ class Operation:
             parents=self.parents(),
             resumable=resumable,
         )
+
+    def check_least(self, least: int, *names: str) -> None:
+        """Refuses numbers that are too small; `None` is no number.
+
+        Args:
+            least: int. What is allowed.
+            *names: str. Fields.
+        """
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < least:
+                flag = _flag(name, _hints(type(self))[name])
+                raise InputError(f"{flag} {value}: expected {least} or more.")
 
     def command_line(self) -> str:
         """What does the same: a command of `realm`, as a shell takes it.
@@ -208,6 +222,10 @@ class Operation:
 @functools.cache
 def _hints(cls):
     return typing.get_type_hints(cls, include_extras=True)
+
+
+def _without_path_type(value):
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _flatten(values):

@@ -164,11 +164,7 @@ class PrepareQuestions(Operation):
                     f"--{name.replace('_', '-')} goes with --from "
                     f"{owners[name]} alone."
                 )
-        if given.get("max_answer_tokens", 1) < 1:
-            raise InputError(
-                "--max-answer-tokens must be at least 1. Received: "
-                f"{self.max_answer_tokens}"
-            )
+        self.check_least(1, "max_answer_tokens")
         return functools.partial(_READERS[self.form], **given)
 
     def _find_answered(self, questions):

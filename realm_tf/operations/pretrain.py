@@ -27,6 +27,8 @@ class Pretrain(Training):
 
     command: ClassVar[str] = "pretrain"
     recipes = pretrain.RECIPES
+    # It is of the model and the blocks.
+    manner = ("index",)
 
     recipe: Literal[*pretrain.RECIPES] = "wiki-small"
     """the recipe by name"""
@@ -40,9 +42,6 @@ class Pretrain(Training):
     """write curves and samples for TensorBoard into this directory (if not given:
     nowhere)"""
     beam_options: BeamOptions = ()
-
-    def parents(self) -> dict:
-        return {**super().parents(), "corpus": self.corpus.fingerprint}
 
     def check(self) -> None:
         super().check()

@@ -104,11 +104,7 @@ class Probe(Operation):
         )
 
     def _check(self):
-        if self.num_retrieved < 1:
-            raise InputError(
-                "--num-retrieved must be at least 1. Received: --num-retrieved "
-                f"{self.num_retrieved}"
-            )
+        self.check_least(1, "num_retrieved")
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_index(self.index, blocks=self.blocks, model=self.model)
         for number in self.block_id:

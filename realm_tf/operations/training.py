@@ -74,12 +74,6 @@ class Training(RecipeOperation):
     output: str
     """the directory to make, on a local disk"""
 
-    def parents(self) -> dict:
-        return {
-            "model": self.model.fingerprint,
-            "blocks": self.blocks.fingerprint,
-        }
-
     def check(self) -> None:
         """Refuses what cannot be trained, before anything is loaded.
 

@@ -50,75 +50,94 @@ def probe(
     )
     searched = np.asarray(searched)[0].tolist()
     ids = list(dict.fromkeys([*searched, *block_ids]))
-    read = _read_blocks(blocks, ids)
+    read = dict(zip(ids, _read_blocks(blocks, ids), strict=True))
     model = _make_realm_model(loaded, query, recipe)
-    contents = _contents(read, model.max_block_length)
-    allowed = np.asarray(
-        candidates.may_be_read(
-            contents,
-            # It is not known to be from a block: texts are compared.
-            ops.convert_to_tensor([-1], "int32"),
-            ops.convert_to_tensor([query.sentence_ids], "int32"),
-        )
-    )[0, : len(searched)]
-    chosen = np.flatnonzero(allowed)[:num_retrieved].tolist()
-    # What comes after the last that was needed was not left out.
-    end = chosen[-1] if len(chosen) == num_retrieved else len(searched)
-    wanted = dict.fromkeys(ids.index(each) for each in block_ids)
-    added = [row for row in wanted if row not in chosen]
-    rows = [*chosen, *added]
+    chosen, left_out = _choose(
+        [read[each] for each in searched], model, query, num_retrieved
+    )
+    added = [each for each in dict.fromkeys(block_ids) if each not in chosen]
+    rows = [read[each] for each in [*chosen, *added]]
     # A batch has a block, even where only the null block may be read.
     scores, logits = (
         each[: 1 + len(rows)]
-        for each in _read(model, query, contents, rows or [0])
+        for each in _read(model, query, rows or [read[ids[0]]])
     )
-    log_probs = special.log_softmax(logits, axis=-1)
-    masks = np.arange(len(query.mask_ids))
+    return _probed(
+        query,
+        rows,
+        scores,
+        special.log_softmax(logits, axis=-1),
+        loaded.tokenizer.vocabulary,
+        num_added=len(added),
+        left_out=left_out,
+    )
+
+
+def _choose(searched, model, query, num_retrieved):
+    """Ids of the best blocks that may be read, and of those left out."""
+    allowed = candidates.may_be_read(
+        _contents(searched, model.max_block_length),
+        # It is not known to be from a block: texts are compared.
+        ops.convert_to_tensor([-1], "int32"),
+        ops.convert_to_tensor([query.sentence_ids], "int32"),
+    )
+    places = np.flatnonzero(np.asarray(allowed)[0])[:num_retrieved]
+    # What comes after the last that was needed was not left out.
+    end = places[-1] if len(places) == num_retrieved else len(searched)
+    return (
+        [searched[place].block_id for place in places],
+        [searched[p].block_id for p in range(end) if p not in places],
+    )
+
+
+def _probed(query, rows, scores, log_probs, vocabulary, *, num_added, left_out):
+    """`Probed` of the null block and `rows`, those added being the last."""
+    num_retrieved = len(rows) - num_added
     priors = special.log_softmax(scores)
     # log p(y | z, x) and log p(y, z | x), of all masked wordpieces together.
+    masks = np.arange(len(query.mask_ids))
     of_answer = log_probs[:, masks, query.mask_ids].sum(axis=1)
     joint = priors + of_answer
     marginal = special.logsumexp(joint)
     # A softmax of its own: what was added takes nothing from the others.
-    own = slice(1 + len(chosen))
+    own = slice(1 + num_retrieved)
     retrieved = special.logsumexp(
         special.log_softmax(scores[own]) + of_answer[own]
     )
-    has_answer = bool(query.answer_ids)
-    vocabulary = loaded.tokenizer.vocabulary
+    # Guu et al., 2020, section 3.3.
+    gradients = np.exp(joint - marginal) - np.exp(priors)
+    if not query.answer_ids:
+        marginal = retrieved = None
+        of_answer = gradients = [None] * len(scores)
+    read = [(None, "", ""), *((b.block_id, b.title, b.text) for b in rows)]
     null, *others = (
         ProbedBlock(
-            block_id=block.block_id if block else None,
-            title=block.title if block else "",
-            text=block.text if block else "",
-            is_added=row in added,
+            *read[number],
+            is_added=number > num_retrieved,
             retrieval_log_prob=float(priors[number]),
-            answer_log_prob=float(of_answer[number]) if has_answer else None,
-            # Guu et al., 2020, section 3.3.
-            gradient=float(
-                np.exp(joint[number] - marginal) - np.exp(priors[number])
-            )
-            if has_answer
-            else None,
+            answer_log_prob=_float(of_answer[number]),
+            gradient=_float(gradients[number]),
             predictions=_best(np.exp(log_probs[number]), vocabulary),
         )
-        for number, (row, block) in enumerate(
-            [(None, None), *((row, read[row]) for row in rows)]
-        )
+        for number in range(len(read))
     )
     others.sort(key=lambda block: -block.retrieval_log_prob)
     return Probed(
         query.text,
         [[vocabulary[i] for i in answer] for answer in query.answer_ids],
         [null, *others],
-        float(marginal) if has_answer else None,
-        float(retrieved) if has_answer else None,
+        _float(marginal),
+        _float(retrieved),
         _best(
             np.einsum("k,kmv->mv", np.exp(priors), np.exp(log_probs)),
             vocabulary,
         ),
-        [ids[row] for row in range(end) if row not in chosen],
+        left_out,
     )
+
+
+def _float(value):
+    return None if value is None else float(value)
 
 
 def _read_blocks(blocks, ids):
@@ -188,23 +207,20 @@ def _contents(blocks, max_length):
     }
 
 
-def _read(model, query, contents, rows):
-    """Scores and logits of the null block and some rows, in float64.
+def _read(model, query, blocks):
+    """Scores and logits of the null block and some blocks, in float64.
 
     Returns:
-        f(x, z) `(1 + num_rows,)`; `(1 + num_rows, num_masks,
+        f(x, z) `(1 + num_blocks,)`; `(1 + num_blocks, num_masks,
         vocabulary_size)`.
     """
-    found = {
-        name: ops.take(value, ops.convert_to_tensor(rows, "int32"), axis=1)
-        for name, value in contents.items()
-    }
+    contents = _contents(blocks, model.max_block_length)
     inputs = query.inputs()
-    embeddings = model.embed_candidates(found, training=False)
+    embeddings = model.embed_candidates(contents, training=False)
     logits = model.read(
         inputs,
         ops.convert_to_tensor([query.mask_positions], "int32"),
-        found,
+        contents,
         training=False,
     )
     queries = model.score_scale * model.query_embedder(inputs)

@@ -1,6 +1,7 @@
 """A probe as a table for people."""
 
 import math
+import sys
 
 from rich import box
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from realm_tf.evaluation.probing.probed import Probed
+from realm_tf.text.tokenizer import to_text
 
 # Code points of a block and predictions of a mask that are shown, and columns
 # where the output is no terminal (our choice).
@@ -18,9 +20,8 @@ _WIDTH = 120
 
 def render(found: Probed) -> str:
     """A probe as text, as wide as the terminal if the output is one."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH)
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(highlight=False, width=width)
     with console.capture() as capture:
         for line in _headlines(found):
             console.print(Text(line), soft_wrap=True)
@@ -35,7 +36,7 @@ def _headlines(found):
     for wordpieces in found.answers:
         plural = "" if len(wordpieces) == 1 else "s"
         yield (
-            f"y = {_joined(wordpieces)}   ({len(wordpieces)} wordpiece{plural}:"
+            f"y = {to_text(wordpieces)}   ({len(wordpieces)} wordpiece{plural}:"
             f" {' '.join(wordpieces)})"
         )
     if not found.answers:
@@ -87,15 +88,12 @@ def _summary(found):
             )
     yield f"predicted over all: {_predicted(found, found)}"
     if found.left_out:
+        left_out = ", ".join(map(str, found.left_out))
         yield (
-            f"left out, as in pre-training: {_list(found.left_out)} (the "
+            f"left out, as in pre-training: {left_out} (the "
             "sentence itself, or the same as a better block; --block-id N "
             "reads one)"
         )
-
-
-def _list(block_ids):
-    return ", ".join(map(str, block_ids))
 
 
 def _predicted(source, found):
@@ -111,15 +109,9 @@ def _predicted(source, found):
     best = [wordpieces[0].wordpiece for wordpieces in source.predictions]
     said = []
     for answer in found.answers:
-        said.append(_joined(best[: len(answer)]))
+        said.append(to_text(best[: len(answer)]))
         best = best[len(answer) :]
     return " | ".join(said)
-
-
-def _joined(wordpieces):
-    from realm_tf.text.tokenizer import to_text
-
-    return to_text(wordpieces)
 
 
 def _evidence(block, found):
@@ -128,7 +120,7 @@ def _evidence(block, found):
         return "(nothing is read)"
     text = _printable(block.text)
     lowered = text.lower()
-    places = [lowered.find(_joined(answer)) for answer in found.answers]
+    places = [lowered.find(to_text(answer)) for answer in found.answers]
     place = min((place for place in places if place >= 0), default=0)
     start = max(0, min(place - _NUM_SHOWN // 2, len(text) - _NUM_SHOWN))
     # To the beginning of a word.

@@ -3,15 +3,15 @@
 A line is one of predictions.jsonl, as `realm evaluate` writes it.
 """
 
-import bisect
 import collections
-import itertools
 import math
 import re
 from collections.abc import Callable
 
 import numpy as np
+from scipy import stats
 
+from realm_tf.answering import calibration
 from realm_tf.text import answers as answer_rules
 
 QUESTION_WORDS = (
@@ -28,11 +28,9 @@ QUESTION_WORDS = (
 LONGEST_LENGTH = 5
 PATTERN = "pattern"
 
-_WORD = re.compile(r"[^\W_]+")
-_CASES = {"whom": "who", "whose": "who"}
-_SINGLE_WORDS = {"who", "what", "when", "where", "which"}
-# Of the standard normal distribution: 95 % lie within this many deviations.
-_Z_95 = 1.959963984540054
+_QUESTION_WORD = re.compile(
+    r"\b(?:(how)\W+(many)|(who)(?:m|se)?|(what|when|where|which|how))\b"
+)
 
 
 def recall_curves(lines: list[dict]) -> dict[str, list[float]]:
@@ -73,13 +71,8 @@ def question_word(question: str) -> str:
     Returns:
         str, `"other"` without one.
     """
-    words = [_CASES.get(word, word) for word in _WORD.findall(question.lower())]
-    for word, following in itertools.zip_longest(words, words[1:]):
-        if word == "how":
-            return "how many" if following == "many" else "how"
-        if word in _SINGLE_WORDS:
-            return word
-    return "other"
+    found = _QUESTION_WORD.search(question.lower())
+    return " ".join(filter(None, found.groups())) if found else "other"
 
 
 def accepted_answers(line: dict) -> list[str]:
@@ -167,13 +160,9 @@ def wilson_interval(successes: float, trials: int) -> list[float]:
     References:
         [Wilson, 1927](https://doi.org/10.1080/01621459.1927.10502953).
     """
-    share = successes / trials
-    square = _Z_95**2 / trials
-    center = share + square / 2
-    half = math.sqrt(square * (share * (1 - share) + square / 4))
-    low, high = center - half, center + half
-    # Rounding must not leave an end outside of what is possible.
-    return [max(low / (1 + square), 0.0), min(high / (1 + square), 1.0)]
+    test = stats.binomtest(int(successes), trials)
+    interval = test.proportion_ci(method="wilson")
+    return [float(interval.low), float(interval.high)]
 
 
 def risk_coverage(
@@ -181,48 +170,34 @@ def risk_coverage(
 ) -> dict:
     """What refusing to answer below some confidence brings.
 
-    The questions of highest confidence are answered, those of the same
-    confidence together; coverage is their share, risk the share of wrong
-    answers among them.
-
     Args:
         lines: list of dict. With `confidence` and `exact_match`.
         risks: tuple of float. At which coverage is wanted. Defaults to
             `(0.1, 0.2)`.
 
     Returns:
-        dict of `points`, list of (confidence, coverage, risk) for each
-        threshold that there is, falling; `area`, float, the mean risk over
+        dict of `points`, list of (coverage, risk), see
+        `calibration.risk_and_coverage`; `area`, float, the mean risk over
         all numbers of questions answered, questions of the same confidence
         in random order; `coverage_at`, dict of each of `risks` to the
         greatest coverage of a threshold whose risk is not above it, 0
         without one.
 
     References:
-        [Geifman and El-Yaniv, 2017](https://arxiv.org/abs/1705.08500); the
-        area as in [Geifman et al., 2019](https://arxiv.org/abs/1805.08206).
+        The area as in [Geifman et al., 2019](
+        https://arxiv.org/abs/1805.08206).
     """
-    shares = np.array([line["confidence"] for line in lines])
-    mistakes = np.array([1 - line["exact_match"] for line in lines])
-    confidences, place, counts = np.unique(
-        -shares, return_inverse=True, return_counts=True
+    _, coverage, risk = calibration.risk_and_coverage(
+        [line["exact_match"] for line in lines],
+        [line["confidence"] for line in lines],
     )
-    answered = np.cumsum(counts)
-    wrong = np.cumsum(np.bincount(place, weights=mistakes))
-    coverage, risk = answered / len(lines), wrong / answered
     # In random order, the wrong ones of a confidence come evenly.
     numbers = np.arange(1, len(lines) + 1)
-    expected = np.interp(numbers, [0, *answered], [0, *wrong])
+    answered = coverage * len(lines)
+    wrong = np.interp(numbers, [0, *answered], [0, *answered * risk])
     return {
-        "points": list(
-            zip(
-                (-confidences).tolist(),
-                coverage.tolist(),
-                risk.tolist(),
-                strict=True,
-            )
-        ),
-        "area": float(np.mean(expected / numbers)),
+        "points": list(zip(coverage.tolist(), risk.tolist(), strict=True)),
+        "area": float(np.mean(wrong / numbers)),
         "coverage_at": {
             limit: float(coverage[risk <= limit].max(initial=0.0))
             for limit in risks
@@ -230,32 +205,25 @@ def risk_coverage(
     }
 
 
-def reliability(lines: list[dict], *, num_bins: int = 10) -> list[dict]:
+def reliability(lines: list[dict]) -> list[dict]:
     """How often answers of some confidence are right.
 
     Args:
         lines: list of dict. With `confidence`, from 0 to 1, and
             `exact_match`.
-        num_bins: int. Equal parts of 0 to 1, each with its lower and without
-            its upper end, but for the last, which has both. Defaults to
-            `10`.
 
     Returns:
-        list of dict, one a bin that has questions: `low`, `high`,
-        `confidence` (its mean), `questions`, `exact_match` and `interval`.
+        list of dict, one of each of `calibration.confidence_bins`: `low`,
+        `high`, `confidence` (its mean), `questions`, `exact_match` and
+        `interval`.
     """
-    limits = [number / num_bins for number in range(num_bins + 1)]
-    members = collections.defaultdict(list)
-    for line in lines:
-        number = bisect.bisect_right(limits, line["confidence"]) - 1
-        members[min(number, num_bins - 1)].append(line)
+    shares = np.array([line["confidence"] for line in lines])
     return [
         {
-            "low": limits[number],
-            "high": limits[number + 1],
-            "confidence": sum(each["confidence"] for each in members[number])
-            / len(members[number]),
-            **_share_right(members[number]),
+            "low": low,
+            "high": high,
+            "confidence": float(shares[rows].mean()),
+            **_share_right([lines[row] for row in rows]),
         }
-        for number in sorted(members)
+        for low, high, rows in calibration.confidence_bins(shares)
     ]

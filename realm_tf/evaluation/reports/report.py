@@ -267,13 +267,12 @@ def _groups(heading, groups):
 
 def _confidence(lines, bins):
     curve = breakdowns.risk_coverage(lines)
-    points = [(coverage, risk) for _, coverage, risk in curve["points"]]
     return {
         "coverage_at": curve["coverage_at"],
         "area": curve["area"],
         "wrong": 1 - sum(line["exact_match"] for line in lines) / len(lines),
         "chart": charts.line_chart(
-            [charts.Series("risk", points)],
+            [charts.Series("risk", curve["points"])],
             description="Share of wrong answers among the questions of "
             "highest confidence, over the share that is answered.",
             x_label="coverage, share of questions answered",

@@ -236,7 +236,10 @@ def test_every_form_is_read(tmp_path, form, content, more):
 @pytest.mark.parametrize(
     "options, reason",
     [
-        ({"form": "nq", "max_answer_tokens": 0}, "must be at least 1"),
+        (
+            {"form": "nq", "max_answer_tokens": 0},
+            "--max-answer-tokens 0: expected 1 or more",
+        ),
         ({"form": "squad", "max_answer_tokens": 5}, "goes with --from nq "),
         ({"form": "nq", "answer_field": "answer"}, "with --from nq-open"),
         ({"form": "jsonl", "split": "orqa"}, "without a question: of 1 in"),
