@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
+from realm_tf.articles import wiki_markup
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import page_url
@@ -80,37 +81,26 @@ def read_mediawiki(
 
 
 def _mediawiki_page(element, number, path, namespaces):
-    fields = {}
-    redirect = False
-    for child in element:
-        tag = _local(child.tag)
-        if tag == "revision":
-            # A full history holds many; the last is the page today.
-            for part in child:
-                if _local(part.tag) == "text":
-                    fields["text"] = part.text or ""
-        elif tag == "redirect":
-            redirect = True
-        else:
-            fields[tag] = (child.text or "").strip()
-    title = fields.get("title", "")
-    namespace = fields.get("ns")
+    title = element.findtext("{*}title", "").strip()
+    namespace = element.findtext("{*}ns")
     if namespace is None:
         # Exports before version 0.6 do not number it.
         prefix = title.partition(":")[0].lower() if ":" in title else ""
         namespace = namespaces.get(prefix, "0")
+    # A full history holds many revisions; the last is the page today.
+    texts = element.findall("{*}revision/{*}text")
     page = Page(
         number,
         f"{path}, page {number} ({title})",
-        article_id=fields.get("id", ""),
+        article_id=element.findtext("{*}id", "").strip(),
         title=title,
-        text=fields.get("text", ""),
+        text=(texts[-1].text or "") if texts else "",
     )
     if not page.article_id:
         page.dropped = "bad_record_no_id"
-    elif redirect or _REDIRECT.match(page.text):
+    elif element.find("{*}redirect") is not None or _REDIRECT.match(page.text):
         page.dropped = "redirect"
-    elif namespace != "0":
+    elif namespace.strip() != "0":
         page.dropped = "namespace"
     return page
 
@@ -134,9 +124,6 @@ def _is_in(head, text):
 
 
 def _text(page):
-    # The parser is loaded for dumps alone.
-    from realm_tf.articles import wiki_markup
-
     return wiki_markup.to_plain_text(
         page.text, silent_prefixes=page.silent_prefixes
     )

@@ -14,6 +14,8 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
+import operator
 import os
 import re
 from collections.abc import Iterable
@@ -49,9 +51,7 @@ class StreamRange:
         start: int. Byte where the first stream begins.
         limit: int. Byte after the last stream.
         first_number: int. Number of the first page among all of the dump.
-        num_pages: int.
         digest: str. Of the page ids, in their order.
-        is_last: bool. Whether the dump ends with it.
     """
 
     index: str
@@ -59,9 +59,7 @@ class StreamRange:
     start: int
     limit: int
     first_number: int
-    num_pages: int
     digest: str
-    is_last: bool
 
 
 def index_path(dump: str) -> str | None:
@@ -103,49 +101,47 @@ def read_ranges(
         InputError: if the index is damaged, empty or not of this dump.
     """
     size = _check_header(dump, index)
-    # Of each range the first byte, the pages before it, and their digest.
+    # Of each range the first byte, the number of its first page, and the
+    # digest.
     starts, numbers, digests = [], [], []
-    number, last = 0, None
-    for offset, page_id in _read_index(index):
-        if not starts or (
-            offset != last and number - numbers[-1] >= pages_per_range
-        ):
+    number = 1
+    for offset, stream in itertools.groupby(
+        _read_index(index), key=operator.itemgetter(0)
+    ):
+        if not starts or number - numbers[-1] >= pages_per_range:
             starts.append(offset)
             numbers.append(number)
             digests.append(hashlib.sha256())
-        _add_id(digests[-1], page_id)
-        number += 1
-        last = offset
+        for _, page_id in stream:
+            _add_id(digests[-1], page_id)
+            number += 1
+    limits = [*starts[1:], size]
+    _check_bytes(dump, index, starts, limits)
+    return [
+        StreamRange(index, starts[0], start, limit, number, digest.hexdigest())
+        for start, limit, number, digest in zip(
+            starts, limits, numbers, digests, strict=True
+        )
+    ]
+
+
+def _check_bytes(dump, index, starts, limits):
+    """Refuses ranges that cannot be those of a dump's streams."""
     if not starts:
         raise InputError(f"{index} names no page: {_advice(dump)}")
+    size = limits[-1]
     if size <= starts[-1]:
         raise InputError(
             f"{index} names byte {starts[-1]:,} of {dump}, which has {size:,}: "
             f"it is the index of another dump, or the dump is truncated. "
             f"{_advice(dump)}"
         )
-    limits = [*starts[1:], size]
     largest = max(b - a for a, b in zip(starts, limits, strict=True))
     if largest > _MAX_RANGE_BYTES:
         raise InputError(
-            f"{index} puts {largest:,} bytes of {dump} into one range of some "
-            f"{pages_per_range:,} pages: it ends before the dump does, fetch it "
-            "again."
+            f"{index} puts {largest:,} bytes of {dump} into one range of pages: "
+            "it ends before the dump does, fetch it again."
         )
-    after = [*numbers[1:], number]
-    return [
-        StreamRange(
-            index,
-            starts[0],
-            start,
-            limits[i],
-            numbers[i] + 1,
-            after[i] - numbers[i],
-            digests[i].hexdigest(),
-            limits[i] == size,
-        )
-        for i, start in enumerate(starts)
-    ]
 
 
 @contextlib.contextmanager
@@ -169,7 +165,8 @@ def open_range(dump: str, streams: StreamRange):
                 )
         file.seek(streams.start)
         pieces.append(file.read(streams.limit - streams.start))
-        if not streams.is_last:
+        # The last range has the end tag.
+        if file.read(1):
             pieces.append(_END)
         with bz2.open(io.BytesIO(b"".join(pieces))) as content:
             yield content
@@ -181,17 +178,13 @@ def check_pages(
     """The pages of a range, if they are those that the index names.
 
     Raises:
-        InputError: at the end, or at the first page too many.
+        InputError: at the end.
     """
     digest = hashlib.sha256()
-    count = 0
     for page in pages:
-        count += 1
-        if count > streams.num_pages:
-            break
         _add_id(digest, page.article_id)
         yield page
-    if count != streams.num_pages or digest.hexdigest() != streams.digest:
+    if digest.hexdigest() != streams.digest:
         raise InputError(
             f"{streams.index} does not name the pages that {dump} holds "
             f"between the bytes {streams.start:,} and {streams.limit:,}: it is "

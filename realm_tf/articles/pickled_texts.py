@@ -9,13 +9,12 @@ refused.
 """
 
 import array
-import contextlib
 import pickletools
 from collections.abc import Iterator
 
 import numpy as np
 
-from realm_tf.artifacts.paths import Path
+from realm_tf.articles import pages
 from realm_tf.errors import InputError
 
 _TEXTS = {
@@ -53,7 +52,7 @@ def read_pickled_texts(path: str) -> Iterator[bytes]:
         InputError: if the file is missing, is none of that or ends early,
             with the place in it. Texts before that place were given.
     """
-    with _open(path) as file, _open(path) as again:
+    with pages.open_bytes(path) as file, pages.open_bytes(path) as again:
         count = _read_header(file, path)
         number = 0
         for text in _read_list(file, again, path):
@@ -65,30 +64,16 @@ def read_pickled_texts(path: str) -> Iterator[bytes]:
             )
 
 
-@contextlib.contextmanager
-def _open(path):
-    try:
-        with Path(path).open("rb") as file:
-            yield file
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror or error}."
-        ) from error
-
-
 def _read_header(file, path):
     """The number of texts."""
     try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            header = np.lib.format.read_array_header_1_0(file)
-        else:
-            header = np.lib.format.read_array_header_2_0(file)
+        # Later versions are for longer headers than that of an object array.
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     except ValueError as error:
         raise InputError(
             f"{path} is no .npy file: expected what numpy.save writes."
         ) from error
-    shape, _, dtype = header
     if dtype.kind != "O" or len(shape) != 1:
         raise InputError(
             f"{path} has the shape {shape} and type {dtype}: expected a "

@@ -4,7 +4,6 @@ Passages that are cut already; the row number is the article id, so none is a
 duplicate of another and rows stay those of the published embeddings.
 """
 
-import itertools
 import os
 
 from realm_tf.articles import pickled_texts
@@ -38,23 +37,20 @@ def _read_tfrecords(file, path, _):
             f"{titles_path} does not exist: blocks and titles are published "
             "as two files, put them side by side."
         )
-    pairs = itertools.zip_longest(
-        *(
-            tf.data.TFRecordDataset(name).as_numpy_iterator()
-            for name in (path, titles_path)
-        )
+    texts, titles = (
+        tf.data.TFRecordDataset(name).as_numpy_iterator()
+        for name in (path, titles_path)
     )
     row = 0
     try:
-        for text, title in pairs:
-            if text is None or title is None:
-                raise InputError(
-                    f"{path if text is None else titles_path} ends at record "
-                    f"{row}, the other of {path} and {titles_path} does not: "
-                    "they do not belong together."
-                )
+        for text, title in zip(texts, titles, strict=True):
             yield _page(path, row, text, title)
             row += 1
+    except ValueError as error:
+        raise InputError(
+            f"one of {path} and {titles_path} ends at record {row}, the other "
+            "does not: they do not belong together."
+        ) from error
     except tf.errors.OpError as error:
         raise InputError(
             f"{path} or {titles_path} is damaged at record {row}: "

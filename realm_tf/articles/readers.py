@@ -6,13 +6,14 @@ decide which pages are articles and what of them is text.
 """
 
 import contextlib
-import importlib
 import re
 from collections.abc import Iterator
 
 from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
-from realm_tf.articles.content import describe
+from realm_tf.articles import published_texts
+from realm_tf.articles import rows
+from realm_tf.articles import wikiextractor
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
@@ -21,12 +22,8 @@ from realm_tf.errors import InputError
 
 # Modules of this folder with their `FORMATS`. A file is of the first format
 # whose `is_in` says so.
-_MODULES = ("mediawiki", "wikiextractor", "rows", "published_texts")
-_FORMATS = {
-    each.name: each
-    for module in _MODULES
-    for each in importlib.import_module(f"{__package__}.{module}").FORMATS
-}
+_MODULES = (mediawiki, wikiextractor, rows, published_texts)
+_FORMATS = {each.name: each for module in _MODULES for each in module.FORMATS}
 FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
 
@@ -34,8 +31,10 @@ MEDIAWIKI = mediawiki.MEDIAWIKI.name
 LIST_TITLES = ("List of ", "Index of ", "Outline of ")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# How much of a file decides its format.
+# How much of a file decides its format, and how much a message shows of one
+# that has none.
 _HEAD_BYTES = 1 << 16
+_SHOWN_BYTES = 40
 
 
 def detect_format(path: str) -> str:
@@ -49,7 +48,7 @@ def detect_format(path: str) -> str:
 
     Raises:
         InputError: if the content is of no known format or is damaged; it
-            says what the file seems to be.
+            shows how the file begins.
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -57,8 +56,9 @@ def detect_format(path: str) -> str:
     for format in _FORMATS.values():
         if format.is_in(head, text):
             return format.name
+    shown = f"begins with {head[:_SHOWN_BYTES]!r}" if text else "is empty"
     raise InputError(
-        f"{path} {describe(head)}: expected a MediaWiki XML dump, "
+        f"{path} is of no known format (it {shown}): expected a MediaWiki XML dump, "
         'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
         "the header id, text, title, or REALM's published blocks "
         "(block_records.npy; blocks.tfr with --format orqa). Name it with "

@@ -1,129 +1,46 @@
 """What the common inline templates of Wikipedia show in a sentence.
 
 Templates are programs of the wiki that a dump does not run. The few that
-stand for words of a sentence are written out here; all others (infoboxes,
-navigation, citations, notices, pronunciations) are dropped.
+stand for words of a sentence are written out here, with their names in
+wiki_templates.toml; all others (infoboxes, navigation, citations, notices,
+pronunciations) are dropped.
 """
 
 import calendar
+import pathlib
 import re
+import tomllib
 from collections.abc import Callable
+
+_TABLES = tomllib.loads(
+    pathlib.Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 
 def _names(text):
-    """Names of templates, of a list with commas and line breaks."""
     return frozenset(" ".join(text.split()).split(", "))
 
 
-def _by_name(names_of):
-    """Name to text, of text to names."""
+def _by_name(table):
+    """Name to text, of a table of text to names."""
     return {
-        name: text for text, names in names_of.items() for name in _names(names)
+        name: text
+        for text, names in _TABLES[table].items()
+        for name in _names(names)
     }
 
 
-# Templates that always show one text; all names are in lower case.
-_LITERALS = _by_name(
-    {
-        " ": "nbsp, space, thinsp, thin space, hair space, spaces",
-        "–": "ndash, en dash, endash",
-        " – ": "snd, spnd, spaced ndash, spaced en dash, dash",
-        "—": "mdash, em dash, emdash, mdashb",
-        " — ": "spaced mdash",
-        "'": "', `",
-        "'s": "'s",
-        '"': '", eqm',
-        "' \"": "' \"",
-        "\" '": "\" '",
-        "=": "=",
-        "(": "(",
-        ")": ")",
-        " · ": "·, dot, middot",
-        " • ": "•, bull",
-        "×": "times",
-        "π": "pi",
-    }
-)
-
-# Templates that show their first argument.
-_SHOW_FIRST = _names("""
-    abbr, abbreviation, big, blue, code, em, flag, flagcountry, flagu, ill,
-    interlanguage link, interlanguage link multi, ipa, key press, keypress,
-    larger, math, midsize, mono, mvar, no italic, nobold, nobr, noitalic, not
-    a typo, nowrap, overline, polytonic, proper name, resize, sc, small,
-    smallcaps, smaller, strong, sub, sup, tooltip, tt, unichar, unicode,
-    vanchor, var, visible anchor
-""")
-# Templates that show their second argument: after a language or a script.
-_SHOW_SECOND = {"lang", "langx", "script", "color", "colour", "font color"}
-# Templates that show their last argument: the scheme before it is optional.
-_SHOW_LAST = {"transl", "transliteration"}
-# Templates that show their first argument as a paragraph of its own.
-_QUOTES = _names("""
-    blockquote, centered pull quote, cquote, quotation, quote, rquote
-""")
-# Templates that show their first argument after a text.
-_PREFIXES = _by_name(
-    {
-        "$": "$",
-        "A$": "a$",
-        "c. ": "c., ca., circa",
-        "×10^": "e",
-        "€": "euro, €",
-        "fl. ": "floruit, fl.",
-        "£": "gbp, £",
-        "₹": "inr, ₹",
-        "US$": "us$, usd",
-    }
-)
-_SHIPS = _names("""
-    hmas, hmcs, hms, ins, mv, rms, rv, sms, ss, uscgc, usns, uss
-""")
+_LITERALS = _by_name("literals")
+_PREFIXES = _by_name("prefixes")
+_SHOW_FIRST = _names(_TABLES["show_first"])
+_SHOW_SECOND = _names(_TABLES["show_second"])
+_SHOW_LAST = _names(_TABLES["show_last"])
+_QUOTES = _names(_TABLES["quotes"])
+_SHIPS = _names(_TABLES["ships"])
 
 _NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
-_RANGES = _by_name(
-    {
-        "–": "-, –",
-        " × ": "x, ×, *",
-        " by ": "by",
-        " to ": "to, to(-)",
-        " to about ": "to about",
-        " and ": "and, and(-)",
-        " or ": "or",
-        " ± ": "+/-, ±",
-    }
-)
-# Codes of {{convert}} that are not the unit's usual symbol
-# (https://en.wikipedia.org/wiki/Template:Convert).
-_UNITS = {
-    "C": "°C",
-    "F": "°F",
-    "K-change": "K",
-    "C-change": "°C",
-    "F-change": "°F",
-    "acre": "acres",
-    "cuft": "cu ft",
-    "cumi": "cu mi",
-    "foot": "feet",
-    "ft2": "sq ft",
-    "ft3": "cu ft",
-    "impgal": "imp gal",
-    "inch": "inches",
-    "km2": "km²",
-    "km3": "km³",
-    "kph": "km/h",
-    "m2": "m²",
-    "m3": "m³",
-    "mi": "miles",
-    "mi2": "square miles",
-    "mile": "miles",
-    "nmi": "nautical miles",
-    "sqft": "sq ft",
-    "sqkm": "km²",
-    "sqm": "m²",
-    "sqmi": "square miles",
-    "usgal": "US gal",
-}
+_RANGES = _by_name("ranges")
+_UNITS = _by_name("units")
 # Two units of one measure, as in "6 ft 2 in".
 _SUBUNITS = {
     ("ft", "in"),

@@ -7,6 +7,7 @@ human label is read.
 
 import random
 
+from realm_tf.tagging import taggers
 from realm_tf.tagging.rules.salient_spans import find_spans
 
 _QUESTION_WORDS = {
@@ -37,9 +38,7 @@ def make_cloze_questions(blocks, *, num_questions: int, seed: int = 0):
     generator = random.Random(seed)
     found = []
     for block in blocks:
-        for start, limit in zip(
-            block.sentence_starts, block.sentence_limits(), strict=True
-        ):
+        for start, limit in taggers.sentences(block):
             sentence = block.text[start:limit]
             for span in find_spans(sentence):
                 question = _cloze(sentence, span, generator)

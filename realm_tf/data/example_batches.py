@@ -1,6 +1,5 @@
 """Batches as a function of (seed, epoch, step), for `model.fit`."""
 
-import abc
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +9,7 @@ from realm_tf.errors import InputError
 from realm_tf.text import packing
 
 
-class ExampleBatches(abc.ABC):
+class ExampleBatches:
     """Examples of a corpus in batches, each once an epoch.
 
     Each epoch visits its examples once, in an order of its own, and draws
@@ -19,7 +18,10 @@ class ExampleBatches(abc.ABC):
     function of (epoch, step) alone: it is the same whoever makes it, and
     training resumes anywhere at no cost.
 
-    A subclass defines `example`, `_order` and `_stack`.
+    A subclass defines `example(epoch, number)`, what an epoch makes of the
+    entry of that number in the corpus; `_order(generator)`, the numbers of an
+    epoch's examples in their order; and `_stack(examples)`, a dict of int32
+    arrays from at most `batch_size` examples.
 
     Args:
         num_examples: int. Of each epoch.
@@ -69,23 +71,6 @@ class ExampleBatches(abc.ABC):
         self.batch_size = batch_size
         self._seed = seed
         self._known_order = (None, None)
-
-    @abc.abstractmethod
-    def example(self, epoch: int, number: int):
-        """What an epoch makes of an entry of the corpus.
-
-        Args:
-            epoch: int.
-            number: int. Of the entry in the corpus.
-        """
-
-    @abc.abstractmethod
-    def _order(self, generator):
-        """The numbers of an epoch's examples, in their order."""
-
-    @abc.abstractmethod
-    def _stack(self, examples):
-        """A dict of int32 arrays from at most `batch_size` examples."""
 
     def batches(self, epoch: int = 0, step: int = 0) -> Iterator[dict]:
         """Batches from (epoch, step) on, epoch after epoch, without end.

@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 
 from realm_tf.artifacts import schema
-from realm_tf.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,18 +79,21 @@ def _tokenized(passage, pieces, counts):
             token_ids += each.ids
     spans = []
     num_outside = num_without = 0
-    for start, limit in zip(
-        passage.span_byte_start, passage.span_byte_limit, strict=True
+    for start, limit, text in zip(
+        passage.span_byte_start,
+        passage.span_byte_limit,
+        passage.spans(),
+        strict=True,
     ):
         row = bisect.bisect_right(sentences, start, key=lambda s: s[1]) - 1
         if row < 0 or limit > sentences[row][2]:
             num_outside += 1
             continue
         first, begin, _ = sentences[row]
-        before, inside = _decode(passage, content, begin, start, limit)
+        before = len(content[begin:start].decode("utf-8"))
         # The wordpieces wholly inside: the first, and the one after the last.
-        place = bisect.bisect_left(kept[row].starts, len(before))
-        end = bisect.bisect_right(kept[row].limits, len(before) + len(inside))
+        place = bisect.bisect_left(kept[row].starts, before)
+        end = bisect.bisect_right(kept[row].limits, before + len(text))
         if place >= end:
             num_without += 1
             continue
@@ -110,18 +112,3 @@ def _tokenized(passage, pieces, counts):
         sentences=np.array(sentences, "int32").reshape(-1, 3),
         spans=np.array(spans, "int32").reshape(-1, 4),
     )
-
-
-def _decode(passage, content, *offsets):
-    """The texts between byte offsets."""
-    try:
-        return [
-            content[start:limit].decode("utf-8")
-            for start, limit in itertools.pairwise(offsets)
-        ]
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"Annotated passage {passage.title!r} (block {passage.block_id}) "
-            f"has a span inside a character ({error}): annotate the corpus "
-            "again."
-        ) from error

@@ -15,7 +15,7 @@ from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
 from realm_tf.data.question_sets import forms
 from realm_tf.data.question_sets import prepare
-from realm_tf.data.question_sets.merging import MergedQuestions
+from realm_tf.data.question_sets.merging import merge
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import named
@@ -119,23 +119,18 @@ class PrepareQuestions(Operation):
                 (file and line are named), or nothing is left to be written.
         """
         read = self._reader()
-        progress = Progress("questions", "questions")
         with self.write() as stage:
-            merged = MergedQuestions()
-            for path in self.paths:
-                for entry in read(path):
-                    merged.add(entry)
-                    progress(merged.counts["read"])
-            if not merged.counts["kept"]:
+            merged, counts, answer_counts = merge(self._entries(read))
+            if not merged:
                 raise InputError(
                     f"{', '.join(self.paths)} holds no question with an answer "
-                    f"({prepare.shown(merged.counts)}): is it of another form "
-                    "than --from says, or a test set without answers?"
+                    f"({prepare.shown(counts)}): is it of another form than "
+                    "--from says, or a test set without answers?"
                 )
-            files = prepare.divide(merged.questions(), self.split)
+            files = prepare.divide(merged, self.split)
             stage.metadata.update(
-                counts=dict(merged.counts),
-                answer_counts=dict(+merged.answer_counts),
+                counts=counts,
+                answer_counts=answer_counts,
                 **prepare.report(
                     files, self._find_answered if self.blocks else None
                 ),
@@ -149,6 +144,13 @@ class PrepareQuestions(Operation):
                 text for item in contents.items() for text in item
             )
         return self.result
+
+    def _entries(self, read):
+        progress = Progress("questions", "questions")
+        for path in self.paths:
+            for entry in read(path):
+                yield entry
+                progress.add(1)
 
     def _reader(self) -> Callable:
         """The reader of the form, with the options that it alone takes."""

@@ -6,6 +6,7 @@ and BIOES (BILOU) are all turned into IOB2.
 """
 
 import dataclasses
+import itertools
 import re
 
 from seqeval.metrics.sequence_labeling import get_entities
@@ -19,8 +20,8 @@ _DOCUMENT = "-DOCSTART-"
 # Only tabs and spaces: tweets hold words of no-break spaces.
 _COLUMNS = re.compile("[\t ]+")
 _TAG = re.compile(r"O|[BIESLU]-\S+")
-# BIOES and BILOU say in their prefix what IOB2 shows by the next tag.
-_TO_IOB = {"S": "B", "U": "B", "E": "I", "L": "I"}
+# BILOU's prefixes to those of BIOES.
+_BILOU = {"U": "S", "L": "E"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,42 +52,37 @@ def read_sentences(path: str) -> list[Sentence]:
             number of them than the lines before, or its last is no tag; if
             the file is missing or damaged, or holds no sentence.
     """
-    sentences, words, tags = [], [], []
-    num_columns = None
-
-    def finish():
-        if words:
-            sentences.append(Sentence(tuple(words), tuple(to_iob2(tags))))
-            words.clear()
-            tags.clear()
-
-    with pages.open_bytes(path) as file:
-        for number, line in pages.read_lines(file, path):
-            columns = _COLUMNS.split(line.strip("\t "))
-            if columns == [""] or columns[0] == _DOCUMENT:
-                finish()
-                continue
-            num_columns = num_columns or len(columns)
-            _check(columns, num_columns, f"{path}:{number}")
-            words.append(columns[0])
-            tags.append(columns[-1])
-    finish()
+    sentences = []
+    for has_words, rows in itertools.groupby(_read_rows(path), key=bool):
+        if has_words:
+            words, tags = zip(*rows, strict=True)
+            sentences.append(Sentence(words, tuple(to_iob2(tags))))
     if not sentences:
         raise InputError(f"{path} holds no sentence in CoNLL's format.")
     return sentences
 
 
-def _check(columns, num_columns, where):
-    if (
-        len(columns) != num_columns
-        or num_columns < 2
-        or not _TAG.fullmatch(columns[-1])
-    ):
-        raise InputError(
-            f"{where}: expected a word and, in the last of {num_columns} "
-            "columns, its tag, O or one such as B-PER. Received: "
-            f"{' '.join(columns)!r}"
-        )
+def _read_rows(path):
+    """Yields a line's word and tag, or nothing where a sentence ends."""
+    num_columns = None
+    with pages.open_bytes(path) as file:
+        for number, line in pages.read_lines(file, path):
+            columns = _COLUMNS.split(line.strip("\t "))
+            if columns == [""] or columns[0] == _DOCUMENT:
+                yield ()
+                continue
+            num_columns = num_columns or len(columns)
+            if (
+                len(columns) != num_columns
+                or num_columns < 2
+                or not _TAG.fullmatch(columns[-1])
+            ):
+                raise InputError(
+                    f"{path}:{number}: expected a word and, in the last of "
+                    f"{num_columns} columns, its tag, O or one such as B-PER. "
+                    f"Received: {' '.join(columns)!r}"
+                )
+            yield columns[0], columns[-1]
 
 
 def to_iob2(tags: list[str]) -> list[str]:
@@ -106,17 +102,11 @@ def to_iob2(tags: list[str]) -> list[str]:
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "S-LOC", "I-ORG"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG']
     """
-    converted, inside = [], None
-    for tag in tags:
-        prefix, _, kind = tag.partition("-")
-        if tag == OUTSIDE:
-            inside = None
-            converted.append(tag)
-            continue
-        begins = inside != kind or _TO_IOB.get(prefix, prefix) == "B"
-        converted.append(f"{'B' if begins else 'I'}-{kind}")
-        # What ends in E or is single cannot go on.
-        inside = None if prefix in "ELSU" else kind
+    bioes = [_BILOU.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+    converted = [OUTSIDE] * len(tags)
+    for start, limit, kind in entities(bioes):
+        converted[start] = f"B-{kind}"
+        converted[start + 1 : limit] = [f"I-{kind}"] * (limit - start - 1)
     return converted
 
 
@@ -124,7 +114,8 @@ def entities(tags: list[str]) -> list[tuple[int, int, str]]:
     """The entities that a sentence's tags mark.
 
     Args:
-        tags: list of str. In IOB2; an I that continues nothing begins.
+        tags: list of str. In IOB1, IOB2 or BIOES; an I that continues
+            nothing begins.
 
     Returns:
         list of `(start, limit, type)`, words of the sentence, the limit

@@ -2,8 +2,6 @@
 
 import bisect
 import collections
-import itertools
-import random
 from collections.abc import Iterator
 
 from realm_tf.artifacts import artifact
@@ -19,7 +17,7 @@ _NUM_LOOKED_AT = 32
 
 
 def write_page(
-    annotated_dir: str, path: str, *, num_passages: int = 200, seed: int = 0
+    annotated_dir: str, path: str, *, num_passages: int = 200
 ) -> None:
     """Writes a page on which a person sees the spans marked in their text.
 
@@ -31,16 +29,13 @@ def write_page(
         path: str. The file to write; one that is there is replaced.
         num_passages: int. Passages to show, spread evenly over the corpus.
             Defaults to `200`.
-        seed: int. Which ones. Defaults to `0`.
 
     Raises:
         InputError: if the directory is not complete, or the file cannot be
             written.
     """
     metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
-    found = list(
-        sample_passages(annotated_dir, num_passages=num_passages, seed=seed)
-    )
+    found = list(sample_passages(annotated_dir, num_passages=num_passages))
     shown = collections.Counter(
         label for _, passage in found for label in passage.span_label
     )
@@ -72,17 +67,16 @@ def write_page(
 
 
 def sample_passages(
-    annotated_dir: str, *, num_passages: int, seed: int = 0
+    annotated_dir: str, *, num_passages: int
 ) -> Iterator[tuple[int, schema.AnnotatedPassage]]:
     """Passages spread evenly over an annotated corpus.
 
-    The corpus is divided into as many equal parts, and one passage is drawn
-    from each. Only shards that hold one of them are read.
+    The corpus is divided into as many equal parts, and the first passage is
+    taken of each. Only shards that hold one of them are read.
 
     Args:
         annotated_dir: str. What `realm annotate` wrote.
         num_passages: int. At most this many.
-        seed: int. Defaults to `0`.
 
     Yields:
         (place in the corpus, from 0; `schema.AnnotatedPassage`), in order.
@@ -94,7 +88,8 @@ def sample_passages(
     if num_passages < 1:
         raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
     metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
-    wanted = _spread(metadata["num_passages"], num_passages, seed)
+    total = metadata["num_passages"]
+    wanted = {total * part // num_passages for part in range(num_passages)}
     paths = schema.shard_paths(annotated_dir)
     if len(paths) != len(metadata["shard_rows"]):
         raise InputError(
@@ -104,13 +99,12 @@ def sample_passages(
         )
     first = 0
     for path, rows in zip(paths, metadata["shard_rows"], strict=True):
-        here = {place - first for place in wanted} & set(range(rows))
-        records = schema.read_records(path)
-        end = max(here, default=-1) + 1
-        for row, record in enumerate(itertools.islice(records, end)):
-            if row in here:
+        here = wanted.intersection(range(first, first + rows))
+        records = schema.read_records(path) if here else ()
+        for place, record in enumerate(records, start=first):
+            if place in here:
                 yield (
-                    first + row,
+                    place,
                     schema.from_example(schema.AnnotatedPassage, record),
                 )
         first += rows
@@ -132,17 +126,6 @@ def sample_sentences(annotated_dir: str, *, num_sentences: int) -> list[str]:
     return [
         _marked_sentence(found[number * len(found) // count])
         for number in range(count)
-    ]
-
-
-def _spread(total, number, seed):
-    if number >= total:
-        return list(range(total))
-    generator = random.Random(seed)
-    bounds = [total * part // number for part in range(number + 1)]
-    return [
-        generator.randrange(start, limit)
-        for start, limit in zip(bounds, bounds[1:], strict=False)
     ]
 
 

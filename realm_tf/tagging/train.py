@@ -228,17 +228,11 @@ def _dataset(batches, num_epochs):
         for number in range(num_epochs):
             yield from batches.epoch(number)
 
-    spec = {
-        kind: tf.TensorSpec([None, None], kind) for kind in ("int32", "float32")
-    }
-    names = ("token_ids", "shape_ids", "padding_mask")
+    signature = tf.nest.map_structure(
+        lambda array: tf.TensorSpec([None, None], array.dtype), next(made())
+    )
     return tf.data.Dataset.from_generator(
-        made,
-        output_signature=(
-            dict.fromkeys(names, spec["int32"]),
-            spec["int32"],
-            spec["float32"],
-        ),
+        made, output_signature=signature
     ).prefetch(2)
 
 

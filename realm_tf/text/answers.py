@@ -91,25 +91,8 @@ def _f1(prediction, answer):
     return 2 * precision * recall / (precision + recall)
 
 
-def contains_answer(
-    text: str, answers: list[str], answer_type: str = "string"
-) -> bool:
-    """Whether a block answers a question.
-
-    By whole words, normalised ("US" is not in "USA", "U.S." is "US") or cut at
-    punctuation ("Jacquet" is in "Jacquet's"); regular expressions are searched
-    for anywhere (as DrQA does for this purpose).
-
-    Args:
-        text: str. A block's text.
-        answers: list of str.
-        answer_type: str. `"string"` or `"regex"`. Defaults to `"string"`.
-    """
-    return AnswerFinder([text]).contains(0, answers, answer_type)
-
-
 class AnswerFinder:
-    """`contains_answer` for many questions over the same texts.
+    """Tells which blocks answer which questions.
 
     A text is normalised once, when it is first looked at.
 
@@ -124,7 +107,18 @@ class AnswerFinder:
     def contains(
         self, block_id: int, answers: list[str], answer_type: str = "string"
     ) -> bool:
-        """As `contains_answer`, of one of the texts."""
+        """Whether a block answers a question.
+
+        By whole words, normalised ("US" is not in "USA", "U.S." is "US") or
+        cut at punctuation ("Jacquet" is in "Jacquet's"); regular expressions
+        are searched for anywhere (as DrQA does for this purpose).
+
+        Args:
+            block_id: int.
+            answers: list of str.
+            answer_type: str. `"string"` or `"regex"`. Defaults to
+                `"string"`.
+        """
         if answer_type == "regex":
             compiled = map(compile_pattern, answers)
             text = self._texts[block_id]
@@ -174,7 +168,7 @@ def _cut_at_punctuation(text):
     return " ".join(_ARTICLES.sub(" ", words).split())
 
 
-# Either may hold an answer; see `contains_answer`.
+# Either may hold an answer; see `AnswerFinder.contains`.
 FORMS = (normalize_answer, _cut_at_punctuation)
 
 

@@ -4,6 +4,7 @@ Hugging Face's `tokenizers` does the work and decides what an id is;
 `graph_tokenizer` gives the same ids inside a TensorFlow graph.
 """
 
+import array
 import dataclasses
 import hashlib
 import itertools
@@ -218,28 +219,28 @@ class _Words(dict):
         )
         if self._new:
             self._learn()
-        lengths = self._lengths[numbers]
+        lengths, counts, firsts = (
+            np.asarray(column)[numbers] for column in self._of_words
+        )
         word_starts = np.cumsum(lengths) - lengths
-        counts = self._counts[numbers]
         # Where the pieces of each word begin, less where they go.
-        shifts = self._firsts[numbers] - (np.cumsum(counts) - counts)
+        shifts = firsts - (np.cumsum(counts) - counts)
         places = np.repeat(shifts, counts)
         places += np.arange(len(places))
         offsets = np.repeat(word_starts, counts).astype(np.int32)
-        return (
-            self._ids[places],
-            self._starts[places] + offsets,
-            self._limits[places] + offsets,
+        ids, starts, limits = (
+            np.asarray(column)[places] for column in self._of_pieces
         )
+        return ids, starts + offsets, limits + offsets
 
     def _forget(self):
         self.clear()
         self._new = []
         self._num_characters = 0
-        self._lengths, self._counts, self._firsts = (_Column() for _ in "123")
-        self._ids, self._starts, self._limits = (
-            _Column(np.int32) for _ in "123"
-        )
+        # Length, number of wordpieces and place of the first of these.
+        self._of_words = [array.array("q") for _ in range(3)]
+        # Id, start and limit.
+        self._of_pieces = [array.array("i") for _ in range(3)]
 
     def _learn(self):
         """Tokenizes the words that are new, all at once."""
@@ -254,38 +255,16 @@ class _Words(dict):
         words = np.searchsorted(word_starts, offsets[:, 0], side="right") - 1
         offsets -= word_starts[words, None]
         counts = np.bincount(words, minlength=len(self._new))
-        firsts = len(self._ids) + np.cumsum(counts) - counts
-        self._lengths.extend(lengths)
-        self._counts.extend(counts)
-        self._firsts.extend(firsts)
-        self._ids.extend(encoding.ids)
-        self._starts.extend(offsets[:, 0])
-        self._limits.extend(offsets[:, 1])
+        firsts = len(self._of_pieces[0]) + np.cumsum(counts) - counts
+        _extend(self._of_words, (lengths, counts, firsts))
+        _extend(self._of_pieces, (encoding.ids, *offsets.T))
         self._num_characters += int(lengths.sum())
         self._new = []
 
 
-class _Column:
-    """An array that grows at its end."""
-
-    def __init__(self, dtype=np.int64):
-        self._values = np.empty(1024, dtype)
-        self._length = 0
-
-    def __len__(self):
-        return self._length
-
-    def __getitem__(self, places):
-        return self._values[places]
-
-    def extend(self, values):
-        limit = self._length + len(values)
-        if limit > len(self._values):
-            grown = np.empty(2 * limit, self._values.dtype)
-            grown[: self._length] = self._values[: self._length]
-            self._values = grown
-        self._values[self._length : limit] = values
-        self._length = limit
+def _extend(columns, values):
+    for column, more in zip(columns, values, strict=True):
+        column.frombytes(np.asarray(more, column.typecode).tobytes())
 
 
 def to_text(wordpieces: list[str]) -> str:

@@ -86,10 +86,11 @@ def test_ranges_are_the_dump(tmp_path, num_pages, pages_per_range):
     # Numbers, places for messages, URLs and namespaces, too.
     assert found == whole
     assert found[0].silent_prefixes == {"datei"}
-    assert sum(r.num_pages for r in ranges) == num_pages
     # A range ends with the stream that reaches the wanted number.
     at_most = -(-pages_per_range // PAGES_PER_STREAM) * PAGES_PER_STREAM
-    assert all(r.num_pages == at_most for r in ranges[:-1])
+    assert [r.first_number for r in ranges] == list(
+        range(1, num_pages + 1, at_most)
+    )
     assert ranges[-1].limit == os.path.getsize(dump)
 
 
@@ -113,16 +114,13 @@ def test_the_index_of_another_dump_is_refused(tmp_path):
     twin = ranges_of(dump, 3)[0]
     digest = ranges_of(longer, 3)[1].digest
     other_ids = dataclasses.replace(twin, digest=digest)
-    fewer = dataclasses.replace(twin, num_pages=2)
-    more = dataclasses.replace(twin, num_pages=4)
 
     with pytest.raises(InputError, match="which has"):
         multistream.read_ranges(
             dump, multistream.index_path(longer), pages_per_range=3
         )
-    for streams in (other_ids, fewer, more):
-        with pytest.raises(InputError, match="does not name the pages that"):
-            read(dump, streams)
+    with pytest.raises(InputError, match="does not name the pages that"):
+        read(dump, other_ids)
     # The last range runs to the end of the dump: too many pages.
     last = multistream.read_ranges(
         dump, multistream.index_path(shorter), pages_per_range=3

@@ -310,24 +310,18 @@ def test_titles(title, reason, kept_reason):
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "shown"),
     [
-        (b"PK\x03\x04...", "a zip file"),
-        (b"%PDF-1.7\n", "a PDF document"),
-        (b"\n<!DOCTYPE html>\n<html>", "an HTML page"),
-        (b'<?xml version="1.0"?>\n<rss version="2">', "the root <rss>"),
-        (b"PAR1\x15", "a Parquet table"),
-        (b'[{"id": "1"}]', "a JSON array, where each line"),
-        (b"a\0b", "binary"),
-        ("Zürich liegt".encode("latin-1"), "text that is not UTF-8"),
-        ("Žižka".encode("utf-16"), "text in UTF-16"),
-        (bytes(257) + b"ustar", "a tar archive"),
-        ("Žižka".encode() + b"\xc5", "plain text"),
+        (b"%PDF-1.7\n", r"%PDF-1.7\n"),
+        (b'<?xml version="1.0"?>\n<rss version="2">', "<rss"),
+        ("Zürich liegt".encode("latin-1"), r"Z\xfcrich"),
     ],
 )
-def test_what_a_file_seems_to_be(tmp_path, content, what):
+def test_the_beginning_of_an_unknown_file_is_shown(tmp_path, content, shown):
     path = write(tmp_path / "file", gzip.compress(content))
     with pytest.raises(InputError) as caught:
         readers.detect_format(path)
-    assert f"{path} is of no known format (it seems to be " in str(caught.value)
-    assert what in str(caught.value)
+    assert f"{path} is of no known format (it begins with b" in str(
+        caught.value
+    )
+    assert shown in str(caught.value)

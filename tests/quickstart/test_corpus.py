@@ -139,8 +139,8 @@ def test_every_question_names_a_sentence_that_holds_the_answer(
         assert any(sentence in each for each in article_sentences[title]), (
             sentence
         )
-        assert answers.contains_answer(
-            sentence, question.answers, question.answer_type
+        assert answers.AnswerFinder([sentence]).contains(
+            0, question.answers, question.answer_type
         ), question
         if question.answer_type == "string":
             assert question.answers[0] in sentence, question

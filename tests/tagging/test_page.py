@@ -110,7 +110,7 @@ def test_every_span_is_marked_once_and_text_is_escaped(tmp_path):
 
 def test_labels_have_colours_counts_and_switches(tmp_path):
     directory = write(tmp_path / "annotated", PASSAGES)
-    found, content = read(directory, tmp_path, num_passages=2, seed=3)
+    found, content = read(directory, tmp_path, num_passages=2)
     marks = found.attributes["mark"]
     shown = [each["data-label"] for each in marks]
     total = {"LOC": 4, "DATE": 3, "A<B\"'&": 1}
@@ -131,13 +131,8 @@ def test_labels_have_colours_counts_and_switches(tmp_path):
 def test_passages_are_spread_evenly(tmp_path):
     passages = [passage(n, f"In {n}.", (str(n), "DATE")) for n in range(23)]
     directory = write(tmp_path / "annotated", passages, rows_per_shard=4)
-    for seed in range(5):
-        found = list(page.sample_passages(directory, num_passages=5, seed=seed))
-        places = [place for place, _ in found]
-        assert len(places) == 5
-        for part, place in enumerate(places):
-            assert 23 * part // 5 <= place < 23 * (part + 1) // 5
-        assert [each for _, each in found] == [passages[n] for n in places]
+    found = list(page.sample_passages(directory, num_passages=5))
+    assert found == [(n, passages[n]) for n in (0, 4, 9, 13, 18)]
     for number in (23, 200):
         found = list(page.sample_passages(directory, num_passages=number))
         assert found == list(enumerate(passages))

@@ -127,8 +127,8 @@ def test_f1_score(prediction, accepted, expected):
         ("Rome", [], False),
     ],
 )
-def test_contains_answer(text, accepted, expected):
-    assert answers.contains_answer(text, accepted) is expected
+def test_a_text_contains_an_answer(text, accepted, expected):
+    assert answers.AnswerFinder([text]).contains(0, accepted) is expected
 
 
 @pytest.mark.parametrize(
@@ -144,5 +144,6 @@ def test_contains_answer(text, accepted, expected):
         ("a", ["a{99999999999}"], False),
     ],
 )
-def test_contains_answer_of_patterns(text, patterns, expected):
-    assert answers.contains_answer(text, patterns, "regex") is expected
+def test_a_text_contains_a_pattern(text, patterns, expected):
+    finder = answers.AnswerFinder([text])
+    assert finder.contains(0, patterns, "regex") is expected

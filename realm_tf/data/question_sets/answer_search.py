@@ -1,6 +1,6 @@
 """Which questions have an answer in a corpus at all: one pass over its blocks.
 
-`text.answers.contains_answer` says it for one block and one question; blocks
+`text.answers.AnswerFinder` says it for one block and one question; blocks
 times questions of such calls are too many. Here every block is normalised once,
 and each of its words is looked up among the first words of all answers that are
 still looked for. The result is the same, since an answer stands in a block when
@@ -24,8 +24,7 @@ def find_answered(
 ) -> list[bool]:
     """Whether any of some texts contains an answer, for each question.
 
-    Equal to `any(contains_answer(text, question.answers,
-    question.answer_type) for text in texts)`.
+    Equal to asking `AnswerFinder.contains` of each text.
 
     Args:
         questions: sequence of `Question`.
@@ -37,16 +36,23 @@ def find_answered(
         list of bool, in the order of `questions`.
     """
     patterns = collections.defaultdict(list)
+    # For each form: first word, number of words, words: questions.
+    wanted = {form: collections.defaultdict(dict) for form in answers.FORMS}
     for number, question in enumerate(questions):
         if question.answer_type == "regex":
             for pattern in map(answers.compile_pattern, question.answers):
                 if pattern is not None:
                     patterns[pattern].append(number)
-    phrases = [_Phrases(form, questions) for form in answers.FORMS]
+            continue
+        for form, phrases in wanted.items():
+            for phrase in filter(None, map(form, question.answers)):
+                words = phrase.split(" ")
+                same_length = phrases[words[0]].setdefault(len(words), {})
+                same_length.setdefault(phrase, []).append(number)
     answered = set()
     for number, text in enumerate(texts, start=1):
-        for each in phrases:
-            answered |= each.find(text)
+        for form, phrases in wanted.items():
+            answered |= _take(form(text).split(" "), phrases)
         for pattern in [each for each in patterns if each.search(text)]:
             answered.update(patterns.pop(pattern))
         progress(number)
@@ -55,33 +61,11 @@ def find_answered(
     return [number in answered for number in range(len(questions))]
 
 
-class _Phrases:
-    """Answers in one normalised form that are still looked for.
-
-    Args:
-        form: function from str to str, words with one space between them.
-        questions: sequence of `Question`.
-    """
-
-    def __init__(self, form, questions):
-        self._form = form
-        # First word, number of words, words: questions.
-        self._wanted = collections.defaultdict(dict)
-        for number, question in enumerate(questions):
-            if question.answer_type == "regex":
-                continue
-            for phrase in filter(None, map(form, question.answers)):
-                words = phrase.split(" ")
-                same_first = self._wanted[words[0]]
-                same_length = same_first.setdefault(len(words), {})
-                same_length.setdefault(phrase, []).append(number)
-
-    def find(self, text: str) -> set[int]:
-        """The questions with an answer in a text; these are forgotten."""
-        words = self._form(text).split(" ")
-        found = set()
-        for start, word in enumerate(words):
-            for length, phrases in self._wanted.get(word, {}).items():
-                phrase = " ".join(words[start : start + length])
-                found.update(phrases.pop(phrase, ()))
-        return found
+def _take(words, wanted):
+    """The questions with a phrase in a text; these phrases are forgotten."""
+    found = set()
+    for start, word in enumerate(words):
+        for length, phrases in wanted.get(word, {}).items():
+            phrase = " ".join(words[start : start + length])
+            found.update(phrases.pop(phrase, ()))
+    return found

@@ -175,7 +175,7 @@ def read_natural_questions(
     """
     expected = (
         'an example of Natural Questions: "question_text", "annotations" and '
-        '"document_html", "document_tokens" or "document_text"'
+        '"document_html" or "document_text"'
     )
     for place, line in _read_lines(path):
         with _of_form(place, expected):

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+from collections.abc import Iterable
 
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
@@ -31,29 +32,29 @@ class Entry:
     dropped: str = ""
 
 
-class MergedQuestions:
+def merge(
+    entries: Iterable[Entry],
+) -> tuple[list[Question], dict[str, int], dict[str, int]]:
     """Entries, checked; those of the same question and type are one.
 
     The first one's further keys are kept, and the answers of all, each once.
 
-    Attributes:
-        counts: `Counter` of questions.
-        answer_counts: `Counter` of answers.
+    Args:
+        entries: iterable of `Entry`.
+
+    Returns:
+        list of `Question`, in the order of the first entries; counters of
+        questions and of answers.
+
+    Raises:
+        InputError: if question or answers are no text.
     """
-
-    def __init__(self):
-        self.counts = collections.Counter(read=0, kept=0)
-        self.answer_counts = collections.Counter()
-        # (question, type): (its further keys, its answers as keys).
-        self._kept = {}
-
-    def add(self, entry: Entry) -> None:
-        """Takes an entry or counts why not.
-
-        Raises:
-            InputError: if question or answers are no text.
-        """
-        self.counts["read"] += 1
+    counts = collections.Counter(read=0, kept=0)
+    answer_counts = collections.Counter()
+    # (question, type): (its further keys, its answers as keys).
+    kept = {}
+    for entry in entries:
+        counts["read"] += 1
         _check(entry)
         is_pattern = entry.answer_type == "regex"
         found = [
@@ -66,24 +67,25 @@ class MergedQuestions:
         if not reason and not accepted:
             reason = "no_answer"
         if reason:
-            self.counts[reason] += 1
-            return
-        self.answer_counts["empty_answer"] += len(found) - len(accepted)
-        self.answer_counts["invalid_pattern"] += is_pattern * sum(
+            counts[reason] += 1
+            continue
+        answer_counts["empty_answer"] += len(found) - len(accepted)
+        answer_counts["invalid_pattern"] += is_pattern * sum(
             answers.compile_pattern(pattern) is None for pattern in accepted
         )
         key = (entry.question, entry.answer_type)
-        known = key in self._kept
-        self.counts["duplicate_question" if known else "kept"] += 1
-        _, united = self._kept.setdefault(key, (entry.extra, {}))
+        counts["duplicate_question" if key in kept else "kept"] += 1
+        _, united = kept.setdefault(key, (entry.extra, {}))
         united.update(dict.fromkeys(accepted))
-
-    def questions(self) -> list[Question]:
-        """What is left, in the order of the first entries."""
-        return [
-            _question(text, answer_type, tuple(united), extra)
-            for (text, answer_type), (extra, united) in self._kept.items()
-        ]
+    questions = []
+    for (text, answer_type), (extra, united) in kept.items():
+        line = {"question": text, "answer": list(united)}
+        if answer_type != "string":
+            line["answer_type"] = answer_type
+        questions.append(
+            Question(text, tuple(united), answer_type, {**line, **extra})
+        )
+    return questions, dict(counts), dict(+answer_counts)
 
 
 def _check(entry):
@@ -102,10 +104,3 @@ def _check(entry):
             f"{entry.place} holds half of a surrogate pair, which is no "
             "character: expected \\u escapes in pairs."
         ) from error
-
-
-def _question(text, answer_type, accepted, extra):
-    line = {"question": text, "answer": list(accepted)}
-    if answer_type != "string":
-        line["answer_type"] = answer_type
-    return Question(text, accepted, answer_type, {**line, **extra})

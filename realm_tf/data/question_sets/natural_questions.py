@@ -39,9 +39,9 @@ def entry(
     """An example, as published (v1.0) or simplified, as an open question.
 
     Where the page's HTML is there, an answer is the text of its bytes: what the
-    page says, as in NQ-open. Without it, the spaces between tokens come from
-    their byte offsets. The simplified form has neither: there they follow
-    English habits ("T . J . Miller" is "T. J. Miller"), which is a guess.
+    page says, as in NQ-open. The simplified form has tokens alone: the spaces
+    between them follow English habits ("T . J . Miller" is "T. J. Miller"),
+    which is a guess.
 
     Args:
         example: dict. A line of a file.
@@ -77,33 +77,22 @@ def _texts(example, spans):
     """What a page says at some spans."""
     if not spans:
         return []
-    if "document_html" in example and all("start_byte" in s for s in spans):
+    if "document_html" in example:
         page = example["document_html"].encode("utf-8")
         return [
             strip_tags(page[s["start_byte"] : s["end_byte"]].decode("utf-8"))
             for s in spans
         ]
-    if "document_tokens" in example:
-        tokens, join = example["document_tokens"], _join_at_offsets
-    else:
-        # Not split(): some tokens hold other white space.
-        tokens, join = example["document_text"].split(" "), join_tokens
+    # Not split(): some tokens hold other white space.
+    tokens = example["document_text"].split(" ")
     for span in spans:
         if not 0 <= span["start_token"] < span["end_token"] <= len(tokens):
             raise ValueError(
                 f"{span} is outside a page of {len(tokens)} tokens"
             )
-    return [join(tokens[s["start_token"] : s["end_token"]]) for s in spans]
-
-
-def _join_at_offsets(tokens):
-    text, last = "", tokens[0]["start_byte"]
-    for token in tokens:
-        # A tag is no space, as in the text of the page's bytes.
-        text += " " * (token["start_byte"] > last)
-        text += "" if token["html_token"] else token["token"]
-        last = token["end_byte"]
-    return text
+    return [
+        join_tokens(tokens[s["start_token"] : s["end_token"]]) for s in spans
+    ]
 
 
 def join_tokens(tokens: list[str]) -> str:
