@@ -121,25 +121,29 @@ def expand(
     num_layers: int,
     *,
     endings: dict[str, str],
-    transform: str = "as",
-    kernel: str | None = None,
+    transposed: bool = False,
 ) -> dict:
     """The mapping of a table of layers.
 
     Args:
-        layers: dict. Path of our layer to the source's name of it. In both,
-            `{i}` is the number of a Transformer layer.
+        layers: dict. Path of our layer, or of a variable `output_bias`, to
+            the source's name of it. In both, `{i}` is the number of a
+            Transformer layer.
         num_layers: int. Transformer layers.
         endings: dict. What the source appends for our layers' `embeddings`,
             `kernel`, `bias`, `gamma` and `beta`.
-        transform: str. See `assign`. Defaults to `"as"`.
-        kernel: str. That of kernels. Defaults to `transform`.
+        transposed: bool. Whether the source's kernels are our transposed
+            ones. Defaults to `False`.
 
     Returns:
-        dict of tensor name to `(variable path, transform)`, for `assign`.
+        dict of tensor name to `(variable path, whether it is transposed)`,
+        for `assign`.
     """
     mapping = {}
     for ours, theirs in layers.items():
+        if ours.endswith("output_bias"):
+            mapping[theirs] = (ours, False)
+            continue
         if ours.endswith("_embedding"):
             variables = ("embeddings",)
         else:
@@ -149,7 +153,7 @@ def expand(
             for variable in variables:
                 mapping[theirs.replace("{i}", str(i)) + endings[variable]] = (
                     f"{ours}/{variable}".replace("{i}", str(i)),
-                    kernel if kernel and variable == "kernel" else transform,
+                    transposed and variable == "kernel",
                 )
     return mapping
 
@@ -163,10 +167,9 @@ def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
     Args:
         model: `keras.Model`. Its variables are named by their paths; states
             of random generators are left alone.
-        mapping: dict of tensor name to `(variable path, transform)`. The
-            transform is `"as"` (reshape only: Keras keeps attention heads as
-            a dimension of their own), `"same"` (the source keeps them so,
-            too) or `"transpose"` (of a matrix).
+        mapping: dict of tensor name to `(variable path, whether the tensor,
+            a matrix, is transposed)`. Attention heads, which Keras keeps as a
+            dimension of their own, may be so in the tensor or be joined.
         tensors: `Tensors`.
         ignored: collection of str. Tensors that need not be taken. Defaults
             to none.
@@ -192,14 +195,18 @@ def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
     unfilled = set(variables) - {path for path, _ in mapping.values()}
     if unfilled:
         raise AssertionError(f"mapping leaves {sorted(unfilled)} unfilled")
-    for name, (path, transform) in mapping.items():
-        expected = _source_shape(variables[path], transform)
-        if tensors.shape(name) != expected:
+    for name, (path, transposed) in mapping.items():
+        shape = tensors.shape(name)
+        expected = _flat_shape(variables[path])
+        if transposed:
+            expected = expected[::-1]
+        elif shape == tuple(variables[path].shape):
+            continue
+        if shape != expected:
             raise InputError(
-                f"{source}: {name} has the shape {tensors.shape(name)}, "
-                f"expected {expected}."
+                f"{source}: {name} has the shape {shape}, expected {expected}."
             )
-    for name, (path, transform) in mapping.items():
+    for name, (path, transposed) in mapping.items():
         value = tensors.read(name)
         if value.dtype.kind != "f" or not np.isfinite(value).all():
             raise InputError(
@@ -207,7 +214,7 @@ def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
                 "or what is no floating-point number. Take a checkpoint from "
                 "before its training diverged."
             )
-        value = value.T if transform == "transpose" else value
+        value = value.T if transposed else value
         variables[path].assign(value.reshape(variables[path].shape))
 
 
@@ -237,28 +244,23 @@ def extract(model, mapping: dict) -> dict:
     """
     variables = variables_by_path(model)
     tensors = {}
-    for name, (path, transform) in mapping.items():
-        shape = _source_shape(variables[path], transform)
+    for name, (path, transposed) in mapping.items():
         value = np.asarray(variables[path])
-        if transform == "transpose":
-            tensors[name] = value.reshape(shape[::-1]).T
-        else:
-            tensors[name] = value.reshape(shape)
+        value = value.reshape(_flat_shape(variables[path]))
+        tensors[name] = value.T if transposed else value
     return tensors
 
 
-def _source_shape(variable, transform):
-    """A tensor's shape, of the variable that it fills; see `assign`."""
+def _flat_shape(variable):
+    """A variable's shape, with attention heads joined."""
     shape = tuple(variable.shape)
-    if transform == "same":
-        return shape
     if variable.path.endswith("attention_output/kernel"):
-        shape = (shape[0] * shape[1], shape[2])
-    elif variable.path.endswith(("query/kernel", "key/kernel", "value/kernel")):
-        shape = (shape[0], shape[1] * shape[2])
-    elif variable.path.endswith(("query/bias", "key/bias", "value/bias")):
-        shape = (shape[0] * shape[1],)
-    return shape[::-1] if transform == "transpose" else shape
+        return (shape[0] * shape[1], shape[2])
+    if variable.path.endswith(("query/kernel", "key/kernel", "value/kernel")):
+        return (shape[0], shape[1] * shape[2])
+    if variable.path.endswith(("query/bias", "key/bias", "value/bias")):
+        return (shape[0] * shape[1],)
+    return shape
 
 
 def _listed(names):

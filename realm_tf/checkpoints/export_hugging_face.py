@@ -6,10 +6,10 @@ import os
 import numpy as np
 
 from realm_tf.artifacts import matching
+from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints import hugging_face_names
 from realm_tf.checkpoints.assignment import extract
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
@@ -51,20 +51,19 @@ def write(model, directory: str, blocks=None, index=None) -> dict[str, str]:
     query, block = open_qa.query_embedder, open_qa.block_embedder
     for tower in (query, block):
         _check_tower(tower, open_qa.score_scale, model)
+    embedder, reader = _embedder(query), _reader(open_qa.reader)
     if query is block:
-        parts = {"embedder": _embedder(block)}
+        parts = {"embedder": embedder, "reader": reader}
     else:
-        scorer = _joined(
-            embedder=_embedder(block), query_embedder=_embedder(query)
+        towers = {"embedder": _embedder(block), "query_embedder": embedder}
+        parts = {"scorer": _joined(towers), "reader": reader}
+    if open_qa.knowledge_augmented_encoder is not None:
+        parts["encoder"] = _extract(
+            ENCODER, open_qa.knowledge_augmented_encoder
         )
-        parts = {"scorer": scorer}
-    parts["reader"] = _reader(open_qa.reader)
-    encoder = open_qa.knowledge_augmented_encoder
-    if encoder is not None:
-        parts["encoder"] = _extract(ENCODER, encoder)
     if blocks:
         matching.check_index(index, blocks=blocks, model=model)
-        parts["openqa"] = _open_qa(_embedder(query), parts["reader"], index)
+        parts["openqa"] = _open_qa(embedder, reader, index)
     for name, (tensors, config) in parts.items():
         path = os.path.join(directory, name)
         _write(path, _CLASSES[name], tensors, config, loaded.tokenizer)
@@ -99,10 +98,9 @@ def _check_tower(tower, score_scale, model):
 def _extract(part, model, **more):
     """`(tensors, configuration)` of a part; `more` is for the latter."""
     encoder = model.encoder
-    config = hugging_face_names.from_encoder_config(encoder.get_config())
-    return extract(
-        model, hugging_face_names.mapping(part, encoder.num_layers)
-    ), {
+    config = hugging_face.from_encoder_config(encoder.get_config())
+    table = hugging_face.mapping(part, encoder.num_layers)
+    return extract(model, table), {
         **config,
         "attention_probs_dropout_prob": config["hidden_dropout_prob"],
         "type_vocab_size": 2,
@@ -128,7 +126,7 @@ def _reader(reader):
 
 def _open_qa(embedder, reader, index):
     """As `_extract`, of a `RealmForOpenQA`."""
-    tensors, config = _joined(embedder=embedder, reader=reader)
+    tensors, config = _joined({"embedder": embedder, "reader": reader})
     tensors[hugging_face.BLOCK_EMBEDDINGS] = index.embeddings
     num_blocks = len(index.embeddings)
     return tensors, {
@@ -140,7 +138,7 @@ def _open_qa(embedder, reader, index):
     }
 
 
-def _joined(**parts):
+def _joined(parts):
     """Two parts as one, with the tensors below their names."""
     tensors, joined = {}, {}
     for name, (values, config) in parts.items():
@@ -168,20 +166,17 @@ def _write(directory, architecture, tensors, config, tokenizer):
         "torch_dtype": "float32",
         **config,
     }
-    for name, content in (
-        ("config.json", json.dumps(config, indent=2, sort_keys=True)),
-        ("vocab.txt", "\n".join(tokenizer.vocabulary) + "\n"),
-        (
-            "tokenizer_config.json",
-            json.dumps(
-                {
-                    "tokenizer_class": "RealmTokenizer",
-                    "do_lower_case": tokenizer.lowercase,
-                }
-            ),
-        ),
-    ):
+    tokenizer_config = {
+        "tokenizer_class": "RealmTokenizer",
+        "do_lower_case": tokenizer.lowercase,
+    }
+    files = {
+        "config.json": json.dumps(config, indent=2, sort_keys=True),
+        "tokenizer_config.json": json.dumps(tokenizer_config),
+    }
+    for name, content in files.items():
         write_text(os.path.join(directory, name), content)
+    write_vocabulary(directory, tokenizer.vocabulary)
     # transformers refuses a file that does not say whose names these are.
     content = safetensors.numpy.save(
         {k: np.ascontiguousarray(v) for k, v in tensors.items()},

@@ -1,15 +1,13 @@
-"""Models of Hugging Face's BERT and REALM checkpoints."""
+"""Hugging Face's BERT and REALM checkpoints: names, settings and models."""
 
 import functools
+import json
 import os
 
 from realm_tf.checkpoints import tensor_files
+from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.assignment import assign
-from realm_tf.checkpoints.hugging_face_names import HEAD
-from realm_tf.checkpoints.hugging_face_names import encoder_config
-from realm_tf.checkpoints.hugging_face_names import mapping
-from realm_tf.checkpoints.hugging_face_names import read_config
+from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
@@ -17,25 +15,145 @@ from realm_tf.checkpoints.source import QUERY_EMBEDDER
 from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
+from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
-from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.embedder import Embedder
-from realm_tf.models.knowledge_augmented_encoder import (
-    KnowledgeAugmentedEncoder,
-)
-from realm_tf.models.reader import Reader
 
 # Embeddings of all blocks, in a RealmForOpenQA: no weight of the model.
 BLOCK_EMBEDDINGS = "block_emb"
+
+_HEAD = "cls.predictions."
+_HEADS = {
+    BERT: {},
+    EMBEDDER: {
+        "projection": "cls.dense",
+        "projection_layer_norm": "cls.LayerNorm",
+    },
+    ENCODER: {
+        "masked_lm_head/intermediate_dense": f"{_HEAD}transform.dense",
+        "masked_lm_head/intermediate_layer_norm": f"{_HEAD}transform.LayerNorm",
+        "masked_lm_head/output_bias": f"{_HEAD}bias",
+    },
+    READER: {
+        "span_scorer/endpoints": "qa_outputs.dense_intermediate",
+        "span_scorer/score": "qa_outputs.dense_output",
+        "span_scorer/layer_norm": "qa_outputs.layer_normalization",
+    },
+}
+# Beginnings of names that a part does not read, to reasons.
+_IGNORED = {
+    BERT: {"cls.": "the encoder alone was asked for"},
+    EMBEDDER: {_HEAD: "no embedder reads its head"},
+    ENCODER: {
+        f"{_HEAD}decoder.": "a copy of the word embeddings and the bias",
+        "cls.seq_relationship.": "REALM has no next-sentence head",
+    },
+    READER: {_HEAD: "no reader reads its head"},
+}
+# A dense layer is {weight, bias} there and {kernel, bias} here, a LayerNorm
+# {weight, bias} and {gamma, beta}; PyTorch keeps a dense kernel as [out, in].
+_ENDINGS = {
+    **dict.fromkeys(("embeddings", "kernel", "gamma"), ".weight"),
+    **dict.fromkeys(("bias", "beta"), ".bias"),
+}
+# Of TensorFlow's names in the oldest files, such as bert-base-uncased's.
+_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 # What a part can have before the names of its BERT: REALM's classes, a BERT
 # with heads, and one without.
 _BERT_PREFIXES = ("realm.", "bert.", "")
 _WORDS = "embeddings.word_embeddings.weight"
-# Of TensorFlow's names in the oldest files, such as bert-base-uncased's.
-_OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
-CONFIG = "config.json"
+# Our argument of `BertEncoder`: the name in config.json.
+_CONFIG_NAMES = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "max_sequence_length": "max_position_embeddings",
+    "layer_norm_epsilon": "layer_norm_eps",
+}
+# Of the names that give one, the first is the usual one.
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_approximate",
+    "gelu_pytorch_tanh": "gelu_approximate",
+}
+
+
+def mapping(part: str, num_layers: int, prefix: str = "realm.") -> dict:
+    """The mapping of a part, for `assign`.
+
+    Args:
+        part: str. `BERT`, `EMBEDDER`, `ENCODER` or `READER`.
+        num_layers: int. Transformer layers.
+        prefix: str. Of the names of the BERT's tensors. Defaults to that of
+            REALM's classes.
+
+    Returns:
+        dict of tensor name to `(our path, whether it is transposed)`.
+    """
+    layers = {
+        ours: prefix
+        + theirs.removeprefix("bert/")
+        .replace("layer_{i}", "layer.{i}")
+        .replace("/", ".")
+        for ours, theirs in BERT_LAYERS.items()
+    }
+    layers |= _HEADS[part]
+    return expand(layers, num_layers, endings=_ENDINGS, transposed=True)
+
+
+def read_config(text: str, *, source: str) -> dict:
+    """The content of a config.json.
+
+    Raises:
+        InputError: if it is not JSON or not that of a BERT.
+    """
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{source} is not JSON ({error}).") from error
+    needed = {"hidden_act", *_CONFIG_NAMES.values()}
+    missing = needed - set(config if isinstance(config, dict) else ())
+    if missing:
+        raise InputError(
+            f"{source} is no BERT's config.json: it lacks "
+            f"{', '.join(sorted(missing))}."
+        )
+    if config["hidden_act"] not in _ACTIVATIONS:
+        raise InputError(
+            f"{source}: hidden_act {config['hidden_act']!r} is not one of "
+            f"{sorted(_ACTIVATIONS)}."
+        )
+    return config
+
+
+def encoder_config(config: dict) -> dict:
+    """The arguments of `BertEncoder` that a config.json asks for.
+
+    Args:
+        config: dict. As `read_config` gives it.
+    """
+    return {
+        "activation": _ACTIVATIONS[config["hidden_act"]],
+        **{ours: config[theirs] for ours, theirs in _CONFIG_NAMES.items()},
+    }
+
+
+def from_encoder_config(config: dict) -> dict:
+    """The inverse of `encoder_config`.
+
+    Args:
+        config: dict. `BertEncoder.get_config()`.
+    """
+    activations = list(_ACTIVATIONS.values())
+    usual = activations.index(config["activation"])
+    return {
+        "hidden_act": list(_ACTIVATIONS)[usual],
+        **{theirs: config[ours] for ours, theirs in _CONFIG_NAMES.items()},
+    }
 
 
 def open_source(directory: str) -> Source:
@@ -45,17 +163,17 @@ def open_source(directory: str) -> Source:
         directory: str. Local, with config.json and weights.
 
     Returns:
-        `Source`.
+        `Source`. Its makers add to its `ignored` what they leave out.
 
     Raises:
         InputError: if something is missing, damaged or of no known kind.
     """
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, "config.json")
     if not os.path.isfile(path):
         raise InputError(
             f"{path} is missing, and nothing is downloaded: fetch the model, "
             f"such as by `hf download {directory} --local-dir DIR`, and name "
-            f"the directory with {CONFIG}, weights and vocab.txt."
+            "the directory with config.json, weights and vocab.txt."
         )
     with open(path, encoding="utf-8") as file:
         config = read_config(file.read(), source=path)
@@ -63,18 +181,12 @@ def open_source(directory: str) -> Source:
 
 
 def source_of(config: dict, tensors: Tensors, directory: str) -> Source:
-    """The parts of a REALM or BERT by their tensors.
+    """The parts of a REALM or BERT by their tensors; see `open_source`.
 
     Args:
         config: dict. The content of its config.json (`read_config`).
         tensors: `Tensors`.
         directory: str. See `Source`.
-
-    Returns:
-        `Source`. Its makers add to its `ignored` what they leave out.
-
-    Raises:
-        InputError: if a tensor is of no known part.
     """
     names = set(tensors.names())
     prefixes = {}
@@ -93,7 +205,7 @@ def source_of(config: dict, tensors: Tensors, directory: str) -> Source:
             f"{tensors.source} holds what is no part of a BERT or REALM: "
             f"{some}."
         )
-    if BERT in prefixes and f"{HEAD}bias" in names:
+    if BERT in prefixes and f"{_HEAD}bias" in names:
         prefixes[ENCODER] = prefixes[BERT]
     ignored = {}
     makers = {
@@ -133,46 +245,37 @@ def _make(part, config, tensors, prefix, all_ignored):
         (p for p in _BERT_PREFIXES if f"{p}{_WORDS}" in tensors.arrays),
         _BERT_PREFIXES[0],
     )
-    model = BertEncoder(**encoder_config(config))
-    # Beginnings of names to reasons.
-    ignored = {HEAD: f"no {kind} reads its head"}
+    head = {}
     if kind == EMBEDDER:
-        model = Embedder(
-            model,
-            projection_dim=tensors.shape("cls.dense.weight")[0],
-            layer_norm_epsilon=config["layer_norm_eps"],
-        )
-    elif kind == READER:
-        model = Reader(
-            model,
-            span_hidden_dim=tensors.shape("qa_outputs.dense_output.weight")[1],
-            max_span_width=config.get("max_span_width", 10),
-            layer_norm_epsilon=config.get("reader_layer_norm_eps", 1e-3),
-        )
-    elif kind == ENCODER:
-        model = KnowledgeAugmentedEncoder(model)
-        if not config.get("tie_word_embeddings", True):
-            raise InputError(
-                f"{tensors.source}: a masked-LM head that is not tied to the "
-                "word embeddings cannot be read."
-            )
-        ignored = {
-            f"{HEAD}decoder.": "a copy of the word embeddings and the bias",
-            "cls.seq_relationship.": "REALM has no next-sentence head",
+        head = {
+            "projection_dim": tensors.shape("cls.dense.weight")[0],
+            "layer_norm_epsilon": config["layer_norm_eps"],
         }
-    else:
-        ignored = {"cls.": "the encoder alone was asked for"} if bert else {}
-    reasons = {}
-    for name in tensors.names():
-        if name.endswith("embeddings.position_ids"):
-            reasons[name] = "only the numbers from 0"
-        for start, reason in ignored.items():
-            if name.startswith(start):
-                reasons[name] = reason
+    elif kind == READER:
+        _, span_hidden_dim = tensors.shape("qa_outputs.dense_output.weight")
+        head = {
+            "span_hidden_dim": span_hidden_dim,
+            "max_span_width": config.get("max_span_width", 10),
+            "layer_norm_epsilon": config.get("reader_layer_norm_eps", 1e-3),
+        }
+    elif kind == ENCODER and not config.get("tie_word_embeddings", True):
+        raise InputError(
+            f"{tensors.source}: a masked-LM head that is not tied to the "
+            "word embeddings cannot be read."
+        )
+    positions = {f"{bert}embeddings.position_ids": "only the numbers from 0"}
+    ignored = {
+        name: reason
+        for start, reason in {**positions, **_IGNORED[kind]}.items()
+        for name in tensors.names()
+        if name.startswith(start)
+    }
     table = mapping(kind, config["num_hidden_layers"], bert)
-    assign(model, table, tensors, ignored=reasons)
+    model = make_part(
+        kind, encoder_config(config), table, tensors, ignored, **head
+    )
     # Two towers have tensors of the same names.
-    all_ignored.update({prefix + name: why for name, why in reasons.items()})
+    all_ignored.update({prefix + name: why for name, why in ignored.items()})
     return model
 
 

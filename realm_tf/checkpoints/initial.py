@@ -2,8 +2,22 @@
 
 from collections.abc import Callable
 
+import keras
+
+from realm_tf.artifacts.model_card import Card
+from realm_tf.artifacts.model_directory import LoadedModel
 from realm_tf.checkpoints.assignment import copy_weights
+from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.source import ENCODER
+from realm_tf.checkpoints.source import find_license
+from realm_tf.checkpoints.source import find_tokenizer
+from realm_tf.checkpoints.source import open_source
 from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.reader import Reader
+from realm_tf.text.tokenizer import Tokenizer
 
 # Cosines lie between -1 and 1; times 20 the best few blocks share p(z|x).
 # sentence-transformers trains such models with the same factor
@@ -49,8 +63,6 @@ def from_source(
     Raises:
         InputError: if something is missing, damaged or no BERT.
     """
-    from realm_tf.artifacts.model_card import Card
-
     if kind == "keras-hub":
         if vocab or cased:
             raise InputError(
@@ -60,12 +72,6 @@ def from_source(
         make_encoder, tokenizer = _open_preset(source)
         card = Card(f"BERT from the Keras Hub preset {source}.")
         return open_qa(make_encoder, tokenizer, card, **options)
-    from realm_tf.checkpoints.source import BERT
-    from realm_tf.checkpoints.source import ENCODER
-    from realm_tf.checkpoints.source import find_license
-    from realm_tf.checkpoints.source import find_tokenizer
-    from realm_tf.checkpoints.source import open_source
-
     opened = open_source(kind, source, num_heads)
     if BERT not in opened.makers:
         raise InputError(
@@ -95,9 +101,6 @@ def _open_preset(preset):
     """
     import keras_hub
 
-    from realm_tf.models.bert_encoder import BertEncoder
-    from realm_tf.text.tokenizer import Tokenizer
-
     try:
         backbone = keras_hub.models.BertBackbone.from_preset(preset)
         tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
@@ -119,8 +122,8 @@ def _open_preset(preset):
 
 def open_qa(
     make_encoder: Callable,
-    tokenizer,
-    card,
+    tokenizer: Tokenizer,
+    card: Card,
     *,
     make_masked_lm: Callable | None = None,
     make_reader_encoder: Callable | None = None,
@@ -128,7 +131,7 @@ def open_qa(
     projection_dim: int | None = 128,
     reader_layers: int | None = None,
     seed: int = 0,
-):
+) -> LoadedModel:
     """A model whose towers and reader begin with one BERT.
 
     Args:
@@ -149,19 +152,9 @@ def open_qa(
             a masked-LM head behind. Defaults to all.
         seed: int. Of projection and reader's head. Defaults to `0`.
 
-    Returns:
-        `LoadedModel`.
-
     Raises:
         InputError: if there are not so many layers.
     """
-    import keras
-
-    from realm_tf.artifacts.model_directory import LoadedModel
-    from realm_tf.models.embedder import Embedder
-    from realm_tf.models.open_qa import OpenQa
-    from realm_tf.models.reader import Reader
-
     keras.utils.set_random_seed(seed)
     embedder = Embedder(
         make_encoder(),
@@ -174,8 +167,7 @@ def open_qa(
         masked_lm = make_masked_lm()
         encoder = masked_lm.encoder
     else:
-        make = make_reader_encoder or make_encoder
-        encoder = make()
+        encoder = (make_reader_encoder or make_encoder)()
         if reader_layers not in (None, encoder.num_layers):
             encoder = copy_layers(encoder, reader_layers)
     model = OpenQa(
@@ -185,13 +177,9 @@ def open_qa(
         knowledge_augmented_encoder=masked_lm,
         score_scale=COSINE_SCORE_SCALE if cosine else 1.0,
     )
-    return LoadedModel(
-        model,
-        tokenizer,
-        # Sentence encoders are trained on single texts.
-        block_segment_ids=(0, 0) if cosine else (0, 1),
-        card=card,
-    )
+    # Sentence encoders are trained on single texts.
+    segment_ids = (0, 0) if cosine else (0, 1)
+    return LoadedModel(model, tokenizer, segment_ids, card=card)
 
 
 def copy_layers(encoder, num_layers: int):

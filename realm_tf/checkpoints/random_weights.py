@@ -2,8 +2,13 @@
 
 import functools
 
+import numpy as np
+
+from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.text.tokenizer import Tokenizer
 
 # Of embedding tables in mimetic weights, times the width: BERT-base's 0.02
 # times 768. Then the masked-LM head, which has unit rows of that width, can be
@@ -18,11 +23,10 @@ def random(
     num_heads: int = 2,
     hidden_dim: int = 128,
     intermediate_dim: int = 512,
-    projection_dim: int | None = 128,
-    cosine: bool = False,
     mimetic: bool = False,
     reader_layers: int | None = None,
     seed: int = 0,
+    **options,
 ):
     """A model with random weights.
 
@@ -32,15 +36,14 @@ def random(
         num_heads: int. Attention heads. Defaults to `2`.
         hidden_dim: int. Width. Defaults to `128`.
         intermediate_dim: int. Feed-forward width. Defaults to `512`.
-        projection_dim: int or `None`. Embedding width. Defaults to `128`.
-        cosine: bool. See `open_qa`. Of random weights that is a bag of
-            words, a retriever to start from; the paper's towers give random
-            scores, of which the null block's may outdo all others. Defaults
-            to `False`.
         mimetic: bool. Begin with weights that resemble trained ones, see
             `make_mimetic`, instead of BERT's. Defaults to `False`.
         reader_layers: int. Layers of the reader. Defaults to `num_layers`.
         seed: int. Defaults to `0`.
+        **options: `projection_dim` and `cosine` of `open_qa`. With the
+            latter, random weights are a bag of words, a retriever to start
+            from; the paper's towers give random scores, of which the null
+            block's may outdo all others.
 
     Returns:
         `LoadedModel`.
@@ -48,16 +51,12 @@ def random(
     Raises:
         InputError: if a size is impossible or the vocabulary is unreadable.
     """
-    from realm_tf.artifacts.model_card import Card
-    from realm_tf.models.bert_encoder import BertEncoder
-    from realm_tf.text.tokenizer import Tokenizer
-
     _check_sizes(
         num_layers=num_layers,
         num_heads=num_heads,
         hidden_dim=hidden_dim,
         intermediate_dim=intermediate_dim,
-        projection_dim=projection_dim,
+        projection_dim=options.get("projection_dim"),
         reader_layers=reader_layers,
     )
     tokenizer = Tokenizer.from_file(vocab)
@@ -81,9 +80,8 @@ def random(
         make_reader_encoder=functools.partial(
             make_encoder, reader_layers or num_layers
         ),
-        cosine=cosine,
-        projection_dim=projection_dim,
         seed=seed,
+        **options,
     )
 
 
@@ -126,8 +124,6 @@ def make_mimetic(encoder, seed: int = 0):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), for the
         positions.
     """
-    import numpy as np
-
     generator = np.random.default_rng(seed)
     deviation = _EMBEDDING_SCALE / encoder.hidden_dim
     for name in ("token_embedding", "segment_embedding"):
@@ -153,8 +149,6 @@ def make_mimetic(encoder, seed: int = 0):
 
 def _sinusoids(length, width):
     """Positions of Vaswani et al., section 3.5: `(length, width)`."""
-    import numpy as np
-
     angles = np.arange(length)[:, None] / 10_000 ** (
         np.arange(0, width, 2) / width
     )

@@ -9,14 +9,27 @@ import numpy as np
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.checkpoints.assignment import assign
 from realm_tf.errors import InputError
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.models.reader import Reader
 
-# Parts that a checkpoint can hold, and the classes of what is made of them.
-BERT = "bert"  # `BertEncoder`
-ENCODER = "encoder"  # `KnowledgeAugmentedEncoder`, a BERT with its head
-EMBEDDER = "embedder"  # `Embedder`
-QUERY_EMBEDDER = "query_embedder"  # `Embedder`
-READER = "reader"  # `Reader`
+# Parts that a checkpoint can hold, and what is made of them over its BERT.
+BERT = "bert"
+ENCODER = "encoder"
+EMBEDDER = "embedder"
+QUERY_EMBEDDER = "query_embedder"
+READER = "reader"
+_CLASSES = {
+    ENCODER: KnowledgeAugmentedEncoder,
+    EMBEDDER: Embedder,
+    QUERY_EMBEDDER: Embedder,
+    READER: Reader,
+}
 
 _VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
 
@@ -106,6 +119,29 @@ def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
     from realm_tf.checkpoints import model_garden
 
     return model_garden.open_source(source)
+
+
+def make_part(
+    part: str, config: dict, mapping: dict, tensors: Tensors, ignored=(), **head
+):
+    """A part of a checkpoint with its weights.
+
+    Args:
+        part: str. Such as `BERT`.
+        config: dict. Arguments of `BertEncoder`.
+        mapping: dict. See `assign`.
+        tensors: `Tensors`.
+        ignored: collection of str. See `assign`. Defaults to none.
+        **head: more arguments of the class of the part.
+
+    Raises:
+        InputError: see `assign`.
+    """
+    model = BertEncoder(**config)
+    if part != BERT:
+        model = _CLASSES[part](model, **head)
+    assign(model, mapping, tensors, ignored=ignored)
+    return model
 
 
 def add_maker(makers: dict, part: str, make, directory: str):

@@ -1,14 +1,34 @@
-"""Models of REALM's, ORQA's and BERT's TF1 checkpoints."""
+"""Models of REALM's, ORQA's and BERT's TF1 checkpoints.
+
+What the original code and its authors published names its variables in
+several ways, by how many TF-Hub modules wrap a network:
+
+- embedder: `module/module/module/bert/*` and its projection,
+  `module/module/{dense,LayerNorm}/*`; both one `module/` deeper if
+  fine-tuned; `module/bert/*` and `[module/]{dense,layer_normalization}/*` if
+  made by the public ICT code;
+- masked-LM encoder, and BERT itself: `[module/]{bert,cls}/*`;
+- reader: `reader/module/bert/*` and its span scorer,
+  `reader/{dense,layer_normalization,dense_1}/*`;
+- embeddings of all blocks: `block_emb`.
+
+So a part is found by searching for its scope. Kernels are kept as Keras
+keeps them.
+
+References:
+    Original code: google-research/language, language/realm and language/orqa;
+    google-research/bert, modeling.py and run_pretraining.py.
+"""
 
 import dataclasses
 import functools
 import os
 import re
 
-from realm_tf.checkpoints import tf1_names
 from realm_tf.checkpoints import tf_checkpoint
+from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import Tensors
-from realm_tf.checkpoints.assignment import assign
+from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
@@ -16,16 +36,73 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
+from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
-from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.embedder import Embedder
-from realm_tf.models.knowledge_augmented_encoder import (
-    KnowledgeAugmentedEncoder,
+
+# Below the head's scope. `{norm}` is the part's name for its LayerNorm.
+_HEADS = {
+    BERT: {},
+    EMBEDDER: {"projection": "dense", "projection_layer_norm": "{norm}"},
+    ENCODER: {
+        "masked_lm_head/intermediate_dense": "cls/predictions/transform/dense",
+        "masked_lm_head/intermediate_layer_norm": (
+            "cls/predictions/transform/{norm}"
+        ),
+        "masked_lm_head/output_bias": "cls/predictions/output_bias",
+    },
+    READER: {
+        "span_scorer/endpoints": "dense",
+        "span_scorer/layer_norm": "{norm}",
+        "span_scorer/score": "dense_1",
+    },
+}
+_ENDINGS = {
+    "embeddings": "",
+    **{name: f"/{name}" for name in ("kernel", "bias", "gamma", "beta")},
+}
+
+# The epsilon that goes with a name: tf.contrib.layers.layer_norm (REALM) makes
+# the first, Keras (the public ICT code) the second.
+_LAYER_NORM, _KERAS_LAYER_NORM = "LayerNorm", "layer_normalization"
+_EPSILONS = {_LAYER_NORM: 1e-12, _KERAS_LAYER_NORM: 1e-3}
+
+_BERT_SCOPE = re.compile(r"((?:.*?/)?)bert/(?:embeddings|encoder|pooler)/")
+_BLOCK_EMBEDDINGS = re.compile(r"(?:.*/)?block_emb")
+# REALM's optimizer writes the first two, TF1's Adam the others.
+_OPTIMIZER_STATE = re.compile(
+    r"(?:.*/)?(?:adam_m|adam_v|Adam|Adam_1|beta1_power|beta2_power)"
 )
-from realm_tf.models.reader import Reader
 
 # google-research/bert, modeling.py. Names of variables do not tell it.
 _HEAD_DIM = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A network that a checkpoint holds.
+
+    Args:
+        kind: str. Such as `ENCODER`, which is a BERT with a masked-LM head.
+        scope: str. What stands before `bert/` in its variables' names: empty,
+            or with a slash at its end.
+        head_scope: str. The same of the head.
+        layer_norm: str. The head's name for its LayerNorm.
+    """
+
+    kind: str
+    scope: str
+    head_scope: str
+    layer_norm: str = _LAYER_NORM
+
+    def mapping(self, num_layers: int) -> dict:
+        """TF1's names of its variables to `(our path, False)`."""
+        layers = {
+            ours: self.scope + theirs for ours, theirs in BERT_LAYERS.items()
+        }
+        for ours, theirs in _HEADS[self.kind].items():
+            theirs = theirs.format(norm=self.layer_norm)
+            layers[ours] = self.head_scope + theirs
+        return expand(layers, num_layers, endings=_ENDINGS)
 
 
 def bert_config(
@@ -35,7 +112,7 @@ def bert_config(
 
     Args:
         tensors: `Tensors`.
-        scope: str. Of a `Part`.
+        scope: str. What stands before `bert/` in their names.
         num_heads: int. Attention heads. Defaults to `None`: one for each 64
             of the width, as in every BERT that Google published.
 
@@ -87,8 +164,8 @@ def open_source(source: str, num_heads: int | None = None) -> Source:
         `Source`.
 
     Raises:
-        InputError: if there is no part of a REALM or BERT, or one is there
-            twice.
+        InputError: if there is no part of a REALM or BERT, one is there
+            twice, or a size of one is not known.
     """
     is_directory = os.path.isdir(source)
     prefixes = (
@@ -97,24 +174,28 @@ def open_source(source: str, num_heads: int | None = None) -> Source:
     makers, files, ignored, rows = {}, [], {}, None
     for prefix in prefixes:
         tensors = tf_checkpoint.open_checkpoint(prefix)
-        parts = tf1_names.classify(tensors.names())
+        names = set(tensors.names())
+        blocks = set(filter(_BLOCK_EMBEDDINGS.fullmatch, names))
+        for name in blocks:
+            rows = BlockEmbeddings(tensors, name)
+        parts = _find_parts(names)
+        not_read = _ignored_names(names, parts)
+        known = blocks.union(not_read)
         for part in parts:
-            if part.kind == tf1_names.BLOCK_EMB:
-                rows = BlockEmbeddings(tensors, f"{part.scope}block_emb")
-                continue
-            others = [other for other in parts if other != part]
-            own = tf1_names.names_beside(tensors.names(), others)
+            config = bert_config(tensors, part.scope, num_heads)
+            known |= part.mapping(config["num_layers"]).keys()
+        # Refused by whatever is made.
+        unknown = names - known
+        for part in parts:
             # What has a masked-LM head is a BERT, too.
             for kind in {part.kind, part.kind.replace(ENCODER, BERT)}:
+                again = dataclasses.replace(part, kind=kind)
                 maker = functools.partial(
-                    _make,
-                    tensors.renamed({name: name for name in own}),
-                    dataclasses.replace(part, kind=kind),
-                    num_heads,
+                    _make, again, tensors, unknown, num_heads
                 )
                 add_maker(makers, kind, maker, source)
         files += tensors.files
-        ignored |= tf1_names.ignored_names(tensors.names(), parts)
+        ignored |= not_read
     if not makers and rows is None:
         raise InputError(
             f"{source} holds no part of a REALM or BERT: expected TF1 "
@@ -130,34 +211,71 @@ def open_source(source: str, num_heads: int | None = None) -> Source:
     )
 
 
-def _make(tensors, part, num_heads):
-    """A model of a part, whose variables `tensors` are.
+def _find_parts(names):
+    """The networks of a checkpoint, by the names of its variables."""
+    scopes = {m[1] for m in map(_BERT_SCOPE.match, names) if m}
+    parts, taken = [], set()
+    # The innermost first: a projection without any scope is not that of a
+    # BERT without any, if there is another one.
+    for scope in sorted(scopes, key=lambda s: (-s.count("/"), s)):
+        projections = [
+            each
+            for each in _enclosing(scope)
+            if f"{each}dense/kernel" in names and each not in taken
+        ]
+        if scope.startswith("reader/"):
+            part = _Part(READER, scope, "reader/", _KERAS_LAYER_NORM)
+        elif projections:
+            head = projections[0]
+            taken.add(head)
+            is_keras = f"{head}{_KERAS_LAYER_NORM}/gamma" in names
+            norm = _KERAS_LAYER_NORM if is_keras else _LAYER_NORM
+            part = _Part(EMBEDDER, scope, head, norm)
+        elif any(name.startswith(f"{scope}cls/predictions/") for name in names):
+            part = _Part(ENCODER, scope, scope)
+        else:
+            part = _Part(BERT, scope, scope)
+        parts.append(part)
+    return parts
 
-    The LayerNorm of a head has the epsilon that its name tells: 1e-12 as
-    `LayerNorm` (REALM), 1e-3 as `layer_normalization` (the public ICT code).
-    """
+
+def _enclosing(scope):
+    """A scope and those around it, the innermost first."""
+    pieces = scope.split("/")[:-1]
+    for depth in range(len(pieces), -1, -1):
+        yield "".join(f"{piece}/" for piece in pieces[:depth])
+
+
+def _ignored_names(names, parts):
+    """What is not read of a checkpoint, though it is known, to the reason."""
+    heads = tuple(f"{p.scope}cls/" for p in parts if p.kind != ENCODER)
+    next_sentence = tuple(f"{p.scope}cls/seq_relationship/" for p in parts)
+    reasons = {}
+    for name in names:
+        if _OPTIMIZER_STATE.fullmatch(name):
+            reasons[name] = "a state of the optimizer"
+        elif name == "global_step":
+            reasons[name] = "the number of training steps"
+        elif name.startswith(next_sentence):
+            reasons[name] = "the next-sentence head is not part of REALM"
+        elif name.startswith(heads):
+            reasons[name] = "that head is not read here"
+    return reasons
+
+
+def _make(part, tensors, unknown, num_heads):
+    """A model of a part of some tensors, of which `unknown` are of none."""
     config = bert_config(tensors, part.scope, num_heads)
-    model = BertEncoder(**config)
+    table = part.mapping(config["num_layers"])
+    head = {}
+    if part.kind in (EMBEDDER, READER):
+        head["layer_norm_epsilon"] = _EPSILONS[part.layer_norm]
     if part.kind == EMBEDDER:
-        _, projection_dim = tensors.shape(f"{part.head_scope}dense/kernel")
-        model = Embedder(
-            model,
-            projection_dim=projection_dim,
-            layer_norm_epsilon=tf1_names.EPSILONS[part.layer_norm],
-        )
+        _, width = tensors.shape(f"{part.head_scope}dense/kernel")
+        head["projection_dim"] = width
     elif part.kind == READER:
-        span_hidden_dim, _ = tensors.shape(f"{part.head_scope}dense_1/kernel")
-        model = Reader(
-            model,
-            span_hidden_dim=span_hidden_dim,
-            layer_norm_epsilon=tf1_names.EPSILONS[part.layer_norm],
-        )
-    elif part.kind == ENCODER:
-        model = KnowledgeAugmentedEncoder(model)
-    assign(
-        model,
-        tf1_names.mapping(part, config["num_layers"]),
-        tensors,
-        ignored=tf1_names.ignored_names(tensors.names(), [part]),
-    )
-    return model
+        width, _ = tensors.shape(f"{part.head_scope}dense_1/kernel")
+        head["span_hidden_dim"] = width
+    own = [name for name in tensors.names() if name in table or name in unknown]
+    tensors = tensors.renamed({name: name for name in own})
+    return make_part(part.kind, config, table, tensors, **head)

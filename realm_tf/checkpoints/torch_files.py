@@ -17,8 +17,6 @@ import numpy as np
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.errors import InputError
 
-# The number 0x1950a86a20f9469cfc6c (torch/serialization.py), pickled.
-_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 # Bytes. Ours: some 25,000 tensors, and what is made of them stays small.
 _MAX_PICKLE = 1 << 22
 _ADVICE = (
@@ -28,7 +26,7 @@ _ADVICE = (
 
 
 def open_torch_file(path: str) -> Tensors:
-    """The tensors of a `pytorch_model.bin`, in either format of `torch.save`.
+    """The tensors of a `pytorch_model.bin`, as PyTorch 1.6 or later saves it.
 
     The file is mapped into memory: it must not change while its tensors are
     in use. There is no checksum over the numbers.
@@ -61,17 +59,13 @@ class _Refused(Exception):
 
 def _read(path):
     with open(path, "rb") as file:
-        start = file.read(len(_LEGACY))
-        if start.startswith(b"PK\x03\x04"):
-            values, storages = _read_zip(file)
-        elif start == _LEGACY:
-            values, storages = _read_legacy(file)
-        else:
+        if file.read(4) != b"PK\x03\x04":
             raise _Refused(
-                "is no file of torch.save: it is neither a zip archive nor "
-                "begins with PyTorch's number. Get it again, whole (of a git "
-                "repository, by git lfs pull)."
+                "is no file of torch.save of PyTorch 1.6 or later, which is a "
+                "zip archive. Get it again, whole (of a git repository, by git "
+                "lfs pull), or, if it is older, save it again."
             )
+        values, storages = _read_zip(file)
     # Never their repr, which may be far larger than the file.
     found = values.values() if isinstance(values, dict) else [values]
     for value in found:
@@ -81,7 +75,7 @@ def _read(path):
 
 
 def _read_zip(file):
-    """Of version 1.6 and later: */data.pkl, */byteorder and */data/KEY."""
+    """Its entries are */data.pkl, */byteorder and */data/KEY."""
     content = np.memmap(file, "uint8", "r")
     try:
         with zipfile.ZipFile(file) as archive:
@@ -112,8 +106,7 @@ def _read_zip(file):
         raise _Refused(
             "is a damaged or truncated zip archive. Get it again."
         ) from error
-    values, _ = _load(io.BytesIO(pickled))
-    return values, storages
+    return _load(pickled), storages
 
 
 def _stored(entry, content):
@@ -131,38 +124,10 @@ def _stored(entry, content):
     return content[start : start + entry.file_size]
 
 
-def _read_legacy(file):
-    """Before version 1.6: five pickles, then the storages."""
-    content = np.memmap(file, "uint8", "r")
-    # No pickle is longer than this.
-    stream = io.BytesIO(content[:_MAX_PICKLE].tobytes())
-    # PyTorch's number, a version and the machine.
-    for _ in range(3):
-        _load(stream)
-    values, itemsizes = _load(stream)
-    keys, _ = _load(stream)
-    if type(keys) is not list:
-        raise _Refused(f"has no list of its storages. {_ADVICE}")
-    storages, offset = {}, stream.tell()
-    for key in map(str, keys):
-        # Behind the number of its elements.
-        count = int.from_bytes(content[offset : offset + 8], "little")
-        start = offset + 8
-        offset = start + count * itemsizes.get(key, 0)
-        storages[key] = content[start:offset]
-    return values, storages
-
-
-def _load(stream):
-    """Follows one pickle.
-
-    Returns:
-        `(value, itemsizes)`; of each storage that it mentions, the bytes of
-        an element.
-    """
-    unpickler = _Unpickler(stream)
+def _load(pickled):
+    """What a pickle describes."""
     try:
-        return unpickler.load(), unpickler.itemsizes
+        return _Unpickler(io.BytesIO(pickled)).load()
     except _Refused as error:
         raise _Refused(f"{error}. {_ADVICE}") from error
     except Exception as error:  # Whatever a pickle may bring about.
@@ -173,10 +138,6 @@ def _load(stream):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream):
-        super().__init__(stream)
-        self.itemsizes = {}
-
     def find_class(self, module, name):
         if (module, name) not in _GLOBALS:
             name = f"{module}.{name}"[:100]
@@ -184,18 +145,15 @@ class _Unpickler(pickle.Unpickler):
         return _GLOBALS[module, name]
 
     def persistent_load(self, pid):
-        kind, dtype, key, _, count, *view = pid
+        kind, dtype, key, _, count = pid
         if (
             kind != "storage"
             # Its name: NumPy has a type for every class, too.
             or type(dtype) is not str
             or dtype not in _GLOBALS.values()
-            or any(view)
         ):
-            raise _Refused("has a storage that is part of another")
-        storage = _Storage(key, np.dtype(dtype), count)
-        self.itemsizes[key] = storage.dtype.itemsize
-        return storage
+            raise _Refused("has a storage of no known kind")
+        return _Storage(key, np.dtype(dtype), count)
 
 
 # What a pickle may name, and call. Whatever state it wants to set on what they

@@ -13,9 +13,9 @@ from realm_tf.checkpoints.assignment import extract
 from realm_tf.errors import InputError
 
 MAPPING = {
-    "w": ("dense/kernel", "transpose"),
-    "b": ("dense/bias", "as"),
-    "table": ("embedding/embeddings", "as"),
+    "w": ("dense/kernel", True),
+    "b": ("dense/bias", False),
+    "table": ("embedding/embeddings", False),
 }
 
 

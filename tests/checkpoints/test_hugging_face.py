@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from realm_tf.checkpoints import hugging_face
-from realm_tf.checkpoints import hugging_face_names
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
@@ -96,8 +95,8 @@ HF_CONFIG = {
 )
 def test_a_config_becomes_the_encoders_arguments(theirs, ours):
     text = json.dumps({**HF_CONFIG, "hidden_act": theirs})
-    config = hugging_face_names.read_config(text, source="config.json")
-    assert hugging_face_names.encoder_config(config) == {
+    config = hugging_face.read_config(text, source="config.json")
+    assert hugging_face.encoder_config(config) == {
         "vocabulary_size": 30522,
         "num_layers": 6,
         "num_heads": 12,
@@ -126,4 +125,4 @@ def test_a_config_becomes_the_encoders_arguments(theirs, ours):
 )
 def test_another_config_is_refused(text, message):
     with pytest.raises(InputError, match=message):
-        hugging_face_names.read_config(text, source="config.json")
+        hugging_face.read_config(text, source="config.json")

@@ -1,16 +1,14 @@
 """Files as torch.save writes them, byte by byte, and files that do harm.
 
-PyTorch is not installed: two files are its own, the others are put together
+PyTorch is not installed: one file is its own, the others are put together
 from pickle's opcodes. NumPy's own views are what tensors are compared with.
 """
 
-import base64
 import os
 import pathlib
 import pickle
 import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from torch_writer import ORDERED_DICT
 from torch_writer import STORAGES
 from torch_writer import VECTOR
 from torch_writer import VECTOR_DATA
-from torch_writer import WRITERS
 from torch_writer import global_name
 from torch_writer import number
 from torch_writer import parameter
@@ -33,29 +30,11 @@ from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
-# torch 2.13.0: torch.save({"a": torch.arange(6.0).reshape(2, 3), "b":
-# torch.arange(4).half()}, path, _use_new_zipfile_serialization=False)
-LEGACY = zlib.decompress(
-    base64.b64decode(
-        "eNptUMtKw0AUzautjrbWJ7hzGTelmmoVBItIEQZfdZONhDQdm8iQ6U0mBYVCNi3Wb3Dh0l/z"
-        "EwQX3rTUBzgz98Kce+eccyfVngn/fGl+bN2/XW1WUu38Xcc8AMW0y4qi9CIhhSe402dRHIgQ"
-        "VGywi1jhgZScOSzsBG4I2pNNEJQPPebEwSOLQR+AYdo5BGNfRBJyVLN1vAWhhDw1bCPjEGEX"
-        "CtRIkpmmiqgLqidF5PkVJ5EBj4kTsXYS8I4jWRiLyOnvEtBM0y5k5Njpdhno0yekyYUrb6Yg"
-        "AcMuYc+hdbBv1XFX61atBrmJD6+XoI/8hYTCNVWoRvURzFGdqiOYH3s4MmeexIljchl1WMQ6"
-        "p4EnCZDtFixIWGxBcWK2DSUfvfgz/TOX333LL/2Vt3b2qjUo+zg+yi5nssYQVqg6hNWxnzGv"
-        "SVhvwUb2HbfZd/zjXv2PU2OVvPJ7pceYGngwUozXhvFTPMLKyReXbIHq"
-    )
-)
 
 
-@pytest.fixture(params=WRITERS)
-def kind(request):
-    return request.param
-
-
-def write_vector(path, kind, pickled):
+def write_vector(path, pickled):
     """A file with any pickle, and the storage of four numbers."""
-    return WRITERS[kind](path, pickled, {"0": VECTOR_DATA})
+    return write_zip(path, pickled, {"0": VECTOR_DATA})
 
 
 def assert_refused(path, match):
@@ -91,23 +70,11 @@ def test_realm_by_transformers():
     assert file.names()[0] == "realm.embeddings.word_embeddings.weight"
 
 
-def test_legacy_by_torch(tmp_path):
-    path = tmp_path / "pytorch_model.bin"
-    path.write_bytes(LEGACY)
-    file = open_torch_file(str(path))
-    assert file.names() == ["a", "b"]
-    np.testing.assert_array_equal(file.read("a"), [[0, 1, 2], [3, 4, 5]])
-    np.testing.assert_array_equal(file.read("b"), [0, 1, 2, 3])
-    assert file.read("b").dtype == "float32"
-
-
 @pytest.mark.parametrize("dtype", STORAGES)
-def test_dtypes(tmp_path, kind, dtype):
+def test_dtypes(tmp_path, dtype):
     generator = np.random.default_rng(3)
     array = generator.normal(0, 30, (5, 3)).astype(dtype)
-    file = open_torch_file(
-        save(tmp_path / "a.bin", kind, {"a": array, "b": array.T})
-    )
+    file = open_torch_file(save(tmp_path / "a.bin", {"a": array, "b": array.T}))
     halves = ("float16", "bfloat16")
     expected = array.astype("float32") if dtype in halves else array
     assert file.read("a").dtype == expected.dtype
@@ -134,9 +101,9 @@ def views():
 
 
 @pytest.mark.parametrize("wrap", [parameter, lambda tensor: tensor])
-def test_views_of_storages(tmp_path, kind, wrap):
+def test_views_of_storages(tmp_path, wrap):
     arrays = views()
-    file = open_torch_file(save(tmp_path / "a.bin", kind, arrays, wrap=wrap))
+    file = open_torch_file(save(tmp_path / "a.bin", arrays, wrap=wrap))
     assert file.names() == list(arrays)
     for name, array in arrays.items():
         assert file.shape(name) == array.shape
@@ -150,13 +117,13 @@ def test_views_of_storages(tmp_path, kind, wrap):
         np.testing.assert_array_equal(tensor, array, strict=True)
 
 
-def test_state_of_the_dict_is_ignored(tmp_path, kind):
+def test_state_of_the_dict_is_ignored(tmp_path):
     # Versions of the modules. Were it followed, the dict would be replaced.
     state = b"}(" + text("_metadata") + ORDERED_DICT
     state += text("__class__") + text("x") + text("items") + b"Nu"
     pickled = b"\x80\x02" + ORDERED_DICT + b"(" + text("a") + VECTOR + b"u"
     pickled += state + b"b."
-    file = open_torch_file(write_vector(tmp_path / "a.bin", kind, pickled))
+    file = open_torch_file(write_vector(tmp_path / "a.bin", pickled))
     assert file.names() == ["a"]
     np.testing.assert_array_equal(file.read("a"), VECTOR_DATA)
 
@@ -195,7 +162,7 @@ class Harm:
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 @pytest.mark.parametrize("place", ["whole", "value", "name", "metadata"])
-def test_nothing_is_run(tmp_path, kind, protocol, place):
+def test_nothing_is_run(tmp_path, protocol, place):
     marker = tmp_path / "marker"
     harm = Harm(str(marker))
     value = {
@@ -205,7 +172,7 @@ def test_nothing_is_run(tmp_path, kind, protocol, place):
         "metadata": [{}, {"_metadata": harm}],
     }[place]
     pickled = pickle.dumps(value, protocol)
-    path = write_vector(tmp_path / "a.bin", kind, pickled)
+    path = write_vector(tmp_path / "a.bin", pickled)
     assert_refused(path, r"Python object 'posix.mkdir'.*Nothing of it was run")
     assert not marker.exists()
     pickle.loads(pickled)
@@ -228,11 +195,11 @@ def test_nothing_is_run(tmp_path, kind, protocol, place):
         (b"X\xff\xff\xff\xff", "damaged"),
     ],
 )
-def test_pickles_that_are_refused(tmp_path, kind, opcodes, match):
+def test_pickles_that_are_refused(tmp_path, opcodes, match):
     pickled = b"\x80\x02}" + text("a") + opcodes + b"s."
-    assert_refused(write_vector(tmp_path / "a.bin", kind, pickled), match)
+    assert_refused(write_vector(tmp_path / "a.bin", pickled), match)
     # Nothing of it stays for the next file.
-    good = write_vector(tmp_path / "b.bin", kind, state_dict({"a": VECTOR}))
+    good = write_vector(tmp_path / "b.bin", state_dict({"a": VECTOR}))
     np.testing.assert_array_equal(open_torch_file(good).read("a"), VECTOR_DATA)
 
 
@@ -244,11 +211,11 @@ def test_pickles_that_are_refused(tmp_path, kind, opcodes, match):
         (b"}(" + text("b") + VECTOR + b"u", "holds a dict"),
     ],
 )
-def test_values_that_are_no_tensors(tmp_path, kind, value, match):
+def test_values_that_are_no_tensors(tmp_path, value, match):
     pickled = state_dict({"a": value})
-    assert_refused(write_vector(tmp_path / "a.bin", kind, pickled), match)
+    assert_refused(write_vector(tmp_path / "a.bin", pickled), match)
     whole = b"\x80\x02" + VECTOR + b"."
-    path = write_vector(tmp_path / "b.bin", kind, whole)
+    path = write_vector(tmp_path / "b.bin", whole)
     assert_refused(path, "holds a _Tensor. .*Expected a dict of tensors")
 
 
@@ -274,35 +241,35 @@ FOUR = storage("0", 4)
         tensor(VECTOR, shape=[4], strides=[1]),
     ],
 )
-def test_tensors_that_cannot_be(tmp_path, kind, value):
+def test_tensors_that_cannot_be(tmp_path, value):
     pickled = state_dict({"a": value})
-    path = write_vector(tmp_path / "a.bin", kind, pickled)
+    path = write_vector(tmp_path / "a.bin", pickled)
     assert_refused(path, "the tensor 'a' does not lie in its data|elements")
 
 
 @pytest.mark.parametrize(
     "described, match",
     [
-        (storage("0", 4, view=b"K\x01"), "part of another"),
+        (storage("0", 4, view=b"K\x01"), "unexpected pickle"),
         (storage("0", 4, kind="UntypedStorage"), "torch.UntypedStorage"),
         # NumPy would take it for numbers that are addresses of objects.
         (
             storage("0", 4).replace(
                 b"ctorch\nFloatStorage", b"ccollections\nOrderedDict"
             ),
-            "part of another",
+            "no known kind",
         ),
     ],
 )
-def test_storages_that_cannot_be(tmp_path, kind, described, match):
+def test_storages_that_cannot_be(tmp_path, described, match):
     value = tensor(described, shape=[4], strides=[1])
     pickled = state_dict({"a": value})
-    assert_refused(write_vector(tmp_path / "a.bin", kind, pickled), match)
+    assert_refused(write_vector(tmp_path / "a.bin", pickled), match)
 
 
-def test_truncated_anywhere(tmp_path, kind):
+def test_truncated_anywhere(tmp_path):
     pickled = state_dict({"a": VECTOR})
-    path = pathlib.Path(write_vector(tmp_path / "a.bin", kind, pickled))
+    path = pathlib.Path(write_vector(tmp_path / "a.bin", pickled))
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
@@ -315,6 +282,8 @@ def test_other_files(tmp_path):
         b"",
         b"\x80",
         pickle.dumps({"a": 1}, 2),
+        # As torch.save wrote before PyTorch 1.6.
+        pickle.dumps(0x1950A86A20F9469CFC6C, 2),
         b"version https://git-lfs.github.com/spec/v1\n",
     ):
         path.write_bytes(content)

@@ -14,7 +14,7 @@ from gradients import gradient
 
 from realm_tf import losses
 from realm_tf.checkpoints import assignment
-from realm_tf.checkpoints import hugging_face_names
+from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.best_spans import best_spans
 from realm_tf.models.block_table import BlockTable
@@ -53,7 +53,7 @@ def _encoder(goldens):
     )
     assignment.assign(
         encoder,
-        hugging_face_names.mapping("bert", 2, prefix=""),
+        hugging_face.mapping("bert", 2, prefix=""),
         assignment.Tensors(tensors, "goldens"),
     )
     return encoder

@@ -13,7 +13,7 @@ from keras import ops
 
 from realm_tf import losses
 from realm_tf.checkpoints import assignment
-from realm_tf.checkpoints import hugging_face_names
+from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
@@ -41,7 +41,7 @@ def model(goldens):
     }
     assignment.assign(
         model,
-        hugging_face_names.mapping("encoder", 2),
+        hugging_face.mapping("encoder", 2),
         assignment.Tensors(tensors, "goldens"),
     )
     return model
@@ -177,7 +177,7 @@ def test_gradients_are_the_peers(model, goldens):
     np.testing.assert_allclose(
         by_relevance, goldens["grad/relevance_score"], **TOLERANCE
     )
-    mapping = hugging_face_names.mapping("encoder", 2)
+    mapping = hugging_face.mapping("encoder", 2)
     norms = dict(
         zip(
             goldens["grad/param_names"].tolist(),

@@ -1,6 +1,5 @@
 """Files as torch.save writes them, put together from pickle's opcodes."""
 
-import pickle
 import struct
 import zipfile
 
@@ -95,22 +94,7 @@ def write_zip(path, pickled, storages, byteorder=b"little"):
     return str(path)
 
 
-def write_legacy(path, pickled, storages):
-    machine = {"protocol_version": 1001, "little_endian": True}
-    start = [0x1950A86A20F9469CFC6C, 1001, machine]
-    with open(path, "wb") as file:
-        file.writelines(pickle.dumps(value, 2) for value in start)
-        file.write(pickled)
-        file.write(pickle.dumps(list(storages), 2))
-        for data in storages.values():
-            file.write(struct.pack("<q", data.size) + data.tobytes())
-    return str(path)
-
-
-WRITERS = {"zip": write_zip, "legacy": write_legacy}
-
-
-def save(path, kind, arrays, *, wrap=lambda tensor: tensor):
+def save(path, arrays, *, wrap=lambda tensor: tensor):
     """As torch.save: views of one array share its storage."""
     storages, tensors = {}, {}
     for name, array in arrays.items():
@@ -119,10 +103,7 @@ def save(path, kind, arrays, *, wrap=lambda tensor: tensor):
             base = base.base
         storages[str(id(base))] = base
         described = storage(
-            str(id(base)),
-            base.size,
-            kind=STORAGES[base.dtype.name],
-            view=b"N" if kind == "legacy" else b"",
+            str(id(base)), base.size, kind=STORAGES[base.dtype.name]
         )
         itemsize = array.itemsize
         tensors[name] = wrap(
@@ -133,4 +114,4 @@ def save(path, kind, arrays, *, wrap=lambda tensor: tensor):
                 offset=(array.ctypes.data - base.ctypes.data) // itemsize,
             )
         )
-    return WRITERS[kind](path, state_dict(tensors), storages)
+    return write_zip(path, state_dict(tensors), storages)
