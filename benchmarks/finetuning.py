@@ -32,7 +32,7 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import question_files as data
 from realm_tf.artifacts.objects import Index
-from realm_tf.configs.finetune import get_recipe
+from realm_tf.configs.finetune import RECIPES
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import answer_matching
 from realm_tf.models import packing
@@ -70,8 +70,10 @@ def main(args):
 
 
 def _steps(args, corpus, asked):
-    recipe = get_recipe(args.recipe, args.set).replace(
-        batch_size=_BATCH_SIZE, bias_correction=True
+    recipe = (
+        RECIPES[args.recipe]
+        .parse(args.set)
+        .replace(batch_size=_BATCH_SIZE, bias_correction=True)
     )
     batches = QuestionBatches(
         asked, corpus.loaded.tokenizer, batch_size=_BATCH_SIZE

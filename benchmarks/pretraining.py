@@ -205,11 +205,13 @@ class _Experiments:
     def __init__(self, args):
         self._args = args
         # Exact: no result depends on how fast the machine is.
-        self.recipe = configs.get_recipe(args.recipe, args.set).replace(
-            refresh="sync"
+        self.recipe = (
+            configs.RECIPES[args.recipe].parse(args.set).replace(refresh="sync")
         )
-        self.small = configs.get_recipe("small", args.set_small).replace(
-            refresh="sync"
+        self.small = (
+            configs.RECIPES["small"]
+            .parse(args.set_small)
+            .replace(refresh="sync")
         )
         self.graph, self.compared = Graph(), {}
         # Its vocabulary is that of the corpus for both models.

@@ -48,6 +48,10 @@ PRETRAININGS = {
 # What a table shows beside a mean: the lowest and the highest of the seeds, or
 # the 95 % bootstrap interval over questions.
 RANGE, INTERVAL = "range", "interval"
+_REFERENCE = "realm"
+# Rows of the baselines whose reader was warmed up; without a warm-up they are
+# those without.
+_WARMED_UP = "+warm_up"
 # How metrics before fine-tuning begin.
 ZERO_SHOT = "zero_shot_"
 
@@ -71,8 +75,6 @@ class System:
             `"realm"`, the model's own.
         paper: dict. Metric of the table to the paper's number, in percent.
             Defaults to none.
-        only_with_warm_up: bool. Whether another row is the same system where
-            no warm-up is trained. Defaults to `False`.
     """
 
     name: str
@@ -83,7 +85,6 @@ class System:
     model: str = ""
     retriever: str = "realm"
     paper: dict[str, float] = dataclasses.field(default_factory=dict)
-    only_with_warm_up: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,6 @@ class Suite:
     Args:
         title: str.
         systems: tuple of `System`, in the order of the rows.
-        reference: str. Name of the system that others are compared with.
         metrics: dict. Metric to its title, in the order of the columns; those
             that begin with `zero_shot_` are the towers' before fine-tuning.
         spread: str. `RANGE` or `INTERVAL`.
@@ -102,10 +102,18 @@ class Suite:
 
     title: str
     systems: tuple[System, ...]
-    reference: str
     metrics: dict[str, str]
     spread: str
     training_minutes: bool
+
+    @property
+    def reference(self) -> str:
+        """Name of the system that others are compared with.
+
+        It is REALM, or the first one if REALM was left out.
+        """
+        names = [system.name for system in self.systems]
+        return _REFERENCE if _REFERENCE in names else names[0]
 
     @property
     def is_zero_shot(self) -> bool:
@@ -194,10 +202,9 @@ _TABLE_1 = (
     *(
         dataclasses.replace(
             each,
-            name=f"{each.name}+warm_up",
+            name=each.name + _WARMED_UP,
             title=f"{each.title}, warmed up",
             encoder=WARM_UP,
-            only_with_warm_up=True,
         )
         for each in _BASELINES
     ),
@@ -207,7 +214,6 @@ SUITES = {
     "table1": Suite(
         title="Open-domain question answering",
         systems=_TABLE_1,
-        reference="realm",
         metrics={
             EXACT_MATCH: "exact match",
             "answer_recall@1": "answer recall@1",
@@ -220,7 +226,6 @@ SUITES = {
     "table2": Suite(
         title="Ablations",
         systems=_TABLE_2,
-        reference="realm",
         metrics={
             EXACT_MATCH: "exact match",
             ZERO_SHOT_RECALL: "zero-shot answer recall@5",
@@ -243,9 +248,6 @@ def get_suite(
         warm_up: bool. Whether a warm-up is trained; without, no two systems
             may be the same. Defaults to `True`.
 
-    Returns:
-        `Suite`, whose reference is its first system if its own was left out.
-
     Raises:
         InputError: if a system is unknown, or needs a warm-up.
     """
@@ -253,9 +255,8 @@ def get_suite(
     systems = {
         system.name: system
         for system in suite.systems
-        if warm_up or not system.only_with_warm_up
+        if warm_up or not system.name.endswith(_WARMED_UP)
     }
-    cells = cells or list(systems)
     unknown = [cell for cell in cells if cell not in systems]
     if unknown:
         without = "" if warm_up else " with masked_lm_steps=0"
@@ -263,8 +264,11 @@ def get_suite(
             f"--cells of {name}{without} must be of {', '.join(systems)}. "
             f"Received: {' '.join(unknown)}"
         )
-    chosen = tuple(systems[name] for name in systems if name in cells)
-    reference = suite.reference
-    if reference not in cells:
-        reference = chosen[0].name
-    return dataclasses.replace(suite, systems=chosen, reference=reference)
+    return dataclasses.replace(
+        suite,
+        systems=tuple(
+            system
+            for system in systems.values()
+            if not cells or system.name in cells
+        ),
+    )

@@ -1,7 +1,6 @@
 """Recipes of open-QA fine-tuning."""
 
 import dataclasses
-import functools
 from typing import Literal
 
 from realm_tf.configs import recipes
@@ -118,6 +117,3 @@ RECIPES = {
         candidates=Candidates(num_candidates=8, num_reader_blocks=2),
     ),
 }
-
-# One of these by name, with `name=value` changes.
-get_recipe = functools.partial(recipes.get_recipe, RECIPES)

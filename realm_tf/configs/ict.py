@@ -1,7 +1,6 @@
 """Recipes of the Inverse Cloze Task."""
 
 import dataclasses
-import functools
 from typing import Annotated
 
 from realm_tf.configs import recipes
@@ -63,6 +62,3 @@ RECIPES = {
         lengths=Lengths(max_query_length=12, max_block_length=24),
     ),
 }
-
-# One of these by name, with `name=value` changes.
-get_recipe = functools.partial(recipes.get_recipe, RECIPES)

@@ -1,7 +1,6 @@
 """Recipes of pre-training."""
 
 import dataclasses
-import functools
 from typing import Literal
 
 from realm_tf.configs import recipes
@@ -340,7 +339,3 @@ def masked_lm_alone(
         log_every=recipe.log_every,
         seed=recipe.seed,
     )
-
-
-# One of these by name, with `name=value` changes.
-get_recipe = functools.partial(recipes.get_recipe, RECIPES)

@@ -1,7 +1,6 @@
 """Recipes of the BERT tagger."""
 
 import dataclasses
-import functools
 from typing import Annotated
 
 from realm_tf.configs import recipes
@@ -58,6 +57,3 @@ RECIPES = {
         max_length=32,
     ),
 }
-
-# One of these by name, with `name=value` changes.
-get_recipe = functools.partial(recipes.get_recipe, RECIPES)

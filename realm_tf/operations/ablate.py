@@ -18,8 +18,8 @@ from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
+from realm_tf.configs.recipes import Recipe
 from realm_tf.errors import InputError
-from realm_tf.evaluation.ablations.recipes import Recipes
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import RepeatedWords
 
@@ -95,17 +95,63 @@ class Ablate(Operation):
     """only say which steps there are and which are done"""
 
     @functools.cached_property
-    def recipes(self) -> Recipes:
-        """How the systems are trained."""
-        return Recipes.of(self)
+    def recipes(self) -> dict[str, Recipe | None]:
+        """How the systems are trained; `None` is what is left out.
+
+        Raises:
+            InputError: if a value is wrong, or the recipes give nothing that
+                can be compared.
+        """
+        found = {
+            "ict": self._recipe("ict", ict),
+            # No result may depend on how fast the machine is.
+            "pretrain": self._recipe("pretrain", pretrain, "refresh=sync"),
+            "dpr": self._recipe("dpr", dpr),
+            "finetune": self._recipe("finetune", finetune),
+        }
+        if not found["pretrain"].num_steps:
+            raise InputError(
+                "--set-pretrain num_steps=0 leaves nothing to compare: "
+                "expected 1 or more."
+            )
+        refresh_every = found["finetune"].candidates.refresh_every
+        if refresh_every:
+            raise InputError(
+                "--set-finetune refresh_every moves the block tower away from "
+                "the index that evaluation searches: expected 0. Received: "
+                f"refresh_every={refresh_every}"
+            )
+        return found
+
+    def _recipe(self, name, configs, *changes):
+        changes += getattr(self, f"set_{name}")
+        # No recipe has so few steps.
+        if name == "ict" and "num_steps=0" in changes:
+            return None
+        try:
+            recipe = configs.RECIPES[getattr(self, f"{name}_recipe")]
+            return recipe.parse(changes)
+        except InputError as error:
+            # It names the option of another command.
+            raise InputError(f"--set-{name}: {error}") from error
+
+    @functools.cached_property
+    def warm_up(self) -> pretrain.PretrainRecipe | None:
+        """The masked-LM steps alone, whatever the pre-training after them is.
+
+        `None` if there are none.
+        """
+        recipe = self.recipes["pretrain"]
+        if not recipe.masked_lm.masked_lm_steps:
+            return None
+        base = pretrain.RECIPES[self.pretrain_recipe]
+        return pretrain.masked_lm_alone(recipe, base)
 
     @functools.cached_property
     def chosen(self) -> ablations.Suite:
         """The suite, with the systems that `cells` names."""
         return ablations.get_suite(
-            self.suite,
-            self.cells,
-            warm_up=self.recipes.warm_up.masked_lm.masked_lm_steps > 0,
+            self.suite, self.cells, warm_up=self.warm_up is not None
         )
 
     @functools.cached_property

@@ -10,7 +10,7 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import RECIPES
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.models.masked_lm import MaskedLmModel
 from realm_tf.operations.annotate import Annotate
@@ -18,7 +18,7 @@ from realm_tf.training import trainers
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "benchmarks/masked_lm.py"
 MASKED_LM = runpy.run_path(str(SCRIPT))
-RECIPE = get_recipe("tiny").replace(batch_size=4)
+RECIPE = RECIPES["tiny"].replace(batch_size=4)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
+from realm_tf.configs import recipes
 from realm_tf.configs import tagger
 from realm_tf.configs.recipes import Optimizer
 from realm_tf.configs.recipes import nearest
@@ -24,8 +25,7 @@ RECIPES = [
 
 @pytest.mark.parametrize("configs, name", RECIPES)
 def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
-    recipe = configs.get_recipe(name)
-    assert recipe is not None and recipe == configs.RECIPES[name]
+    recipe = recipes.get_recipe(configs.RECIPES, name)
     flat = recipe.flat()
     # JSON values, as metadata.json holds them.
     assert {type(value) for value in flat.values()} <= {int, float, bool, str}
@@ -48,7 +48,7 @@ def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
     ],
 )
 def test_an_override_changes_one_number(override, name, value):
-    recipe = finetune.get_recipe("orqa", [override])
+    recipe = finetune.RECIPES["orqa"].parse([override])
     assert recipe == finetune.RECIPES["orqa"].replace(**{name: value})
     assert type(recipe.flat()[name]) is type(value)
 
@@ -85,16 +85,18 @@ def test_an_override_changes_one_number(override, name, value):
 )
 def test_an_override_that_is_wrong_is_named(configs, overrides, reason):
     with pytest.raises(InputError, match=reason):
-        configs.get_recipe("tiny", overrides.split(" "))
+        configs.RECIPES["tiny"].parse(overrides.split(" "))
 
 
 def test_an_unknown_recipe_is_named():
     with pytest.raises(InputError, match="orqa, .*tiny.* Received: huge"):
-        finetune.get_recipe("huge")
+        recipes.get_recipe(finetune.RECIPES, "huge")
 
 
 def test_a_recipe_is_named_by_what_it_is_nearest_to():
-    recipe = ict.get_recipe("wiki-small", ["num_steps=7", "learning_rate=0.1"])
+    recipe = ict.RECIPES["wiki-small"].parse(
+        ["num_steps=7", "learning_rate=0.1"]
+    )
     assert nearest(ict.RECIPES, recipe) == (
         "wiki-small",
         ("num_steps=7", "learning_rate=0.1"),

@@ -14,14 +14,14 @@ from realm_tf import cli
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.schema import read_blocks
-from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.operations.probe import Probe
 
-RECIPE = get_recipe("tiny").replace(num_spare=NUM_SPARE).flat()
+RECIPE = RECIPES["tiny"].replace(num_spare=NUM_SPARE).flat()
 RIVER = ("The Nile is a [MASK].", ["river"])
 CASES = [
     RIVER,

@@ -257,7 +257,7 @@ def test_a_wrong_recipe_is_refused_before_anything_is_opened():
 
 
 def test_a_recipe_is_shown_by_its_name_and_what_differs(world, tmp_path):
-    recipe = ict.get_recipe("tiny", ["num_steps=3", "learning_rate=0.5"])
+    recipe = ict.RECIPES["tiny"].parse(["num_steps=3", "learning_rate=0.5"])
     operation = _operation("ict", world, tmp_path / "out", recipe=recipe)
     assert operation.settings == recipe
     assert operation.command_line().startswith(

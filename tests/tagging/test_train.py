@@ -38,7 +38,7 @@ def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
 def test_the_metadata_says_what_was_done(tagger_dir, start_dir, conll_path):
     metadata = artifact.read(tagger_dir, kind="tagger")
     history = metadata["history"]
-    assert len(history) == configs.get_recipe("tiny").num_epochs
+    assert len(history) == configs.RECIPES["tiny"].num_epochs
     assert history[-1]["loss"] < 0.2 * history[0]["loss"]
     assert max(row["dev_f1"] for row in history) == 1.0
     assert metadata["f1"] == {"dev": 1.0, "test": 1.0}
@@ -93,7 +93,7 @@ def batches(start_dir, conll_path):
     tagger = tagger_directory.from_model(
         model_directory.load(start_dir), train._labels(sentences), max_length=32
     )
-    recipe = configs.get_recipe("tiny", ["batch_size=1"])
+    recipe = configs.RECIPES["tiny"].parse(["batch_size=1"])
     return sentences, tagger, train.TaggedBatches(sentences, tagger, recipe)
 
 

@@ -4,11 +4,11 @@ import os
 import numpy as np
 import pytest
 
-from realm_tf.configs.dpr import get_recipe
+from realm_tf.configs.dpr import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.operations.fine_tune import FineTune
 
-TINY = get_recipe("tiny").lengths
+TINY = RECIPES["tiny"].lengths
 # Of the questions of the tiny world.
 COUNTS = {
     "questions": 8,

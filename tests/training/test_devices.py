@@ -20,7 +20,7 @@ def test_predict_gives_each_row_its_output(num_rows):
 
 
 def test_a_recipe_says_precision_and_seed():
-    recipe = ict.get_recipe("tiny", ["mixed_precision=true", "seed=3"])
+    recipe = ict.RECIPES["tiny"].parse(["mixed_precision=true", "seed=3"])
     kernels = []
     for _ in range(2):
         with devices.of_recipe(recipe):

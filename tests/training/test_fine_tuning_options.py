@@ -7,7 +7,7 @@ from fine_tuning_runs import operation
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import model_directory
-from realm_tf.configs.finetune import get_recipe
+from realm_tf.configs.finetune import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
@@ -146,7 +146,7 @@ def test_a_recipe_says_what_learns(open_qa_world, changes, tower, reader):
     corpus = Corpus.load(
         open_qa_world["model"], open_qa_world["blocks"], open_qa_world["exact"]
     )
-    trainer = make_trainer(corpus, None, get_recipe("tiny", changes))
+    trainer = make_trainer(corpus, None, RECIPES["tiny"].parse(changes))
     model = trainer.open_qa
     assert bool(model.query_embedder.trainable_variables) == tower
     assert model.share_embedders != tower

@@ -15,7 +15,7 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
-from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import RECIPES
 from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
@@ -25,7 +25,7 @@ from realm_tf.training import index_builder
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import read_log
 
-TINY = get_recipe("tiny")
+TINY = RECIPES["tiny"]
 
 
 class _Refreshes(keras.callbacks.Callback):
@@ -130,8 +130,7 @@ def test_the_index_is_refreshed_between_steps(world, trained):
 
 @pytest.mark.slow
 def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
-    changed = get_recipe(
-        "tiny",
+    changed = RECIPES["tiny"].parse(
         ["num_steps=0", "masked_lm_steps=2", "masked_lm_batch_size=2"]
         + ["masked_lm_own_block=0.5", "masked_lm_window=15", "seed=1"]
         + ["batch_size=4", "learning_rate=0.5", "num_retrieved=1"]

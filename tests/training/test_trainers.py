@@ -5,7 +5,7 @@ import pytest
 
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.configs.pretrain import get_recipe
+from realm_tf.configs.pretrain import RECIPES
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 
@@ -31,8 +31,7 @@ def _rates(encoder):
 
 
 def test_the_recipe_reaches_every_encoder(open_qa):
-    recipe = get_recipe(
-        "tiny",
+    recipe = RECIPES["tiny"].parse(
         [
             "dropout=0.25",
             "gradient_checkpointing=true",
@@ -52,7 +51,7 @@ def test_the_recipe_reaches_every_encoder(open_qa):
 
 
 def test_layers_of_the_reader_are_frozen_on_their_own(open_qa):
-    recipe = get_recipe("tiny", ["num_frozen_reader_layers=1"])
+    recipe = RECIPES["tiny"].parse(["num_frozen_reader_layers=1"])
     trainers.prepare(open_qa, recipe)
     assert not _layers(open_qa.reader.encoder)[0].trainable
     tower = open_qa.query_embedder.encoder

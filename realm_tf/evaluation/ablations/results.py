@@ -32,58 +32,62 @@ def collect(given, graph, cells) -> dict:
         and metric how far the system is from the reference, as
         `bootstrap.paired_difference`. Shares are between 0 and 1.
     """
-    suite, tests = given.chosen, list(cells[0].evaluations)
-    seeds = sorted({cell.seed for cell in cells})
+    suite, tests = given.chosen, list(given.tests)
     systems = {
         system.name: {"title": system.title, "paper": system.paper, "seeds": {}}
         for system in suite.systems
     }
     for cell in cells:
         systems[cell.system.name]["seeds"][str(cell.seed)] = {
-            "training_seconds": round(
-                sum(
-                    step.seconds
-                    for step in graph.ancestors(cell.training)
-                    if isinstance(step.operation, Training)
-                ),
-                1,
-            ),
+            "training_seconds": _training_seconds(graph, cell),
             "metrics": {test: _metrics(cell, test) for test in tests},
         }
+    seeds = sorted({cell.seed for cell in cells})
     results = {
         "suite": given.suite,
         "spread": suite.spread,
         "seeds": seeds,
         "tests": tests,
-        "recipes": given.recipes.to_json(),
-        "notes": notes(suite, given.recipes, seeds, begin=given.begin),
+        "recipes": {
+            name: recipe and recipe.flat()
+            for name, recipe in given.recipes.items()
+        },
+        "notes": notes(given, seeds),
         "systems": systems,
+        "summary": {},
     }
-    if suite.spread == RANGE:
-        results["summary"] = {
-            test: {
+    for test in tests:
+        if suite.spread == RANGE:
+            results["summary"][test] = {
                 name: _ranges(suite, found["seeds"].values(), test)
                 for name, found in systems.items()
             }
-            for test in tests
+            continue
+        rows = {
+            name: _means_over_seeds(
+                [cell for cell in cells if cell.system.name == name], test
+            )
+            for name in systems
         }
-    else:
-        results["summary"], results["differences"] = {}, {}
-        for test in tests:
-            rows = {
-                name: _means_over_seeds(
-                    [cell for cell in cells if cell.system.name == name], test
-                )
-                for name in systems
-            }
-            results["summary"][test] = {
-                name: _intervals(suite, found) for name, found in rows.items()
-            }
-            results["differences"][test] = _differences(suite, rows)
+        results["summary"][test] = {
+            name: _intervals(suite, found) for name, found in rows.items()
+        }
+        differences = results.setdefault("differences", {})
+        differences[test] = _differences(suite, rows)
     results["noise"] = [
         line for test in tests for line in noise(results, suite, test)
     ]
     return results
+
+
+def _training_seconds(graph, cell):
+    """Of all that was trained for it, also what others share."""
+    seconds = [
+        step.seconds
+        for step in graph.ancestors(cell.training)
+        if isinstance(step.operation, Training)
+    ]
+    return round(sum(seconds), 1)
 
 
 def _metrics(cell, test):
@@ -197,23 +201,21 @@ def _sorted_by_noise(results, suite, test, metric, titles):
     )
 
 
-def notes(suite, recipes, seeds, *, begin=configs.ICT) -> list[str]:
+def notes(given, seeds: list[int]) -> list[str]:
     """What a reader of the table must know.
 
     Args:
-        suite: `configs.ablations.Suite`.
-        recipes: `Recipes`.
+        given: `Ablate`.
         seeds: list of int.
-        begin: str. One of `configs.ablations.BEGINNINGS`. Defaults to `"ict"`.
     """
     sources = {
         each
-        for system in suite.systems
+        for system in given.chosen.systems
         for each in (system.towers, system.encoder)
     }
-    if begin == configs.ICT and sources & {*configs.PRETRAININGS}:
+    if given.begin == configs.ICT and sources & {*configs.PRETRAININGS}:
         sources.add(configs.ICT)
-    pretrain, ict = recipes.pretrain, recipes.ict
+    pretrain, ict = given.recipes["pretrain"], given.recipes["ict"]
     warm_up_steps = pretrain.masked_lm.masked_lm_steps
     found = []
     if warm_up_steps and sources & {configs.WARM_UP, *configs.PRETRAININGS}:

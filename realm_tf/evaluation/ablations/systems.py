@@ -72,7 +72,6 @@ class _Systems:
     def __init__(self, graph: Graph, given):
         self._graph = graph
         self._given = given
-        self._recipes = given.recipes
 
     def cell(self, system: configs.System, seed: int) -> Cell:
         """Adds all operations of a system with one seed.
@@ -89,81 +88,75 @@ class _Systems:
         index = self._index(towers)
         before = {}
         if self._given.chosen.is_zero_shot:
-            before = {
-                # Before any question was learned from.
-                test: self._evaluate(
-                    f"zero-shot-{self._label(towers)}",
-                    test,
-                    towers,
-                    index,
-                    kind="zero-shot",
-                    num_reader_blocks=0,
-                )
-                for test in self._given.tests
-            }
-        training = self._fine_tune(system, seed, index)
-        tuned = self._graph.add(training)
-        evaluations = {
-            test: self._evaluate(
-                f"evaluation-{system.name}-{seed}",
-                test,
-                tuned,
+            # Before any question was learned from.
+            before = self._evaluate(
+                f"zero-shot-{self._label(towers)}",
+                towers,
                 index,
-                kind="evaluate",
-                retriever=system.retriever,
+                kind="zero-shot",
+                num_reader_blocks=0,
             )
-            for test in self._given.tests
-        }
+        training = FineTune(
+            recipe=self._given.recipes["finetune"].replace(
+                seed=seed, **dict(system.finetune)
+            ),
+            model=self._model(system.towers, system.encoder, seed),
+            blocks=self._given.blocks,
+            index=index,
+            questions=self._given.train,
+            dev=self._given.dev,
+            output=self._path(
+                f"finetuned-{system.model or system.name}-{seed}"
+            ),
+        )
+        evaluations = self._evaluate(
+            f"evaluation-{system.name}-{seed}",
+            self._graph.add(training),
+            index,
+            kind="evaluate",
+            retriever=system.retriever,
+        )
         return Cell(system, seed, training, evaluations, before)
 
     def _source(self, name, seed):
         """The model that holds a source of towers or encoders."""
-        if name == configs.START:
-            return self._given.model
-        if name == configs.WARM_UP:
-            recipe = self._recipes.warm_up
-            if not recipe.masked_lm.masked_lm_steps:
-                return self._given.model
+        given = self._given
+        if name == configs.WARM_UP and given.warm_up:
             return self._pretrain(
-                _WARM_UP, self._given.model, recipe, kind=_WARM_UP
+                _WARM_UP, given.model, given.warm_up, kind=_WARM_UP
             )
-        if name == configs.ICT:
-            if self._recipes.ict is None:
-                return self._given.model
+        if name == configs.ICT and given.recipes["ict"]:
             return self._graph.add(
                 InverseClozeTask(
-                    recipe=self._recipes.ict,
-                    model=self._given.model,
+                    recipe=given.recipes["ict"],
+                    model=given.model,
                     blocks=self._packed_blocks(),
                     output=self._path("ict"),
                 )
             )
         if name == configs.DPR:
-            return self._dpr(seed)
-        begin = self._given.begin
+            return self._graph.add(
+                FineTune(
+                    retriever_loss="dpr",
+                    recipe=given.recipes["dpr"].replace(seed=seed),
+                    model=given.model,
+                    blocks=given.blocks,
+                    questions=given.train,
+                    dev=given.dev,
+                    output=self._path(f"dpr-{seed}"),
+                ),
+                kind="dpr",
+            )
+        if name not in configs.PRETRAININGS:
+            return given.model
         return self._pretrain(
             f"pretrained-{name}-{seed}",
-            self._model(begin, configs.WARM_UP, seed),
-            self._recipes.pretrain.replace(
+            self._model(given.begin, configs.WARM_UP, seed),
+            given.recipes["pretrain"].replace(
                 masked_lm_steps=0, seed=seed, **configs.PRETRAININGS[name]
             ),
             # Made once, not by every system and seed.
-            index=self._index(self._source(begin, seed)),
-        )
-
-    def _dpr(self, seed):
-        given = self._given
-        return self._graph.add(
-            FineTune(
-                retriever_loss="dpr",
-                recipe=self._recipes.dpr.replace(seed=seed),
-                model=given.model,
-                blocks=given.blocks,
-                questions=given.train,
-                dev=given.dev,
-                output=self._path(f"dpr-{seed}"),
-            ),
-            kind="dpr",
+            index=self._index(self._source(given.begin, seed)),
         )
 
     def _pretrain(self, name, model, recipe, *, kind="", index=None):
@@ -242,34 +235,22 @@ class _Systems:
             )
         )
 
-    def _fine_tune(self, system, seed, index):
-        given = self._given
-        return FineTune(
-            recipe=self._recipes.finetune.replace(
-                seed=seed, **dict(system.finetune)
-            ),
-            model=self._model(system.towers, system.encoder, seed),
-            blocks=given.blocks,
-            index=index,
-            questions=given.train,
-            dev=given.dev,
-            output=self._path(
-                f"finetuned-{system.model or system.name}-{seed}"
-            ),
-        )
-
-    def _evaluate(self, name, test, model, index, *, kind, **options):
-        return self._graph.add(
-            Evaluate(
-                model=model,
-                blocks=self._given.blocks,
-                index=index,
-                questions=self._given.tests[test],
-                output=self._path(f"{name}-{test}"),
-                **options,
-            ),
-            kind=f"{kind} {test}",
-        )
+    def _evaluate(self, name, model, index, *, kind, **options):
+        """Name of each test to the `Evaluation` of a model."""
+        return {
+            test: self._graph.add(
+                Evaluate(
+                    model=model,
+                    blocks=self._given.blocks,
+                    index=index,
+                    questions=questions,
+                    output=self._path(f"{name}-{test}"),
+                    **options,
+                ),
+                kind=f"{kind} {test}",
+            )
+            for test, questions in self._given.tests.items()
+        }
 
     def _label(self, model):
         """What is made from a model is named by it."""

@@ -89,7 +89,7 @@ def test_what_cannot_be_compared_is_refused(world, tmp_path):
         ({"model": world["blocks"]}, "holds 'blocks', expected 'model'"),
         ({"set_pretrain": ["num_steps=0"]}, "leaves nothing to compare"),
         ({"set_finetune": ["refresh_every=3"]}, "moves the block tower"),
-        ({"set_ict": ["stale=1"]}, "--ict-recipe, --set-ict: --set stale=1"),
+        ({"set_ict": ["stale=1"]}, "--set-ict: --set stale=1"),
     ):
         with pytest.raises(InputError, match=complaint):
             _ablate(world, output, **arguments)

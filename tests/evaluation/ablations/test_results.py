@@ -77,7 +77,7 @@ def test_means_and_ranges_over_seeds(table_2):
     results, *_ = table_2
     assert results["seeds"] == [0, 1] and results["tests"] == ["nq"]
     assert results["recipes"]["ict"]["num_steps"] == 7
-    tiny = pretrain_configs.get_recipe("tiny")
+    tiny = pretrain_configs.RECIPES["tiny"]
     assert results["recipes"]["pretrain"] == tiny.flat()
     summary = results["summary"]["nq"]
     assert summary["realm"]["exact_match"] == {
@@ -195,12 +195,10 @@ def test_intervals_are_over_questions(tmp_path):
     assert suite.reference == "realm"
 
 
-def _notes(root, cells, *, seeds=(0, 1), begin="ict", **changes):
+def _notes(root, cells, *, seeds=(0, 1), **changes):
     suite = "table2" if "realm" in cells else "table1"
-    given = make_ablate(root, suite=suite, cells=cells, begin=begin, **changes)
-    return ablation_results.notes(
-        given.chosen, given.recipes, seeds, begin=begin
-    )
+    given = make_ablate(root, suite=suite, cells=cells, **changes)
+    return ablation_results.notes(given, seeds)
 
 
 def test_what_a_reader_of_the_table_is_told(tmp_path):

@@ -65,8 +65,10 @@ def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
 
 def test_the_steps_of_table_2_differ_in_what_their_names_say(list_all):
     found = list_all()
-    recipe = pretrain_configs.get_recipe("tiny", SET_PRETRAIN).replace(
-        masked_lm_steps=0
+    recipe = (
+        pretrain_configs.RECIPES["tiny"]
+        .parse(SET_PRETRAIN)
+        .replace(masked_lm_steps=0)
     )
     for name, change in (
         ("realm", {}),
