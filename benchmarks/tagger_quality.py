@@ -10,11 +10,11 @@ in sight; `bert` was not.
 
 import json
 
+import labelled
 import tyro
 
 from realm_tf import quickstart
 from realm_tf.artifacts import schema
-from realm_tf.quickstart import labelled
 from realm_tf.tagging import taggers
 
 

@@ -133,7 +133,12 @@ def main(argv: list[str] | None = None) -> int:
     # TensorFlow's C++ log is for its developers; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        return _run(name, argv[1:]) or 0
+        operation = parse(operation_class(name), argv[1:])
+        result = operation.run()
+        text = operation.report(result)
+        if text:
+            print(text)
+        return operation.status(result)
     except InputError as error:
         print(f"realm {name}: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
@@ -149,15 +154,6 @@ def main(argv: list[str] | None = None) -> int:
 def operation_class(name: str) -> type:
     """The `Operation` that a command runs; only now its module is imported."""
     return getattr(realm_tf, COMMANDS[name][0])
-
-
-def _run(name, arguments):
-    operation = parse(operation_class(name), arguments)
-    result = operation.run()
-    text = operation.report(result)
-    if text:
-        print(text)
-    return operation.status(result)
 
 
 def parse(kind: type, arguments: list[str]):

@@ -9,6 +9,7 @@ from realm_tf.answering.answer import Candidate
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.answering.predict import Predictor
+from realm_tf.answering.predict import evidence
 
 # Of the n-best list, in an answer and in an export.
 NUM_ALTERNATIVES = 5
@@ -74,7 +75,7 @@ class Answerer:
             chosen.score,
             chosen.confidence,
             chosen.block_id,
-            **self._evidence(chosen.block_id),
+            **evidence(self.corpus.records, chosen.block_id),
             start=chosen.start,
             limit=chosen.limit,
             nbest=tuple(
@@ -86,18 +87,8 @@ class Answerer:
                     block_id=candidate.block_id,
                     answer=candidate.answer,
                     log_prob=candidate.log_prob,
-                    **self._evidence(candidate.block_id),
+                    **evidence(self.corpus.records, candidate.block_id),
                 )
                 for candidate in chosen.candidates
             ),
         )
-
-    def _evidence(self, block_id):
-        if block_id < 0:
-            return {"title": "", "text": "", "url": ""}
-        records = self.corpus.records
-        return {
-            "title": records.titles[block_id],
-            "text": records.texts[block_id],
-            "url": records.urls[block_id],
-        }

@@ -25,13 +25,10 @@ def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
     metrics = {}
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
-        samples = sample_means(values, num_samples=num_samples)
-        low, high = np.percentile(samples, [2.5, 97.5])
         metrics[name] = round(float(np.mean(values)), DIGITS)
-        metrics[f"{name}_interval"] = [
-            round(float(low), DIGITS),
-            round(float(high), DIGITS),
-        ]
+        metrics[f"{name}_interval"] = _interval(
+            sample_means(values, num_samples=num_samples)
+        )
     metrics["questions"] = len(rows)
     return metrics
 
@@ -55,6 +52,12 @@ def sample_means(
     return values[drawn].mean(axis=1)
 
 
+def _interval(samples):
+    return [
+        round(float(end), DIGITS) for end in np.percentile(samples, [2.5, 97.5])
+    ]
+
+
 def paired_difference(values: list[float], first: list[float]) -> dict:
     """How far a system is from the first, on the same questions.
 
@@ -76,10 +79,7 @@ def paired_difference(values: list[float], first: list[float]) -> dict:
     keeps_sign = samples * np.sign(mean) > _ROUNDING
     return {
         "difference": round(mean, DIGITS),
-        "interval": [
-            round(float(end), DIGITS)
-            for end in np.percentile(samples, [2.5, 97.5])
-        ],
+        "interval": _interval(samples),
         "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
         "questions": len(differences),
     }

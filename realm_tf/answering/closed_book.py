@@ -5,9 +5,9 @@ baseline (T5) does, with REALM's own encoder.
 """
 
 import re
-from collections.abc import Callable
 
 import numpy as np
+from scipy import special
 
 from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import Prediction
@@ -114,16 +114,12 @@ class ClosedBook:
         self._question_mark = tokenizer.tokenize("?").ids
         self._full_stop = tokenizer.tokenize(".").ids
 
-    def predict(
-        self, questions: list[str], progress: Callable | None = None
-    ) -> list[Prediction]:
+    def predict(self, questions: list[str]) -> list[Prediction]:
         """Answers each question.
 
         Args:
             questions: list of str. An empty one has no answer. Longer ones
                 than `artifacts.question_files.MAX_QUERY_LENGTH` are cut.
-            progress: function called with the number of questions done.
-                Defaults to `None`.
 
         Returns:
             list of `Prediction`, in the order of the questions. `score` is
@@ -138,8 +134,6 @@ class ClosedBook:
             found = self._answer(rows)
             for row, prediction in zip(batch, found, strict=True):
                 predictions[row] = prediction
-            if progress:
-                progress(len(batch))
         return predictions
 
     def _answer(self, rows):
@@ -216,11 +210,10 @@ class ClosedBook:
         logits = np.asarray(self._model.predict_on_batch(inputs))
         # (b, n, v)
         logits = logits[:, :num_masks].astype("float32")
-        logits -= logits.max(-1, keepdims=True)
-        total = np.log(np.exp(logits).sum(-1))
-        logits[:, :, ~self._allowed] = -np.inf
-        logits[:, 0, ~self._allowed_first] = -np.inf
-        return logits.argmax(-1), logits.max(-1) - total
+        log_probs = special.log_softmax(logits, axis=-1)
+        log_probs[:, :, ~self._allowed] = -np.inf
+        log_probs[:, 0, ~self._allowed_first] = -np.inf
+        return log_probs.argmax(-1), log_probs.max(-1)
 
     @staticmethod
     def _width(query_length, max_answer_length):

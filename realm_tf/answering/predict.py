@@ -124,7 +124,6 @@ class Predictor:
         questions: list[str],
         *,
         search: Callable | None = None,
-        progress: Callable | None = None,
     ) -> list[Prediction]:
         """Answers each question.
 
@@ -133,7 +132,6 @@ class Predictor:
             search: function `(questions, num_candidates) -> (scores,
                 block_ids)`. Another retriever, such as `Bm25.search`.
                 Defaults to the model's own.
-            progress: function called with the number of questions done.
 
         Returns:
             list of `Prediction`, in the order of the questions.
@@ -158,8 +156,6 @@ class Predictor:
             spans = {name: np.asarray(value) for name, value in spans.items()}
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(outputs, spans, position)
-            if progress:
-                progress(len(batch))
         return predictions
 
     def _prediction(self, outputs, spans, row):
@@ -220,3 +216,14 @@ class Predictor:
                 )
             )
         return nbest
+
+
+def evidence(records, block_id: int) -> dict[str, str]:
+    """The title, text and url of a block; empty ones without a block."""
+    if block_id < 0:
+        return {"title": "", "text": "", "url": ""}
+    return {
+        "title": records.titles[block_id],
+        "text": records.texts[block_id],
+        "url": records.urls[block_id],
+    }

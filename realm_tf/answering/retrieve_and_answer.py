@@ -46,7 +46,6 @@ def answer(
     retriever,
     compare,
     num_reader_blocks,
-    progress=None,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
 
@@ -59,7 +58,6 @@ def answer(
             `CLOSED_BOOK` or `ORACLE`.
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
-        progress: function called with the number of questions done.
 
     Returns:
         `Answered`.
@@ -71,15 +69,22 @@ def answer(
     if retriever == CLOSED_BOOK:
         from realm_tf.answering.closed_book import ClosedBook
 
-        return Answered(ClosedBook(model.load()).predict(texts, progress))
+        return Answered(ClosedBook(model.load()).predict(texts))
     from realm_tf.answering.corpus import Corpus
+    from realm_tf.answering.predict import Predictor
 
     corpus = Corpus.load(model, blocks, index)
     answered = Answered(records=corpus.records)
     if num_reader_blocks:
-        answered.predictions = _read(
-            corpus, asked, retriever, num_reader_blocks, progress
+        predictor = Predictor(
+            corpus,
+            num_candidates=recall.NUM_RANKED,
+            num_reader_blocks=num_reader_blocks,
         )
+        search = None
+        if retriever != "realm":
+            search = _make_retriever(retriever, corpus, asked).search
+        answered.predictions = predictor.predict(texts, search=search)
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]
@@ -88,24 +93,6 @@ def answer(
             search = _make_retriever(name, corpus, asked).search
             answered.rankings[name] = _ranking(search, texts)
     return answered
-
-
-def _read(corpus, asked, retriever, num_reader_blocks, progress):
-    from realm_tf.answering.predict import Predictor
-
-    predictor = Predictor(
-        corpus,
-        num_candidates=recall.NUM_RANKED,
-        num_reader_blocks=num_reader_blocks,
-    )
-    search = None
-    if retriever != "realm":
-        search = _make_retriever(retriever, corpus, asked).search
-    return predictor.predict(
-        [question.question for question in asked],
-        search=search,
-        progress=progress,
-    )
 
 
 def _make_retriever(name, corpus, asked):

@@ -8,6 +8,7 @@ import numpy as np
 from realm_tf.answering import bootstrap
 from realm_tf.answering import calibration
 from realm_tf.answering import recall
+from realm_tf.answering.predict import evidence
 from realm_tf.artifacts.paths import write_text
 from realm_tf.evaluation.reports import report
 from realm_tf.text import answers
@@ -138,15 +139,12 @@ def _at_thresholds(known, predictions, rows):
 
 def _line(prediction, records):
     """What predictions.jsonl has of an answer."""
-    found = records is not None and prediction.block_id >= 0
     return {
         "prediction": prediction.answer,
         "score": prediction.score,
         "confidence": prediction.confidence,
         "block_id": prediction.block_id,
-        "title": records.titles[prediction.block_id] if found else "",
-        "text": records.texts[prediction.block_id] if found else "",
-        "url": records.urls[prediction.block_id] if found else "",
+        **evidence(records, prediction.block_id),
         "start": prediction.start,
         "limit": prediction.limit,
         "retrieved": prediction.retrieved,

@@ -1,7 +1,6 @@
 """`realm annotate`."""
 
 import dataclasses
-import functools
 from typing import ClassVar
 from typing import Literal
 
@@ -15,9 +14,9 @@ from realm_tf.artifacts.objects import Tagger
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
-from realm_tf.operations.chunk import count_lines
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import count_lines
 from realm_tf.tagging import taggers
 
 # A few seconds of work for rules, minutes for a model: what a killed run
@@ -92,29 +91,21 @@ class Annotate(Operation):
     """with --input: keep lists, indices, outlines and disambiguations"""
     beam_options: BeamOptions = ()
 
-    @functools.cached_property
+    @property
     def tagger_arguments(self) -> dict:
         """Arguments of `taggers.make_tagger`, but for the batch size."""
-        given = {
+        return {
+            "name": self.tagger,
             "tagger_model": self.tagger_model and self.tagger_model.path,
             "spacy_model": self.spacy_model,
         }
-        given = {name: value for name, value in given.items() if value}
-        return {"name": self.tagger, **given}
-
-    @functools.cached_property
-    def _cutting(self):
-        """The fields that go on to `Chunk`, those with another value."""
-        given = {name: getattr(self, name) for name in CUTTING}
-        defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        return {n: v for n, v in given.items() if v != defaults[n]}
 
     def _chunk(self, output):
         return Chunk(
             input=self.input,
             output=output,
             beam_options=self.beam_options,
-            **self._cutting,
+            **{name: getattr(self, name) for name in CUTTING},
         )
 
     def parameters(self) -> dict:
@@ -123,10 +114,7 @@ class Annotate(Operation):
             "passages_per_shard": self.passages_per_shard,
         }
         if self.blocks is None:
-            chunk = self._chunk("")
-            found |= self._cutting
-            found["inputs"] = chunk.inputs_found.paths
-            found["vocab"] = chunk.tokenizer.fingerprint()
+            found |= self._chunk("").parameters()
         return found
 
     def parents(self) -> dict:
@@ -202,11 +190,14 @@ class Annotate(Operation):
                 "pre-train, for the lengths of passages."
             )
         if self.blocks is not None:
-            for name in self._cutting:
-                raise InputError(
-                    f"--{name.replace('_', '-')} belongs to --input: the "
-                    f"blocks of {self.blocks} are cut already."
-                )
+            for field in dataclasses.fields(self):
+                if field.name not in CUTTING:
+                    continue
+                if getattr(self, field.name) != field.default:
+                    raise InputError(
+                        f"--{field.name.replace('_', '-')} belongs to --input: "
+                        f"the blocks of {self.blocks} are cut already."
+                    )
             matching.check_has_texts(self.blocks)
 
     def report(self, result: Passages) -> str:

@@ -2,14 +2,11 @@
 
 import dataclasses
 import json
-import math
 import os
-import sys
 from typing import ClassVar
 
 import tyro
 from rich.console import Console
-from rich.progress import track
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
@@ -17,6 +14,7 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
+from realm_tf.progress import Progress
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.client import BATCH_SIZE
 from realm_tf.serving.client import MODEL_NAME
@@ -35,6 +33,8 @@ _OF_SERVER = (
     "tls_key",
     "api_key_file",
 )
+# What a file of answers says of each, beside the answer.
+_OF_ANSWERS = ("score", "block_id", "title", "text", "url")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,45 +184,30 @@ class Ask(Operation):
 
 
 def _answer_records(model, records: list[dict]) -> list[str]:
-    lines = []
-    for first in track(
-        range(0, len(records), BATCH_SIZE),
-        description="Answering",
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    ):
+    lines, progress = [], Progress("ask", "questions", len(records))
+    for first in range(0, len(records), BATCH_SIZE):
         batch = records[first : first + BATCH_SIZE]
         answers = model.ask([record["question"] for record in batch])
         for record, answer in zip(batch, answers, strict=True):
-            line = {
-                **record,
-                "prediction": answer.answer,
-                "score": _finite(answer.score),
-                "block_id": answer.block_id,
-                "title": answer.title,
-                "text": answer.text,
-                "url": answer.url,
-            }
-            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+            found = {name: getattr(answer, name) for name in _OF_ANSWERS}
+            line = {**record, "prediction": answer.answer, **found}
+            lines.append(_json_line(line) + "\n")
+        progress.add(len(batch))
     return lines
-
-
-def _finite(value):
-    # JSON has no infinity.
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def to_json(view: AnswerView) -> str:
     """One JSON line with everything about an answer."""
-    answer = view.answer
-    record = {"question": view.question, **dataclasses.asdict(answer)}
+    record = {"question": view.question, **dataclasses.asdict(view.answer)}
     record["candidates"] = [
-        {**dataclasses.asdict(c), "probability": c.probability}
-        for c in answer.candidates
+        {**dataclasses.asdict(each), "probability": each.probability}
+        for each in view.answer.candidates
     ]
-    for each in (record, *record["nbest"], *record["candidates"]):
-        each.update({name: _finite(value) for name, value in each.items()})
     record["evidence_license"] = view.evidence_license
-    return json.dumps(record, ensure_ascii=False)
+    return _json_line(record)
+
+
+def _json_line(record: dict) -> str:
+    # JSON has no infinity.
+    finite = json.loads(json.dumps(record), parse_constant=lambda name: None)
+    return json.dumps(finite, ensure_ascii=False)

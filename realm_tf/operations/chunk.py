@@ -14,6 +14,7 @@ from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import count_lines
 from realm_tf.text import blocks
 from realm_tf.text.tokenizer import UNK
 from realm_tf.text.tokenizer import Tokenizer
@@ -92,8 +93,31 @@ class Chunk(Operation):
         Raises:
             InputError: if the arguments do not agree.
         """
-        return _packing(
-            self.unit, self.max_block_length, self.overlap, self.language
+        if self.unit == blocks.ROWS and self.overlap:
+            raise InputError(
+                f"--overlap {self.overlap}: rows are not cut, so none repeats "
+                "another. Leave it out."
+            )
+        words = self.unit == blocks.WORDS
+        # One word, or one wordpiece beside the special ones.
+        self.check_least(
+            1 if words else blocks.NUM_SPECIAL + 1, "max_block_length"
+        )
+        self.check_least(0, "overlap")
+        usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
+        max_length = self.max_block_length or usual
+        if words and self.overlap >= max_length:
+            raise InputError(
+                f"--overlap {self.overlap}: expected less than {max_length} "
+                "words."
+            )
+        if not _LANGUAGE.fullmatch(self.language):
+            raise InputError(
+                f"--language {self.language!r} is not a code: expected one "
+                "such as en or de."
+            )
+        return blocks.Packing(
+            self.unit, max_length, self.overlap, self.language
         )
 
     @functools.cached_property
@@ -165,7 +189,8 @@ class Chunk(Operation):
             array_files.write_vocabulary(
                 stage.directory, self.tokenizer.vocabulary
             )
-        share = _unknown_share(self.result.counts)
+        counts = self.result.counts
+        share = counts["unknown_wordpieces"] / max(1, counts["wordpieces"])
         if share > MAX_UNKNOWN_SHARE:
             print(
                 f"realm chunk: {share:.0%} of the wordpieces are {UNK}: the "
@@ -178,47 +203,3 @@ class Chunk(Operation):
     def report(self, result: Blocks) -> str:
         lines = count_lines(result.counts)
         return f"{lines}\n{result.num_blocks:,} blocks in {self.output}"
-
-
-def count_lines(counts: dict[str, int]) -> str:
-    """Counts, one a line; of unknown wordpieces their share if it is large."""
-    width = max(map(len, counts))
-    lines = []
-    for name, value in counts.items():
-        line = f"{name:<{width}}  {value:>14,}"
-        if name == "unknown_wordpieces":
-            share = _unknown_share(counts)
-            line += f"  ({share:.1%})" if share > MAX_UNKNOWN_SHARE else ""
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _unknown_share(counts):
-    return counts["unknown_wordpieces"] / max(1, counts["wordpieces"])
-
-
-def _packing(unit, max_length, overlap, language):
-    if unit == blocks.ROWS and overlap:
-        raise InputError(
-            f"--overlap {overlap}: rows are not cut, so none repeats another. "
-            "Leave it out."
-        )
-    words = unit == blocks.WORDS
-    usual = blocks.WORDS_PER_PASSAGE if words else blocks.MAX_BLOCK_LENGTH
-    # One word, or one wordpiece beside the special ones.
-    least = 1 if words else blocks.NUM_SPECIAL + 1
-    max_length = usual if max_length is None else max_length
-    if max_length < least:
-        raise InputError(
-            f"--max-block-length {max_length}: expected {least} or more, such "
-            f"as {usual}."
-        )
-    if overlap < 0 or (words and overlap >= max_length):
-        most = f" and less than {max_length} words" if words else ""
-        raise InputError(f"--overlap {overlap}: expected 0 or more{most}.")
-    if not _LANGUAGE.fullmatch(language):
-        raise InputError(
-            f"--language {language!r} is not a code: expected one such as en "
-            "or de."
-        )
-    return blocks.Packing(unit, max_length, overlap, language)

@@ -11,6 +11,7 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import count_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,4 @@ class Embed(Operation):
         return self.result
 
     def report(self, result: Embeddings) -> str:
-        return "\n".join(
-            f"{name:<24}{value:>12,}"
-            for name, value in sorted(result.counts.items())
-        )
+        return count_lines(result.counts)

@@ -91,11 +91,8 @@ class Evaluate(Operation):
 
         return self.calibration and calibration.read(self.calibration)
 
-    def run(self, *, progress=None) -> Evaluation:
+    def run(self) -> Evaluation:
         """Answers the questions and measures the answers.
-
-        Args:
-            progress: function called with the number of questions done.
 
         Returns:
             `Evaluation`. Its `metrics` are of all questions; with
@@ -120,7 +117,6 @@ class Evaluate(Operation):
                 retriever=self.retriever,
                 compare=self.compare,
                 num_reader_blocks=self.num_reader_blocks,
-                progress=progress,
             )
             scores.write(
                 stage,
@@ -165,17 +161,17 @@ class Evaluate(Operation):
             )
 
     def report(self, result: Evaluation) -> str:
-        from realm_tf.evaluation.reports.report import REPORT
+        from realm_tf.evaluation.reports import report
 
         metrics = result.metrics
-        names = [name for name in metrics if not name.endswith("_interval")]
-        width = max(map(len, names)) + 4
+        with_interval = report.metric_names(metrics)
+        width = max(map(len, metrics)) + 4
         lines = []
-        for name in names:
-            value = metrics[name]
-            shown = f"{value:.3f}" if isinstance(value, float) else str(value)
-            if f"{name}_interval" in metrics:
-                low, high = metrics[f"{name}_interval"]
-                shown += f"   95 % {low:.3f} to {high:.3f}"
-            lines.append(f"{name:<{width}}{shown}")
-        return "\n".join([*lines, result.file(REPORT)])
+        for name, value in metrics.items():
+            if name in with_interval:
+                interval = report.format_interval(metrics[f"{name}_interval"])
+                lines.append(f"{name:<{width}}{value:.3f}   95 % {interval}")
+            elif not name.endswith("_interval"):
+                shown = f"{value:.3f}" if isinstance(value, float) else value
+                lines.append(f"{name:<{width}}{shown}")
+        return "\n".join([*lines, result.file(report.REPORT)])

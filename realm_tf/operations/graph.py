@@ -188,20 +188,14 @@ class Graph:
 
 def _differences(made, operation):
     """`name=value (now value)` of each parameter, and the other inputs."""
-    parameters = artifact.as_json(operation.parameters())
-    yield from _different_values(made["parameters"], parameters)
+    before = made["parameters"]
+    now = artifact.as_json(operation.parameters())
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield f"{name}={before.get(name)} (now {now.get(name)})"
     for name, fingerprint in artifact.as_json(operation.parents()).items():
         if made["parents"].get(name) != fingerprint:
             yield f"another {name}"
-
-
-def _different_values(made, now):
-    for name in sorted({*made, *now}):
-        before, after = made.get(name), now.get(name)
-        if isinstance(before, dict) and isinstance(after, dict):
-            yield from _different_values(before, after)
-        elif before != after:
-            yield f"{name}={before} (now {after})"
 
 
 def _forget_models():

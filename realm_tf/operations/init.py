@@ -5,10 +5,11 @@ from typing import Annotated
 from typing import ClassVar
 from typing import Literal
 
+import tyro
+
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
-from realm_tf.operations.operation import named
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class Init(Operation):
 
     from_: Annotated[
         Literal["minilm", "random", "hf", "tf1", "garden", "keras-hub"],
-        named("from"),
+        tyro.conf.arg(name="from"),
     ]
     """where the weights come from"""
     output: str

@@ -1,13 +1,12 @@
 """What realm can do, as values: one frozen dataclass an operation.
 
 The fields and the docstring of an operation are the flags and the help of its
-command, the arguments of its Python call, the key under which its output is
-resumed, and the command line that is shown.
+command, the arguments of its Python call, what its output is resumed by, and
+the command line that is shown.
 """
 
 import dataclasses
 import functools
-import json
 import os
 import shlex
 import types
@@ -19,7 +18,6 @@ from typing import Literal
 import tyro
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.questions import Questions
 from realm_tf.errors import InputError
@@ -32,11 +30,6 @@ RepeatedWords = tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]]
 RepeatedNumbers = tyro.conf.UseAppendAction[tuple[tuple[int, ...], ...]]
 # Options of a pipeline's runner: what the command line has beyond the flags.
 BeamOptions = Annotated[tuple[str, ...], tyro.conf.Suppress]
-
-
-def named(flag: str):
-    """The flag of a field whose name Python or a class has taken."""
-    return tyro.conf.arg(name=flag)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,11 +120,6 @@ class Operation:
             if name not in self.manner
         }
 
-    def key(self) -> str:
-        """Digest of all that decides the content of `output`."""
-        job = [type(self).__name__, self.parameters(), self.parents()]
-        return fingerprints.fingerprint(json.dumps(job, sort_keys=True))
-
     def write(self, *, resumable: bool = False):
         """Opens `output` to be written; see `artifact.write`."""
         return artifact.write(
@@ -217,6 +205,12 @@ class Operation:
             if kind is not None:
                 found[field.name] = kind
         return found
+
+
+def count_lines(counts: dict[str, int]) -> str:
+    """Counts, one a line."""
+    width = max(map(len, counts))
+    return "\n".join(f"{n:<{width}}  {v:>14,}" for n, v in counts.items())
 
 
 @functools.cache

@@ -8,6 +8,8 @@ from typing import Annotated
 from typing import ClassVar
 from typing import Literal
 
+import tyro
+
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import Blocks
@@ -18,7 +20,6 @@ from realm_tf.data.question_sets import prepare
 from realm_tf.data.question_sets.merging import merge
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
-from realm_tf.operations.operation import named
 from realm_tf.progress import Progress
 
 _READERS = {
@@ -63,7 +64,7 @@ class PrepareQuestions(Operation):
     command: ClassVar[str] = "questions"
     makes = QuestionSet
 
-    form: Annotated[Literal[tuple(_READERS)], named("from")]
+    form: Annotated[Literal[tuple(_READERS)], tyro.conf.arg(name="from")]
     """the form of the files; see above"""
     input: tuple[str, ...]
     """files or globs, plain, gzip or bz2; read in order of their names"""

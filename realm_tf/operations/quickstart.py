@@ -7,6 +7,7 @@ import resource
 import time
 from typing import ClassVar
 
+import realm_tf
 from realm_tf import quickstart
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
@@ -45,16 +46,9 @@ class Quickstart(Operation):
 
     def graph(self) -> Graph:
         """The steps of the chain."""
-        from realm_tf.operations.build_index import BuildIndex
-        from realm_tf.operations.chunk import Chunk
-        from realm_tf.operations.embed import Embed
-        from realm_tf.operations.fine_tune import FineTune
-        from realm_tf.operations.init import Init
-        from realm_tf.operations.make_cloze_questions import MakeClozeQuestions
-
         graph = Graph()
         initial = graph.add(
-            Init(
+            realm_tf.Init(
                 from_="minilm",
                 output=self._path("model-start"),
                 wheel=self.wheel,
@@ -62,7 +56,7 @@ class Quickstart(Operation):
             )
         )
         blocks = graph.add(
-            Chunk(
+            realm_tf.Chunk(
                 input=(quickstart.CORPUS,),
                 output=self._path("blocks"),
                 vocab=initial.vocabulary,
@@ -70,14 +64,16 @@ class Quickstart(Operation):
             )
         )
         embeddings = graph.add(
-            Embed(model=initial, blocks=blocks, output=self._path("embeddings"))
+            realm_tf.Embed(
+                model=initial, blocks=blocks, output=self._path("embeddings")
+            )
         )
         index = graph.add(
-            BuildIndex(
+            realm_tf.BuildIndex(
                 embeddings=embeddings, kind="scann", output=self._path("index")
             )
         )
-        cloze = MakeClozeQuestions(
+        cloze = realm_tf.MakeClozeQuestions(
             blocks=blocks,
             output=self._path("cloze"),
             num_questions=NUM_CLOZE_QUESTIONS,
@@ -87,7 +83,7 @@ class Quickstart(Operation):
         # Real questions are few, so they are seen twice.
         real = Questions(quickstart.questions("train"))
         model = graph.add(
-            FineTune(
+            realm_tf.FineTune(
                 recipe=RECIPE,
                 model=initial,
                 blocks=blocks,
@@ -100,22 +96,18 @@ class Quickstart(Operation):
         return graph
 
     def _add_measurements(self, graph, **corpus):
-        from realm_tf.operations.evaluate import Evaluate
-        from realm_tf.operations.export import Export
-        from realm_tf.operations.verify import Verify
-
         test = Questions(quickstart.questions("test"))
         for retriever in RETRIEVERS:
             graph.add(
-                Evaluate(
+                realm_tf.Evaluate(
                     **corpus,
                     questions=test,
                     retriever=retriever,
-                    output=self._path(f"evaluation-{retriever}"),
+                    output=self._evaluation(retriever),
                 )
             )
         exported = graph.add(
-            Export(
+            realm_tf.Export(
                 **corpus,
                 questions=test,
                 evidence_license=EVIDENCE_LICENSE,
@@ -123,7 +115,9 @@ class Quickstart(Operation):
             )
         )
         graph.add(
-            Verify(saved_model=exported, output=self._path("verification"))
+            realm_tf.Verify(
+                saved_model=exported, output=self._path("verification")
+            )
         )
 
     def run(self) -> dict:
@@ -151,17 +145,33 @@ class Quickstart(Operation):
             "total_seconds": round(time.monotonic() - started, 1),
             "peak_memory_bytes": 1024 * usage.ru_maxrss,
             "metrics": {
-                name: Evaluation(self._path(f"evaluation-{name}")).metrics
-                for name in RETRIEVERS
+                name: self._evaluation(name).metrics for name in RETRIEVERS
             },
         }
         write_text(self._path("summary.json"), json.dumps(summary, indent=1))
         return summary
 
     def report(self, result: dict) -> str:
-        from realm_tf.quickstart import summary
+        from realm_tf.evaluation.reports import comparison
 
-        return summary.render(result, self._path("saved_model"))
+        compared = comparison.compare(
+            {name: self._evaluation(name) for name in RETRIEVERS}
+        )
+        memory = result["peak_memory_bytes"] / 1e9
+        return (
+            f"\n{comparison.markdown(compared)}\n"
+            f"{result['total_seconds']:.0f} s, at most {memory:.1f} GB of "
+            "memory.\n\n"
+            "Go on with:\n"
+            f"  realm serve --saved-model {self._path('saved_model')}"
+            "   (then open http://127.0.0.1:8501/)\n"
+            '  realm ask "when was uranus discovered"\n'
+            f"  realm ask --saved-model {self._path('saved_model')} "
+            '"when was uranus discovered"'
+        )
+
+    def _evaluation(self, retriever):
+        return Evaluation(self._path(f"evaluation-{retriever}"))
 
     def _path(self, name):
         return os.path.join(self.output, name)

@@ -12,22 +12,18 @@ import time
 from typing import ClassVar
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.evaluation import published
+from realm_tf.evaluation import text_table
 from realm_tf.evaluation.published import Cell
 from realm_tf.operations.operation import Operation
 from realm_tf.version import __version__
 
 OK, OUTSIDE, NOT_JUDGED = "ok", "OUTSIDE", "not judged"
-# Tables are wider than the 80 columns that a pipe is taken for.
-_PIPE_WIDTH = 160
 _PROGRAMS = {
     "realm": [sys.executable, "-m", "realm_tf.cli"],
     "python": [sys.executable],
@@ -111,7 +107,8 @@ class Reproduce(Operation):
     def report(self, result: list[Comparison] | list[str]) -> str:
         if self.write_tables:
             return "\n".join(result) or "All tables are as the results say."
-        return _compared(result) if self.names else _listed()
+        text = _compared(result) if self.names else _listed()
+        return text.rstrip()
 
     def status(self, result: list[Comparison] | list[str]) -> int:
         if self.write_tables:
@@ -125,11 +122,6 @@ class Reproduce(Operation):
                 f"{', '.join(measurements)}."
             )
         what = f"{name} needs"
-        if is_remote(self.output):
-            raise InputError(
-                f"--output {self.output} must be a local directory: the "
-                "benchmarks write to disk."
-            )
         needs = measurements[name].needs
         if needs("data_dir") and not os.path.isdir(self.data_dir or ""):
             raise InputError(
@@ -284,50 +276,27 @@ def _measured(tables, numbers):
             yield {**table, "rows": rows}
 
 
-def _table(columns, rows):
-    table = Table()
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(highlight=False, markup=False, width=width)
-    with console.capture() as capture:
-        console.print(table)
-    return capture.get().rstrip("\n")
-
-
 def _listed():
-    return _table(
-        ("name", "minutes", "needs", "commands"),
-        (
-            (
-                name,
-                f"{each.minutes:g}",
-                ", ".join(
-                    [p for p in ("data_dir", "wheel") if each.needs(p)]
-                    + each.peers
-                ),
-                str(len(each.commands)),
-            )
-            for name, each in _measurements(published.locate()).items()
-        ),
-    )
+    rows = []
+    for name, each in _measurements(published.locate()).items():
+        needs = [p for p in ("data_dir", "wheel") if each.needs(p)]
+        needs = ", ".join([*needs, *each.peers])
+        rows.append([name, f"{each.minutes:g}", needs, str(len(each.commands))])
+    return text_table.render(["name", "minutes", "needs", "commands"], rows)
 
 
 def _compared(comparisons):
+    header = ["name", "table", "row", "column", "published", "got", ""]
     rows = []
     for one in comparisons:
         cell = one.published
+        within = f" ± {cell.within}" if cell.within else ""
         rows.append(
-            (
+            [
                 *(one.name, cell.title, cell.row, cell.column),
-                cell.text(cell.numbers)
-                + (f" ± {cell.within}" if cell.within else ""),
+                cell.text(cell.numbers) + within,
                 cell.text(one.measured) if one.measured else "",
                 one.verdict,
-            )
+            ]
         )
-    return _table(
-        ("name", "table", "row", "column", "published", "got", ""), rows
-    )
+    return text_table.render(header, rows)

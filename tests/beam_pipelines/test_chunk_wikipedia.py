@@ -142,7 +142,10 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
             {"unit": "words", "max_block_length": 0},
             "--max-block-length 0: expected 1 or more",
         ),
-        ({"unit": "words", "overlap": 100}, "and less than 100 words"),
+        (
+            {"unit": "words", "overlap": 100},
+            "--overlap 100: expected less than 100 words",
+        ),
         ({"unit": "rows", "overlap": 1}, "rows are not cut"),
         ({"language": "English"}, "--language 'English'"),
         ({"format": "parquet"}, "--format must be one of"),
@@ -199,7 +202,6 @@ def test_unknown_wordpieces_are_counted(tmp_path, vocab, capsys):
     printed = capsys.readouterr()
     found = Blocks(tmp_path / "other").counts
     assert (found["unknown_wordpieces"], found["wordpieces"]) == (3, 13)
-    assert "3  (23.1%)" in printed.out
     assert printed.err.count("\n") == 1
     assert f"23% of the wordpieces are [UNK]: the vocabulary {vocab} " in (
         printed.err

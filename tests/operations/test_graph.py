@@ -42,7 +42,9 @@ class Make(Operation):
         with self.write(resumable=True) as stage:
             if name in stop_before:
                 raise KeyboardInterrupt
-            stage.metadata["fingerprint"] = fingerprints.fingerprint(self.key())
+            stage.metadata["fingerprint"] = fingerprints.fingerprint(
+                repr([self.steps, self.parents()])
+            )
         made.append(name)
 
 

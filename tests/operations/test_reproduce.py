@@ -3,7 +3,6 @@
 import pytest
 
 from realm_tf import cli
-from realm_tf.errors import InputError
 from realm_tf.evaluation import published
 from realm_tf.evaluation.published import Results
 from realm_tf.operations import reproduce
@@ -63,9 +62,9 @@ def test_numbers_are_compared_with_the_published_ones(measure, tmp_path):
     assert status == 0
     assert "\nworking\n" in printed.out
     rows = [
-        [cell.strip() for cell in line.strip("│\n").split("│")]
+        [cell.strip() for cell in line.strip("|\n").split("|")]
         for line in printed.out.splitlines()
-        if line.startswith("│")
+        if line.startswith("| fast")
     ]
     assert rows == [
         ["fast", "of", "speed", "got", "2.5 ± 0.1", "2.5", "ok"],
@@ -124,7 +123,7 @@ def test_realm_is_this_one(measure, tmp_path, blocks_dir):
         commands=("realm inspect {data_dir}/blocks",),
         speed={**_SPEED, "source": "num_blocks", "within": "10"},
     )
-    assert "│ 11.0 │" in printed.out
+    assert "| 11.0 " in printed.out
 
 
 @pytest.mark.parametrize(
@@ -155,16 +154,13 @@ def test_an_output_that_cannot_be_made(measure, tmp_path):
     (tmp_path / "out").write_text("")
     status, printed = measure("fast")
     assert status == 2 and "cannot be made" in printed.err
-    remote = reproduce.Reproduce(names=("fast",), output="gs://bucket/x")
-    with pytest.raises(InputError, match="must be a local directory"):
-        remote.run()
 
 
 def test_it_lists_the_measurements(measure, tmp_path):
     status, printed = measure(peers=("jax",))
     assert status == 0 and not (tmp_path / "out").exists()
-    (row,) = (r for r in printed.out.splitlines() if r.startswith("│"))
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    (row,) = (r for r in printed.out.splitlines() if r.startswith("| fast"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == ["fast", "1", "jax", "1"]
 
 

@@ -1,10 +1,10 @@
 """The hand-labelled sets and their readers."""
 
+import labelled
 import pytest
 
 from realm_tf import quickstart
 from realm_tf.errors import InputError
-from realm_tf.quickstart import labelled
 
 
 def test_passages(tmp_path):

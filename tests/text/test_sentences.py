@@ -2,10 +2,10 @@ import itertools
 import random
 import time
 
+import labelled
 import pytest
 
 from realm_tf import quickstart
-from realm_tf.quickstart import labelled
 from realm_tf.text import sentences
 
 

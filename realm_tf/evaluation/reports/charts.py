@@ -1,9 +1,9 @@
 """Charts of a report, whose colours follow the page's light or dark."""
 
 import dataclasses
-import itertools
 
 from markupsafe import Markup
+from matplotlib import ticker
 
 from realm_tf.artifacts import figures
 
@@ -90,9 +90,9 @@ def line_chart(
         _draw(axes, each, figures.COLORS[style["color"]], style["dashes"])
     if log_x:
         right = max(x for each in series for x, _ in each.points)
-        ticks = _log_ticks(right)
         axes.set_xscale("log")
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         # A corpus of one block has a single k.
         axes.set_xlim(1, max(right, 2))
@@ -106,14 +106,6 @@ def line_chart(
         description,
         legend if len(series) > 1 else [],
     )
-
-
-def _log_ticks(right):
-    """1, 2, 5, 10, ... up to the right end."""
-    digits = (
-        digit * 10**power for power in itertools.count() for digit in (1, 2, 5)
-    )
-    return list(itertools.takewhile(lambda tick: tick <= right, digits))
 
 
 def _draw(axes, series, color, dashes):

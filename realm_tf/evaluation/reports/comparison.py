@@ -8,6 +8,7 @@ from realm_tf.artifacts import html_page
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
+from realm_tf.evaluation import text_table
 from realm_tf.evaluation.reports import breakdowns
 from realm_tf.evaluation.reports import report
 
@@ -88,18 +89,11 @@ def markdown(compared: dict) -> str:
 
 
 def _check_questions(first, evaluations):
-    wanted = [line["question"] for line in first.predictions]
     for each in evaluations:
         if each.parents["questions"] != first.parents["questions"]:
             raise InputError(
                 f"{each} is of another questions file than {first}: compare "
                 "evaluations of the same --questions."
-            )
-        if [line["question"] for line in each.predictions] != wanted:
-            raise InputError(
-                f"{each}/predictions.jsonl holds other questions than that of "
-                f"{first}, though both are said to be of one file: evaluate "
-                "again."
             )
 
 
@@ -170,16 +164,9 @@ def _difference_table(differences):
 
 
 def _markdown_table(header, rows):
-    rows = [[_markdown_cell(cell) for cell in row] for row in [header, *rows]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * max(width, 3) for width in widths])
-    return "".join(
-        "| "
-        + " | ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        )
-        + " |\n"
-        for row in rows
+    return text_table.render(
+        [_markdown_cell(cell) for cell in header],
+        [[_markdown_cell(cell) for cell in row] for row in rows],
     )
 
 

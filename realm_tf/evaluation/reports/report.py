@@ -56,7 +56,7 @@ def write(
         path: str. The file to write; one that is there is replaced.
         title: str.
         metrics: dict. What metrics.json holds: metric to mean, metric +
-            `_interval` to `[low, high]`, further numbers, and dicts of them.
+            `_interval` to `[low, high]`, and further numbers.
         lines: list of dict. Those of predictions.jsonl, one or more; without
             `exact_match` the page is of recall alone.
         parameters: dict. What the evaluation was given, JSON values.
@@ -73,14 +73,9 @@ def write(
         "bootstrap, of groups by Wilson's score.",
         sections=[
             Section("Metrics", table=_metrics(metrics)),
-            *(
-                _values(metric_label(name).capitalize(), value)
-                for name, value in metrics.items()
-                if isinstance(value, dict) and value
-            ),
             *recall(breakdowns.recall_curves(lines)),
             *(_of_answers(lines) if answered else ()),
-            *([_values("Made with", parameters)] if parameters else ()),
+            _made_with(parameters),
         ],
     )
 
@@ -143,17 +138,14 @@ def format_interval(interval) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
-def choose_examples(
-    lines: list[dict], *, number: int = NUM_EXAMPLES
-) -> tuple[list[dict], list[dict]]:
+def choose_examples(lines: list[dict]) -> tuple[list[dict], list[dict]]:
     """Right and wrong answers, spread evenly over the file.
 
-    Each kind is divided into `number` equal parts; the middle line of each
+    Each kind is divided into `NUM_EXAMPLES` equal parts; the middle line of each
     is chosen, so that the same file shows the same examples.
 
     Args:
         lines: list of dict. With `exact_match`.
-        number: int. Of each kind, at most. Defaults to `25`.
 
     Returns:
         (right, wrong), lists of lines in their order.
@@ -161,7 +153,7 @@ def choose_examples(
     chosen = []
     for is_right in (True, False):
         kind = [line for line in lines if bool(line["exact_match"]) == is_right]
-        count = min(number, len(kind))
+        count = min(NUM_EXAMPLES, len(kind))
         chosen.append(
             [
                 kind[(2 * part + 1) * len(kind) // (2 * count)]
@@ -226,9 +218,7 @@ def _metrics(metrics):
     rows += [
         [metric_label(name), _format(value), "", ""]
         for name, value in metrics.items()
-        if f"{name}{_INTERVAL}" not in metrics
-        and not name.endswith(_INTERVAL)
-        and not isinstance(value, dict)
+        if f"{name}{_INTERVAL}" not in metrics and not name.endswith(_INTERVAL)
     ]
     return ["metric", "mean", "95 %", ""], rows
 
@@ -236,19 +226,14 @@ def _metrics(metrics):
 def _format(value):
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, dict):
-        return ", ".join(
-            f"{metric_label(name)} {_format(each)}"
-            for name, each in value.items()
-        )
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _values(heading, values):
+def _made_with(parameters):
     rows = [
-        [metric_label(name), _format(each)] for name, each in values.items()
+        [metric_label(name), _format(each)] for name, each in parameters.items()
     ]
-    return Section(heading, table=(["", "value"], rows, (1,)))
+    return Section("Made with", table=(["", "value"], rows, (1,)))
 
 
 def _groups(heading, groups):

@@ -237,12 +237,6 @@ def test_what_does_not_compare_is_named(systems, tmp_path):
         tmp_path,
         f"{re.escape(other)} is of another questions file than {first}",
     )
-    short = write(tmp_path / "short", lines["base"][:-1])
-    _refused(
-        [directories[0], short],
-        tmp_path,
-        f"{re.escape(short)}/predictions.jsonl holds other questions",
-    )
     _refused([str(tmp_path / "none")], tmp_path, "none does not exist")
     _refused(directories, tmp_path, "expected 3.*Received 1: x", names=["x"])
     _refused([], tmp_path, "one evaluation or more")

@@ -26,14 +26,11 @@ def write(tmp_path, lines, **changed):
 
 def test_the_page_shows_the_numbers(tmp_path, make_lines):
     lines = make_lines(120)
-    metrics = {
-        **bootstrap.summarize(
-            [{"exact_match": e["exact_match"], "f1": e["f1"]} for e in lines]
-        ),
-        "calibration": {"temperature": 1.25, "thresholds": {"0.1": {"a": 2}}},
-    }
+    metrics = bootstrap.summarize(
+        [{"exact_match": e["exact_match"], "f1": e["f1"]} for e in lines]
+    )
     found, _ = write(tmp_path, lines, metrics=metrics)
-    headline, calibration, recall, words, lengths, bins, *rest = found.tables
+    headline, recall, words, lengths, bins, *rest = found.tables
     low, high = metrics["f1_interval"]
     assert headline[2][:3] == [
         "F1",
@@ -41,10 +38,6 @@ def test_the_page_shows_the_numbers(tmp_path, make_lines):
         f"{low:.3f} to {high:.3f}",
     ]
     assert headline[3][:2] == ["questions", "120"] and len(headline) == 4
-    assert calibration[1:] == [
-        ["temperature", "1.25"],
-        ["thresholds", "0.1 a 2"],
-    ]
     curves = breakdowns.recall_curves(lines)
     assert recall == [
         ["retriever", "@1", "@2", "@5", "@10", "@20"],
@@ -137,7 +130,7 @@ def test_what_came_from_elsewhere_is_text(tmp_path, make_lines):
             candidate["answer"] = NASTY
     lines[0]["url"] = "javascript:alert(1)"
     lines[1]["url"] = f'https://example.org/"{NASTY}'
-    metrics = {NASTY: 0.5, "calibration": {NASTY: NASTY}}
+    metrics = {NASTY: 0.5}
     found, content = write(
         tmp_path,
         lines,

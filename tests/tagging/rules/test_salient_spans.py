@@ -2,10 +2,10 @@ import collections
 import pathlib
 import time
 
+import labelled
 import pytest
 
 from realm_tf import quickstart
-from realm_tf.quickstart import labelled
 from realm_tf.tagging.rules.dates import find_dates
 from realm_tf.tagging.rules.names import find_names
 from realm_tf.tagging.rules.salient_spans import find_spans

@@ -1,4 +1,4 @@
-"""Readers of the hand-labelled sets: sentence boundaries, names and dates."""
+"""The reader of the hand-labelled names and dates."""
 
 import pathlib
 import re
@@ -8,24 +8,6 @@ from realm_tf.errors import InputError
 LABELS = ("PER", "LOC", "ORG", "MISC", "DATE")
 
 _MARK = re.compile(r"\[([^\[\]|]+)\|([A-Z]+)\]")
-
-
-def read_passages(path) -> list[list[str]]:
-    """Passages as lists of sentences.
-
-    Args:
-        path: str or path. One sentence a line, a blank line between passages.
-
-    Returns:
-        list of lists of str. A passage's text is its sentences joined by one
-        space.
-    """
-    paragraphs = pathlib.Path(path).read_text(encoding="utf-8").split("\n\n")
-    return [
-        [line.strip() for line in paragraph.strip().splitlines()]
-        for paragraph in paragraphs
-        if paragraph.strip()
-    ]
 
 
 def read_marked(path) -> list[tuple[str, list[tuple[int, int, str]]]]:

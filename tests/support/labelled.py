@@ -1,0 +1,27 @@
+"""Readers of the hand-labelled sets: sentence boundaries, names and dates."""
+
+import pathlib
+import runpy
+
+_BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
+_MARKED = runpy.run_path(str(_BENCHMARKS / "labelled.py"))
+LABELS = _MARKED["LABELS"]
+read_marked = _MARKED["read_marked"]
+
+
+def read_passages(path) -> list[list[str]]:
+    """Passages as lists of sentences.
+
+    Args:
+        path: str or path. One sentence a line, a blank line between passages.
+
+    Returns:
+        list of lists of str. A passage's text is its sentences joined by one
+        space.
+    """
+    paragraphs = pathlib.Path(path).read_text(encoding="utf-8").split("\n\n")
+    return [
+        [line.strip() for line in paragraph.strip().splitlines()]
+        for paragraph in paragraphs
+        if paragraph.strip()
+    ]
