@@ -39,7 +39,8 @@ test-long: setup
 	    tests/training/test_retrieval_samples.py \
 	    tests/training/test_retrieval_age.py tests/models/test_in_batch_retriever.py \
 	    tests/retrieval/test_host_retrieval.py tests/benchmarks/test_masked_lm.py \
-	    tests/evaluation/ablations/test_ablate.py tests/serving/test_fuzz.py
+	    tests/evaluation/ablations/test_ablate.py tests/serving/test_fuzz.py \
+	    tests/serving/test_swaps.py
 
 lint: setup
 	$(VENV)/bin/ruff check .

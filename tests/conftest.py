@@ -23,10 +23,20 @@ _TESTS = pathlib.Path(__file__).parent
 _FAST = frozenset((_TESTS / "fast.txt").read_text().split())
 
 
+# Folders whose files share fixtures that take a minute to make.
+_IN_ONE_PROCESS = ("export", "tagging")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks what `pytest -m fast` runs: files of every folder, see fast.txt."""
+    """Marks what `pytest -m fast` runs, see fast.txt, and who shares a process.
+
+    A file's tests run in one process, one after another.
+    """
     for item in items:
+        path = item.path.relative_to(_TESTS)
+        group = path.parts[0] if path.parts[0] in _IN_ONE_PROCESS else str(path)
+        item.add_marker(pytest.mark.xdist_group(group))
         others = {mark.name for mark in item.iter_markers()}
         if _is_fast(item.path) and not others & {"slow", "data", "gpu"}:
             item.add_marker("fast")

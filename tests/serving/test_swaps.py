@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from server_process import get_json
 from waiting import wait_for
 
@@ -122,6 +123,7 @@ versions.stop()
 """
 
 
+@pytest.mark.slow
 def test_memory_is_flat_after_the_third_swap(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SWAPS, str(tmp_path)],

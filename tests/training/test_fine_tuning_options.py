@@ -64,6 +64,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
     )
 
 
+@pytest.mark.slow
 def test_patterns_are_learned_from(open_qa_world, tmp_path):
     """Alone, the question whose answer is a pattern; an invalid one beside."""
     path = tmp_path / "questions.jsonl"
