@@ -78,19 +78,18 @@ def choose_blocks(
         if named is None and question.line.get("evidence"):
             counts["dropped_evidence_in_no_block"] += 1
             continue
-        positive, negatives = named, []
-        for block_id in found[found != NO_BLOCK].tolist():
-            if positive is not None and len(negatives) == num_negatives:
-                break
-            if finder.contains(
-                block_id, question.answers, question.answer_type
-            ):
-                positive = block_id if positive is None else positive
-            elif block_id != named and len(negatives) < num_negatives:
-                negatives.append(block_id)
-        if positive is None:
+        block_ids = found[found != NO_BLOCK].tolist()
+        right = [
+            block_id
+            for block_id in block_ids
+            if finder.contains(block_id, question.answers, question.answer_type)
+        ]
+        if named is None and not right:
             counts["dropped_no_answer_retrieved"] += 1
             continue
+        positive = right[0] if named is None else named
+        negatives = [b for b in block_ids if b not in (positive, *right)]
+        negatives = negatives[:num_negatives]
         counts["positives_of_evidence"] += named is not None
         counts["without_hard_negative"] += not negatives
         chosen.append(RetrievedQuestion(question, positive, tuple(negatives)))

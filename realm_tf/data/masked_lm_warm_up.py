@@ -8,6 +8,7 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.data import masking
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.text.packing import pad
 
 # Which block a query is given: none, the one it is from, another that holds
 # what is masked, any other.
@@ -179,16 +180,13 @@ class MaskedLmExamples(PretrainingExamples):
         return body[first : first + width]
 
     def _stack(self, examples):
-        batch = super()._stack([e.masked for e in examples])
-        rows = len(examples)
-        batch["block_token_ids"] = np.zeros((rows, self._window), "int32")
-        batch["block_lengths"] = np.zeros(rows, "int32")
-        batch["block_kind"] = np.array([e.kind for e in examples], "int32")
-        for row, example in enumerate(examples):
-            length = len(example.block_ids)
-            batch["block_token_ids"][row, :length] = example.block_ids
-            batch["block_lengths"][row] = length
-        return batch
+        block_ids = [e.block_ids for e in examples]
+        return {
+            **super()._stack([e.masked for e in examples]),
+            "block_token_ids": pad(block_ids, self._window),
+            "block_lengths": np.array(list(map(len, block_ids)), "int32"),
+            "block_kind": np.array([e.kind for e in examples], "int32"),
+        }
 
 
 class _WordpieceSearch:

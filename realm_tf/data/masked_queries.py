@@ -5,6 +5,7 @@ import numpy as np
 from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.data import masking
 from realm_tf.data.example_batches import ExampleBatches
+from realm_tf.text.packing import pad
 
 
 class PretrainingExamples(ExampleBatches):
@@ -93,26 +94,21 @@ class PretrainingExamples(ExampleBatches):
         return generator.permutation(self._kept)
 
     def _stack(self, examples):
-        rows = len(examples)
-        query_length = self.masker.max_query_length
-        queries = (rows, query_length)
-        masks = (rows, self._max_masked)
-        batch = {
-            "token_ids": np.full(queries, self._pad_id, "int32"),
-            "padding_mask": np.zeros(queries, "int32"),
-            "mask_positions": np.zeros(masks, "int32"),
-            "mask_ids": np.zeros(masks, "int32"),
-            "mask_weights": np.zeros(masks, "int32"),
-            "sentence_ids": np.full((rows, query_length - 2), -1, "int32"),
+        token_ids = [e.token_ids for e in examples]
+        mask_ids = [e.mask_ids for e in examples]
+        length = self.masker.max_query_length
+        return {
+            "token_ids": pad(token_ids, length, self._pad_id),
+            "padding_mask": pad(list(map(np.ones_like, token_ids)), length),
+            "mask_positions": pad(
+                [e.mask_positions for e in examples], self._max_masked
+            ),
+            "mask_ids": pad(mask_ids, self._max_masked),
+            "mask_weights": pad(
+                list(map(np.ones_like, mask_ids)), self._max_masked
+            ),
+            "sentence_ids": pad(
+                [e.sentence_ids for e in examples], length - 2, -1
+            ),
             "block_id": np.array([e.block_id for e in examples], "int32"),
         }
-        for row, example in enumerate(examples):
-            length = len(example.token_ids)
-            batch["token_ids"][row, :length] = example.token_ids
-            batch["padding_mask"][row, :length] = 1
-            batch["sentence_ids"][row, : length - 2] = example.sentence_ids
-            num_masked = len(example.mask_ids)
-            batch["mask_positions"][row, :num_masked] = example.mask_positions
-            batch["mask_ids"][row, :num_masked] = example.mask_ids
-            batch["mask_weights"][row, :num_masked] = 1
-        return batch

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from realm_tf.text.packing import pad
 from realm_tf.text.tokenizer import Tokenizer
 
 # How letters were written, which a lower-casing vocabulary forgets. Our
@@ -222,21 +223,17 @@ class SentenceEncoder:
             `shape_ids`, `padding_mask`.
         """
         length = max(self.padded_length(row) for row in rows)
-        shape = (max(num_rows, len(rows)), length)
-        token_ids = np.full(shape, self._tokenizer.pad_id, dtype="int32")
-        shape_ids = np.zeros(shape, dtype="int32")
-        padding_mask = np.zeros(shape, dtype="int32")
-        token_ids[:, 0] = self._tokenizer.cls_id
+        token_ids = [
+            [self._tokenizer.cls_id, *row.token_ids, self._tokenizer.sep_id]
+            for row in rows
+        ]
+        shape_ids = [[0, *row.shape_ids] for row in rows]
         # An empty row shows its [CLS]: attention to nothing has no value.
-        padding_mask[:, 0] = 1
-        for number, row in enumerate(rows):
-            limit = len(row.token_ids) + 1
-            token_ids[number, 1:limit] = row.token_ids
-            token_ids[number, limit] = self._tokenizer.sep_id
-            shape_ids[number, 1:limit] = row.shape_ids
-            padding_mask[number, : limit + 1] = 1
+        num_empty = max(0, num_rows - len(rows))
+        token_ids += [[self._tokenizer.cls_id]] * num_empty
+        shape_ids += [[0]] * num_empty
         return {
-            "token_ids": token_ids,
-            "shape_ids": shape_ids,
-            "padding_mask": padding_mask,
+            "token_ids": pad(token_ids, length, self._tokenizer.pad_id),
+            "shape_ids": pad(shape_ids, length),
+            "padding_mask": pad([[1] * len(ids) for ids in token_ids], length),
         }

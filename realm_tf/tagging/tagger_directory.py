@@ -12,6 +12,7 @@ from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Tagger
 from realm_tf.artifacts.paths import write_text
+from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
 from realm_tf.tagging import sentence_batches
 from realm_tf.tagging.sentence_batches import Row
@@ -84,11 +85,7 @@ def _num_rows(number):
 def from_model(
     loaded: model_directory.LoadedModel,
     labels: list[str],
-    *,
-    max_length: int,
-    dropout: float = 0.1,
-    freeze_word_embeddings: bool = False,
-    num_frozen_layers: int = 0,
+    recipe: TaggerRecipe,
 ) -> LoadedTagger:
     """A tagger that starts from the encoder of a model's block tower.
 
@@ -96,28 +93,28 @@ def from_model(
         loaded: `model_directory.LoadedModel`. Its layers are taken over, not
             copied.
         labels: list of str. Tags in IOB2.
-        max_length: int. Most wordpieces of a row.
-        dropout: float. See `TokenClassifier`.
-        freeze_word_embeddings: bool. See `BertEncoder.freeze`. The shape
+        recipe: `TaggerRecipe`. Says what of the encoder is frozen; the shape
             table learns all the same.
-        num_frozen_layers: int. Lowest layers that do not learn.
 
     Returns:
         `LoadedTagger`.
 
     Raises:
-        InputError: if the encoder has fewer positions than `max_length`.
+        InputError: if the encoder has fewer positions than the recipe's
+            `max_length`.
     """
     encoder = loaded.model.block_embedder.encoder
+    max_length = recipe.max_length
     if max_length > encoder.max_sequence_length:
         raise InputError(
             f"max_length={max_length} is more than the model's "
             f"{encoder.max_sequence_length} positions: choose less with --set."
         )
     encoder.freeze(
-        embeddings=freeze_word_embeddings, num_layers=num_frozen_layers
+        embeddings=recipe.freezing.freeze_word_embeddings,
+        num_layers=recipe.freezing.num_frozen_layers,
     )
-    model = TokenClassifier(encoder, len(labels), dropout=dropout)
+    model = TokenClassifier(encoder, len(labels), dropout=recipe.dropout)
     return LoadedTagger(model, loaded.tokenizer, tuple(labels), max_length)
 
 

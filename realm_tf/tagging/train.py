@@ -1,6 +1,5 @@
 """Trains the BERT tagger on sentences with marked names."""
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -66,13 +65,7 @@ def train_tagger(
         recipe: `TaggerRecipe`.
         verbose: int or str. See `TrainTagger.run`.
     """
-    tagger = tagger_directory.from_model(
-        loaded,
-        _labels(sentences),
-        max_length=recipe.max_length,
-        dropout=recipe.dropout,
-        **dataclasses.asdict(recipe.freezing),
-    )
+    tagger = tagger_directory.from_model(loaded, _labels(sentences), recipe)
     batches = TaggedBatches(sentences, tagger, recipe)
     history = _fit(tagger, batches, held_out["dev"], recipe, verbose)
     metrics = {

@@ -1,6 +1,23 @@
-"""join_BERT in NumPy; `models.packing` does the same on tensors."""
+"""Rows of wordpieces as arrays; join_BERT as `models.packing` on tensors."""
 
 import numpy as np
+
+
+def pad(rows: list, length: int, value: int = 0) -> np.ndarray:
+    """Rows of integers as one array.
+
+    Args:
+        rows: list of int arrays or lists.
+        length: int. Not less than that of the longest.
+        value: int. What shorter rows are padded with. Defaults to `0`.
+
+    Returns:
+        int32 array `(num_rows, length)`.
+    """
+    padded = np.full((len(rows), length), value, "int32")
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded
 
 
 def join_bert(

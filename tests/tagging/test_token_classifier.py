@@ -9,6 +9,8 @@ import pytest
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import model_directory
+from realm_tf.configs.recipes import Freezing
+from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
@@ -36,9 +38,9 @@ def batch():
 
 
 def _tagger(model_dir, **arguments):
-    return tagger_directory.from_model(
-        model_directory.load(model_dir), LABELS, max_length=32, **arguments
-    )
+    recipe = TaggerRecipe(max_length=32, freezing=Freezing(**arguments))
+    loaded = model_directory.load(model_dir)
+    return tagger_directory.from_model(loaded, LABELS, recipe)
 
 
 def _randomize(model, seed=0):
@@ -139,7 +141,9 @@ def test_what_is_frozen_does_not_learn(model_dir):
 def test_more_positions_than_the_model_has_are_refused(model_dir):
     with pytest.raises(InputError, match="max_length=513 .* 512 positions"):
         tagger_directory.from_model(
-            model_directory.load(model_dir), LABELS, max_length=513
+            model_directory.load(model_dir),
+            LABELS,
+            TaggerRecipe(max_length=513),
         )
 
 

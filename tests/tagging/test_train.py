@@ -90,10 +90,10 @@ def test_the_best_epoch_is_kept(start_dir, conll_path, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def batches(start_dir, conll_path):
     sentences = conll.read_sentences(conll_path)
+    recipe = configs.RECIPES["tiny"]
     tagger = tagger_directory.from_model(
-        model_directory.load(start_dir), train._labels(sentences), max_length=32
+        model_directory.load(start_dir), train._labels(sentences), recipe
     )
-    recipe = configs.RECIPES["tiny"].parse(["batch_size=1"])
     return sentences, tagger, train.TaggedBatches(sentences, tagger, recipe)
 
 
