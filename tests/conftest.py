@@ -12,6 +12,7 @@ import re
 import numpy as np
 import pytest
 from ram_paths import add_ram_paths
+from xdist.scheduler import LoadFileScheduling
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
@@ -27,16 +28,23 @@ _FAST = frozenset((_TESTS / "fast.txt").read_text().split())
 _IN_ONE_PROCESS = ("export", "tagging")
 
 
+class _FolderOrFile(LoadFileScheduling):
+    """A file's tests run in one process, and those of some folders."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        folder = file.split("/")[1]
+        return folder if folder in _IN_ONE_PROCESS else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return _FolderOrFile(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks what `pytest -m fast` runs, see fast.txt, and who shares a process.
-
-    A file's tests run in one process, one after another.
-    """
+    """Marks what `pytest -m fast` runs: files of every folder, see fast.txt."""
     for item in items:
-        path = item.path.relative_to(_TESTS)
-        group = path.parts[0] if path.parts[0] in _IN_ONE_PROCESS else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
         others = {mark.name for mark in item.iter_markers()}
         if _is_fast(item.path) and not others & {"slow", "data", "gpu"}:
             item.add_marker("fast")
