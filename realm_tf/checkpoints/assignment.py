@@ -158,7 +158,7 @@ def expand(
     return mapping
 
 
-def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
+def assign(model, mapping: dict, tensors: Tensors):
     """Fills every variable of a model, from every tensor of a source.
 
     Names and shapes are checked before anything is read or changed; then one
@@ -171,8 +171,6 @@ def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
             a matrix, is transposed)`. Attention heads, which Keras keeps as a
             dimension of their own, may be so in the tensor or be joined.
         tensors: `Tensors`.
-        ignored: collection of str. Tensors that need not be taken. Defaults
-            to none.
 
     Raises:
         InputError: if a tensor is missing, unknown, of another shape, not of
@@ -180,7 +178,7 @@ def assign(model, mapping: dict, tensors: Tensors, *, ignored=()):
     """
     source = tensors.source
     names = set(tensors.names())
-    unknown = names - set(mapping) - set(ignored)
+    unknown = names - set(mapping)
     if unknown:
         raise InputError(
             f"{source} has tensors that no part of the model takes: "

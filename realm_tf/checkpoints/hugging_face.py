@@ -270,9 +270,13 @@ def _make(part, config, tensors, prefix, all_ignored):
         for name in tensors.names()
         if name.startswith(start)
     }
-    table = mapping(kind, config["num_hidden_layers"], bert)
+    own = {name: name for name in tensors.names() if name not in ignored}
     model = make_part(
-        kind, encoder_config(config), table, tensors, ignored, **head
+        kind,
+        encoder_config(config),
+        mapping(kind, config["num_hidden_layers"], bert),
+        tensors.renamed(own),
+        **head,
     )
     # Two towers have tensors of the same names.
     all_ignored.update({prefix + name: why for name, why in ignored.items()})

@@ -103,9 +103,9 @@ def open_source(source: str) -> Source:
             "read here. Expected a BertEncoderV2 with norm_first=False."
         )
     makers = {BERT: functools.partial(_make, objects, encoder)}
-    heads = objects.find_heads(encoder)
-    if len(heads) == 1:
-        makers[ENCODER] = functools.partial(_make, objects, encoder, heads[0])
+    head = objects.find_head(encoder)
+    if head is not None:
+        makers[ENCODER] = functools.partial(_make, objects, encoder, head)
     return Source(directory, makers, tensors.files)
 
 
@@ -129,24 +129,26 @@ class _Objects:
         graph = trackable_object_graph_pb2.TrackableObjectGraph
         # Not item(), which would drop zero bytes at the end.
         nodes = graph.FromString(tensors.read(_GRAPH).tobytes()).nodes
-        self.keys = [[a.checkpoint_key for a in n.attributes] for n in nodes]
+        # Of each node, those of its values that are stored.
+        self.keys = [
+            {a.checkpoint_key for a in node.attributes} & tensors.arrays.keys()
+            for node in nodes
+        ]
         # Slashes in names are spelled as in keys.
         self.children = [
             {c.local_name.replace("/", ".S"): c.node_id for c in node.children}
             for node in nodes
         ]
 
-    def paths(self, node=0):
-        """The shortest path to each node from one of them."""
-        paths, queue = {node: ()}, [node]
+    def below(self, node):
+        """A node and all that it leads to, but for what a SavedModel adds."""
+        found = [node]
         # Grows while it is read.
-        for node in queue:
-            for name, child in self.children[node].items():
-                # Of a SavedModel: metrics and the like.
-                if child not in paths and name != "keras_api":
-                    paths[child] = (*paths[node], name)
-                    queue.append(child)
-        return paths
+        for each in found:
+            for name, child in self.children[each].items():
+                if child not in found and name != "keras_api":
+                    found.append(child)
+        return found
 
     def find(self, node, path):
         """The node at the end of a path, or `None`."""
@@ -156,41 +158,40 @@ class _Objects:
 
     def variables(self, node, paths):
         """Those at the ends of paths to their keys, less what is missing."""
-        found = {path: self.find(node, path) for path in paths}
+        ends = {path: self.find(node, path) for path in paths}
         return {
             path: key
-            for path, end in found.items()
-            for key in (self.keys[end] if end is not None else ())
-            if key in self.tensors.arrays
+            for path, end in ends.items()
+            if end is not None
+            for key in self.keys[end]
         }
 
     def find_encoder(self):
         """The only encoder."""
-        parts = {"_embedding_layer", "_transformer_layers"}
-        found = {
-            "/".join(path): node
-            for node, path in self.paths().items()
-            if parts <= set(self.children[node])
+        found = [
+            node
+            for node, children in enumerate(self.children)
+            if {"_embedding_layer", "_transformer_layers"} <= set(children)
             # A Funnel-Transformer, of the same variables.
-            and "_pool_strides" not in self.children[node]
-        }
+            and "_pool_strides" not in children
+        ]
         if len(found) != 1:
             raise InputError(
-                f"{self.tensors.source} holds {len(found) or 'no'} encoders "
-                f"({', '.join(found or self.children[0])}): expected the "
-                "objects of one BertEncoderV2 or BertEncoder."
+                f"{self.tensors.source} holds {len(found) or 'no'} encoders: "
+                "expected the objects of one BertEncoderV2 or BertEncoder."
             )
-        return next(iter(found.values()))
+        return found[0]
 
-    def find_heads(self, encoder):
-        """The masked-LM heads over an encoder's word embeddings."""
+    def find_head(self, encoder):
+        """The masked-LM head over an encoder's word embeddings, or `None`."""
         table = self.find(encoder, "_embedding_layer/embeddings")
-        return [
+        found = [
             node
-            for node in self.paths()
-            if {"dense", "layer_norm"} <= set(self.children[node])
-            and self.children[node].get("embedding_table") == table
+            for node, children in enumerate(self.children)
+            if {"dense", "layer_norm"} <= set(children)
+            and children.get("embedding_table") == table
         ]
+        return found[0] if len(found) == 1 else None
 
 
 def _make(objects, encoder, head=None):
@@ -200,10 +201,9 @@ def _make(objects, encoder, head=None):
     table = expand(_BERT_LAYERS, num_layers, endings=_ENDINGS)
     names = objects.variables(encoder, table)
     # What else the encoder has is refused by its key.
-    for node in objects.paths(encoder):
-        for key in objects.keys[node]:
-            if key in objects.tensors.arrays and key not in names.values():
-                names[key] = key
+    for node in objects.below(encoder):
+        unknown = objects.keys[node].difference(names.values())
+        names |= {key: key for key in unknown}
     part = BERT
     if head is not None:
         part = ENCODER

@@ -16,6 +16,8 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
 from realm_tf.errors import InputError
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.reader import Reader
 
 _PARTS = (EMBEDDER, QUERY_EMBEDDER, READER, ENCODER)
 # Blocks that are embedded anew, to see whether the tower is that of the rows.
@@ -37,9 +39,6 @@ def make_model(opened: list[Source], tower: Source | None):
     Raises:
         InputError: if parts are missing, damaged or do not fit each other.
     """
-    from realm_tf.models.open_qa import OpenQa
-    from realm_tf.models.reader import Reader
-
     makers, lines = {}, []
     for source in opened:
         for part in [p for p in _PARTS if p in source.makers]:
@@ -166,15 +165,13 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     if embeddings.is_complete:
         return [there_already(embeddings, embeddings.parents == parents)]
     loaded = model.load()
-    width = rows.tensors.shape(rows.name)[1]
-    if (blocks.num_blocks, loaded.model.embedding_dim) != (
-        rows.num_rows,
-        width,
-    ):
+    width = loaded.model.embedding_dim
+    shape = rows.tensors.shape(rows.name)
+    if shape != (blocks.num_blocks, width):
         raise InputError(
-            f"The embeddings are {rows.num_rows:,} of width {width}, but "
-            f"{blocks} holds {blocks.num_blocks:,} blocks and {model} "
-            f"embeds with a width of {loaded.model.embedding_dim}."
+            f"The embeddings have the shape {shape}, but {blocks} holds "
+            f"{blocks.num_blocks} blocks and {model} embeds with a width of "
+            f"{width}."
         )
     difference = _largest_difference(loaded, blocks, rows)
     with artifact.write(

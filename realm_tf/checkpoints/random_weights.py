@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from realm_tf.artifacts.model_card import Card
+from realm_tf.checkpoints.assignment import variables_by_path
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
@@ -125,26 +126,23 @@ def make_mimetic(encoder, seed: int = 0):
         positions.
     """
     generator = np.random.default_rng(seed)
+    variables = variables_by_path(encoder)
     deviation = _EMBEDDING_SCALE / encoder.hidden_dim
     for name in ("token_embedding", "segment_embedding"):
-        table = encoder.get_layer(name).embeddings
+        table = variables[f"{name}/embeddings"]
         values = np.asarray(table)
         table.assign(values * (deviation / values.std()))
-    table = encoder.get_layer("position_embedding").position_embeddings
+    table = variables["position_embedding/embeddings"]
     # A sine's standard deviation is the square root of one half.
     table.assign(_sinusoids(*table.shape) * (deviation * 2**0.5))
     for index in range(encoder.num_layers):
-        layer = encoder.get_layer(f"transformer_layer_{index}")
-        weights = {v.path.split("/", 1)[1]: v for v in layer.variables}
-        queries, keys = (
-            weights[f"self_attention_layer/{part}/kernel"]
-            for part in ("query", "key")
-        )
+        attention = f"transformer_layer_{index}/self_attention_layer"
+        queries = variables[f"{attention}/query/kernel"]
         drawn = generator.normal(
             scale=encoder.hidden_dim**-0.5, size=queries.shape
         )
         queries.assign(drawn)
-        keys.assign(drawn)
+        variables[f"{attention}/key/kernel"].assign(drawn)
 
 
 def _sinusoids(length, width):

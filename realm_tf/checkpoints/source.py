@@ -121,9 +121,7 @@ def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
     return model_garden.open_source(source)
 
 
-def make_part(
-    part: str, config: dict, mapping: dict, tensors: Tensors, ignored=(), **head
-):
+def make_part(part: str, config: dict, mapping: dict, tensors: Tensors, **head):
     """A part of a checkpoint with its weights.
 
     Args:
@@ -131,7 +129,6 @@ def make_part(
         config: dict. Arguments of `BertEncoder`.
         mapping: dict. See `assign`.
         tensors: `Tensors`.
-        ignored: collection of str. See `assign`. Defaults to none.
         **head: more arguments of the class of the part.
 
     Raises:
@@ -140,7 +137,7 @@ def make_part(
     model = BertEncoder(**config)
     if part != BERT:
         model = _CLASSES[part](model, **head)
-    assign(model, mapping, tensors, ignored=ignored)
+    assign(model, mapping, tensors)
     return model
 
 

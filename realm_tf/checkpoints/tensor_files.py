@@ -10,12 +10,7 @@ from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
 # In the order in which they are looked for.
-_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
+_FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 def open_directory(directory: str) -> Tensors:
@@ -36,10 +31,12 @@ def open_directory(directory: str) -> Tensors:
     for name in _FILES:
         path = os.path.join(directory, name)
         if os.path.exists(path):
-            return _open_pieces(path) if path.endswith(".json") else _open(path)
+            return _open(path)
+        if os.path.exists(f"{path}.index.json"):
+            return _open_pieces(f"{path}.index.json")
     raise InputError(
-        f"{directory} holds no weights: expected {_FILES[0]} or {_FILES[2]}, "
-        "or one of these cut into pieces with its index."
+        f"{directory} holds no weights: expected {' or '.join(_FILES)}, or "
+        "one of these cut into pieces with its index."
     )
 
 
@@ -102,8 +99,6 @@ def _open_pieces(path):
         ) from error
     opened = {}
     for name in sorted(set(pieces.values())):
-        if os.path.basename(name) != name:
-            raise InputError(f"{path} names a file elsewhere: {name!r}.")
         opened[name] = _open(os.path.join(os.path.dirname(path), name))
     arrays = {}
     for name, piece in pieces.items():

@@ -117,7 +117,7 @@ def bert_config(
             of the width, as in every BERT that Google published.
 
     Returns:
-        dict.
+        dict. The others are as BERT has them by default.
 
     Raises:
         InputError: if a variable that tells a size is missing, or the heads
@@ -145,10 +145,6 @@ def bert_config(
         "hidden_dim": hidden_dim,
         "intermediate_dim": intermediate_dim,
         "max_sequence_length": max_sequence_length,
-        # google-research/bert, modeling.py.
-        "activation": "gelu_approximate",
-        "layer_norm_epsilon": 1e-12,
-        "dropout": 0.1,
     }
 
 

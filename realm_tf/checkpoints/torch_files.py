@@ -5,7 +5,6 @@ tensor. A pickle is a program: here it can name nothing but the inert
 stand-ins of `_GLOBALS`, which keep what they are given.
 """
 
-import dataclasses
 import io
 import math
 import pickle
@@ -65,17 +64,17 @@ def _read(path):
                 "zip archive. Get it again, whole (of a git repository, by git "
                 "lfs pull), or, if it is older, save it again."
             )
-        values, storages = _read_zip(file)
+        values = _load(*_read_zip(file))
     # Never their repr, which may be far larger than the file.
     found = values.values() if isinstance(values, dict) else [values]
     for value in found:
         if type(value) is not _Tensor or not isinstance(values, dict):
             raise _Refused(f"holds a {type(value).__name__}. {_ADVICE}")
-    return {str(name): _array(name, t, storages) for name, t in values.items()}
+    return {str(name): tensor.array for name, tensor in values.items()}
 
 
 def _read_zip(file):
-    """Its entries are */data.pkl, */byteorder and */data/KEY."""
+    """The pickle */data.pkl, and the content of each */data/KEY by KEY."""
     content = np.memmap(file, "uint8", "r")
     try:
         with zipfile.ZipFile(file) as archive:
@@ -90,23 +89,22 @@ def _read_zip(file):
             order = f"{folder}byteorder"
             if order in entries and archive.read(order) != b"little":
                 raise _Refused("is not in little-endian byte order.")
+            if entries[pickles[0]].file_size > _MAX_PICKLE:
+                raise _Refused(
+                    f"has a pickle of more than {_MAX_PICKLE} bytes."
+                )
             storages = {
                 name.removeprefix(f"{folder}data/"): _stored(entry, content)
                 for name, entry in entries.items()
                 if name.startswith(f"{folder}data/")
             }
-            if entries[pickles[0]].file_size > _MAX_PICKLE:
-                raise _Refused(
-                    f"has a pickle of more than {_MAX_PICKLE} bytes."
-                )
             # Its checksum is verified.
-            pickled = archive.read(pickles[0])
+            return archive.read(pickles[0]), storages
     # All that zipfile raises of a damaged archive.
     except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
         raise _Refused(
             "is a damaged or truncated zip archive. Get it again."
         ) from error
-    return _load(pickled), storages
 
 
 def _stored(entry, content):
@@ -124,10 +122,10 @@ def _stored(entry, content):
     return content[start : start + entry.file_size]
 
 
-def _load(pickled):
-    """What a pickle describes."""
+def _load(pickled, storages):
+    """What a pickle makes of storages."""
     try:
-        return _Unpickler(io.BytesIO(pickled)).load()
+        return _Unpickler(pickled, storages).load()
     except _Refused as error:
         raise _Refused(f"{error}. {_ADVICE}") from error
     except Exception as error:  # Whatever a pickle may bring about.
@@ -138,6 +136,10 @@ def _load(pickled):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, pickled, storages):
+        super().__init__(io.BytesIO(pickled))
+        self.storages = storages
+
     def find_class(self, module, name):
         if (module, name) not in _GLOBALS:
             name = f"{module}.{name}"[:100]
@@ -146,14 +148,13 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid):
         kind, dtype, key, _, count = pid
-        if (
-            kind != "storage"
-            # Its name: NumPy has a type for every class, too.
-            or type(dtype) is not str
-            or dtype not in _GLOBALS.values()
-        ):
+        # NumPy has a type for every class and of many names.
+        if kind != "storage" or dtype not in _DTYPES:
             raise _Refused("has a storage of no known kind")
-        return _Storage(key, np.dtype(dtype), count)
+        dtype = np.dtype(_DTYPES[dtype])
+        size = count * dtype.itemsize
+        # NumPy checks that there are so many.
+        return _Storage(self.storages[key][:size].view(dtype), count)
 
 
 # What a pickle may name, and call. Whatever state it wants to set on what they
@@ -174,71 +175,60 @@ class _Parameter(_Inert):
         return tensor
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class _Storage(_Inert):
-    key: str
-    dtype: np.dtype
-    count: int
+    def __init__(self, array, count):
+        if array.size != count:
+            raise _Refused("has a storage that is truncated")
+        self.array = array
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class _Tensor(_Inert):
     """A view of a storage; offset and strides are in elements."""
 
-    storage: _Storage
-    offset: int
-    shape: tuple
-    strides: tuple
-    requires_grad: bool
-    hooks: dict
-    # That it is conjugate or negative.
-    metadata: dict | None = None
+    def __init__(
+        self,
+        storage,
+        offset,
+        shape,
+        strides,
+        requires_grad,
+        hooks,
+        # That it is conjugate or negative.
+        metadata=None,
+    ):
+        # Expanded: a small file would become a large array.
+        if metadata or math.prod(shape) > storage.array.size:
+            raise _Refused("has a tensor that is not in its data as it is")
+        itemsize = storage.array.itemsize
+        # NumPy checks that it lies inside.
+        self.array = np.ndarray(
+            shape,
+            storage.array.dtype,
+            buffer=storage.array,
+            offset=offset * itemsize,
+            # What a dimension of one steps by means nothing.
+            strides=[
+                step * itemsize if length > 1 else 0
+                for length, step in zip(shape, strides, strict=True)
+            ],
+        )
 
 
+_DTYPES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+}
 _GLOBALS = {
     ("collections", "OrderedDict"): _StateDict,
     ("torch._utils", "_rebuild_tensor_v2"): _Tensor,
     ("torch._utils", "_rebuild_parameter"): _Parameter,
-    ("torch", "DoubleStorage"): "float64",
-    ("torch", "FloatStorage"): "float32",
-    ("torch", "HalfStorage"): "float16",
-    ("torch", "BFloat16Storage"): "bfloat16",
-    ("torch", "LongStorage"): "int64",
-    ("torch", "IntStorage"): "int32",
-    ("torch", "ShortStorage"): "int16",
-    ("torch", "CharStorage"): "int8",
-    ("torch", "ByteStorage"): "uint8",
-    ("torch", "BoolStorage"): "bool",
+    **{("torch", name): name for name in _DTYPES},
 }
-
-
-def _array(name, tensor, storages):
-    """A tensor as a view of the file; NumPy checks that it lies inside."""
-    storage = tensor.storage
-    try:
-        dtype, count = storage.dtype, storage.count
-        data = storages[storage.key][: count * dtype.itemsize]
-        if (
-            data.size < count * dtype.itemsize
-            or tensor.metadata
-            # Expanded: a small file would become a large array.
-            or math.prod(tensor.shape) > count
-        ):
-            raise ValueError
-        steps = zip(tensor.shape, tensor.strides, strict=True)
-        return np.ndarray(
-            tensor.shape,
-            dtype,
-            buffer=data,
-            offset=tensor.offset * dtype.itemsize,
-            # What a dimension of one steps by means nothing.
-            strides=[
-                step * dtype.itemsize if length > 1 else 0
-                for length, step in steps
-            ],
-        )
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
-        raise _Refused(
-            f"is truncated or damaged: the tensor {str(name)[:200]!r} does "
-            "not lie in its data. Get it again."
-        ) from None

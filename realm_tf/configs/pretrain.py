@@ -309,33 +309,3 @@ RECIPES = {
         log_every=2,
     ),
 }
-
-
-def masked_lm_alone(
-    recipe: PretrainRecipe, base: PretrainRecipe
-) -> PretrainRecipe:
-    """The masked-LM warm-up of a recipe, and no other steps.
-
-    What only the other steps read is taken from `base`, so that recipes which
-    differ in nothing else begin with one warm-up.
-
-    Args:
-        recipe: `PretrainRecipe`.
-        base: `PretrainRecipe`.
-    """
-    query = recipe.lengths.max_query_length
-    joint = query + recipe.masked_lm.masked_lm_window + 1
-    encoders = dataclasses.asdict(recipe.encoders)
-    encoders.pop("num_frozen_layers")
-    return base.replace(
-        **dataclasses.asdict(recipe.masked_lm),
-        **dataclasses.asdict(recipe.masking),
-        **encoders,
-        num_steps=0,
-        bias_correction=recipe.optimizer.bias_correction,
-        max_query_length=query,
-        # Nothing is longer; a base may be shorter.
-        max_joint_length=max(joint, base.lengths.max_joint_length),
-        log_every=recipe.log_every,
-        seed=recipe.seed,
-    )

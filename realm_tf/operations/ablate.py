@@ -135,23 +135,16 @@ class Ablate(Operation):
             # It names the option of another command.
             raise InputError(f"--set-{name}: {error}") from error
 
-    @functools.cached_property
-    def warm_up(self) -> pretrain.PretrainRecipe | None:
-        """The masked-LM steps alone, whatever the pre-training after them is.
-
-        `None` if there are none.
-        """
-        recipe = self.recipes["pretrain"]
-        if not recipe.masked_lm.masked_lm_steps:
-            return None
-        base = pretrain.RECIPES[self.pretrain_recipe]
-        return pretrain.masked_lm_alone(recipe, base)
+    @property
+    def warm_up_steps(self) -> int:
+        """Masked-LM steps before all pre-training; 0: none."""
+        return self.recipes["pretrain"].masked_lm.masked_lm_steps
 
     @functools.cached_property
     def chosen(self) -> ablations.Suite:
         """The suite, with the systems that `cells` names."""
         return ablations.get_suite(
-            self.suite, self.cells, warm_up=self.warm_up is not None
+            self.suite, self.cells, warm_up=self.warm_up_steps > 0
         )
 
     @functools.cached_property

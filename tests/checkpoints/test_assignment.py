@@ -49,8 +49,8 @@ def arrays():
     }
 
 
-def _assign(model, arrays, mapping=MAPPING, ignored=()):
-    assign(model, mapping, Recording(arrays, "model.npz"), ignored=ignored)
+def _assign(model, arrays, mapping=MAPPING):
+    assign(model, mapping, Recording(arrays, "model.npz"))
 
 
 def test_every_variable_is_filled(model, arrays):
@@ -77,14 +77,6 @@ def test_other_floating_point_types_are_converted(model, arrays, dtype):
     arrays["b"] = np.array([1.5, -2.0]).astype(dtype)
     _assign(model, arrays)
     np.testing.assert_array_equal(weights(model)["dense/bias"], [1.5, -2.0])
-
-
-def test_what_is_ignored_is_not_read(model, arrays):
-    arrays["step"] = np.array(3)
-    # The table has b, so it is read all the same.
-    _assign(model, arrays, ignored=("step", "absent", "b"))
-    assert sorted(READ) == ["b", "table", "w"]
-    np.testing.assert_array_equal(weights(model)["dense/bias"], arrays["b"])
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import pathlib
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints.assignment import Tensors
+from realm_tf.checkpoints.tensor_files import open_directory
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
 
@@ -126,3 +128,31 @@ def test_a_config_becomes_the_encoders_arguments(theirs, ours):
 def test_another_config_is_refused(text, message):
     with pytest.raises(InputError, match=message):
         hugging_face.read_config(text, source="config.json")
+
+
+def test_files_cut_into_pieces(tensors, tmp_path):
+    names = sorted(tensors)
+    index = {}
+    for piece in range(2):
+        file = f"model-0000{piece + 1}-of-00002.safetensors"
+        some = {n: np.ascontiguousarray(tensors[n]) for n in names[piece::2]}
+        safetensors.numpy.save_file(some, tmp_path / file)
+        index |= dict.fromkeys(some, file)
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": index}))
+    found = open_directory(str(tmp_path))
+    assert sorted(found.names()) == names
+    assert [p.rpartition("/")[2] for p in found.files] == sorted(
+        {*index.values()}
+    )
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(found.read(name), value)
+    path.write_text(json.dumps({"weight_map": {**index, "more": file}}))
+    with pytest.raises(InputError, match="lacks the tensor more"):
+        open_directory(str(tmp_path))
+    path.write_text("{}")
+    with pytest.raises(InputError, match="is no index of weights"):
+        open_directory(str(tmp_path))
+    path.unlink()
+    with pytest.raises(InputError, match="holds no weights: expected model"):
+        open_directory(str(tmp_path))

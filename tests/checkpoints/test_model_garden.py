@@ -160,7 +160,7 @@ def arrays():
     [
         ({"_pooler_layer/bias": None}, "lacks tensors .*: _pooler_layer/bias"),
         ({"_rezero": 1.0}, "no part of the model takes: encoder/_rezero/"),
-        ({"_pool_strides/x": 1.0}, r"no encoders \(encoder"),
+        ({"_pool_strides/x": 1.0}, "no encoders"),
         (
             {"_embedding_layer/embeddings": np.ones((50, 4), "float32")},
             "has the shape .50, 4., expected",
@@ -188,14 +188,12 @@ def test_norm_first_is_refused_where_it_is_told(arrays, tmp_path):
 
 def test_no_encoder_and_two(tmp_path):
     prefix = _tree(_module({"w": 1.0}), tmp_path / "m")
-    with pytest.raises(InputError, match=r"no encoders \(encoder"):
+    with pytest.raises(InputError, match="no encoders"):
         model_garden.open_source(prefix)
     parts = ("_embedding_layer/w", "_transformer_layers/w")
     two = {f"{name}/{part}": 1.0 for name in "ab" for part in parts}
     prefix = _tree(_module(two), tmp_path / "m")
-    with pytest.raises(
-        InputError, match=r"2 encoders \(encoder/a, encoder/b\)"
-    ):
+    with pytest.raises(InputError, match="2 encoders"):
         model_garden.open_source(prefix)
     with pytest.raises(InputError, match="must hold one checkpoint"):
         model_garden.open_source(str(GOLDEN))

@@ -190,9 +190,6 @@ def test_the_config_is_told_by_the_shapes(tmp_path):
         "hidden_dim": 128,
         "intermediate_dim": 9,
         "max_sequence_length": 33,
-        "activation": "gelu_approximate",
-        "layer_norm_epsilon": 1e-12,
-        "dropout": 0.1,
     }
     assert tf1.bert_config(tensors, "a/module/") == config
     config["num_heads"] = 8

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import shlex
@@ -16,7 +15,6 @@ from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.configs.pretrain import RECIPES
-from realm_tf.configs.pretrain import masked_lm_alone
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.pretrain import Pretrain
@@ -126,41 +124,6 @@ def test_the_index_is_refreshed_between_steps(world, trained):
         for one, two in zip(seen.indices, seen.indices[1:], strict=False)
     ]
     assert same == [True, False, True, False, True]
-
-
-@pytest.mark.slow
-def test_the_masked_lm_steps_do_not_read_the_rest_of_a_recipe(world):
-    changed = RECIPES["tiny"].parse(
-        ["num_steps=0", "masked_lm_steps=2", "masked_lm_batch_size=2"]
-        + ["masked_lm_own_block=0.5", "masked_lm_window=15", "seed=1"]
-        + ["batch_size=4", "learning_rate=0.5", "num_retrieved=1"]
-        + ["num_spare=1", "rerank=true", "marginalization=span"]
-        + ["train_block_tower=false", "retrieval=host", "refresh=thread"]
-        + ["retrieval_prefetch=1", "refresh_every=1", "stale_factor=2"]
-        + ["max_block_length=20", "max_joint_length=40", "search_rows=8"]
-        + ["num_frozen_layers=1"],
-    )
-    alone = masked_lm_alone(changed, TINY)
-    differ = {each.split("=")[0] for each in changed.overrides(alone)}
-    read = {
-        *dataclasses.asdict(TINY.masked_lm),
-        *dataclasses.asdict(TINY.masking),
-        *dataclasses.asdict(TINY.encoders),
-        *("num_steps", "bias_correction", "max_query_length"),
-        *("log_every", "seed"),
-    } - {"num_frozen_layers"}
-    # All but the search's kind, of which this place has one.
-    assert set(TINY.flat()) - differ == {*read, "search"}
-    one, two = (
-        _operation(world, world["root"] / name, *recipe.overrides(TINY))
-        .run(verbose=0)
-        .load()
-        .model
-        for name, recipe in (("changed", changed), ("alone", alone))
-    )
-    assert not training_runs.moved(one.reader, two.reader)
-    start = model_directory.load(world["model"]).model
-    assert training_runs.moved(start.reader, one.reader)
 
 
 def test_embed_blocks(world, tmp_path):

@@ -208,33 +208,22 @@ def notes(given, seeds: list[int]) -> list[str]:
         given: `Ablate`.
         seeds: list of int.
     """
-    sources = {
-        each
-        for system in given.chosen.systems
-        for each in (system.towers, system.encoder)
-    }
-    if given.begin == configs.ICT and sources & {*configs.PRETRAININGS}:
-        sources.add(configs.ICT)
-    pretrain, ict = given.recipes["pretrain"], given.recipes["ict"]
-    warm_up_steps = pretrain.masked_lm.masked_lm_steps
-    found = []
-    if warm_up_steps and sources & {configs.WARM_UP, *configs.PRETRAININGS}:
+    found = [
+        "The masked-LM warm-up and the Inverse Cloze Task are trained once for "
+        "all seeds."
+    ]
+    if given.recipes["ict"] is None:
         found.append(
-            f"The masked-LM warm-up ({warm_up_steps} steps) was trained once: "
-            "REALM's and warmed-up readers begin with its encoder, others with "
-            "the initial model's."
-        )
-    if configs.ICT in sources:
-        found.append(
-            f"The Inverse Cloze Task ({ict.num_steps} steps) was trained once: "
-            "what its towers find is the same for all seeds."
-            if ict
-            else "No Inverse Cloze Task was trained (num_steps=0): the initial "
+            "No Inverse Cloze Task was trained (num_steps=0): the initial "
             "model takes the place of the model that it gives."
         )
+    pretrain = given.recipes["pretrain"]
     factor = configs.PRETRAININGS[configs.STALE]["stale_factor"]
     every = factor * pretrain.index.refresh_every
-    if configs.STALE in sources and not 0 < every < pretrain.num_steps:
+    is_stale = any(
+        each.towers == configs.STALE for each in given.chosen.systems
+    )
+    if is_stale and not 0 < every < pretrain.num_steps:
         found.append(
             f"In {pretrain.num_steps} steps, an index that is {factor} times "
             "staler is never refreshed."

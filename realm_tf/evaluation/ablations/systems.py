@@ -15,8 +15,6 @@ from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.operations.pack import Pack
 from realm_tf.operations.pretrain import Pretrain
 
-_WARM_UP = "warm-up"
-
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -121,10 +119,9 @@ class _Systems:
     def _source(self, name, seed):
         """The model that holds a source of towers or encoders."""
         given = self._given
-        if name == configs.WARM_UP and given.warm_up:
-            return self._pretrain(
-                _WARM_UP, given.model, given.warm_up, kind=_WARM_UP
-            )
+        if name == configs.WARM_UP and given.warm_up_steps:
+            recipe = given.recipes["pretrain"].replace(num_steps=0)
+            return self._pretrain("warm-up", given.model, recipe, "warm-up")
         if name == configs.ICT and given.recipes["ict"]:
             return self._graph.add(
                 InverseClozeTask(
@@ -159,7 +156,7 @@ class _Systems:
             index=self._index(self._source(given.begin, seed)),
         )
 
-    def _pretrain(self, name, model, recipe, *, kind="", index=None):
+    def _pretrain(self, name, model, recipe, kind="", index=None):
         # A pipeline embeds what `realm chunk` wrote.
         blocks = (
             self._given.blocks

@@ -115,17 +115,6 @@ def test_the_steps_of_table_2_differ_in_what_their_names_say(list_all):
         ]
 
 
-def test_a_warm_up_does_not_depend_on_the_steps_after_it(list_all):
-    def warm_up(*changes):
-        changes = [*SET_PRETRAIN, *changes]
-        return list_all(cells=["orqa"], set_pretrain=changes)["warm-up"]
-
-    assert warm_up() == warm_up(
-        "num_steps=9", "learning_rate=1", "max_block_length=20", "batch_size=4"
-    )
-    assert warm_up() != warm_up("masked_lm_learning_rate=1")
-
-
 def test_realm_begins_with_the_towers_that_are_named(list_all):
     found = list_all(suite="table1", begin="start")
     assert _read(found["pretrained-realm-0"], "model", "index") == [
