@@ -244,14 +244,13 @@ def _of_optional(registry, info):
     from tyro.constructors import PrimitiveConstructorSpec
     from tyro.constructors import PrimitiveTypeInfo
 
-    kinds = set(typing.get_args(info.type))
+    kinds = set(typing.get_args(info.type)) - {types.NoneType}
     if info.type_origin not in (typing.Union, types.UnionType) or (
-        len(kinds - {types.NoneType}) != 1 or types.NoneType not in kinds
+        len(kinds) != 1
     ):
         return None
-    (kind,) = kinds - {types.NoneType}
     spec = registry.get_primitive_spec(
-        PrimitiveTypeInfo.make(kind, info.markers)
+        PrimitiveTypeInfo.make(*kinds, info.markers)
     )
     if not isinstance(spec, PrimitiveConstructorSpec):
         return None

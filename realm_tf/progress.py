@@ -56,13 +56,6 @@ class Progress:
     def show(self, done: int) -> None:
         """Prints how far it is."""
         self._done = done
-        self.print(self._line())
-
-    def print(self, text: str) -> None:
-        """Prints a line."""
-        print(f"{self._command}: {text}", file=sys.stderr, flush=True)
-
-    def _line(self):
         seconds = max(1e-3, self._last - self._started)
         rate = (self._done - self._before) / seconds
         of_total = "" if self._total is None else f" of {self._total:,}"
@@ -70,4 +63,8 @@ class Progress:
         if self._total is not None and rate:
             minutes = max(0, self._total - self._done) / rate / 60
             text += f", {minutes:,.1f} minutes left"
-        return text
+        self.print(text)
+
+    def print(self, text: str) -> None:
+        """Prints a line."""
+        print(f"{self._command}: {text}", file=sys.stderr, flush=True)

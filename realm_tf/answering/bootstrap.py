@@ -9,14 +9,12 @@ DIGITS = 6
 _ROUNDING = 1e-12
 
 
-def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
+def summarize(rows: list[dict]) -> dict:
     """Means of rows, with 95 % percentile-bootstrap intervals.
 
     Args:
         rows: list of dict of float. One a question; a metric is averaged
             over the rows that have it.
-        num_samples: int. Bootstrap samples, drawn with a fixed seed.
-            Defaults to `2000`.
 
     Returns:
         dict of metric to mean, metric + `_interval` to `[low, high]`, and
@@ -26,29 +24,24 @@ def summarize(rows: list[dict], *, num_samples: int = NUM_SAMPLES) -> dict:
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
         metrics[name] = round(float(np.mean(values)), DIGITS)
-        metrics[f"{name}_interval"] = _interval(
-            sample_means(values, num_samples=num_samples)
-        )
+        metrics[f"{name}_interval"] = _interval(sample_means(values))
     metrics["questions"] = len(rows)
     return metrics
 
 
-def sample_means(
-    values: list[float], *, num_samples: int = NUM_SAMPLES
-) -> np.ndarray:
+def sample_means(values: list[float]) -> np.ndarray:
     """Means of bootstrap samples, the same draws for as many values.
 
     Args:
         values: list of float.
-        num_samples: int. Defaults to `2000`.
 
     Returns:
-        float array `(num_samples,)`.
+        float array `(NUM_SAMPLES,)`.
     """
     values = np.asarray(values, float)
     # All metrics of the same questions have the same samples.
     random = np.random.default_rng(0)
-    drawn = random.integers(0, len(values), (num_samples, len(values)))
+    drawn = random.integers(0, len(values), (NUM_SAMPLES, len(values)))
     return values[drawn].mean(axis=1)
 
 

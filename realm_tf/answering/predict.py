@@ -170,37 +170,25 @@ class Predictor:
         )
 
     def _candidates(self, read, spans, row):
-        texts = [
-            self._corpus.records.span_text(block_id, start, limit)
-            if start >= 0
-            else ""
-            for block_id, start, limit in zip(
-                read,
-                spans["candidate_starts"][row],
-                spans["candidate_limits"][row],
-                strict=True,
+        records = self._corpus.records
+        columns = ("log_probs", "starts", "limits", "scores")
+        return [
+            Candidate(
+                block_id,
+                log_prob,
+                records.span_text(block_id, start, limit) if start >= 0 else "",
+                score,
+            )
+            for block_id, (log_prob, start, limit, score) in zip(
+                read, _rows(spans, row, "candidate", columns), strict=True
             )
         ]
-        return list(
-            map(
-                Candidate,
-                read,
-                spans["candidate_log_probs"][row].tolist(),
-                texts,
-                spans["candidate_scores"][row].tolist(),
-            )
-        )
 
     def _nbest(self, read, spans, row):
         records = self._corpus.records
         nbest = []
-        for place, start, limit, score in zip(
-            *(
-                spans[f"nbest_{name}"][row].tolist()
-                for name in ("positions", "starts", "limits", "scores")
-            ),
-            strict=True,
-        ):
+        columns = ("positions", "starts", "limits", "scores")
+        for place, start, limit, score in _rows(spans, row, "nbest", columns):
             # There are fewer spans than places.
             if start < 0 or score < _LEAST_SCORE:
                 break
@@ -216,6 +204,12 @@ class Predictor:
                 )
             )
         return nbest
+
+
+def _rows(spans, row, kind, columns):
+    """The numbers of each span of a question."""
+    lists = (spans[f"{kind}_{name}"][row].tolist() for name in columns)
+    return zip(*lists, strict=True)
 
 
 def evidence(records, block_id: int) -> dict[str, str]:

@@ -83,15 +83,11 @@ def gold_blocks(questions, records) -> list[int | None]:
     for question in questions:
         evidence = question.line.get("evidence") or {}
         sentence = " ".join(evidence.get("sentence", "").split())
-        found.append(
-            next(
-                (
-                    block_id
-                    for block_id in blocks_of[evidence.get("title")]
-                    if sentence
-                    and sentence in " ".join(records.texts[block_id].split())
-                ),
-                None,
-            )
+        holding = (
+            block_id
+            for block_id in blocks_of[evidence.get("title")]
+            if sentence
+            and sentence in " ".join(records.texts[block_id].split())
         )
+        found.append(next(holding, None))
     return found

@@ -25,17 +25,6 @@ class Answered:
     records: object = None
     rankings: dict = dataclasses.field(default_factory=dict)
 
-    def recall(self, asked):
-        """The rows of `recall.score`, empty ones where nothing was searched."""
-        if not self.rankings:
-            return [{} for _ in asked]
-        return recall.score(asked, self.rankings, self.records)
-
-    def retrieved_lines(self):
-        """What predictions.jsonl has of a question whose blocks are not read."""
-        first = next(iter(self.rankings.values()), [])
-        return [{"retrieved": block_ids} for block_ids in first]
-
 
 def answer(
     model,

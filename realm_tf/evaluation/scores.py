@@ -29,9 +29,11 @@ def write(stage, asked, answered, *, title, aggregate_answers, known) -> None:
         aggregate_answers: bool. See `calibration.choose`.
         known: `Calibration` of other questions, or `None`.
     """
-    rows = answered.recall(asked)
-    lines = answered.retrieved_lines()
-    own = {}
+    rows, own = [{} for _ in asked], {}
+    if answered.rankings:
+        rows = recall.score(asked, answered.rankings, answered.records)
+        first = next(iter(answered.rankings.values()))
+        lines = [{"retrieved": block_ids} for block_ids in first]
     if answered.predictions:
         stage.metadata["calibration"] = dataclasses.asdict(
             calibration.fit(
@@ -126,14 +128,9 @@ def _at_thresholds(known, predictions, rows):
     shares = np.array([p.confidence for p in predictions])
     for risk, at in known.thresholds.items():
         given = shares >= at["threshold"]
-        found[f"coverage@risk_{risk}"] = round(
-            float(given.mean()), bootstrap.DIGITS
-        )
-        found[f"wrong@risk_{risk}"] = (
-            round(float(1 - correct[given].mean()), bootstrap.DIGITS)
-            if given.any()
-            else 0.0
-        )
+        wrong = 1 - correct[given].mean() if given.any() else 0.0
+        for name, share in (("coverage", given.mean()), ("wrong", wrong)):
+            found[f"{name}@risk_{risk}"] = round(float(share), bootstrap.DIGITS)
     return found
 
 

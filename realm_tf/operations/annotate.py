@@ -191,12 +191,11 @@ class Annotate(Operation):
             )
         if self.blocks is not None:
             for field in dataclasses.fields(self):
-                if field.name not in CUTTING:
-                    continue
-                if getattr(self, field.name) != field.default:
+                name, value = field.name, getattr(self, field.name)
+                if name in CUTTING and value != field.default:
                     raise InputError(
-                        f"--{field.name.replace('_', '-')} belongs to --input: "
-                        f"the blocks of {self.blocks} are cut already."
+                        f"--{name.replace('_', '-')} belongs to --input: the "
+                        f"blocks of {self.blocks} are cut already."
                     )
             matching.check_has_texts(self.blocks)
 

@@ -24,16 +24,11 @@ class Step:
 
     Args:
         operation: `Operation` with an output.
-        kind: str. Steps of one kind take about the same time. Defaults to the
-            name of the operation's class.
+        kind: str. Steps of one kind take about the same time.
     """
 
     operation: Operation
-    kind: str = ""
-
-    def __post_init__(self):
-        kind = self.kind or type(self.operation).__name__
-        object.__setattr__(self, "kind", kind)
+    kind: str
 
     @property
     def title(self) -> str:
@@ -103,7 +98,7 @@ class Graph:
         Raises:
             ValueError: if another operation has this output.
         """
-        step = Step(operation, kind)
+        step = Step(operation, kind or type(operation).__name__)
         there = self._steps.setdefault(operation.result.path, step)
         if there.operation != operation:
             raise ValueError(

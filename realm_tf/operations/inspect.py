@@ -94,12 +94,17 @@ def read_block(blocks: Artifact, block_id: int) -> Block:
     """
     blocks = Blocks(blocks.path)
     matching.check_has_texts(blocks)
+    check_block(blocks, block_id, flag="--block")
+    return next(blocks.read(block_id, block_id + 1))
+
+
+def check_block(blocks: Blocks, block_id: int, *, flag: str) -> None:
+    """Refuses the number of no block, given by a flag."""
     if not 0 <= block_id < blocks.num_blocks:
         raise InputError(
             f"{blocks} holds the blocks 0 to {blocks.num_blocks - 1}. "
-            f"Received: --block {block_id}"
+            f"Received: {flag} {block_id}"
         )
-    return next(blocks.read(block_id, block_id + 1))
 
 
 def plot_runs(directories: tuple[str, ...], path: str) -> None:

@@ -158,15 +158,16 @@ class Operation:
                 continue
             hint = hints[field.name]
             name = _flag(field.name, hint)
+            given = map(str, value if isinstance(value, tuple) else (value,))
             if isinstance(value, bool):
                 words.append(name if value else f"--no-{name[2:]}")
-            elif _is_positional(hint):
-                words += _words(value)
+            elif _POSITIONAL in _extras(hint):
+                words += given
             elif hint == Repeated:
-                for each in value:
-                    words += [name, str(each)]
+                for each in given:
+                    words += [name, each]
             else:
-                words += [name, *_words(value)]
+                words += [name, *given]
         words += getattr(self, "beam_options", ())
         return shlex.join(words)
 
@@ -199,12 +200,12 @@ class Operation:
     @functools.cache
     def _artifact_fields(cls):
         """Name to class of the fields that hold objects."""
-        found = {}
-        for field in dataclasses.fields(cls):
-            kind = _artifact_class(_hints(cls)[field.name])
-            if kind is not None:
-                found[field.name] = kind
-        return found
+        return {
+            field.name: part
+            for field in dataclasses.fields(cls)
+            for part in parts_of(_hints(cls)[field.name])
+            if isinstance(part, type) and issubclass(part, Artifact | Questions)
+        }
 
 
 def count_lines(counts: dict[str, int]) -> str:
@@ -240,13 +241,6 @@ def parts_of(hint):
             yield from parts_of(each)
 
 
-def _artifact_class(hint):
-    for part in parts_of(hint):
-        if isinstance(part, type) and issubclass(part, Artifact | Questions):
-            return part
-    return None
-
-
 def _extras(hint):
     return hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
 
@@ -255,10 +249,6 @@ def _flag(name, hint):
     for extra in _extras(hint):
         name = getattr(extra, "name", None) or name
     return f"--{name.strip('_').replace('_', '-')}"
-
-
-def _is_positional(hint):
-    return any(extra is _POSITIONAL for extra in _extras(hint))
 
 
 _POSITIONAL = _extras(tyro.conf.Positional[str])[0]
@@ -271,11 +261,3 @@ def _python(value):
     if isinstance(value, Artifact | Questions):
         value = value.path
     return repr(value)
-
-
-def _words(value):
-    return (
-        [str(each) for each in value]
-        if isinstance(value, tuple)
-        else [str(value)]
-    )

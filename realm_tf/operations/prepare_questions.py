@@ -96,12 +96,9 @@ class PrepareQuestions(Operation):
         }
 
     def parents(self) -> dict:
-        return {
-            **super().parents(),
-            **{
-                f"input-{number:05d}": fingerprints.sha256(path)[:16]
-                for number, path in enumerate(self.paths)
-            },
+        return super().parents() | {
+            f"input-{number:05d}": fingerprints.sha256(path)[:16]
+            for number, path in enumerate(self.paths)
         }
 
     def run(self) -> QuestionSet:
@@ -156,17 +153,16 @@ class PrepareQuestions(Operation):
     def _reader(self) -> Callable:
         """The reader of the form, with the options that it alone takes."""
         owners = {"max_answer_tokens": "nq", "answer_field": "nq-open"}
-        given = {
-            name: getattr(self, name)
-            for name in owners
-            if getattr(self, name) is not None
-        }
-        for name in given:
-            if self.form != owners[name]:
+        given = {}
+        for name, form in owners.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if self.form != form:
                 raise InputError(
-                    f"--{name.replace('_', '-')} goes with --from "
-                    f"{owners[name]} alone."
+                    f"--{name.replace('_', '-')} goes with --from {form} alone."
                 )
+            given[name] = value
         self.check_least(1, "max_answer_tokens")
         return functools.partial(_READERS[self.form], **given)
 

@@ -10,7 +10,7 @@ from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
-from realm_tf.errors import InputError
+from realm_tf.operations.inspect import check_block
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
 from realm_tf.operations.operation import RepeatedNumbers
@@ -108,12 +108,7 @@ class Probe(Operation):
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_index(self.index, blocks=self.blocks, model=self.model)
         for number in self.block_id:
-            if not 0 <= number < self.blocks.num_blocks:
-                raise InputError(
-                    f"{self.blocks} holds the blocks 0 to "
-                    f"{self.blocks.num_blocks - 1}. Received: --block-id "
-                    f"{number}"
-                )
+            check_block(self.blocks, number, flag="--block-id")
 
     def report(self, result) -> str:
         from realm_tf.evaluation.probing import table

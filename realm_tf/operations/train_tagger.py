@@ -46,14 +46,11 @@ class TrainTagger(RecipeOperation):
         files = {"train": self.train, "dev": [self.dev]}
         if self.test:
             files["test"] = [self.test]
-        return {
-            **super().parents(),
-            **{
-                name: fingerprints.fingerprint(
-                    *(Path(path).read_bytes() for path in paths)
-                )
-                for name, paths in files.items()
-            },
+        return super().parents() | {
+            name: fingerprints.fingerprint(
+                *(Path(path).read_bytes() for path in paths)
+            )
+            for name, paths in files.items()
         }
 
     def run(self, *, verbose: int | str = "auto") -> Tagger:

@@ -6,9 +6,6 @@ _HERE = pathlib.Path(__file__).parent
 
 # A MediaWiki export written for this project.
 CORPUS = str(_HERE / "wiki.xml.bz2")
-SPLITS = ("train", "dev", "test")
-# Facts that occur in two articles in different words, one JSON a line.
-SHARED_FACTS = str(_HERE / "shared_facts.jsonl")
 # One sentence a line, a blank line between passages.
 SENTENCE_BOUNDARIES = str(_HERE / "sentence_boundaries.txt")
 # One sentence a line, spans as `[Vienna|LOC]`.

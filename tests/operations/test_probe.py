@@ -239,7 +239,7 @@ def test_the_command(world, capsys):
     found = _probe(world, text, answers)
     printed = capsys.readouterr().out
     lines = printed.splitlines()
-    assert lines[:2] == [f"x = {text}", "y = river   (1 wordpiece: river)"]
+    assert lines[:2] == [f"x = {text}", "y = river   (wordpieces: river)"]
     for block in found.blocks[1:]:
         (line,) = (
             line for line in lines if line.split()[:1] == [str(block.block_id)]

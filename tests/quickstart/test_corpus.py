@@ -20,10 +20,9 @@ from realm_tf.operations.chunk import Chunk
 from realm_tf.text import answers
 from realm_tf.text import sentences
 
-FACTS = [
-    json.loads(line)
-    for line in pathlib.Path(quickstart.SHARED_FACTS).read_text().splitlines()
-]
+# Facts that occur in two articles in different words, one JSON a line.
+_FACTS = pathlib.Path(quickstart.__file__).with_name("shared_facts.jsonl")
+FACTS = [json.loads(line) for line in _FACTS.read_text().splitlines()]
 # Question words say what is asked for, not what about.
 NO_CONTENT = {
     *STOPWORDS_EN,
@@ -67,7 +66,7 @@ def article_sentences(articles):
 def questions():
     return {
         split: question_files.read_questions(quickstart.questions(split))
-        for split in quickstart.SPLITS
+        for split in ("train", "dev", "test")
     }
 
 

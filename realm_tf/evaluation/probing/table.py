@@ -34,11 +34,8 @@ def render(found: Probed) -> str:
 def _headlines(found):
     yield f"x = {_printable(found.text)}"
     for wordpieces in found.answers:
-        plural = "" if len(wordpieces) == 1 else "s"
-        yield (
-            f"y = {to_text(wordpieces)}   ({len(wordpieces)} wordpiece{plural}:"
-            f" {' '.join(wordpieces)})"
-        )
+        pieces = " ".join(wordpieces)
+        yield f"y = {to_text(wordpieces)}   (wordpieces: {pieces})"
     if not found.answers:
         yield "no --answer: each [MASK] is a single wordpiece"
 
@@ -122,13 +119,13 @@ def _evidence(block, found):
     lowered = text.lower()
     places = [lowered.find(to_text(answer)) for answer in found.answers]
     place = min((place for place in places if place >= 0), default=0)
-    start = max(0, min(place - _NUM_SHOWN // 2, len(text) - _NUM_SHOWN))
+    start = max(0, place - _NUM_SHOWN // 2)
     # To the beginning of a word.
     start = text.find(" ", start) + 1 if start else 0
-    shown = text[start : start + _NUM_SHOWN]
+    limit = start + _NUM_SHOWN
     before = "…" if start else ""
-    after = "…" if start + _NUM_SHOWN < len(text) else ""
-    return f"{_printable(block.title)}: {before}{shown}{after}"
+    after = "…" if limit < len(text) else ""
+    return f"{_printable(block.title)}: {before}{text[start:limit]}{after}"
 
 
 def _number(probability):
