@@ -4,11 +4,11 @@ The records are one after the other, beside tables of numbers: `WriteBlocks`
 finds which bytes belong to which page without parsing the records.
 """
 
-import dataclasses
+import collections
 import hashlib
 import io
-import json
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -46,41 +46,34 @@ BLOCKS = np.dtype(
 NUM_BUCKETS = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """The blocks of some pages.
-
-    Args:
-        pages: array of `PAGES`, in the order of the file.
-        blocks: array of `BLOCKS`, in that order.
-        counts: dict, name of a counter to its amount.
-        records: bytes. One after the other.
-    """
-
-    pages: np.ndarray
-    blocks: np.ndarray
-    counts: dict[str, int]
-    records: bytes
+# What is counted of the pages.
+COUNTS = np.dtype([("name", "U64"), ("amount", "<i8")])
 
 
 def _path(directory, part):
     return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
 
 
+def is_there(directory: str, part: tuple[int, int]) -> bool:
+    """Whether a part (file number, number in the file) is written."""
+    return Path(_path(directory, part)).exists()
+
+
 def read(
-    directory: str, part: tuple[int, int], *, with_records: bool
-) -> Part | None:
-    """A part (file number, number in the file), or `None` if it is missing."""
+    directory: str, part: tuple[int, int], names: Sequence[str]
+) -> list[np.ndarray]:
+    """Some arrays of a part.
+
+    Args:
+        directory: str. Where the parts are.
+        part: (file number, number in the file).
+        names: sequence of str. `"pages"` (of `PAGES`, in the order of the
+            file), `"counts"` (of `COUNTS`), `"blocks"` (of `BLOCKS`, in that
+            order) or `"records"` (their bytes, one after the other).
+    """
     path = Path(_path(directory, part))
-    if not path.exists():
-        return None
     with path.open("rb") as file, np.load(file) as arrays:
-        return Part(
-            arrays["pages"],
-            arrays["blocks"],
-            json.loads(arrays["counts"].tobytes()),
-            arrays["records"].tobytes() if with_records else b"",
-        )
+        return [arrays[name] for name in names]
 
 
 class PartWriter:
@@ -88,18 +81,17 @@ class PartWriter:
 
     Args:
         unknown_id: int. The wordpiece of unknown words, which is counted.
+
+    Attributes:
+        counts: Counter. What is counted of the pages.
     """
 
     def __init__(self, unknown_id: int):
         self._unknown_id = unknown_id
-        self._counts = {}
+        self.counts = collections.Counter()
         self._pages = []
         self._blocks = []
         self._records = bytearray()
-
-    def count(self, name: str) -> None:
-        """Adds one to a counter."""
-        self._counts[name] = self._counts.get(name, 0) + 1
 
     def add(self, page: Page, blocks: list[BlockText]) -> None:
         """Adds the blocks of a page."""
@@ -114,7 +106,17 @@ class PartWriter:
                 len(blocks),
             )
         )
-        for block, record in zip(blocks, records(page, blocks), strict=True):
+        for block in blocks:
+            # The id is 0 until it is known.
+            record = schema.to_example(
+                schema.Block(
+                    block_id=0,
+                    article_id=page.article_id,
+                    title=page.title,
+                    url=page.url,
+                    **vars(block),
+                )
+            )
             self._records += record
             self._blocks.append(
                 (
@@ -126,68 +128,18 @@ class PartWriter:
                 )
             )
 
-    def write(self, directory: str, part: tuple[int, int]) -> Part:
+    def write(self, directory: str, part: tuple[int, int]) -> None:
         """Writes the part (file number, number in the file)."""
-        found = Part(
-            np.array(self._pages, dtype=PAGES),
-            np.array(self._blocks, dtype=BLOCKS),
-            self._counts,
-            bytes(self._records),
-        )
-        counts = json.dumps(found.counts).encode("utf-8")
         content = io.BytesIO()
         np.savez(
             content,
-            pages=found.pages,
-            blocks=found.blocks,
-            counts=np.frombuffer(counts, np.uint8),
-            records=np.frombuffer(found.records, np.uint8),
+            pages=np.array(self._pages, dtype=PAGES),
+            blocks=np.array(self._blocks, dtype=BLOCKS),
+            counts=np.array([*self.counts.items()], dtype=COUNTS),
+            records=np.frombuffer(self._records, np.uint8),
         )
         with resumable.writing(_path(directory, part)) as path:
             Path(path).write_bytes(content.getvalue())
-        return found
-
-
-# What all blocks of an article share.
-_OF_ARTICLE = ("article_id", "title", "url", "title_ids")
-
-
-def records(page: Page, blocks: list[BlockText]) -> list[bytes]:
-    """The blocks of an article as `schema.to_example` writes them.
-
-    The id is 0 until it is known. One message serves for all the blocks of
-    an article, which is three times as fast as to make each anew.
-    """
-    example = tf.train.Example()
-    features = example.features.feature
-    first = schema.Block(
-        0, page.article_id, page.title, "", page.url, blocks[0].title_ids
-    )
-    lists = {}
-    for field in dataclasses.fields(first):
-        name, kind = field.name, field.type
-        value = getattr(first, name)
-        if kind is str:
-            features[name].bytes_list.value.append(value.encode("utf-8"))
-        else:
-            values = features[name].int64_list.value
-            # So that an empty list is written too.
-            features[name].int64_list.SetInParent()
-            if kind is int:
-                values.append(value)
-            elif name in _OF_ARTICLE:
-                values.extend(value)
-            else:
-                lists[name] = values
-    text = features["text"].bytes_list.value
-    found = []
-    for block in blocks:
-        text[0] = block.text.encode("utf-8")
-        for name, values in lists.items():
-            del values[:]
-            values.extend(getattr(block, name))
-        found.append(example.SerializeToString(deterministic=True))
-    return found
 
 
 def with_block_id(record: bytes, block_id: int) -> bytes:

@@ -144,20 +144,15 @@ class WriteBlocks(beam.DoFn):
         """Yields the records of each part and their `parts.BLOCKS`."""
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
-            found = parts.read(self._directory, part, with_records=True)
-            content = memoryview(found.records)
-            pages = found.pages
+            pages, table, content = parts.read(
+                self._directory, part, ("pages", "blocks", "records")
+            )
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
             chosen = chosen[skip : skip + missing]
             missing -= len(chosen)
-            limits = np.cumsum(found.blocks["bytes"], dtype=np.int64)
-            starts = limits - found.blocks["bytes"]
-            places = zip(
-                starts[chosen].tolist(), limits[chosen].tolist(), strict=True
-            )
-            records = (bytes(content[start:limit]) for start, limit in places)
-            yield records, found.blocks[chosen]
+            records = np.split(content, np.cumsum(table["bytes"], dtype=int))
+            yield (records[row].tobytes() for row in chosen), table[chosen]
 
     def _counts(self, table, joint):
         found = {

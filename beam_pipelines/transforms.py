@@ -70,14 +70,16 @@ class ChunkPages(beam.DoFn):
                 if resumable.has_error(self._directory):
                     return
                 part = (source.file_number, number)
-                found = parts.read(self._directory, part, with_records=False)
-                if found is None:
-                    found = self._write_part(source, part, pages)
-                buckets = found.pages["id_low"] % parts.NUM_BUCKETS
+                if not parts.is_there(self._directory, part):
+                    self._write_part(source, part, pages)
+                table, counts = parts.read(
+                    self._directory, part, ("pages", "counts")
+                )
+                buckets = table["id_low"] % parts.NUM_BUCKETS
                 for bucket in np.unique(buckets).tolist():
-                    table = found.pages[buckets == bucket]
-                    yield bucket, (part, table.tobytes())
-                for item in found.counts.items():
+                    rows = table[buckets == bucket]
+                    yield bucket, (part, rows.tobytes())
+                for item in counts.tolist():
                     yield TaggedOutput("counts", item)
 
     def _parts(self, source):
@@ -102,14 +104,14 @@ class ChunkPages(beam.DoFn):
         batch = []
         length = 0
         for page in pages:
-            writer.count("pages_read")
+            writer.counts["pages_read"] += 1
             reason = readers.drop_reason(
                 page,
                 format=source.format,
                 keep_all_titles=self._keep_all_titles,
             )
             if reason:
-                writer.count(f"dropped_{reason}")
+                writer.counts[f"dropped_{reason}"] += 1
                 continue
             plain = readers.article_text(page, format=source.format)
             batch.append((page, plain))
@@ -119,7 +121,7 @@ class ChunkPages(beam.DoFn):
                 batch = []
                 length = 0
         self._write_batch(writer, batch)
-        return writer.write(self._directory, part)
+        writer.write(self._directory, part)
 
     def _write_batch(self, writer, batch):
         found = blocks.split_articles(
@@ -138,7 +140,7 @@ class ChunkPages(beam.DoFn):
                 if self._progress.is_due():
                     self._progress.print(f"at {page.place}")
             else:
-                writer.count("dropped_empty")
+                writer.counts["dropped_empty"] += 1
 
 
 class KeepFirst(beam.DoFn):
@@ -157,51 +159,35 @@ class KeepFirst(beam.DoFn):
         self._paths = paths
 
     def process(self, keyed):
-        found = sorted(keyed[1])
-        tables = [np.frombuffer(data, dtype=parts.PAGES) for _, data in found]
-        sizes = [len(table) for table in tables]
-        pages = np.concatenate(tables)
-        # Stable, and the parts are sorted: the first comes first.
-        order = np.lexsort((pages["id_low"], pages["id_high"]))
-        ordered = pages[order]
-        is_new = np.ones(len(pages), dtype=bool)
-        is_new[1:] = (ordered["id_low"][1:] != ordered["id_low"][:-1]) | (
-            ordered["id_high"][1:] != ordered["id_high"][:-1]
-        )
-        firsts = np.maximum.accumulate(
-            np.where(is_new, np.arange(len(pages)), 0)
-        )
-        other_text = ordered["text"] != ordered["text"][firsts]
-        part_numbers = np.repeat(np.arange(len(found)), sizes)
-        if other_text.any():
-            other = int(np.flatnonzero(other_text)[0])
-            first, second = (
-                self._place(found[part_numbers[row]][0], pages[row])
-                for row in order[[firsts[other], other]].tolist()
-            )
-            with resumable.reporting(self._directory):
-                raise InputError(
-                    f"{first} and {second} have one article id and different "
-                    "texts: give every article its own id or leave one of "
-                    "the files out."
-                )
-            return
-        is_kept = np.empty(len(pages), dtype=bool)
-        is_kept[order] = is_new
-        amounts = np.bincount(
-            part_numbers, pages["blocks"] * is_kept, minlength=len(found)
-        )
-        for (part, _), amount in zip(found, amounts.tolist(), strict=True):
-            yield part, int(amount)
-        for place in np.flatnonzero(~is_kept).tolist():
-            part = found[part_numbers[place]][0]
-            yield TaggedOutput("dropped", (part, int(pages["number"][place])))
-        num_kept = int(is_new.sum())
-        yield TaggedOutput("counts", ("articles_kept", num_kept))
-        yield TaggedOutput(
-            "counts", ("dropped_duplicate", len(pages) - num_kept)
-        )
+        firsts = {}
+        num_dropped = 0
+        # In the order of the parts: the first comes first.
+        for part, data in sorted(keyed[1]):
+            num_kept = 0
+            pages = np.frombuffer(data, dtype=parts.PAGES).tolist()
+            for *article_id, text, number, num_blocks in pages:
+                page = part, number
+                first = firsts.setdefault(tuple(article_id), (text, page))
+                if first[0] != text:
+                    self._report(first[1], page)
+                    return
+                if first[1] == page:
+                    num_kept += num_blocks
+                else:
+                    num_dropped += 1
+                    yield TaggedOutput("dropped", page)
+            yield part, num_kept
+        yield TaggedOutput("counts", ("articles_kept", len(firsts)))
+        yield TaggedOutput("counts", ("dropped_duplicate", num_dropped))
 
-    def _place(self, part, page):
-        file_number, _ = part
-        return f"page {page['number']} of {self._paths[file_number]}"
+    def _report(self, *pages):
+        first, second = (
+            f"page {number} of {self._paths[file_number]}"
+            for (file_number, _), number in pages
+        )
+        with resumable.reporting(self._directory):
+            raise InputError(
+                f"{first} and {second} have one article id and different "
+                "texts: give every article its own id or leave one of the "
+                "files out."
+            )

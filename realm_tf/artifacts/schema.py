@@ -126,21 +126,20 @@ def to_example(record: Block | AnnotatedPassage) -> bytes:
     """A record as a serialised `tf.train.Example`."""
     import tensorflow as tf
 
-    found = {}
+    example = tf.train.Example()
+    # Filled in place: half the time of features made one by one.
+    features = example.features.feature
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
         values = [value] if field.type in (int, str) else value
+        feature = features[field.name]
+        found = feature.int64_list
         if field.type in (str, list[str]):
-            texts = [text.encode("utf-8") for text in values]
-            feature = tf.train.Feature(
-                bytes_list=tf.train.BytesList(value=texts)
-            )
-        else:
-            feature = tf.train.Feature(
-                int64_list=tf.train.Int64List(value=values)
-            )
-        found[field.name] = feature
-    example = tf.train.Example(features=tf.train.Features(feature=found))
+            values = [text.encode("utf-8") for text in values]
+            found = feature.bytes_list
+        # So that an empty list is written too.
+        found.SetInParent()
+        found.value.extend(values)
     return example.SerializeToString(deterministic=True)
 
 

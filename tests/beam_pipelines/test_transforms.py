@@ -59,7 +59,7 @@ def test_one_id_with_two_texts_names_both_places(tmp_path):
     other = entry((1, 1), ("a", 3, 3, 1))[1]
     transform = transforms.KeepFirst(str(tmp_path), ["one.xml", "two.xml"])
 
-    assert list(transform.process((0, [other, first]))) == []
+    assert list(transform.process((0, [other, first]))) == [((0, 0), 2)]
     assert resumable.has_error(str(tmp_path))
     with pytest.raises(InputError) as caught:
         resumable.raise_error(str(tmp_path))
