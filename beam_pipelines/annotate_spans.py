@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import dataclasses
 import itertools
 import os
 from collections.abc import Sequence
@@ -75,8 +76,8 @@ def write_passages(
     )
     missing = resumable.missing_shards(shards)
     annotate = AnnotateShard(
-        blocks,
-        stage.directory,
+        blocks=blocks,
+        directory=stage.directory,
         tagger=tagger,
         has_block_ids=has_block_ids,
         progress=resumable.ShardProgress(
@@ -111,6 +112,7 @@ def _check_spans(tagger, counts):
         )
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class AnnotateShard(beam.DoFn):
     """Annotates a range of blocks and writes its shard.
 
@@ -124,22 +126,21 @@ class AnnotateShard(beam.DoFn):
         progress: `ShardProgress`.
     """
 
-    def __init__(self, blocks, directory, *, tagger, has_block_ids, progress):
-        self._blocks = blocks
-        self._directory = directory
-        self._tagger_arguments = tagger
-        self._has_block_ids = has_block_ids
-        self._progress = progress
+    blocks: Blocks
+    directory: str
+    tagger: dict
+    has_block_ids: bool
+    progress: resumable.ShardProgress
 
     def setup(self):
-        with resumable.reporting(self._directory):
-            self._tagger = taggers.make_tagger(**self._tagger_arguments)
+        with resumable.reporting(self.directory):
+            self._tagger = taggers.make_tagger(**self.tagger)
 
     def process(self, shard):
-        if resumable.has_error(self._directory):
+        if resumable.has_error(self.directory):
             return
         with (
-            resumable.reporting(self._directory),
+            resumable.reporting(self.directory),
             resumable.writing_records(shard) as records,
         ):
             for number, passage in self._annotate(shard, records.counts):
@@ -150,21 +151,21 @@ class AnnotateShard(beam.DoFn):
                 )
 
     def _annotate(self, shard, counts):
-        found = self._blocks.read(shard.start, shard.limit)
-        max_block_length = self._blocks.metadata["max_block_length"]
+        found = self.blocks.read(shard.start, shard.limit)
+        max_block_length = self.blocks.metadata["max_block_length"]
         while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
             tagged = self._tagger.tag(batch)
             for block, spans in zip(batch, tagged, strict=True):
                 passage, block_counts = annotate_block(block, spans)
                 number = block.block_id
-                if not self._has_block_ids:
+                if not self.has_block_ids:
                     passage.block_id = NO_BLOCK_ID
                 counts.update(block_counts)
                 counts["overlong_passages"] += is_overlong(
                     block, max_block_length
                 )
                 yield number, passage
-            self._progress(counts["passages"])
+            self.progress(counts["passages"])
 
 
 def annotate_block(

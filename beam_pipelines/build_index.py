@@ -6,6 +6,7 @@ well, so that nothing large passes through the machine that starts the
 pipeline.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -52,7 +53,9 @@ def build(
     Raises:
         InputError: if a worker found that the embeddings are damaged.
     """
-    step = BuildIndex(embeddings, directory, parameters)
+    step = BuildIndex(
+        embeddings=embeddings, directory=directory, parameters=parameters
+    )
     run_pipeline(
         lambda pipeline: (
             pipeline
@@ -68,6 +71,7 @@ def build(
     return tuple(found)
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class BuildIndex(beam.DoFn):
     """Writes the files of the index, and what `build` returns.
 
@@ -77,29 +81,24 @@ class BuildIndex(beam.DoFn):
         parameters: dict. See `build`.
     """
 
-    def __init__(
-        self, embeddings: Embeddings, directory: str, parameters: dict
-    ):
-        self._embeddings = embeddings
-        self._directory = directory
-        self._parameters = parameters
+    embeddings: Embeddings
+    directory: str
+    parameters: dict
 
     def process(self, _):
-        with resumable.reporting(self._directory):
-            rows = index_files.write_embeddings(
-                self._embeddings, self._directory
-            )
+        with resumable.reporting(self.directory):
+            rows = index_files.write_embeddings(self.embeddings, self.directory)
             found = 1.0, 0
-            if not index_class(self._parameters["kind"]).ALWAYS_EXACT:
+            if not index_class(self.parameters["kind"]).ALWAYS_EXACT:
                 found = self._build(rows)
-            path = os.path.join(self._directory, _RECALL)
+            path = os.path.join(self.directory, _RECALL)
             write_text(path, json.dumps(found))
 
     def _build(self, rows):
-        parameters = dict(self._parameters)
+        parameters = dict(self.parameters)
         kind = parameters.pop("kind")
         index = index_class(kind).build(rows, report=_report, **parameters)
-        index_files.write_state(kind, index.state(), self._directory)
+        index_files.write_state(kind, index.state(), self.directory)
         order = np.random.default_rng(0).permutation(len(rows))
         queries = np.array(rows[np.sort(order[:NUM_QUERIES])])
         num_neighbors = min(NUM_NEIGHBORS, len(rows))

@@ -1,5 +1,6 @@
 """The pipeline of `realm chunk`: articles -> parts -> numbered shards."""
 
+import dataclasses
 import json
 import os
 
@@ -30,18 +31,9 @@ BLOCKS_PER_SHARD = 10_000
 _PARTS = "parts-"
 
 
-def write_blocks(
-    stage: Stage,
-    inputs: sources.Inputs,
-    tokenizer: Tokenizer,
-    packing: Packing,
-    *,
-    base_url: str | None,
-    keep_all_titles: bool,
-    num_shards: int | None,
-    options: PipelineOptions,
-) -> dict:
-    """Writes the shards of a blocks directory.
+@dataclasses.dataclass(frozen=True)
+class Chunking:
+    """The shards of a blocks directory, and how they are made.
 
     Args:
         stage: `Stage`. Removed again if the input holds a mistake, so that
@@ -53,98 +45,122 @@ def write_blocks(
         keep_all_titles: bool. Keep lists and disambiguations.
         num_shards: int or None. Files to write, at most one a block. `None`:
             one per `BLOCKS_PER_SHARD` blocks.
-        options: `PipelineOptions`.
-
-    Returns:
-        dict, what the metadata say of the blocks; see `shards.metadata`.
-
-    Raises:
-        InputError: if a worker found a mistake, or there is no block.
     """
-    with resumable.nothing_left_of_a_mistake(stage):
-        directory = _prepare(stage, inputs)
-        counts_path = os.path.join(directory, "counts.json")
-        elements = sources.make_sources(inputs, num_local_workers(options))
+
+    stage: Stage
+    inputs: sources.Inputs
+    tokenizer: Tokenizer
+    packing: Packing
+    base_url: str | None
+    keep_all_titles: bool
+    num_shards: int | None
+
+    def write(self, options: PipelineOptions) -> dict:
+        """Writes what no interrupted run has written.
+
+        Args:
+            options: `PipelineOptions`.
+
+        Returns:
+            dict, what the metadata say of the blocks; see `shards.metadata`.
+
+        Raises:
+            InputError: if a worker found a mistake, or there is no block.
+        """
+        with resumable.nothing_left_of_a_mistake(self.stage):
+            directory = self._prepare()
+            counts_path = os.path.join(directory, "counts.json")
+            workers = num_local_workers(options)
+            elements = sources.make_sources(self.inputs, workers)
+            run_pipeline(
+                lambda pipeline: self._build(
+                    pipeline, elements, directory, counts_path
+                ),
+                options,
+                directory,
+            )
+            summaries = sorted(Path(directory).glob(f"{shards.PREFIX}*.json"))
+            metadata = shards.metadata(
+                resumable.merge_summaries(summaries),
+                json.loads(Path(counts_path).read_text()),
+                self.packing,
+            )
+            remove(directory)
+        return metadata
+
+    def _prepare(self):
+        """The directory of the parts, with those of an interrupted run.
+
+        Its name says what they are made of. So no worker of a run that was
+        killed can add a part to those of a run with other options or inputs.
+        """
+        stage, inputs = self.stage, self.inputs
+        files = [*inputs.paths, *filter(None, inputs.indices)]
+        states = [pages.file_state(path) for path in files]
+        made_of = json.dumps([stage.parameters, states])
+        name = f"{_PARTS}{fingerprints.fingerprint(made_of)}"
+        directory = stage.path(name)
+        there = sorted(each.name for each in Path(stage.directory).iterdir())
+        if name not in there:
+            # A new run, or the inputs have changed since.
+            for other in there:
+                if other.startswith((_PARTS, shards.PREFIX)):
+                    remove(stage.path(other))
+            Path(directory).mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def _build(self, pipeline, elements, directory, counts_path):
         chunk_pages = transforms.ChunkPages(
-            directory,
-            tokenizer=tokenizer,
-            packing=packing,
-            base_url=base_url,
-            keep_all_titles=keep_all_titles,
+            directory=directory,
+            tokenizer=self.tokenizer,
+            packing=self.packing,
+            base_url=self.base_url,
+            keep_all_titles=self.keep_all_titles,
         )
-
-        def build(pipeline):
-            chunked = (
-                pipeline
-                | "Files" >> beam.Create(elements)
-                | "Share files" >> beam.Reshuffle()
-                | "Chunk pages"
-                >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
-            )
-            found = (
-                chunked.pages
-                | "Group by id" >> beam.GroupByKey()
-                | "Keep first"
-                >> beam.ParDo(
-                    transforms.KeepFirst(directory, inputs.paths)
-                ).with_outputs("counts", "dropped", main="kept")
-            )
-            num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
-            counts = (
-                (chunked.counts, found.counts)
-                | "All counts" >> beam.Flatten()
-                | "Count pages" >> beam.CombinePerKey(sum)
-                | "Join counts" >> beam.combiners.ToDict()
-                | "Write counts" >> beam.Map(_write_json, counts_path)
-            )
-            written = (
-                pipeline
-                | "Start" >> beam.Create([None])
-                | "Plan shards"
-                >> beam.FlatMap(
-                    shards.plan_shards,
-                    AsDict(num_blocks),
-                    AsList(found.dropped),
-                    output=stage.directory,
-                    directory=directory,
-                    num_shards=num_shards,
-                    blocks_per_shard=BLOCKS_PER_SHARD,
-                )
-                | "Share shards" >> beam.Reshuffle()
-                | "Write blocks"
-                >> beam.ParDo(shards.WriteBlocks(directory, packing))
-            )
-            return counts, written
-
-        run_pipeline(build, options, directory)
-        summaries = sorted(Path(directory).glob(f"{shards.PREFIX}*.json"))
-        metadata = shards.metadata(
-            resumable.merge_summaries(summaries),
-            json.loads(Path(counts_path).read_text()),
-            packing,
+        keep_first = transforms.KeepFirst(
+            directory=directory, paths=self.inputs.paths
         )
-        remove(directory)
-    return metadata
-
-
-def _prepare(stage, inputs):
-    """The directory of the parts, with those of an interrupted run.
-
-    Its name says what they are made of. So no worker of a run that was killed
-    can add a part to those of a run with other options or inputs.
-    """
-    files = [*inputs.paths, *filter(None, inputs.indices)]
-    state = json.dumps([stage.parameters, [pages.file_state(p) for p in files]])
-    name = f"{_PARTS}{fingerprints.fingerprint(state)}"
-    directory = stage.path(name)
-    there = sorted(each.name for each in Path(stage.directory).iterdir())
-    if name not in there:
-        # A new run, or the inputs have changed since.
-        for other in there:
-            if other.startswith((_PARTS, shards.PREFIX)):
-                remove(stage.path(other))
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    return directory
+        write = shards.WriteBlocks(directory=directory, packing=self.packing)
+        chunked = (
+            pipeline
+            | "Files" >> beam.Create(elements)
+            | "Share files" >> beam.Reshuffle()
+            | "Chunk pages"
+            >> beam.ParDo(chunk_pages).with_outputs("counts", main="pages")
+        )
+        found = (
+            chunked.pages
+            | "Group by id" >> beam.GroupByKey()
+            | "Keep first"
+            >> beam.ParDo(keep_first).with_outputs(
+                "counts", "dropped", main="kept"
+            )
+        )
+        counts = (
+            (chunked.counts, found.counts)
+            | "All counts" >> beam.Flatten()
+            | "Count pages" >> beam.CombinePerKey(sum)
+            | "Join counts" >> beam.combiners.ToDict()
+            | "Write counts" >> beam.Map(_write_json, counts_path)
+        )
+        num_blocks = found.kept | "Count blocks" >> beam.CombinePerKey(sum)
+        written = (
+            pipeline
+            | "Start" >> beam.Create([None])
+            | "Plan shards"
+            >> beam.FlatMap(
+                shards.plan_shards,
+                AsDict(num_blocks),
+                AsList(found.dropped),
+                output=self.stage.directory,
+                directory=directory,
+                num_shards=self.num_shards,
+                blocks_per_shard=BLOCKS_PER_SHARD,
+            )
+            | "Share shards" >> beam.Reshuffle()
+            | "Write blocks" >> beam.ParDo(write)
+        )
+        return counts, written
 
 
 def _write_json(value, path):

@@ -1,5 +1,6 @@
 """The pipeline of `realm embed`: ranges of block ids -> .npy shards."""
 
+import dataclasses
 import os
 import threading
 
@@ -49,8 +50,8 @@ def write_shards(
     counters = run_on_shards(
         "Embed",
         EmbedShard(
-            model,
-            blocks,
+            model=model,
+            blocks=blocks,
             batch_size=batch_size,
             directory=directory,
             progress=resumable.ShardProgress(
@@ -104,6 +105,7 @@ def _write(path, rows):
         np.save(file, rows)
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class EmbedShard(beam.DoFn):
     """Computes the embeddings of a `Shard` and writes them.
 
@@ -124,34 +126,25 @@ class EmbedShard(beam.DoFn):
         progress: `ShardProgress`.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        blocks: Blocks,
-        *,
-        batch_size: int,
-        directory: str,
-        progress: resumable.ShardProgress,
-    ):
-        self._model = model
-        self._blocks = blocks
-        self._batch_size = batch_size
-        self._directory = directory
-        self._progress = progress
-        self._shared = Shared()
+    model: Model
+    blocks: Blocks
+    batch_size: int
+    directory: str
+    progress: resumable.ShardProgress
+    shared: Shared = dataclasses.field(default_factory=Shared, init=False)
 
     def setup(self):
-        with resumable.reporting(self._directory):
-            self._tower = self._shared.acquire(
-                lambda: _Tower(self._model, self._blocks)
+        with resumable.reporting(self.directory):
+            self._tower = self.shared.acquire(
+                lambda: _Tower(self.model, self.blocks)
             )
 
     def process(self, shard):
-        if resumable.has_error(self._directory):
+        if resumable.has_error(self.directory):
             return
         title_ids, token_ids = [], []
-        with resumable.reporting(self._directory):
-            for block in self._blocks.read(shard.start, shard.limit):
+        with resumable.reporting(self.directory):
+            for block in self.blocks.read(shard.start, shard.limit):
                 # Lists of Python integers would take eight times the memory.
                 title_ids.append(np.array(block.title_ids, "int32"))
                 token_ids.append(np.array(block.token_ids, "int32"))
@@ -175,14 +168,14 @@ class EmbedShard(beam.DoFn):
         rows = np.zeros((len(token_ids), tower.embedding_dim), "float32")
         lengths = np.array([*map(len, title_ids)]) + [*map(len, token_ids)]
         order = np.argsort(lengths, kind="stable")
-        for first in range(0, len(order), self._batch_size):
-            batch = order[first : first + self._batch_size]
+        for first in range(0, len(order), self.batch_size):
+            batch = order[first : first + self.batch_size]
             with self._tower.lock:
                 rows[batch], mask = tower.embed_ids(
                     [title_ids[row] for row in batch],
                     [token_ids[row] for row in batch],
                 )
-            self._progress(first + len(batch))
+            self.progress(first + len(batch))
             found = len(batch), int(mask.sum()), int((1 - mask).sum())
             for name, amount in zip(COUNTERS, found, strict=True):
                 Metrics.counter("embed", name).inc(amount)

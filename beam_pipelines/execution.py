@@ -20,8 +20,6 @@ from realm_tf.errors import InputError
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL_RUNNERS = (LOCAL_RUNNER, "DirectRunner")
 
-_BEAM_LOGGER = logging.getLogger("apache_beam")
-
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
     """Beam's options, with the runner of this process by default.
@@ -92,11 +90,13 @@ def run_pipeline(
     """
     resumable.clean(directory)
     is_local = options.view_as(StandardOptions).runner in _LOCAL_RUNNERS
+    if not is_local:
+        logging.basicConfig(format="%(asctime)s %(message)s")
     try:
         with _as_outside_of_notebooks():
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
-            with _quiet() if is_local else _logged():
+            with _quiet() if is_local else _level(logging.INFO):
                 result = pipeline.run()
                 result.wait_until_finish()
     except RuntimeError as error:
@@ -174,22 +174,11 @@ def _quiet():
 
 
 @contextlib.contextmanager
-def _logged():
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    _BEAM_LOGGER.addHandler(handler)
-    try:
-        with _level(logging.INFO):
-            yield
-    finally:
-        _BEAM_LOGGER.removeHandler(handler)
-
-
-@contextlib.contextmanager
 def _level(level):
-    before = _BEAM_LOGGER.level
-    _BEAM_LOGGER.setLevel(level)
+    logger = logging.getLogger("apache_beam")
+    before = logger.level
+    logger.setLevel(level)
     try:
         yield
     finally:
-        _BEAM_LOGGER.setLevel(before)
+        logger.setLevel(before)

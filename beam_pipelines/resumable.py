@@ -176,7 +176,7 @@ def missing_shards(shards: list[Shard]) -> list[Shard]:
     return [each for each in shards if not present.issuperset(each.files)]
 
 
-class ShardProgress:
+class ShardProgress(Progress):
     """Says how far all workers are, by the shards that are complete.
 
     Args:
@@ -195,14 +195,14 @@ class ShardProgress:
     ):
         self._folder, name = os.path.split(shards[-1].files[-1])
         self._ending = os.path.splitext(name)[1]
-        self._total = shards[-1].limit
         self._rows_per_shard = shards[0].limit
+        total = shards[-1].limit
         num_missing = sum(shard.limit - shard.start for shard in missing)
-        self._progress = Progress(
+        super().__init__(
             command,
             what,
-            self._total,
-            before=self._total - num_missing,
+            total,
+            before=total - num_missing,
             # Workers on other machines know this clock, too.
             clock=time.time,
         )
@@ -213,11 +213,11 @@ class ShardProgress:
         Args:
             num_begun: int. Rows done of the shard that this worker writes.
         """
-        if self._progress.is_due():
+        if self.is_due():
             names = _names(self._folder)
             complete = sum(name.endswith(self._ending) for name in names)
             done = complete * self._rows_per_shard + num_begun
-            self._progress.show(min(done, self._total))
+            self.show(min(done, self._total))
 
 
 class RecordShard:

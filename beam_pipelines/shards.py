@@ -104,6 +104,7 @@ def plan_shards(
         )
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class WriteBlocks(beam.DoFn):
     """Writes a `BlockShard` that no interrupted run has completed.
 
@@ -115,9 +116,8 @@ class WriteBlocks(beam.DoFn):
         packing: `blocks.Packing`.
     """
 
-    def __init__(self, directory: str, packing: blocks.Packing):
-        self._directory = directory
-        self._packing = packing
+    directory: str
+    packing: blocks.Packing
 
     def process(self, shard: BlockShard):
         if Path(shard.summary_path).exists() and Path(shard.path).exists():
@@ -125,7 +125,7 @@ class WriteBlocks(beam.DoFn):
         block_id = shard.start
         with resumable.writing_records(
             shard,
-            directory=self._directory,
+            directory=self.directory,
             compression_level=COMPRESSION_LEVEL,
         ) as written:
             for records, table in self._parts(shard):
@@ -145,7 +145,7 @@ class WriteBlocks(beam.DoFn):
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
             pages, table, content = parts.read(
-                self._directory, part, ("pages", "blocks", "records")
+                self.directory, part, ("pages", "blocks", "records")
             )
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
@@ -161,8 +161,8 @@ class WriteBlocks(beam.DoFn):
             "unknown_wordpieces": int(table["unknown"].sum()),
             "sentences": int(table["sentences"].sum()),
         }
-        if self._packing.unit == blocks.WORDPIECES:
-            too_long = joint > self._packing.max_length
+        if self.packing.unit == blocks.WORDPIECES:
+            too_long = joint > self.packing.max_length
             found["overlong_sentences"] = int(too_long.sum())
         return found
 

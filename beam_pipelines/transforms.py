@@ -10,6 +10,7 @@ holds the texts of a corpus, and the ids follow from file and position alone.
 A part that an interrupted run has written to its end is not made again.
 """
 
+import dataclasses
 import itertools
 
 import apache_beam as beam
@@ -31,6 +32,7 @@ from realm_tf.text.tokenizer import Tokenizer
 BATCH_LENGTH = 1 << 16
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class ChunkPages(beam.DoFn):
     """`Source` to parts; yields what decides the ids.
 
@@ -46,34 +48,25 @@ class ChunkPages(beam.DoFn):
         keep_all_titles: bool. Keep lists and disambiguations.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        *,
-        tokenizer: Tokenizer,
-        packing: blocks.Packing,
-        base_url: str | None,
-        keep_all_titles: bool,
-    ):
-        self._directory = directory
-        self._tokenizer = tokenizer
-        self._packing = packing
-        self._base_url = base_url
-        self._keep_all_titles = keep_all_titles
+    directory: str
+    tokenizer: Tokenizer
+    packing: blocks.Packing
+    base_url: str | None
+    keep_all_titles: bool
 
     def setup(self):
         self._progress = Progress("chunk", "articles")
 
     def process(self, source: Source):
-        with resumable.reporting(self._directory):
+        with resumable.reporting(self.directory):
             for number, pages in self._parts(source):
-                if resumable.has_error(self._directory):
+                if resumable.has_error(self.directory):
                     return
                 part = (source.file_number, number)
-                if not parts.is_there(self._directory, part):
+                if not parts.is_there(self.directory, part):
                     self._write_part(source, part, pages)
                 table, counts = parts.read(
-                    self._directory, part, ("pages", "counts")
+                    self.directory, part, ("pages", "counts")
                 )
                 buckets = table["id_low"] % parts.NUM_BUCKETS
                 for bucket in np.unique(buckets).tolist():
@@ -87,7 +80,7 @@ class ChunkPages(beam.DoFn):
         pages = readers.read_pages(
             source.path,
             format=source.format,
-            base_url=self._base_url,
+            base_url=self.base_url,
             streams=source.streams,
         )
         if source.streams is not None:
@@ -100,7 +93,7 @@ class ChunkPages(beam.DoFn):
                 yield number, found
 
     def _write_part(self, source, part, pages):
-        writer = parts.PartWriter(self._tokenizer.unk_id)
+        writer = parts.PartWriter(self.tokenizer.unk_id)
         batch = []
         length = 0
         for page in pages:
@@ -108,7 +101,7 @@ class ChunkPages(beam.DoFn):
             reason = readers.drop_reason(
                 page,
                 format=source.format,
-                keep_all_titles=self._keep_all_titles,
+                keep_all_titles=self.keep_all_titles,
             )
             if reason:
                 writer.counts[f"dropped_{reason}"] += 1
@@ -121,7 +114,7 @@ class ChunkPages(beam.DoFn):
                 batch = []
                 length = 0
         self._write_batch(writer, batch)
-        writer.write(self._directory, part)
+        writer.write(self.directory, part)
 
     def _write_batch(self, writer, batch):
         found = blocks.split_articles(
@@ -131,8 +124,8 @@ class ChunkPages(beam.DoFn):
                 )
                 for page, plain in batch
             ],
-            self._tokenizer,
-            self._packing,
+            self.tokenizer,
+            self.packing,
         )
         for (page, _), article_blocks in zip(batch, found, strict=True):
             if article_blocks:
@@ -143,6 +136,7 @@ class ChunkPages(beam.DoFn):
                 writer.counts["dropped_empty"] += 1
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class KeepFirst(beam.DoFn):
     """Keeps the first of several articles with one id, for a bucket of ids.
 
@@ -154,9 +148,8 @@ class KeepFirst(beam.DoFn):
         paths: list of str. The input files by number, for messages.
     """
 
-    def __init__(self, directory: str, paths: list[str]):
-        self._directory = directory
-        self._paths = paths
+    directory: str
+    paths: list[str]
 
     def process(self, keyed):
         firsts = {}
@@ -182,10 +175,10 @@ class KeepFirst(beam.DoFn):
 
     def _report(self, *pages):
         first, second = (
-            f"page {number} of {self._paths[file_number]}"
+            f"page {number} of {self.paths[file_number]}"
             for (file_number, _), number in pages
         )
-        with resumable.reporting(self._directory):
+        with resumable.reporting(self.directory):
             raise InputError(
                 f"{first} and {second} have one article id and different "
                 "texts: give every article its own id or leave one of the "

@@ -173,17 +173,17 @@ class Chunk(Operation):
 
         options = execution.pipeline_options(self.beam_options)
         with self.write(resumable=True) as stage:
+            chunking = chunk_wikipedia.Chunking(
+                stage,
+                self.inputs_found,
+                self.tokenizer,
+                self.packing,
+                base_url=self.base_url,
+                keep_all_titles=self.keep_all_titles,
+                num_shards=self.num_shards,
+            )
             stage.metadata.update(
-                chunk_wikipedia.write_blocks(
-                    stage,
-                    self.inputs_found,
-                    self.tokenizer,
-                    self.packing,
-                    base_url=self.base_url,
-                    keep_all_titles=self.keep_all_titles,
-                    num_shards=self.num_shards,
-                    options=options,
-                ),
+                chunking.write(options),
                 tokenizer=self.tokenizer.fingerprint(),
             )
             array_files.write_vocabulary(

@@ -22,8 +22,8 @@ def _step(model, blocks, directory):
         Shard(str(directory / "embeddings-b.npy"), 3, 11),
     ]
     step = EmbedShard(
-        Model(model),
-        Blocks(blocks),
+        model=Model(model),
+        blocks=Blocks(blocks),
         batch_size=3,
         directory=str(directory),
         progress=ShardProgress("embed", "blocks", shards, shards[1:]),

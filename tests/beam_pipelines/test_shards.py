@@ -114,7 +114,9 @@ def test_write_blocks(tmp_path, written):
         *(tmp_path, written, 40, 43),
         *(((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
     )
-    write = shards.WriteBlocks(written, blocks.Packing(max_length=10))
+    write = shards.WriteBlocks(
+        directory=written, packing=blocks.Packing(max_length=10)
+    )
     write.process(shard)
     records = tf.data.TFRecordDataset(shard.path, "GZIP").as_numpy_iterator()
     found = [schema.from_example(schema.Block, record) for record in records]
@@ -150,12 +152,16 @@ def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
     os.rename(written, tmp_path / "other")
 
     with pytest.raises((OSError, tf.errors.NotFoundError)):
-        shards.WriteBlocks(written, blocks.Packing()).process(shard)
+        shards.WriteBlocks(directory=written, packing=blocks.Packing()).process(
+            shard
+        )
     assert os.listdir(tmp_path) == ["other"]
 
 
 def test_a_shard_that_lacks_a_block_is_none(tmp_path, written):
     shard = block_shard(tmp_path, written, 0, 9, ((0, 1), 0, frozenset()))
     with pytest.raises(RuntimeError, match="expected 9 records, found 1"):
-        shards.WriteBlocks(written, blocks.Packing()).process(shard)
+        shards.WriteBlocks(directory=written, packing=blocks.Packing()).process(
+            shard
+        )
     assert os.listdir(tmp_path) == ["parts"]

@@ -42,7 +42,9 @@ def test_keep_first_against_a_loop(tmp_path):
         values = [entry(part, *pages)[1] for part, pages in found.items()]
         generator.shuffle(values)
         result = list(
-            transforms.KeepFirst(str(tmp_path), []).process((0, values))
+            transforms.KeepFirst(directory=str(tmp_path), paths=[]).process(
+                (0, values)
+            )
         )
         tagged = [r.value for r in result if hasattr(r, "tag")]
 
@@ -57,7 +59,9 @@ def test_keep_first_against_a_loop(tmp_path):
 def test_one_id_with_two_texts_names_both_places(tmp_path):
     first = entry((0, 0), ("a", 1, 1, 1), ("b", 2, 2, 1))[1]
     other = entry((1, 1), ("a", 3, 3, 1))[1]
-    transform = transforms.KeepFirst(str(tmp_path), ["one.xml", "two.xml"])
+    transform = transforms.KeepFirst(
+        directory=str(tmp_path), paths=["one.xml", "two.xml"]
+    )
 
     assert list(transform.process((0, [other, first]))) == [((0, 0), 2)]
     assert resumable.has_error(str(tmp_path))
