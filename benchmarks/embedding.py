@@ -27,6 +27,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
@@ -43,14 +44,14 @@ def main(
 
 def _sample(source, num_blocks, directory):
     """A blocks directory of some of the blocks, and these."""
-    metadata = artifact.read(source, kind=schema.BLOCKS)
+    metadata = artifact.read(source, kind="blocks")
     total = metadata["num_blocks"]
     chosen = set(
         np.linspace(0, total - 1, min(num_blocks, total)).astype(int).tolist()
     )
-    blocks = [b for b in schema.read_blocks(source) if b.block_id in chosen]
+    blocks = [b for b in Blocks(source).read() if b.block_id in chosen]
     output = os.path.join(directory, "blocks")
-    with artifact.write(output, kind=schema.BLOCKS) as stage:
+    with artifact.write(output, kind="blocks") as stage:
         path = stage.path("blocks-00000-of-00001.tfrecord.gz")
         with tf.io.TFRecordWriter(path, options="GZIP") as writer:
             for number, block in enumerate(blocks):
@@ -79,7 +80,7 @@ def _measure(model, batch_size, sample, blocks, directory):
     ours = np.concatenate(
         [index_files.load_array(path) for path, _ in Embeddings(output).shards]
     )
-    length = artifact.read(sample, kind=schema.BLOCKS)["max_block_length"]
+    length = artifact.read(sample, kind="blocks")["max_block_length"]
     rows, peer_seconds = _predict(model, batch_size, blocks, length)
     computed = counts["wordpieces"] + counts["padding"]
     rate, peer_rate = len(blocks) / seconds, len(blocks) / peer_seconds

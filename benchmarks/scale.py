@@ -28,6 +28,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _ROWS_PER_SHARD = 50_000
@@ -67,10 +68,10 @@ def main():
 
 def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
     """Writes a blocks directory of the blocks of another, over and over."""
-    metadata = artifact.read(source, kind=schema.BLOCKS)
-    known = list(schema.read_blocks(source))
+    metadata = artifact.read(source, kind="blocks")
+    known = list(Blocks(source).read())
     numbered = enumerate(itertools.islice(itertools.cycle(known), num_blocks))
-    with artifact.write(output, kind=schema.BLOCKS) as stage:
+    with artifact.write(output, kind="blocks") as stage:
         rows = [
             min(_ROWS_PER_SHARD, num_blocks - first)
             for first in range(0, num_blocks, _ROWS_PER_SHARD)
@@ -94,15 +95,15 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
 
 def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
     """Writes an embeddings directory of random rows, of length 1."""
-    metadata = artifact.read(blocks, kind=schema.BLOCKS)
-    tower = artifact.read(model, kind=schema.MODEL)["block_tower"]
+    metadata = artifact.read(blocks, kind="blocks")
+    tower = artifact.read(model, kind="model")["block_tower"]
     width = model_directory.load(model).model.embedding_dim
     random = np.random.default_rng(seed)
     centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
     parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
     with artifact.write(
         output,
-        kind=schema.EMBEDDINGS,
+        kind="embeddings",
         parameters={"rows_per_shard": _ROWS_PER_SHARD},
         parents=parents,
     ) as stage:

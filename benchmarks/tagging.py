@@ -18,7 +18,7 @@ import tokenizers
 import tyro
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.tagging import bert
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
@@ -36,7 +36,7 @@ def main(
     num_bert_blocks: int = 1_000,
 ):
     """Measures the rules, and `bert` if there is a tagger model."""
-    total = artifact.read(blocks, kind=schema.BLOCKS)["num_blocks"]
+    total = artifact.read(blocks, kind="blocks")["num_blocks"]
     # One in so many, so that all of the corpus is in it.
     result = {
         "rules": rules_rates(
@@ -92,7 +92,7 @@ def bert_rates(blocks, directory):
 
 def _sample(directory, num_blocks, wanted):
     step = max(1, num_blocks // wanted)
-    found = schema.read_blocks(directory)
+    found = Blocks(directory).read()
     return [b for number, b in enumerate(found) if number % step == 0][:wanted]
 
 

@@ -243,7 +243,7 @@ def write_annotated(directory, passages):
     """A directory as `realm annotate` leaves it, of two shards."""
     import tensorflow as tf
 
-    with artifact.write(str(directory), kind=schema.ANNOTATED) as stage:
+    with artifact.write(str(directory), kind="annotated") as stage:
         half = len(passages) // 2
         for number, part in enumerate([passages[:half], passages[half:]]):
             path = stage.path(f"annotated-{number:05d}.tfrecord.gz")
@@ -251,6 +251,7 @@ def write_annotated(directory, passages):
                 for passage in part:
                     writer.write(schema.to_example(passage))
         stage.metadata["num_passages"] = len(passages)
+        stage.metadata["shard_rows"] = [half, len(passages) - half]
         stage.metadata["fingerprint"] = "abc"
     return str(directory)
 

@@ -173,7 +173,7 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
     """The metadata of a complete stage directory.
 
     Args:
-        directory: str or `directory.Artifact`, which reads it once.
+        directory: str.
         kind: str, or tuple of them. What it must hold, or one of what.
             Defaults to `()`: whatever it is.
 
@@ -184,8 +184,6 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
         InputError: if it is missing, incomplete, damaged or of another kind.
     """
     kinds = (kind,) if isinstance(kind, str) else kind
-    if hasattr(directory, "metadata") and directory.kind in kinds:
-        return directory.metadata
     directory = str(directory).rstrip("/")
     expected = " or ".join(map(repr, kinds))
     if not is_complete(directory):

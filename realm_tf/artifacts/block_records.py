@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.text.integer_types import smallest_dtype
 
@@ -12,7 +10,7 @@ class BlockRecords:
     """All blocks of a directory, by block id.
 
     Args:
-        blocks: str. A directory that `realm chunk` wrote.
+        blocks: `Blocks`.
 
     Attributes:
         titles, texts, urls: lists of str.
@@ -28,12 +26,12 @@ class BlockRecords:
             holds no block.
     """
 
-    def __init__(self, blocks: str):
-        self.metadata = artifact.read(blocks, kind=schema.BLOCKS)
+    def __init__(self, blocks):
+        self.metadata = blocks.metadata
         self.titles, self.texts, self.urls = [], [], []
         self.title_ids, self.sentence_starts = [], []
         rows = []
-        for block in schema.read_blocks(blocks):
+        for block in blocks.read():
             self.titles.append(block.title)
             self.texts.append(block.text)
             self.urls.append(block.url)

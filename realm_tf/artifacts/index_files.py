@@ -11,8 +11,8 @@ import numpy as np
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
@@ -74,7 +74,7 @@ def write_exact(
     """
     with artifact.write(
         output,
-        kind=schema.INDEX,
+        kind=Index.kinds[0],
         parameters={"kind": "brute_force"},
         parents=parents,
     ) as stage:

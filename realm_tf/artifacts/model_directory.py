@@ -10,7 +10,6 @@ import numpy as np
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import model_card
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.array_files import VOCABULARY
 from realm_tf.artifacts.array_files import write_vocabulary
 from realm_tf.artifacts.directory import Artifact
@@ -89,7 +88,7 @@ def save(
         notes: dict. More to keep in metadata.json, such as final metrics.
     """
     with artifact.write(
-        output, kind=schema.MODEL, parameters=parameters, parents=parents
+        output, kind=Model.kinds[0], parameters=parameters, parents=parents
     ) as stage:
         write_files(loaded, stage)
         stage.metadata.update(notes or {})

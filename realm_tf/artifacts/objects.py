@@ -1,9 +1,12 @@
 """The directories and files that realm's commands hand to each other."""
 
 import functools
+import itertools
+from collections.abc import Iterator
 from typing import ClassVar
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
@@ -15,6 +18,7 @@ class _Texts:
     """Texts as they were cut, or packed for training."""
 
     what: ClassVar[str]
+    record: ClassVar[type]
 
     @property
     def is_packed(self) -> bool:
@@ -23,6 +27,51 @@ class _Texts:
 
     def __len__(self):
         return self.metadata[f"num_{self.what}"]
+
+    def read(self, start: int = 0, limit: int | None = None) -> Iterator:
+        """Yields records in their order, with their texts.
+
+        Args:
+            start: int. Number of the first. Defaults to `0`.
+            limit: int. The number after the last. Defaults to all.
+
+        Raises:
+            InputError: if the directory is not complete or packed, a shard is
+                missing or damaged, or the ids of blocks are not 0, 1, 2, ...
+        """
+        matching.check_has_texts(self)
+        shard_rows = self.metadata["shard_rows"]
+        paths = schema.shard_paths(self.path)
+        if len(paths) != len(shard_rows):
+            raise InputError(
+                f"{self} holds {len(paths)} shards, expected "
+                f"{len(shard_rows)}: make it again."
+            )
+        limit = len(self) if limit is None else limit
+        first = 0
+        for path, rows in zip(paths, shard_rows, strict=True):
+            begin, end = max(first, start), min(first + rows, limit)
+            if begin < end:
+                records = schema.read_records(path, start=begin - first)
+                if limit < first + rows:
+                    records = itertools.islice(records, end - begin)
+                yield from self._check(path, records, begin, end)
+            first += rows
+
+    def _check(self, path, records, start, limit):
+        wrong = InputError(
+            f"{path} does not hold the {self.what} {start} to {limit - 1}: "
+            "make its directory again."
+        )
+        number = start
+        for serialized in records:
+            record = schema.from_example(self.record, serialized)
+            if self.record is schema.Block and record.block_id != number:
+                raise wrong
+            yield record
+            number += 1
+        if number != limit:
+            raise wrong
 
     def summary(self) -> str:
         packed = "packed " if self.is_packed else ""
@@ -42,8 +91,9 @@ class Blocks(_Texts, Artifact):
     Blocks('not-there', not made yet)
     """
 
-    kinds = (schema.BLOCKS, "packed_blocks")
+    kinds = ("blocks", "packed_blocks")
     what = "blocks"
+    record = schema.Block
     num_blocks = recorded("num_blocks")
     tokenizer = recorded("tokenizer")
 
@@ -59,10 +109,6 @@ class Blocks(_Texts, Artifact):
 
         return BlockRecords(self)
 
-    def read(self, start: int = 0, limit: int | None = None):
-        """Yields `schema.Block`, in order of id; see `schema.read_blocks`."""
-        return schema.read_blocks(self, start=start, limit=limit)
-
 
 class Passages(_Texts, Artifact):
     """Passages with their salient spans, annotated or packed for training.
@@ -71,8 +117,9 @@ class Passages(_Texts, Artifact):
         num_passages: int. How many passages there are.
     """
 
-    kinds = (schema.ANNOTATED, "packed_passages")
+    kinds = ("annotated", "packed_passages")
     what = "passages"
+    record = schema.AnnotatedPassage
     num_passages = recorded("num_passages")
 
     @property
@@ -83,10 +130,6 @@ class Passages(_Texts, Artifact):
         """
         return self.parents.get("blocks")
 
-    def read(self):
-        """Yields `schema.AnnotatedPassage`, in order."""
-        return schema.read_annotated(self)
-
 
 class Embeddings(Artifact):
     """Embeddings of all blocks, in shards by block id.
@@ -95,7 +138,7 @@ class Embeddings(Artifact):
         num_blocks: int. How many rows there are.
     """
 
-    kinds = (schema.EMBEDDINGS,)
+    kinds = ("embeddings",)
     num_blocks = recorded("num_blocks")
 
     @functools.cached_property
@@ -118,7 +161,7 @@ class Index(Artifact):
         num_blocks: int. How many blocks can be found.
     """
 
-    kinds = (schema.INDEX,)
+    kinds = ("index",)
     num_blocks = recorded("num_blocks")
 
     @property
@@ -162,7 +205,7 @@ class Model(Artifact):
         block_tower: str. Fingerprint of all that decides a block's embedding.
     """
 
-    kinds = (schema.MODEL,)
+    kinds = ("model",)
     tokenizer = recorded("tokenizer")
     block_tower = recorded("block_tower")
 
@@ -210,7 +253,7 @@ class QuestionSet(Artifact):
 class Evaluation(Artifact):
     """What `realm evaluate` measured: metrics, predictions, a report."""
 
-    kinds = (schema.EVALUATION,)
+    kinds = ("evaluation",)
 
     @functools.cached_property
     def metrics(self) -> dict:
@@ -238,7 +281,7 @@ class Evaluation(Artifact):
 class Comparison(Artifact):
     """Evaluations of the same questions side by side, by `realm compare`."""
 
-    kinds = (schema.COMPARISON,)
+    kinds = ("comparison",)
 
     @functools.cached_property
     def content(self) -> dict:
@@ -254,13 +297,13 @@ class Comparison(Artifact):
 class HuggingFaceModel(Artifact):
     """A model in the files of Hugging Face's transformers."""
 
-    kinds = (schema.HUGGING_FACE,)
+    kinds = ("hugging_face",)
 
 
 class SavedModel(Artifact):
     """One version of an export: raw question in, answer with evidence out."""
 
-    kinds = (schema.SAVED_MODEL,)
+    kinds = ("saved_model",)
 
 
 class Verification(Artifact):

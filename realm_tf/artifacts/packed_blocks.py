@@ -22,7 +22,6 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts import array_files
-from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.progress import Progress
@@ -75,7 +74,6 @@ def pack_blocks(
             exists or is remote.
     """
     blocks = Blocks.of(blocks)
-    matching.check_has_texts(blocks)
     with PackedBlocks.write(
         output,
         tokenizer=blocks.tokenizer,

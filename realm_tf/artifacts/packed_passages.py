@@ -22,7 +22,6 @@ from collections import Counter
 import numpy as np
 
 from realm_tf.artifacts import array_files
-from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import tokenized_passages
 from realm_tf.progress import Progress
@@ -52,7 +51,6 @@ def pack_passages(
             exists or is remote.
     """
     annotated = Passages.of(annotated)
-    matching.check_has_texts(annotated)
     counts = Counter()
     progress = Progress("pack", "passages", annotated.num_passages)
     with PackedPassages.write(

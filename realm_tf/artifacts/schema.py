@@ -7,24 +7,12 @@ dataclass. Names ending in `_starts` and `_limits` count Unicode code points of
 
 import dataclasses
 import gzip
-import itertools
 import os
 import zlib
 from collections.abc import Iterator
 
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-
-BLOCKS = "blocks"
-ANNOTATED = "annotated"
-EMBEDDINGS = "embeddings"
-INDEX = "index"
-MODEL = "model"
-EVALUATION = "evaluation"
-COMPARISON = "comparison"
-SAVED_MODEL = "saved_model"
-HUGGING_FACE = "hugging_face"
 
 # TFRecord: the length, its checksum, the record, its checksum.
 _LENGTH_BYTES = 8
@@ -204,83 +192,3 @@ def read_records(path: str, *, start: int = 0) -> Iterator[bytes]:
         raise InputError(
             f"{path} is truncated or damaged: make its directory again."
         ) from error
-
-
-def read_annotated(annotated: str) -> Iterator[AnnotatedPassage]:
-    """Passages of a directory that `realm annotate` wrote, in order.
-
-    Args:
-        annotated: str. The directory.
-
-    Yields:
-        `AnnotatedPassage`.
-
-    Raises:
-        InputError: if the directory is not complete or a shard is missing or
-            damaged.
-    """
-    metadata = artifact.read(annotated, kind=ANNOTATED)
-    number = 0
-    for path in shard_paths(annotated):
-        for serialized in read_records(path):
-            yield from_example(AnnotatedPassage, serialized)
-            number += 1
-    if number != metadata["num_passages"]:
-        raise InputError(
-            f"{annotated} holds {number} passages, expected "
-            f"{metadata['num_passages']}: make it again with `realm annotate`."
-        )
-
-
-def read_blocks(
-    blocks: str, *, start: int = 0, limit: int | None = None
-) -> Iterator[Block]:
-    """Blocks of a directory that `realm chunk` wrote, in order of id.
-
-    Args:
-        blocks: str. The directory.
-        start: int. First block id. Defaults to `0`.
-        limit: int. The id after the last. Defaults to all.
-
-    Yields:
-        `Block`.
-
-    Raises:
-        InputError: if the directory is not a complete blocks directory, a
-            shard is missing or damaged, or its ids are not 0, 1, 2, ...
-    """
-    metadata = artifact.read(blocks, kind=BLOCKS)
-    limit = metadata["num_blocks"] if limit is None else limit
-    paths = shard_paths(blocks)
-    if len(paths) != len(metadata["shard_rows"]):
-        raise InputError(
-            f"{blocks} holds {len(paths)} block shards, expected "
-            f"{len(metadata['shard_rows'])}: make the blocks again with "
-            "`realm chunk`."
-        )
-    first = 0
-    for path, rows in zip(paths, metadata["shard_rows"], strict=True):
-        last = min(first + rows, limit)
-        if max(first, start) < last:
-            yield from _read_shard(path, first, rows, max(first, start), last)
-        first += rows
-
-
-def _read_shard(path, first, rows, start, limit):
-    """Blocks `start` to `limit` of a shard of `rows` whose first is `first`."""
-    wrong = InputError(
-        f"{path} does not hold the blocks {start} to {limit - 1}: make the "
-        "blocks again with `realm chunk`."
-    )
-    records = read_records(path, start=start - first)
-    if limit < first + rows:
-        records = itertools.islice(records, limit - start)
-    expected = start
-    for serialized in records:
-        block = from_example(Block, serialized)
-        if block.block_id != expected:
-            raise wrong
-        yield block
-        expected += 1
-    if expected != limit:
-        raise wrong

@@ -7,7 +7,7 @@ import numpy as np
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.initial import copy_layers
 from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
@@ -176,7 +176,7 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     difference = _largest_difference(loaded, blocks, rows)
     with artifact.write(
         str(embeddings),
-        kind=schema.EMBEDDINGS,
+        kind=Embeddings.kinds[0],
         parameters={"rows_per_shard": index_files.ROWS_PER_SHARD},
         parents=parents,
         resumable=True,

@@ -4,9 +4,9 @@ import bisect
 import collections
 from collections.abc import Iterator
 
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts import html_page
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
 
 # Neighbouring labels get hues far apart: the golden angle, in degrees.
@@ -34,7 +34,7 @@ def write_page(
         InputError: if the directory is not complete, or the file cannot be
             written.
     """
-    metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
+    metadata = Passages(annotated_dir).metadata
     found = list(sample_passages(annotated_dir, num_passages=num_passages))
     shown = collections.Counter(
         label for _, passage in found for label in passage.span_label
@@ -87,26 +87,16 @@ def sample_passages(
     """
     if num_passages < 1:
         raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
-    metadata = artifact.read(annotated_dir, kind=schema.ANNOTATED)
-    total = metadata["num_passages"]
+    passages = Passages(annotated_dir)
+    total = len(passages)
     wanted = {total * part // num_passages for part in range(num_passages)}
-    paths = schema.shard_paths(annotated_dir)
-    if len(paths) != len(metadata["shard_rows"]):
-        raise InputError(
-            f"{annotated_dir} holds {len(paths)} shards, expected "
-            f"{len(metadata['shard_rows'])}: make it again with `realm "
-            "annotate`."
-        )
     first = 0
-    for path, rows in zip(paths, metadata["shard_rows"], strict=True):
+    for rows in passages.metadata["shard_rows"]:
         here = wanted.intersection(range(first, first + rows))
-        records = schema.read_records(path) if here else ()
-        for place, record in enumerate(records, start=first):
+        found = passages.read(first, max(here) + 1) if here else ()
+        for place, passage in enumerate(found, first):
             if place in here:
-                yield (
-                    place,
-                    schema.from_example(schema.AnnotatedPassage, record),
-                )
+                yield place, passage
         first += rows
 
 

@@ -111,11 +111,10 @@ def test_thresholds_against_trying_all():
 
 def test_an_evaluation_without_calibration_is_refused(tmp_path):
     from realm_tf.artifacts import artifact
-    from realm_tf.artifacts import schema
     from realm_tf.artifacts.objects import Evaluation
 
     old = str(tmp_path / "old")
-    with artifact.write(old, kind=schema.EVALUATION, parameters={}, parents={}):
+    with artifact.write(old, kind="evaluation", parameters={}, parents={}):
         pass
     with pytest.raises(InputError, match="holds no calibration"):
         calibration.read(Evaluation(old))

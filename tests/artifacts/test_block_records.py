@@ -5,6 +5,7 @@ import tensorflow as tf
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
 
 TEXT = "👍 Café au lait"
@@ -35,7 +36,7 @@ BLOCKS = [
 
 
 def _write(directory, blocks, *, max_block_length):
-    with artifact.write(str(directory), kind=schema.BLOCKS) as stage:
+    with artifact.write(str(directory), kind="blocks") as stage:
         path = stage.path("blocks-0.tfrecord.gz")
         with tf.io.TFRecordWriter(path, options="GZIP") as writer:
             for block in blocks:
@@ -50,7 +51,9 @@ def _write(directory, blocks, *, max_block_length):
 
 
 def test_all_of_a_block_by_its_id(tmp_path):
-    records = BlockRecords(_write(tmp_path / "b", BLOCKS, max_block_length=20))
+    records = BlockRecords(
+        Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
+    )
     assert len(records) == 2
     assert records.titles == ["Café", ""]
     assert records.texts == [TEXT, "x"]
@@ -78,7 +81,9 @@ def test_all_of_a_block_by_its_id(tmp_path):
     ],
 )
 def test_the_text_of_a_span(tmp_path, start, limit, expected):
-    records = BlockRecords(_write(tmp_path / "b", BLOCKS, max_block_length=20))
+    records = BlockRecords(
+        Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
+    )
     assert records.span_text(0, start, limit) == expected
     first, last = records.span_offsets(0, start, limit)
     assert TEXT[first:last] == expected
@@ -86,7 +91,9 @@ def test_the_text_of_a_span(tmp_path, start, limit, expected):
 
 
 def test_an_over_long_body_is_cut_to_the_budget(tmp_path):
-    records = BlockRecords(_write(tmp_path / "b", BLOCKS, max_block_length=4))
+    records = BlockRecords(
+        Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=4))
+    )
     assert records.lengths.tolist() == [4, 1]
     assert records.token_ids.tolist() == [[6, 7, 8, 9], [11, 0, 0, 0]]
     assert records.texts[0] == TEXT
@@ -95,4 +102,4 @@ def test_an_over_long_body_is_cut_to_the_budget(tmp_path):
 def test_no_blocks_are_refused(tmp_path):
     directory = _write(tmp_path / "b", [], max_block_length=4)
     with pytest.raises(InputError, match="holds no block"):
-        BlockRecords(directory)
+        BlockRecords(Blocks(directory))

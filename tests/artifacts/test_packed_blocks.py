@@ -3,6 +3,7 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.errors import InputError
@@ -17,7 +18,7 @@ def packed(blocks_dir, tmp_path):
 
 def test_every_block_comes_back(packed, blocks_dir):
     found = PackedBlocks(packed)
-    blocks = list(schema.read_blocks(blocks_dir))
+    blocks = list(Blocks(blocks_dir).read())
     assert len(found) == len(blocks) > 6
     tokenizer = Tokenizer.from_file(f"{blocks_dir}/vocab.txt")
     assert found.wordpieces == tokenizer.vocabulary
@@ -44,7 +45,7 @@ def test_every_block_comes_back(packed, blocks_dir):
 
 
 def test_metadata_and_counts(packed, blocks_dir):
-    blocks = list(schema.read_blocks(blocks_dir))
+    blocks = list(Blocks(blocks_dir).read())
     metadata = artifact.read(packed, kind="packed_blocks")
     source = artifact.read(blocks_dir, kind="blocks")
     assert metadata["parents"] == {"blocks": source["fingerprint"]}
@@ -67,7 +68,7 @@ def test_metadata_and_counts(packed, blocks_dir):
 
 
 def test_blocks_of_an_article_share_its_number(packed, blocks_dir):
-    names = [b.article_id for b in schema.read_blocks(blocks_dir)]
+    names = [b.article_id for b in Blocks(blocks_dir).read()]
     order = list(dict.fromkeys(names))
     numbers = PackedBlocks(packed).article_numbers()
     assert numbers.tolist() == [order.index(name) for name in names]
@@ -77,7 +78,7 @@ def test_tables(packed, blocks_dir, monkeypatch):
     # More parts than one.
     monkeypatch.setattr(packed_blocks, "_PART", 4)
     found = PackedBlocks(packed)
-    blocks = list(schema.read_blocks(blocks_dir))
+    blocks = list(Blocks(blocks_dir).read())
     for max_length in (5, 1000):
         for (table, lengths), rows in (
             (found.bodies(max_length), [b.token_ids for b in blocks]),

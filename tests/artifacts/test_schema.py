@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
 
 BLOCK = schema.Block(
@@ -34,7 +36,7 @@ def _blocks(num_blocks):
 
 def _write(directory, shards, *, num_blocks=None, shard_rows=None):
     """A blocks directory of these shards (lists of blocks)."""
-    with artifact.write(str(directory), kind=schema.BLOCKS) as stage:
+    with artifact.write(str(directory), kind="blocks") as stage:
         for number, blocks in enumerate(shards):
             path = stage.path(f"blocks-{number:05d}.tfrecord.gz")
             with tf.io.TFRecordWriter(path, options="GZIP") as writer:
@@ -47,7 +49,7 @@ def _write(directory, shards, *, num_blocks=None, shard_rows=None):
 
 
 def _ids(directory, **arguments):
-    found = schema.read_blocks(directory, **arguments)
+    found = Blocks(directory).read(**arguments)
     return [block.block_id for block in found]
 
 
@@ -112,10 +114,10 @@ def test_a_missing_shard_is_refused(tmp_path):
     blocks = _blocks(4)
     directory = _write(tmp_path / "blocks", [blocks[:2], blocks[2:]])
     os.remove(schema.shard_paths(directory)[1])
-    with pytest.raises(InputError, match="holds 1 block shards, expected 2"):
+    with pytest.raises(InputError, match="holds 1 shards, expected 2"):
         _ids(directory)
     os.remove(schema.shard_paths(directory)[0])
-    with pytest.raises(InputError, match="holds 0 block shards, expected 2"):
+    with pytest.raises(InputError, match="holds 0 shards, expected 2"):
         _ids(directory)
 
 
@@ -165,16 +167,14 @@ def test_annotated_passages_are_read_in_order(tmp_path):
     passages = [
         dataclasses.replace(PASSAGE, block_id=number) for number in range(5)
     ]
-    with artifact.write(
-        directory, kind=schema.ANNOTATED, parameters={}
-    ) as stage:
+    with artifact.write(directory, kind="annotated", parameters={}) as stage:
         for name, part in (("a-1", passages[:3]), ("a-2", passages[3:])):
             path = stage.path(f"{name}.tfrecord.gz")
             with tf.io.TFRecordWriter(path, options="GZIP") as writer:
                 for passage in part:
                     writer.write(schema.to_example(passage))
-        stage.metadata["num_passages"] = 5
-    assert list(schema.read_annotated(directory)) == passages
+        stage.metadata.update(num_passages=5, shard_rows=[3, 2])
+    assert list(Passages(directory).read()) == passages
 
     path = schema.shard_paths(directory)[1]
     with open(path, "rb+") as file:
@@ -182,7 +182,7 @@ def test_annotated_passages_are_read_in_order(tmp_path):
     with pytest.raises(
         InputError, match="a-2.* damaged: make its directory again"
     ):
-        list(schema.read_annotated(directory))
+        list(Passages(directory).read())
     os.remove(path)
-    with pytest.raises(InputError, match="holds 3 passages, expected 5"):
-        list(schema.read_annotated(directory))
+    with pytest.raises(InputError, match="holds 1 shards, expected 2"):
+        list(Passages(directory).read())

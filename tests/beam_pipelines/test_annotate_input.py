@@ -11,7 +11,7 @@ from annotate_runs import count_calls
 from beam_runs import TWO_THREADS
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 
@@ -35,8 +35,8 @@ def test_articles_of_another_corpus(
     metadata = _annotate_input(
         output, path, vocabulary_path, beam_options=TWO_THREADS
     )
-    passages = list(schema.read_annotated(output))
-    of_blocks = list(schema.read_annotated(expected))
+    passages = list(Passages(output).read())
+    of_blocks = list(Passages(expected).read())
     assert [passage.block_id for passage in passages] == [-1] * 7
     for passage, number in zip(of_blocks, range(7), strict=True):
         assert passage.block_id == number
@@ -108,7 +108,7 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     metadata = _annotate_input(
         output, str(dump), vocabulary_path, tagger="links"
     )
-    (passage,) = schema.read_annotated(output)
+    (passage,) = Passages(output).read()
     assert passage.spans() == ["Mür", "1128"]
     assert passage.span_label == ["link", "date"]
     assert metadata["counts"]["spans_link"] == 1

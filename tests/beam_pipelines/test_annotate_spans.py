@@ -16,6 +16,7 @@ from realm_tf import cli
 from realm_tf import progress
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.paths import remove
 from realm_tf.beam_pipelines import annotate_spans
 from realm_tf.errors import InputError
@@ -24,7 +25,7 @@ from realm_tf.tagging.rules.salient_spans import find_spans
 
 
 def test_records_against_the_rules_themselves(expected, blocks):
-    passages = list(schema.read_annotated(expected))
+    passages = list(Passages(expected).read())
     assert [passage.block_id for passage in passages] == list(range(7))
     assert [passage.text for passage in passages] == TEXTS
     assert [passage.title for passage in passages] == [
@@ -40,8 +41,8 @@ def test_records_against_the_rules_themselves(expected, blocks):
 
 
 def test_what_the_directory_says(expected, blocks):
-    metadata = artifact.read(expected, kind=schema.ANNOTATED)
-    passages = list(schema.read_annotated(expected))
+    metadata = artifact.read(expected, kind="annotated")
+    passages = list(Passages(expected).read())
     labels = collections.Counter(
         label for passage in passages for label in passage.span_label
     )
@@ -59,7 +60,7 @@ def test_what_the_directory_says(expected, blocks):
     assert metadata["num_passages"] == 7
     assert metadata["shard_rows"] == [3, 3, 1]
     assert metadata["parents"] == {
-        "blocks": artifact.read(blocks, kind=schema.BLOCKS)["fingerprint"],
+        "blocks": artifact.read(blocks, kind="blocks")["fingerprint"],
         "tagger": "rules",
     }
     assert sorted(os.listdir(expected)) == [
@@ -85,8 +86,8 @@ def test_same_bytes_whatever_the_workers(
         output, blocks=blocks, passages_per_shard=3, beam_options=beam_options
     )
     assert shard_bytes(output) == shard_bytes(expected)
-    before = artifact.read(expected, kind=schema.ANNOTATED)
-    after = artifact.read(output, kind=schema.ANNOTATED)
+    before = artifact.read(expected, kind="annotated")
+    after = artifact.read(output, kind="annotated")
     assert after == {**before, "seconds": after["seconds"]}
     assert metadata["counts"] == before["counts"]
 
@@ -94,7 +95,7 @@ def test_same_bytes_whatever_the_workers(
 def test_shards_and_calls_change_no_record(
     tmp_path, monkeypatch, annotate_world, blocks, expected
 ):
-    passages = list(schema.read_annotated(expected))
+    passages = list(Passages(expected).read())
     fingerprint = artifact.read(expected, kind="annotated")["fingerprint"]
     other = annotate(
         str(tmp_path / "other"), blocks=str(annotate_world / "other")
@@ -104,7 +105,7 @@ def test_shards_and_calls_change_no_record(
     for size, rows in ((2, [2, 2, 2, 1]), (7, [7]), (100, [7])):
         output = str(tmp_path / str(size))
         metadata = annotate(output, blocks=blocks, passages_per_shard=size)
-        assert list(schema.read_annotated(output)) == passages
+        assert list(Passages(output).read()) == passages
         assert metadata["shard_rows"] == rows
         assert metadata["fingerprint"] == fingerprint
 

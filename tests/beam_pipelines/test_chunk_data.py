@@ -16,7 +16,7 @@ import pytest
 import tokenizers
 
 from realm_tf.articles import readers
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.operations.chunk import Chunk
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
@@ -69,7 +69,7 @@ def chunked(dump, vocab, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(chunked):
-    return list(schema.read_blocks(chunked[0]))
+    return list(Blocks(chunked[0]).read())
 
 
 def test_counters(chunked, found):

@@ -12,7 +12,6 @@ from beam_runs import write_jsonl
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.errors import InputError
@@ -23,7 +22,7 @@ from realm_tf.text.tokenizer import Tokenizer
 def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
     output = str(tmp_path / "out")
     metadata = chunk(inputs, output, vocab, max_block_length=30)
-    found = list(schema.read_blocks(output))
+    found = list(Blocks(output).read())
 
     assert [(b.block_id, b.article_id, b.title, b.text) for b in found] == [
         (0, "1", "Graz", "Graz lies on the Mur."),
@@ -60,7 +59,7 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
 def test_metadata(tmp_path, vocab, inputs):
     output = str(tmp_path / "out")
     chunk(inputs, output, vocab, max_block_length=30, num_shards=4)
-    metadata = artifact.read(output, kind=schema.BLOCKS)
+    metadata = artifact.read(output, kind="blocks")
     tokenizer = Tokenizer(VOCABULARY)
 
     assert metadata["num_blocks"] == 6
@@ -106,7 +105,7 @@ def test_same_bytes_whatever_the_order_and_the_workers(
     assert shard_bytes(again) == shard_bytes(expected)
     assert shard_bytes(reverse) == shard_bytes(expected)
     assert len(shard_bytes(three)) == 3
-    assert list(schema.read_blocks(three)) == list(schema.read_blocks(expected))
+    assert list(Blocks(three).read()) == list(Blocks(expected).read())
     assert len(fingerprints) == 1
 
 
@@ -240,7 +239,7 @@ def test_overlap(tmp_path, vocab):
     # Title and special ones 4, a sentence 5.
     metadata = chunk(path, output, vocab, max_block_length=14, overlap=1)
 
-    assert [block.text for block in schema.read_blocks(output)] == [
+    assert [block.text for block in Blocks(output).read()] == [
         "Aa bb. Cc dd.",
         "Cc dd. Ee kk.",
         "Ee kk. Gg hh.",
@@ -255,7 +254,7 @@ def test_unit_words(tmp_path, vocab):
     )
     output = str(tmp_path / "out")
     metadata = chunk(path, output, vocab, unit="words", max_block_length=4)
-    found = list(schema.read_blocks(output))
+    found = list(Blocks(output).read())
 
     assert [block.text for block in found] == [
         "Aa bb cc. Dd",
@@ -281,7 +280,7 @@ def test_unit_rows(tmp_path, vocab, max_block_length):
     metadata = chunk(
         path, output, vocab, unit="rows", max_block_length=max_block_length
     )
-    found = list(schema.read_blocks(output))
+    found = list(Blocks(output).read())
 
     assert [block.text for block in found] == [row["text"] for row in rows]
     assert found[0].sentence_starts == [0, 10]

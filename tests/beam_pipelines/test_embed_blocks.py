@@ -14,6 +14,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
@@ -49,7 +50,7 @@ def expected(model_dir, blocks_dir):
     loaded = model_directory.load(model_dir)
     tokenizer = loaded.tokenizer
     rows = []
-    for block in schema.read_blocks(blocks_dir):
+    for block in Blocks(blocks_dir).read():
         title = [tokenizer.cls_id, *block.title_ids, tokenizer.sep_id]
         body = [*block.token_ids, tokenizer.sep_id]
         inputs = {
@@ -91,15 +92,14 @@ def test_batches_and_shards_change_nothing(
     assert counts["blocks"] == 11
     # [CLS], two [SEP], titles of one wordpiece, and the bodies.
     assert counts["wordpieces"] == 4 * 11 + sum(
-        len(block.token_ids) for block in schema.read_blocks(blocks_dir)
+        len(block.token_ids) for block in Blocks(blocks_dir).read()
     )
     if batch_size == 1:
         # To a multiple of 8, or to the longest block.
         assert counts["padding"] == sum(
             min(-(-length // 8) * 8, 20) - length
             for length in (
-                4 + len(block.token_ids)
-                for block in schema.read_blocks(blocks_dir)
+                4 + len(block.token_ids) for block in Blocks(blocks_dir).read()
             )
         )
 

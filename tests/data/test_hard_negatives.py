@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.question_files import Question
@@ -106,7 +107,7 @@ def world(blocks_dir, vocabulary_path, tmp_path_factory):
     packed = str(tmp_path_factory.mktemp("dpr") / "packed")
     pack_blocks(blocks_dir, packed)
     return {
-        "records": BlockRecords(blocks_dir),
+        "records": BlockRecords(Blocks(blocks_dir)),
         "blocks": PackedBlocks(packed),
         "tokenizer": Tokenizer.from_file(vocabulary_path),
     }

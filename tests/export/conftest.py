@@ -8,7 +8,6 @@ import json
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
@@ -33,7 +32,7 @@ def asked():
 def evaluation_dir(tmp_path_factory):
     """An evaluation that fitted a temperature, and nothing else."""
     path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
-    with artifact.write(path, kind=schema.EVALUATION) as stage:
+    with artifact.write(path, kind="evaluation") as stage:
         stage.metadata["calibration"] = {"temperature": TEMPERATURE}
     return path
 

@@ -17,7 +17,7 @@ from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
 from realm_tf.artifacts import model_directory
-from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
@@ -31,7 +31,7 @@ def test_the_blocks_are_the_records(open_qa):
     records = np.load(
         GOLDEN / "openqa" / "block_records.npy", allow_pickle=True
     )
-    blocks = list(schema.read_blocks(open_qa["blocks"]))
+    blocks = list(Blocks(open_qa["blocks"]).read())
     assert len(blocks) == NUM_BLOCKS
     for number, (block, record) in enumerate(zip(blocks, records, strict=True)):
         assert block.text == " ".join(record.decode("utf-8").split())
@@ -43,7 +43,7 @@ def test_the_embeddings_are_the_published(open_qa):
     embeddings = index_files.load_embeddings(open_qa["index"])
     with np.load(GOLDEN / "outputs.npz") as file:
         goldens = dict(file)
-    metadata = artifact.read(open_qa["embeddings"], kind=schema.EMBEDDINGS)
+    metadata = artifact.read(open_qa["embeddings"], kind="embeddings")
     assert metadata["largest_difference"] < 1e-5
     for case in range(4):
         question = goldens[f"openqa/{case}/out/question_projection"]
@@ -211,8 +211,8 @@ def test_the_originals_files_give_the_same(open_qa, tmp_path):
         ):
             np.testing.assert_array_equal(ours, theirs)
     blocks = zip(
-        schema.read_blocks(paths["blocks"]),
-        schema.read_blocks(open_qa["blocks"]),
+        Blocks(paths["blocks"]).read(),
+        Blocks(open_qa["blocks"]).read(),
         strict=True,
     )
     for number, (block, other) in enumerate(blocks):

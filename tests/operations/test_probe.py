@@ -12,8 +12,8 @@ from probe_oracle import NUM_SPARE
 
 from realm_tf import cli
 from realm_tf.artifacts import model_directory
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.schema import read_blocks
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models.knowledge_augmented_encoder import (
@@ -61,7 +61,7 @@ def world(tmp_path_factory, make_model, blocks_dir, brute_force_index_dir):
         "packed": packed,
         "index": brute_force_index_dir,
         "loaded": model_directory.load(model),
-        "records": list(read_blocks(blocks_dir)),
+        "records": list(Blocks(blocks_dir).read()),
     }
 
 

@@ -16,6 +16,7 @@ from realm_tf.answering.recall import gold_blocks
 from realm_tf.articles import readers
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.operations.chunk import Chunk
 from realm_tf.text import answers
 from realm_tf.text import sentences
@@ -238,4 +239,4 @@ def test_every_gold_block_is_known(tmp_path, vocabulary_path, all_questions):
         vocab=vocabulary_path,
         max_block_length=128,
     ).run()
-    assert None not in gold_blocks(all_questions, BlockRecords(output))
+    assert None not in gold_blocks(all_questions, BlockRecords(Blocks(output)))

@@ -47,7 +47,7 @@ def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
     ]
     labels = [label for each in passages for label in each.span_label]
     with artifact.write(
-        str(directory), kind=schema.ANNOTATED, parameters={"tagger": tagger}
+        str(directory), kind="annotated", parameters={"tagger": tagger}
     ) as stage:
         for number, shard in enumerate(shards):
             name = f"annotated-{number:05d}-of-{len(shards):05d}.tfrecord.gz"
