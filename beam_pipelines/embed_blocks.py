@@ -6,7 +6,6 @@ import threading
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
 
@@ -15,8 +14,6 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import run_on_shards
-
-COUNTERS = ("blocks", "wordpieces", "padding")
 
 
 def write_shards(
@@ -39,15 +36,15 @@ def write_shards(
         options: `PipelineOptions`.
 
     Returns:
-        `(names, counts)`: names of all shards, and counters as
-        `operations.embed.Embed.run` describes them.
+        `(names, counts)`: names of all shards, and how many `shards` there
+        are, and `shards_skipped` that were there before.
 
     Raises:
         InputError: if a worker found that a directory is damaged.
     """
     shards = _plan(directory, blocks.num_blocks, rows_per_shard)
     missing = resumable.missing_shards(shards)
-    counters = run_on_shards(
+    run_on_shards(
         "Embed",
         EmbedShard(
             model=model,
@@ -65,7 +62,6 @@ def write_shards(
     return _names(shards), {
         "shards": len(shards),
         "shards_skipped": len(shards) - len(missing),
-        **{name: counters.get(name, 0) for name in COUNTERS},
     }
 
 
@@ -171,14 +167,11 @@ class EmbedShard(beam.DoFn):
         for first in range(0, len(order), self.batch_size):
             batch = order[first : first + self.batch_size]
             with self._tower.lock:
-                rows[batch], mask = tower.embed_ids(
+                rows[batch], _ = tower.embed_ids(
                     [title_ids[row] for row in batch],
                     [token_ids[row] for row in batch],
                 )
             self.progress(first + len(batch))
-            found = len(batch), int(mask.sum()), int((1 - mask).sum())
-            for name, amount in zip(COUNTERS, found, strict=True):
-                Metrics.counter("embed", name).inc(amount)
         return rows
 
 

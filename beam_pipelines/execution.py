@@ -1,4 +1,4 @@
-"""Running a Beam pipeline: its options, its counters, its mistakes."""
+"""Running a Beam pipeline: its options, its mistakes."""
 
 import contextlib
 import io
@@ -70,8 +70,8 @@ def run_pipeline(
     build: Callable[[beam.Pipeline], object],
     options: PipelineOptions,
     directory: str,
-) -> dict[str, int]:
-    """Builds a pipeline, runs it to its end and reads its counters.
+) -> None:
+    """Builds a pipeline and runs it to its end.
 
     A runner elsewhere prints what it logs, such as the job's address and state;
     here our own lines say more.
@@ -81,9 +81,6 @@ def run_pipeline(
         options: `PipelineOptions`.
         directory: str. Where workers report a mistake of the user; what a
             killed run was writing there is removed.
-
-    Returns:
-        dict, name of each counter of the pipeline to its value.
 
     Raises:
         InputError: if a worker has reported one.
@@ -97,8 +94,7 @@ def run_pipeline(
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             with _quiet() if is_local else _level(logging.INFO):
-                result = pipeline.run()
-                result.wait_until_finish()
+                pipeline.run().wait_until_finish()
     except RuntimeError as error:
         # Beam makes a RuntimeError of Ctrl-C.
         if isinstance(error.__context__, KeyboardInterrupt):
@@ -107,11 +103,6 @@ def run_pipeline(
     finally:
         # Clearer than what a runner makes of a worker's exception.
         resumable.raise_error(directory)
-    counters = {}
-    for counter in result.metrics().query()["counters"]:
-        name = counter.key.metric.name
-        counters[name] = counters.get(name, 0) + counter.result
-    return counters
 
 
 def run_on_shards(
@@ -120,7 +111,7 @@ def run_on_shards(
     shards: Sequence[resumable.Shard],
     options: PipelineOptions,
     directory: str,
-) -> dict[str, int]:
+) -> None:
     """Runs a step on every shard; see `run_pipeline`.
 
     A shard is one element, read, computed and written in one step. Rows that
@@ -134,14 +125,11 @@ def run_on_shards(
         shards: sequence of `Shard`.
         options: `PipelineOptions`.
         directory: str.
-
-    Returns:
-        dict, name of each counter of the pipeline to its value.
     """
     if not shards:
         resumable.clean(directory)
-        return {}
-    return run_pipeline(
+        return
+    run_pipeline(
         lambda pipeline: (
             pipeline
             | "Ranges" >> beam.Create(shards)

@@ -70,7 +70,7 @@ def _sample(source, num_blocks, directory):
 def _measure(model, batch_size, sample, blocks, directory):
     output = os.path.join(directory, "embeddings")
     started = time.perf_counter()
-    counts = Embed(
+    Embed(
         model=model,
         blocks=sample,
         output=output,
@@ -82,24 +82,21 @@ def _measure(model, batch_size, sample, blocks, directory):
     )
     length = artifact.read(sample, kind="blocks")["max_block_length"]
     rows, peer_seconds = _predict(model, batch_size, blocks, length)
-    computed = counts["wordpieces"] + counts["padding"]
+    lengths = [3 + len(b.title_ids) + len(b.token_ids) for b in blocks]
     rate, peer_rate = len(blocks) / seconds, len(blocks) / peer_seconds
     return {
         "benchmark": "embedding",
         "blocks": len(blocks),
-        "wordpieces_per_block": round(counts["wordpieces"] / len(blocks), 1),
+        "wordpieces_per_block": round(sum(lengths) / len(blocks), 1),
         "max_block_length": length,
         "embed": {
             "seconds": round(seconds, 1),
             "blocks_per_second": round(rate, 2),
-            "padding": round(counts["padding"] / computed, 4),
         },
         "predict": {
             "seconds": round(peer_seconds, 1),
             "blocks_per_second": round(peer_rate, 2),
-            "padding": round(
-                1 - counts["wordpieces"] / (len(blocks) * length), 4
-            ),
+            "padding": round(1 - sum(lengths) / (len(blocks) * length), 4),
         },
         "ratio": round(rate / peer_rate, 2),
         "largest_difference": float(np.abs(ours - rows).max()),

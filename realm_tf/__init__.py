@@ -55,7 +55,8 @@ _PUBLIC = {
         "SavedModel",
         "open_any",
     ),
-    "artifacts.questions": ("Questions",),
+    "artifacts.question_files": ("Questions",),
+    "artifacts.model_directory": ("load",),
     "answering.answerer": ("Answerer",),
     "models.bert_encoder": ("BertEncoder",),
     "models.embedder": ("Embedder",),
@@ -71,16 +72,8 @@ MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [
     "InputError",
     "__version__",
-    "load",
     *MODULES,
 ]
-
-
-def load(directory: str):
-    """Opens a model directory; see `artifacts.model_directory.load`."""
-    from realm_tf.artifacts import model_directory
-
-    return model_directory.load(directory)
 
 
 def __getattr__(name):

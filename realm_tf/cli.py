@@ -225,7 +225,7 @@ def _of_object(info):
     from tyro.constructors import PrimitiveConstructorSpec
 
     from realm_tf.artifacts.directory import Artifact
-    from realm_tf.artifacts.questions import Questions
+    from realm_tf.artifacts.question_files import Questions
 
     kind = info.type
     if not (isinstance(kind, type) and issubclass(kind, Artifact | Questions)):

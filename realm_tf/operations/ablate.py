@@ -12,7 +12,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.paths import is_remote
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.configs import ablations
 from realm_tf.configs import dpr
 from realm_tf.configs import finetune

@@ -50,8 +50,7 @@ class Embed(Operation):
 
         Returns:
             `Embeddings`: float32 rows in order of block id. `counts` are
-            `shards`, `shards_skipped` and, over the blocks computed in this
-            run, `blocks`, `wordpieces` (special ones included) and `padding`.
+            `shards`, and `shards_skipped` that an earlier run made.
 
         Raises:
             InputError: if model and blocks do not match, one of them is

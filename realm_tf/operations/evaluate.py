@@ -9,7 +9,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 

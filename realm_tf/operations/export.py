@@ -17,7 +17,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 

@@ -7,7 +7,7 @@ from typing import Literal
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.errors import InputError

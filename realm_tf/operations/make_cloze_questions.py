@@ -6,7 +6,7 @@ import json
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.operations.operation import Operation
 
 FILE = "questions.jsonl"

@@ -19,7 +19,7 @@ import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.directory import Artifact
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.

@@ -11,7 +11,7 @@ import realm_tf
 from realm_tf import quickstart
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.operation import Operation

@@ -11,7 +11,7 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import open_any
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 
 

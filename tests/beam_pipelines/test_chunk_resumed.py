@@ -133,7 +133,11 @@ def test_a_file_that_is_missing_is_made_again(
 
 @pytest.mark.parametrize(
     "where",
-    [(parts.np, "savez"), (parts, "records"), (resumable, "write_text")],
+    [
+        (parts.np, "savez"),
+        (parts.schema, "to_example"),
+        (resumable, "write_text"),
+    ],
 )
 def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):
     expected, output = str(tmp_path / "expected"), str(tmp_path / "out")

@@ -17,7 +17,7 @@ from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,

@@ -13,7 +13,7 @@ from realm_tf import cli
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.questions import Questions
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import Operation
