@@ -10,6 +10,7 @@ from realm_tf.artifacts import model_card
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
 from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
 FILE = "assets.extra/card.json"
@@ -43,25 +44,35 @@ def write(directory: str, facts: dict) -> None:
     write_text(os.path.join(directory, README), _render(facts))
 
 
-def check_files(directory: str) -> list[str]:
-    """What is wrong with the files of a version directory.
+def read(directory: str) -> dict:
+    """The card of a version directory, its files checked; empty without one.
 
     Args:
-        directory: str. With a card.
+        directory: str. The version directory.
 
-    Returns:
-        list of str, a sentence each; empty if every file has the checksum
-        that the card says.
+    Raises:
+        InputError: if it cannot be read, or a file is not as it says.
     """
-    files = json.loads(Path(os.path.join(directory, FILE)).read_text())["files"]
+    path = os.path.join(directory, FILE)
+    if not Path(path).exists():
+        return {}
     problems = []
-    for name, digest in files.items():
-        path = os.path.join(directory, name)
-        if not Path(path).exists():
-            problems.append(f"{path} is missing.")
-        elif fingerprints.sha256(path) != digest:
-            problems.append(f"{path} is not the file that was exported.")
-    return problems
+    try:
+        facts = json.loads(Path(path).read_bytes())
+        for name, digest in facts["files"].items():
+            file = os.path.join(directory, name)
+            if not Path(file).exists():
+                problems.append(f"{file} is missing.")
+            elif fingerprints.sha256(file) != digest:
+                problems.append(f"{file} is not the file that was exported.")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error!r}): expected the card that "
+            "`realm export` writes; export again."
+        ) from error
+    if problems:
+        raise InputError(f"{' '.join(problems)} Export or copy it again.")
+    return facts
 
 
 def _render(facts) -> str:

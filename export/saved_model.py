@@ -74,25 +74,27 @@ def write(
         stage.path(expected_answers.FILE),
         json.dumps(expected, ensure_ascii=False, indent=1),
     )
-    num_blocks = len(corpus.records)
-    stage.metadata["num_blocks"] = num_blocks
-    card.write(
-        stage.directory,
-        {
-            "num_blocks": num_blocks,
-            "index": index.search,
-            **parameters,
-            "evidence_license": evidence_license,
-            "example_titles": _spread(corpus.records.titles),
-            "parents": parents,
-            "model_card": corpus.loaded.card.to_json(),
-            "warnings": []
-            if corpus.loaded.model.reader.is_trained
-            else [UNTRAINED_READER],
-            "parts": parts,
-            "example_questions": _answered_rightly(asked, expected),
-        },
-    )
+    stage.metadata["num_blocks"] = len(corpus.records)
+    facts = {
+        "index": index.search,
+        **parameters,
+        "evidence_license": evidence_license,
+        "parents": parents,
+        "parts": parts,
+        "example_questions": _answered_rightly(asked, expected),
+    }
+    card.write(stage.directory, {**_of_corpus(corpus), **facts})
+
+
+def _of_corpus(corpus) -> dict:
+    """What the card says of model and blocks."""
+    is_trained = corpus.loaded.model.reader.is_trained
+    return {
+        "num_blocks": len(corpus.records),
+        "example_titles": _spread(corpus.records.titles),
+        "model_card": corpus.loaded.card.to_json(),
+        "warnings": [] if is_trained else [UNTRAINED_READER],
+    }
 
 
 def _write_graph(directory, corpus, search, **arguments):

@@ -58,6 +58,9 @@ def main(directory: str) -> dict:
     for question in questions:
         _ask(answer, question=[question])
     seconds = time.monotonic() - started
+    checks["nothing of realm's was imported"] = not any(
+        name.split(".")[0] in PACKAGES for name in sys.modules
+    )
     return {
         "ok": all(checks.values()),
         "checks": [
@@ -67,33 +70,24 @@ def main(directory: str) -> dict:
         "milliseconds_per_question": round(1000 * seconds / len(questions), 1),
         "milliseconds_in_python": stored["milliseconds_per_question"],
         "neighbors_found": round(recall, 4),
-        "modules_of_realm": sorted(
-            name for name in sys.modules if name.split(".")[0] in PACKAGES
-        ),
     }
 
 
 def _check_answers(expected, batch):
     """Answers are those of the Python code."""
     block_ids = batch["candidate_block_id"]
+    wanted_ids = _padded(expected, "candidate_block_id", block_ids, -1)
     checks = {
-        "answer equals that of the Python code, "
-        f"{len(expected)} questions": _decode(batch["answer"])
-        == [row["answer"] for row in expected],
+        f"{name} equals that of the Python code": batch[name].tolist()
+        == [row[name] for row in expected]
+        for name in ("answer", "block_id", "start", "limit")
     }
-    for name in ("block_id", "start", "limit"):
-        checks[f"{name} equals"] = batch[name].tolist() == [
-            row[name] for row in expected
-        ]
     checks[
         f"candidate_block_id equals, in order but for ties of {TOLERANCE:g}"
-    ] = _same_ranking(
-        block_ids,
-        _padded(expected, "candidate_block_id", block_ids, -1),
-        batch["candidate_log_prob"],
-    )
-    checks["candidate_answer equals, of each block"] = _same_of_each_block(
-        expected, batch
+    ] = _same_ranking(block_ids, wanted_ids, batch["candidate_log_prob"])
+    answers = _padded(expected, "candidate_answer", block_ids, "")
+    checks["candidate_answer equals, of each block in its place"] = np.all(
+        (block_ids != wanted_ids) | (batch["candidate_answer"] == answers)
     )
     for name in ("score", "confidence"):
         checks[f"{name} within {TOLERANCE:g}"] = np.allclose(
@@ -104,14 +98,6 @@ def _check_answers(expected, batch):
         _padded(expected, "candidate_log_prob", block_ids, -np.inf),
         **_CLOSE,
     )
-    checks["text holds the answer at [start, limit)"] = _decode(
-        batch["answer"]
-    ) == [
-        text[start:limit]
-        for text, start, limit in zip(
-            _decode(batch["text"]), batch["start"], batch["limit"], strict=True
-        )
-    ]
     return checks
 
 
@@ -137,7 +123,7 @@ def _check_strange(answer, questions):
         )
     empty = _ask(answer, question=[""])
     checks["an empty question has no answer"] = (
-        empty["answer"][0] == b""
+        empty["answer"][0] == ""
         and empty["block_id"][0] == -1
         and empty["score"][0] == 0
     )
@@ -177,11 +163,13 @@ def _load_scann_op():
 
 def _ask(signature, **strings):
     outputs = signature(**{k: tf.constant(v) for k, v in strings.items()})
-    return {name: value.numpy() for name, value in outputs.items()}
+    return {name: _decoded(value.numpy()) for name, value in outputs.items()}
 
 
-def _decode(strings):
-    return [string.decode("utf-8") for string in strings]
+def _decoded(array):
+    if array.dtype != object:
+        return array
+    return np.vectorize(bytes.decode, otypes=[object])(array)
 
 
 def _padded(expected, name, found, filler):
@@ -209,23 +197,6 @@ def _same_ranking(found, wanted, scores):
             other = others.index(block_id) if block_id in others else -1
             if block_id < 0 or not np.isclose(row[place], row[other], **_CLOSE):
                 return False
-    return True
-
-
-def _same_of_each_block(expected, batch):
-    """Whether each block that both read has one answer in both."""
-    for row, ids, answers in zip(
-        expected,
-        batch["candidate_block_id"].tolist(),
-        batch["candidate_answer"],
-        strict=True,
-    ):
-        wanted = dict(
-            zip(row["candidate_block_id"], row["candidate_answer"], strict=True)
-        )
-        found = dict(zip(ids, _decode(answers), strict=True))
-        if any(found[each] != wanted[each] for each in found.keys() & wanted):
-            return False
     return True
 
 

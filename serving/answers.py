@@ -1,14 +1,19 @@
 """What a SavedModel or its server gives, as objects, wherever it runs."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from realm_tf.answering.answer import Alternative
 from realm_tf.answering.answer import Answer
 from realm_tf.answering.answer import Candidate
-from realm_tf.serving import messages
+from realm_tf.serving.messages import VERSION_STATES
+from realm_tf.serving.messages import describe_tensor
+from realm_tf.serving.messages import wire
 
 NO_BLOCK_ID = -1
 
@@ -26,18 +31,6 @@ class RealmServerError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-
-
-def unexpected(message: str) -> RealmServerError:
-    """The error for a response that makes no sense.
-
-    Args:
-        message: str. What was wrong with it.
-
-    Returns:
-        `RealmServerError` of the code `"UNEXPECTED_RESPONSE"`.
-    """
-    return RealmServerError("UNEXPECTED_RESPONSE", message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,69 +71,72 @@ class ModelVersionStatus:
     error_message: str
 
 
-_EMBEDDING = "embedding"
 SIGNATURE_DEF = "signature_def"
-# Earlier exports have none.
-_OPTIONAL = "url"
 
 
-def _not_ours(problem: str) -> RealmServerError:
-    return unexpected(
-        f"The model's output {problem}, so it is not a REALM export; make one "
-        "with `realm export`."
-    )
+@contextlib.contextmanager
+def checked(source: str) -> Iterator[None]:
+    """A context in which what a model or a server gave is read.
+
+    Args:
+        source: str. What gave it, for the error.
+
+    Raises:
+        RealmServerError: of the code `"UNEXPECTED_RESPONSE"`, if an output is
+            missing or of another length, or a message is none.
+    """
+    try:
+        yield
+    except (DecodeError, LookupError, TypeError, ValueError) as error:
+        raise RealmServerError(
+            "UNEXPECTED_RESPONSE",
+            f"{source} gave no answer of a REALM export ({error!r}): expected "
+            "a model that `realm export` wrote and, of a server, the gRPC port "
+            "of TensorFlow Serving's protocol.",
+        ) from error
 
 
-def _value(value, kind: type, name: str):
-    """A value of the type that the output should have."""
-    if kind is str and type(value) is bytes:
+def _text(value):
+    """A value of an output; strings come as bytes."""
+    if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if kind is not str and type(value) is kind:
-        return value
-    raise _not_ours(
-        f"{name} holds {type(value).__name__} where {kind.__name__} was "
-        "expected"
-    )
+    return value
 
 
-def _rows(outputs: Mapping, name: str, count: int) -> list:
-    rows = outputs.get(name)
-    if not isinstance(rows, list) or len(rows) != count:
-        raise _not_ours(f"{name} does not hold {count} rows")
-    return rows
+def _rows(
+    outputs: Mapping[str, list], record: type, prefix: str, count: int
+) -> list[dict]:
+    """For each row the values of a record's fields, but for its tuples.
+
+    Earlier exports lack some that have a default.
+    """
+    names = [
+        field.name
+        for field in dataclasses.fields(record)
+        if field.type in (str, int, float)
+        and (
+            field.default is dataclasses.MISSING
+            or prefix + field.name in outputs
+        )
+    ]
+    columns = [outputs[prefix + name] for name in names]
+    return [
+        dict(zip(names, map(_text, row), strict=True))
+        for _, *row in zip(range(count), *columns, strict=True)
+    ]
 
 
-def _records(outputs: Mapping, record: type, prefix: str, count: int) -> list:
-    """The fields of a record that are single values: a dict for each row."""
-    found = [{} for _ in range(count)]
-    for field in dataclasses.fields(record):
-        name = prefix + field.name
-        if field.type not in (str, int, float):
-            continue
-        if field.name == _OPTIONAL and name not in outputs:
-            continue
-        rows = _rows(outputs, name, count)
-        for fields, value in zip(found, rows, strict=True):
-            fields[field.name] = _value(value, field.type, name)
-    return found
-
-
-def _lists(outputs: Mapping, record: type, prefix: str, count: int) -> list:
-    """For each question the list of records in its parallel lists."""
-    names = [prefix + field.name for field in dataclasses.fields(record)]
-    columns = {
-        name: _rows(outputs, name, count)
-        for name in names
-        if name in outputs or name == names[0]
-    }
-    found = []
-    for row in range(count):
-        lists = {name: rows[row] for name, rows in columns.items()}
-        first = lists.get(names[0])
-        size = len(first) if isinstance(first, list) else 0
-        fields = _records(lists, record, prefix, size)
-        found.append([record(**values) for values in fields])
-    return found
+def _lists(outputs, record: type, prefix: str, count: int) -> list[list]:
+    """For each row the records that its parallel lists hold."""
+    return [
+        [
+            record(**values)
+            for values in _rows(
+                lists, record, "", len(next(iter(lists.values())))
+            )
+        ]
+        for lists in _rows(outputs, record, prefix, count)
+    ]
 
 
 def _real_blocks(blocks: list) -> tuple:
@@ -152,6 +148,7 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
     """Answers from the outputs of the signature `serving_default`.
 
     Padded candidates (block id -1) and empty n-best answers are left out.
+    In a context of `checked`, as the others.
 
     Args:
         outputs: mapping of output name to nested lists, strings as bytes.
@@ -159,21 +156,19 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
 
     Returns:
         list of `Answer`, one a question.
-
-    Raises:
-        RealmServerError: if an output is missing, of another type or of
-            another length.
     """
-    fields = _records(outputs, Answer, "", count)
-    nbest = _lists(outputs, Alternative, "nbest_", count)
-    candidates = _lists(outputs, Candidate, "candidate_", count)
     return [
         Answer(
-            **fields[row],
-            nbest=tuple(one for one in nbest[row] if one.answer),
-            candidates=_real_blocks(candidates[row]),
+            **fields,
+            nbest=tuple(one for one in nbest if one.answer),
+            candidates=_real_blocks(candidates),
         )
-        for row in range(count)
+        for fields, nbest, candidates in zip(
+            _rows(outputs, Answer, "", count),
+            _lists(outputs, Alternative, "nbest_", count),
+            _lists(outputs, Candidate, "candidate_", count),
+            strict=True,
+        )
     ]
 
 
@@ -189,9 +184,6 @@ def to_retrieved(
     Returns:
         list with a list of `RetrievedBlock` for each question, best first
         and without padding.
-
-    Raises:
-        RealmServerError: As `to_answers`.
     """
     rows = _lists(outputs, RetrievedBlock, "", count)
     return [list(_real_blocks(row)) for row in rows]
@@ -208,34 +200,23 @@ def to_embeddings(
 
     Returns:
         list of `count` lists of `projection_dim` floats.
-
-    Raises:
-        RealmServerError: As `to_answers`.
     """
-    rows = _rows(outputs, _EMBEDDING, count)
-    if not all(isinstance(row, list) for row in rows):
-        raise _not_ours(f"{_EMBEDDING} is not of rank 2")
-    return [[_value(v, float, _EMBEDDING) for v in row] for row in rows]
+    rows = zip(range(count), outputs["embedding"], strict=True)
+    return [row for _, row in rows]
 
 
 def read_metadata(response: bytes) -> dict:
-    """See `client.RealmClient.metadata`.
-
-    Raises:
-        ValueError: if it holds no signatures.
-    """
-    parsed = messages.GetModelMetadataResponse.FromString(response)
+    """See `client.RealmClient.metadata`."""
+    parsed = wire.GetModelMetadataResponse.FromString(response)
     packed = {one.key: one.value.value for one in parsed.metadata}
-    if SIGNATURE_DEF not in packed:
-        raise ValueError(f"metadata without {SIGNATURE_DEF}")
-    signatures = messages.SignatureDefMap.FromString(packed[SIGNATURE_DEF])
+    signatures = wire.SignatureDefMap.FromString(packed[SIGNATURE_DEF])
     return {
         "model": parsed.model_spec.name,
         "version": parsed.model_spec.version.value,
         "signatures": {
             signature.key: {
                 side: {
-                    one.key: messages.describe_tensor(one.value)
+                    one.key: describe_tensor(one.value)
                     for one in getattr(signature.value, side)
                 }
                 for side in ("inputs", "outputs")
@@ -247,12 +228,12 @@ def read_metadata(response: bytes) -> dict:
 
 def read_statuses(response: bytes) -> list[ModelVersionStatus]:
     """See `client.RealmClient.status`."""
-    parsed = messages.GetModelStatusResponse.FromString(response)
+    parsed = wire.GetModelStatusResponse.FromString(response)
     codes = {code.value[0]: code.name for code in grpc.StatusCode}
     return [
         ModelVersionStatus(
             version=one.version,
-            state=messages.VERSION_STATES.get(one.state, "UNKNOWN"),
+            state=VERSION_STATES.get(one.state, "UNKNOWN"),
             error_code=codes.get(
                 one.status.error_code, str(one.status.error_code)
             ),

@@ -6,6 +6,7 @@ thread is free and either the batch is full or its first request has waited
 long enough.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -14,23 +15,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field
 
-import grpc
 import numpy as np
 
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
-from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import deadline_exceeded
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 
 # How long cancelled runs may take to end; our choice.
 _CANCEL_SECONDS = 5.0
-# After these a run of each request alone would end in the same way.
-_FINAL = (
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.UNAVAILABLE,
-)
 
 
 @dataclass(eq=False)
@@ -146,13 +139,7 @@ class BatchingServable:
         """A thread's life: waits for a batch, runs it, and so on."""
         while tasks := self._next_batch():
             started = time.monotonic()
-            try:
-                self._run(tasks)
-            except Exception as error:
-                # A defect must reach its requests, not end the thread.
-                for task in tasks:
-                    if not task.outputs.done():
-                        task.outputs.set_exception(error)
+            self._run(tasks)
             self._observe(
                 sum(task.rows for task in tasks),
                 [started - task.queued for task in tasks],
@@ -189,6 +176,7 @@ class BatchingServable:
         return batch, rows >= self._max_rows or not rows
 
     def _run(self, tasks: list[_Task]) -> None:
+        """Runs requests as one, or alone if that fails."""
         now = time.monotonic()
         for task in tasks:
             if task.deadline <= now:
@@ -196,38 +184,44 @@ class BatchingServable:
         tasks = [task for task in tasks if not task.outputs.done()]
         if not tasks:
             return
+        try:
+            results = self._results(tasks, now)
+        # A defect must reach its requests, not end the thread.
+        except Exception as error:
+            if len(tasks) == 1:
+                tasks[0].outputs.set_exception(error)
+                return
+            # Only the guilty one fails.
+            for task in tasks:
+                self._run([task])
+            return
+        for task, outputs in zip(tasks, results, strict=True):
+            task.outputs.set_result(outputs)
+
+    def _results(self, tasks: list[_Task], now: float) -> list[dict]:
+        """The outputs of each request."""
         inputs = tasks[0].inputs
         if len(tasks) > 1:
             inputs = {
                 name: np.concatenate([task.inputs[name] for task in tasks])
                 for name in inputs
             }
-        try:
-            outputs = self._servable.run(
-                inputs,
-                signature=tasks[0].key[0],
-                # Stopped only when nobody waits for it any more.
-                timeout_seconds=max(task.deadline for task in tasks) - now,
-            )
-        except RequestError as error:
-            if len(tasks) > 1 and error.code not in _FINAL:
-                # Only the guilty one fails.
-                for task in tasks:
-                    self._run([task])
-                return
-            for task in tasks:
-                task.outputs.set_exception(error)
-            return
+        outputs = self._servable.run(
+            inputs,
+            signature=tasks[0].key[0],
+            # Stopped only when nobody waits for it any more.
+            timeout_seconds=max(task.deadline for task in tasks) - now,
+        )
         if len(tasks) == 1:
-            tasks[0].outputs.set_result(outputs)
-            return
-        start = 0
-        for task in tasks:
-            part = slice(start, start + task.rows)
-            task.outputs.set_result(
-                {name: array[part] for name, array in outputs.items()}
-            )
-            start += task.rows
+            return [outputs]
+        limits = itertools.accumulate(task.rows for task in tasks)
+        return [
+            {
+                name: array[limit - task.rows : limit]
+                for name, array in outputs.items()
+            }
+            for task, limit in zip(tasks, limits, strict=True)
+        ]
 
 
 def _count_rows(inputs: Mapping[str, np.ndarray], definition) -> int:

@@ -8,18 +8,20 @@ async with AsyncRealmClient("127.0.0.1:8500") as client:
     answers = await client.ask(["Who wrote Frankenstein?"])
 """
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from realm_tf.errors import InputError
 from realm_tf.serving import answers
 from realm_tf.serving import connection
-from realm_tf.serving import messages
 from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.messages import decode_tensor
+from realm_tf.serving.messages import encode_strings
+from realm_tf.serving.messages import wire
 
 # Few enough for a server that allows batches of 32; our choice.
 BATCH_SIZE = 16
@@ -142,7 +144,7 @@ class _Client:
         Raises:
             RealmServerError: As `ask`.
         """
-        request = self._of_model(messages.GetModelMetadataRequest())
+        request = self._of_model(wire.GetModelMetadataRequest())
         request.metadata_field.append(answers.SIGNATURE_DEF)
         return self._call(_METADATA, request, answers.read_metadata)
 
@@ -155,7 +157,7 @@ class _Client:
         Raises:
             RealmServerError: As `ask`.
         """
-        request = self._of_model(messages.GetModelStatusRequest())
+        request = self._of_model(wire.GetModelStatusRequest())
         return self._call(_STATUS, request, answers.read_statuses)
 
     def _predict(self, questions, signature, convert):
@@ -173,16 +175,15 @@ class _Client:
         )
 
     def _predict_part(self, questions, signature, convert):
-        request = self._of_model(messages.PredictRequest())
+        request = self._of_model(wire.PredictRequest())
         request.model_spec.signature_name = signature
-        tensor = messages.encode_strings(questions)
+        tensor = encode_strings(questions)
         request.inputs.add(key="question", value=tensor)
 
         def read(response):
-            parsed = messages.PredictResponse.FromString(response)
+            parsed = wire.PredictResponse.FromString(response)
             outputs = {
-                one.key: messages.decode_tensor(one.value)
-                for one in parsed.outputs
+                one.key: decode_tensor(one.value) for one in parsed.outputs
             }
             return convert(outputs, count=len(questions))
 
@@ -202,24 +203,19 @@ class _Client:
             metadata=self._headers,
         )
 
-    def _explained(self, error: grpc.RpcError) -> RealmServerError:
-        message = connection.explain(
-            error.code().name,
-            error.details() or "",
-            target=self.target,
-            timeout_seconds=self.timeout_seconds,
-        )
-        return RealmServerError(error.code().name, message)
-
-    def _read(self, response: bytes, read: Callable):
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        """A context in which a call is made and its response read."""
         try:
-            return read(response)
-        except (DecodeError, ValueError) as error:
-            raise answers.unexpected(
-                f"The server at {self.target} sent what is no response of "
-                f"TensorFlow Serving's protocol ({error}); is {self.target} "
-                "its gRPC port?"
-            ) from error
+            with answers.checked(f"The server at {self.target}"):
+                yield
+        except grpc.RpcError as error:
+            message = connection.explain(
+                error,
+                target=self.target,
+                timeout_seconds=self.timeout_seconds,
+            )
+            raise RealmServerError(error.code().name, message) from error
 
 
 class RealmClient(_Client):
@@ -277,11 +273,8 @@ class RealmClient(_Client):
         self._channel.close()
 
     def _call(self, method, request, read):
-        try:
-            response = self._start(method, request)
-        except grpc.RpcError as error:
-            raise self._explained(error) from error
-        return self._read(response, read)
+        with self._checked():
+            return read(self._start(method, request))
 
     def _all(self, parts) -> list:
         return [row for part in parts for row in part]
@@ -318,11 +311,8 @@ class AsyncRealmClient(_Client):
         await self._channel.close()
 
     async def _call(self, method, request, read):
-        try:
-            response = await self._start(method, request)
-        except grpc.RpcError as error:
-            raise self._explained(error) from error
-        return self._read(response, read)
+        with self._checked():
+            return read(await self._start(method, request))
 
     async def _all(self, parts) -> list:
         return [row for part in parts for row in await part]

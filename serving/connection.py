@@ -155,19 +155,20 @@ def headers(api_key: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def explain(
-    code: str, details: str, *, target: str, timeout_seconds: float
+    error: grpc.RpcError, *, target: str, timeout_seconds: float
 ) -> str:
     """What went wrong with a call and what to do about it.
 
     Args:
-        code: str. The gRPC status name.
-        details: str. What gRPC or the server said.
+        error: grpc.RpcError. Of the call.
         target: str. The server's address.
         timeout_seconds: float. How long the call was allowed to take.
 
     Returns:
         str, a sentence or two.
     """
+    code = error.code().name
+    details = error.details() or ""
     if code == "UNAVAILABLE":
         # The cause comes last.
         causes = [c for c in details.split(": ") if c not in _NO_CAUSES]

@@ -10,10 +10,8 @@ from grpc_health.v1 import health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from realm_tf.errors import InputError
 from realm_tf.serving import security
-from realm_tf.serving.grpc_services import ModelService
-from realm_tf.serving.grpc_services import PredictionService
+from realm_tf.serving.grpc_services import GrpcServices
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_handler import RequestHandler
 
@@ -44,34 +42,23 @@ class GrpcServer:
     Args:
         handler: `RequestHandler`.
         options: `ServerOptions`.
-        api_keys: `security.ApiKeys`, or `None`: everybody may ask.
 
     Attributes:
         target: str. `"HOST:PORT"`.
 
     Raises:
-        InputError: if the port is taken.
+        RuntimeError: if the port has been taken since it was looked at.
     """
 
-    def __init__(
-        self,
-        handler: RequestHandler,
-        options: ServerOptions,
-        *,
-        api_keys: security.ApiKeys | None,
-    ):
+    def __init__(self, handler: RequestHandler, options: ServerOptions):
         self._handler = handler
         # TensorFlow computes outside the interpreter lock, in threads of its
         # own; these wait for it, or for a batch.
-        self._threads = futures.ThreadPoolExecutor(
+        threads = futures.ThreadPoolExecutor(
             options.max_pending + _NUM_SPARE_THREADS, "grpc"
         )
-        interceptors = []
-        if api_keys is not None:
-            interceptors = [security.ApiKeyInterceptor(api_keys, handler)]
         self._server = grpc.server(
-            self._threads,
-            interceptors=interceptors,
+            threads,
             options=(
                 *_CHANNEL_OPTIONS,
                 ("grpc.max_receive_message_length", options.max_message_bytes),
@@ -80,25 +67,20 @@ class GrpcServer:
         host = f"[{options.host}]" if ":" in options.host else options.host
         wanted = f"{host}:{options.grpc_port}"
         credentials = security.grpc_credentials(options)
-        try:
-            if credentials is None:
-                port = self._server.add_insecure_port(wanted)
-            else:
-                port = self._server.add_secure_port(wanted, credentials)
-        except RuntimeError as error:
-            raise InputError(
-                f"Cannot listen on {wanted} ({error}): choose another "
-                "--grpc-port."
-            ) from error
+        if credentials is None:
+            port = self._server.add_insecure_port(wanted)
+        else:
+            port = self._server.add_secure_port(wanted, credentials)
         self.target = f"{host}:{port}"
         self._health = health.HealthServicer()
         self._updating_health = threading.Lock()
         self.update_health()
+        services = GrpcServices(handler)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(handler), self._server
+            services, self._server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            ModelService(handler), self._server
+            services, self._server
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._server.start()
@@ -127,7 +109,3 @@ class GrpcServer:
         """
         self._health.enter_graceful_shutdown()
         return self._server.stop(grace_seconds)
-
-    def close(self) -> None:
-        """Lets the threads go, after `stop`."""
-        self._threads.shutdown(wait=False)

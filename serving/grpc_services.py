@@ -38,17 +38,26 @@ _NO_LABELS = (
 
 
 def _answering(method):
-    """Turns a method's `RequestError` into the call's status.
+    """Looks for a key, keeps a record, makes of an error the call's status.
 
-    The method gets the request's id beside the context.
+    The method gets the `RequestRecord` beside the context.
     """
 
     def handle(self, request, context):
-        sent = dict(context.invocation_metadata()).get(REQUEST_ID)
-        request_id = choose_request_id(sent)
+        headers = dict(context.invocation_metadata())
+        request_id = choose_request_id(headers.get(REQUEST_ID))
         context.set_trailing_metadata(((REQUEST_ID, request_id),))
+        spec = getattr(request, "model_spec", None)
+        record = RequestRecord(
+            method.__name__, ENTRYPOINT, spec.name if spec else "", request_id
+        )
         try:
-            return method(self, request, context, request_id)
+            self._handler.check_key(
+                headers,
+                RequestRecord(record.method, ENTRYPOINT, peer=context.peer()),
+            )
+            with self._handler.recorded(record):
+                return method(self, request, context, record)
         except RequestError as error:
             details = error.message.encode()[:_MAX_DETAILS_BYTES]
             context.abort(error.code, details.decode("utf-8", "ignore"))
@@ -56,21 +65,13 @@ def _answering(method):
     return handle
 
 
-def _record(method: str, request, request_id: str) -> RequestRecord:
-    """What is known of a request before it is answered."""
-    spec = getattr(request, "model_spec", None)
-    return RequestRecord(
-        method, ENTRYPOINT, spec.name if spec else "", request_id
-    )
-
-
 def _unimplemented(name: str, message: str):
     """A method that is refused."""
 
-    def refuse(self, request, context, request_id):
-        with self._handler.recorded(_record(name, request, request_id)):
-            raise RequestError(grpc.StatusCode.UNIMPLEMENTED, message)
+    def refuse(self, request, context, record):
+        raise RequestError(grpc.StatusCode.UNIMPLEMENTED, message)
 
+    refuse.__name__ = name
     return _answering(refuse)
 
 
@@ -81,15 +82,11 @@ def _version(spec) -> int | None:
     return spec.version.value if spec.HasField("version") else None
 
 
-class _Service:
-    def __init__(self, handler: RequestHandler):
-        self._handler = handler
-
-
-class PredictionService(
-    _Service, prediction_service_pb2_grpc.PredictionServiceServicer
+class GrpcServices(
+    prediction_service_pb2_grpc.PredictionServiceServicer,
+    model_service_pb2_grpc.ModelServiceServicer,
 ):
-    """`tensorflow.serving.PredictionService`.
+    """TF Serving's `PredictionService` and `ModelService`.
 
     Args:
         handler: `RequestHandler`.
@@ -98,9 +95,15 @@ class PredictionService(
     Classify = _unimplemented("Classify", NO_EXAMPLES)
     Regress = _unimplemented("Regress", NO_EXAMPLES)
     MultiInference = _unimplemented("MultiInference", NO_EXAMPLES)
+    HandleReloadConfigRequest = _unimplemented(
+        "HandleReloadConfigRequest", _NO_RELOAD
+    )
+
+    def __init__(self, handler: RequestHandler):
+        self._handler = handler
 
     @_answering
-    def Predict(self, request, context, request_id):
+    def Predict(self, request, context, record):
         spec = request.model_spec
 
         def read(signatures) -> PredictRequest:
@@ -118,8 +121,7 @@ class PredictionService(
             )
 
         seconds = context.time_remaining()
-        record = _record("Predict", request, request_id)
-        outputs = self._handler.predict(
+        _, outputs = self._handler.predict(
             record,
             read,
             version=_version(spec),
@@ -136,64 +138,44 @@ class PredictionService(
         return response
 
     @_answering
-    def GetModelMetadata(self, request, context, request_id):
-        record = _record("GetModelMetadata", request, request_id)
-        with self._handler.recorded(record):
-            if list(request.metadata_field) != [_METADATA_FIELD]:
-                raise invalid(
-                    f"metadata_field is {list(request.metadata_field)}: "
-                    f"expected {_METADATA_FIELD}, the only one there is."
-                )
-            spec, signatures = describe_model(
-                self._handler,
-                request.model_spec.name,
-                version=_version(request.model_spec),
-                record=record,
+    def GetModelMetadata(self, request, context, record):
+        if list(request.metadata_field) != [_METADATA_FIELD]:
+            raise invalid(
+                f"metadata_field is {list(request.metadata_field)}: "
+                f"expected {_METADATA_FIELD}, the only one there is."
             )
+        spec, signatures = describe_model(
+            self._handler, record, version=_version(request.model_spec)
+        )
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.model_spec.CopyFrom(spec)
         response.metadata[_METADATA_FIELD].Pack(signatures)
         return response
 
-
-class ModelService(_Service, model_service_pb2_grpc.ModelServiceServicer):
-    """`tensorflow.serving.ModelService`.
-
-    Args:
-        handler: `RequestHandler`.
-    """
-
-    HandleReloadConfigRequest = _unimplemented(
-        "HandleReloadConfigRequest", _NO_RELOAD
-    )
-
     @_answering
-    def GetModelStatus(self, request, context, request_id):
-        record = _record("GetModelStatus", request, request_id)
-        with self._handler.recorded(record):
-            return status_response(
-                self._handler,
-                request.model_spec.name,
-                version=_version(request.model_spec),
-            )
+    def GetModelStatus(self, request, context, record):
+        return status_response(
+            self._handler, record, version=_version(request.model_spec)
+        )
 
 
 def describe_model(
-    handler: RequestHandler, name: str, *, version: int | None, record
+    handler: RequestHandler, record: RequestRecord, *, version: int | None
 ) -> tuple:
     """`ModelSpec` and `SignatureDefMap` of a model.
 
     Args:
         handler: `RequestHandler`.
-        name: str. The model.
+        record: `RequestRecord`. Names the model; gets the version.
         version: int. `None` is the one that is served.
-        record: `RequestRecord`. Gets the version.
 
     Raises:
         RequestError: if it is not served.
     """
-    record.version, definitions = handler.metadata(name, version=version)
-    spec = model_pb2.ModelSpec(name=name)
+    with handler.versions.use(record.model, version=version) as used:
+        record.version, servable = used
+        definitions = servable.signature_defs
+    spec = model_pb2.ModelSpec(name=record.model)
     spec.version.value = record.version
     signatures = get_model_metadata_pb2.SignatureDefMap()
     for key, definition in definitions.items():
@@ -201,19 +183,21 @@ def describe_model(
     return spec, signatures
 
 
-def status_response(handler: RequestHandler, name: str, *, version: int | None):
+def status_response(
+    handler: RequestHandler, record: RequestRecord, *, version: int | None
+):
     """`GetModelStatusResponse` of a model, highest version first.
 
     Args:
         handler: `RequestHandler`.
-        name: str. The model.
+        record: `RequestRecord`. Names the model.
         version: int. `None` is all.
 
     Raises:
         RequestError: if there is none.
     """
     response = get_model_status_pb2.GetModelStatusResponse()
-    for found in handler.versions.status(name, version=version):
+    for found in handler.versions.status(record.model, version=version):
         item = response.model_version_status.add(
             version=found.number, state=int(found.state)
         )

@@ -14,7 +14,7 @@ References:
 """
 
 import math
-import struct
+import types
 
 from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
@@ -35,7 +35,6 @@ _SCHEMA = {
     "Tensor": {
         "dtype": (1, "int32"),
         "tensor_shape": (2, "TensorShape"),
-        "tensor_content": (4, "bytes"),
         "float_val": (5, "repeated float"),
         "string_val": (8, "repeated bytes"),
         "int64_val": (10, "repeated int64"),
@@ -89,13 +88,12 @@ _SCHEMA = {
     },
 }
 
-# Of tensorflow/core/framework/types.proto: name, field of repeated values and
-# `struct` letter of tensor_content.
+# Of tensorflow/core/framework/types.proto: name and field of the values.
 _DT_STRING = 7
 _DTYPES = {
-    1: ("float32", "float_val", "f"),
-    _DT_STRING: ("string", "string_val", ""),
-    9: ("int64", "int64_val", "q"),
+    1: ("float32", "float_val"),
+    _DT_STRING: ("string", "string_val"),
+    9: ("int64", "int64_val"),
 }
 # Of get_model_status.proto.
 VERSION_STATES = {
@@ -108,8 +106,8 @@ VERSION_STATES = {
 }
 
 
-def _build_messages() -> dict[str, type]:
-    """The message classes of `_SCHEMA` by name."""
+def _build_messages() -> types.SimpleNamespace:
+    """The message classes of `_SCHEMA`."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="realm/wire.proto", package=_PACKAGE, syntax="proto3"
@@ -129,23 +127,13 @@ def _build_messages() -> dict[str, type]:
                 field.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(
-            pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
-        )
-        for name in _SCHEMA
-    }
+    classes = message_factory.GetMessageClassesForFiles([file.name], pool)
+    return types.SimpleNamespace(
+        **{name: classes[f"{_PACKAGE}.{name}"] for name in _SCHEMA}
+    )
 
 
-_MESSAGES = _build_messages()
-Tensor = _MESSAGES["Tensor"]
-PredictRequest = _MESSAGES["PredictRequest"]
-PredictResponse = _MESSAGES["PredictResponse"]
-GetModelMetadataRequest = _MESSAGES["GetModelMetadataRequest"]
-GetModelMetadataResponse = _MESSAGES["GetModelMetadataResponse"]
-GetModelStatusRequest = _MESSAGES["GetModelStatusRequest"]
-GetModelStatusResponse = _MESSAGES["GetModelStatusResponse"]
-SignatureDefMap = _MESSAGES["SignatureDefMap"]
+wire = _build_messages()
 
 
 def encode_strings(texts: list[str]):
@@ -156,9 +144,9 @@ def encode_strings(texts: list[str]):
             a question mark.
 
     Returns:
-        `Tensor` of shape `(len(texts),)`.
+        `wire.Tensor` of shape `(len(texts),)`.
     """
-    tensor = Tensor(dtype=_DT_STRING)
+    tensor = wire.Tensor(dtype=_DT_STRING)
     tensor.tensor_shape.dim.add(size=len(texts))
     tensor.string_val.extend(t.encode("utf-8", "replace") for t in texts)
     return tensor
@@ -168,9 +156,8 @@ def decode_tensor(tensor):
     """A tensor as nested lists, bytes where the values are strings.
 
     Args:
-        tensor: `Tensor` of dtype string, float32 or int64, with repeated
-            values, as TF Serving and our server send them, or with numbers
-            in `tensor_content`.
+        tensor: `wire.Tensor` of dtype string, float32 or int64, with
+            repeated values, as TF Serving and our server send them.
 
     Returns:
         One value for a scalar, else lists nested as deep as the rank.
@@ -181,13 +168,7 @@ def decode_tensor(tensor):
     if tensor.dtype not in _DTYPES:
         raise ValueError(f"dtype {tensor.dtype} is none of a REALM export")
     shape = [dim.size for dim in tensor.tensor_shape.dim]
-    _, field, letter = _DTYPES[tensor.dtype]
-    values = list(getattr(tensor, field))
-    if letter and len(tensor.tensor_content) % struct.calcsize(letter) == 0:
-        packed = struct.iter_unpack(f"<{letter}", tensor.tensor_content)
-        values += [value for (value,) in packed]
-    if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
-        raise ValueError(f"shape {shape} is not fully known")
+    values = list(getattr(tensor, _DTYPES[tensor.dtype][1]))
     if len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values for a tensor of shape {shape}")
     if not shape:
@@ -202,7 +183,7 @@ def describe_tensor(info) -> dict:
     """dtype and shape of a signature's input or output.
 
     Args:
-        info: `TensorInfo`.
+        info: `wire.TensorInfo`.
 
     Returns:
         dict with `"dtype"` (a name, or the number of a type that REALM does
@@ -210,10 +191,7 @@ def describe_tensor(info) -> dict:
         for unknown rank).
     """
     shape = [dim.size for dim in info.tensor_shape.dim]
-    name = info.dtype
-    if name in _DTYPES:
-        name = _DTYPES[name][0]
     return {
-        "dtype": name,
+        "dtype": _DTYPES.get(info.dtype, (info.dtype,))[0],
         "shape": None if info.tensor_shape.unknown_rank else shape,
     }

@@ -27,7 +27,14 @@ _COUNT_NAME = ":tensorflow:serving:request_count"
 
 
 class ServingMetrics:
-    """The metrics of one server."""
+    """The metrics of one server.
+
+    Attributes:
+        pending: prometheus_client.Gauge. Requests accepted and not yet
+            answered.
+        refused_keys: prometheus_client.Counter by entrypoint. Requests
+            without a key that is accepted.
+    """
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
@@ -55,13 +62,13 @@ class ServingMetrics:
             "How long a request waited for its batch.",
             **own,
         )
-        self._refused_keys = prometheus_client.Counter(
+        self.refused_keys = prometheus_client.Counter(
             "realm_refused_keys",
             "Requests without a key that is accepted.",
             ["entrypoint"],
             **own,
         )
-        self._pending = prometheus_client.Gauge(
+        self.pending = prometheus_client.Gauge(
             "realm_pending_requests",
             "Requests accepted and not yet answered.",
             **own,
@@ -84,18 +91,16 @@ class ServingMetrics:
             ).set_function(memory.allocated_bytes)
 
     def render(
-        self, *, model: str, versions: list[Version], num_pending: int
+        self, *, model: str, versions: list[Version]
     ) -> tuple[bytes, str]:
         """All metrics and their content type.
 
         Args:
             model: str. The name of the model.
             versions: list of `Version`, all that are known.
-            num_pending: int. Requests accepted and not yet answered.
         """
         # Or one reader would clear the versions that another is to get.
         with self._rendering:
-            self._pending.set(num_pending)
             self._available.clear()
             for version in versions:
                 self._available.labels(model, version.number).set(
@@ -123,7 +128,3 @@ class ServingMetrics:
         self._batch_rows.observe(rows)
         for seconds in wait_seconds:
             self._batch_wait.observe(seconds)
-
-    def count_refused_key(self, entrypoint: str) -> None:
-        """Counts a request without a key that is accepted."""
-        self._refused_keys.labels(entrypoint).inc()

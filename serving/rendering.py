@@ -1,6 +1,7 @@
 """An answer with its evidence, as text for people."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.console import ConsoleOptions
@@ -14,9 +15,6 @@ from realm_tf.text import sentences
 
 # Longer evidence is cut around the answer; our choice.
 _MAX_SENTENCE_LENGTH = 400
-# Question and answer are at the margin, what follows is indented.
-_NUM_HEADLINES = 2
-_INDENT = (0, 0, 0, 3)
 # Control characters of a block must not steer the terminal. One character
 # for one, so that offsets stay.
 _CONTROLS = {
@@ -26,10 +24,6 @@ _CONTROLS = {
 
 def _printable(text: str) -> str:
     return text.translate(_CONTROLS)
-
-
-def _indented(line: Text) -> Text:
-    return Text(" " * _INDENT[-1]) + line
 
 
 def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
@@ -70,46 +64,9 @@ def _evidence(answer: Answer, *, bold: bool) -> Text:
     )
 
 
-def _lines(
-    answer: Answer, question: str, evidence_license: str | None, *, bold: bool
-) -> list[Text]:
-    """Everything there is to say about one answer, question first."""
-    lines = [Text(f"Q: {_printable(question)}")]
-    if answer.block_id == NO_BLOCK_ID:
-        lines.append(Text("A: (no answer)"))
-    else:
-        lines += [
-            Text.assemble(
-                "A: ",
-                (_printable(answer.answer), "bold" if bold else ""),
-                f"   (score {answer.score:.2f}, confidence "
-                f"{answer.confidence:.2f})",
-            ),
-            Text(
-                f"{_printable(answer.title)} (block {answer.block_id})  "
-                f"{_printable(answer.url)}".rstrip()
-            ),
-            _evidence(answer, bold=bold),
-        ]
-        if evidence_license:
-            lines.append(Text(f"Evidence: {_printable(evidence_license)}"))
-    if answer.candidates:
-        lines.append(Text("p(z|x)  block read: its own answer"))
-    for candidate in answer.candidates:
-        lines.append(
-            Text(
-                f"{candidate.probability:6.4f}  "
-                f"{_printable(candidate.title)} (block {candidate.block_id}): "
-                f"{_printable(candidate.answer)}  "
-                f"{_printable(candidate.url)}".rstrip()
-            )
-        )
-    return lines
-
-
 @dataclasses.dataclass(frozen=True)
 class AnswerView:
-    """An answer that rich can print, and whose `str` is plain text.
+    """An answer that rich can print.
 
     On a terminal the answer is bold in its sentence, elsewhere it is in
     `[[...]]`. `console.print(view, soft_wrap=True)` does not wrap it at the
@@ -130,17 +87,39 @@ class AnswerView:
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         bold = console.is_terminal
-        lines = _lines(
-            self.answer, self.question, self.evidence_license, bold=bold
-        )
-        yield from lines[:_NUM_HEADLINES]
-        for line in lines[_NUM_HEADLINES:]:
+        answer = self.answer
+        yield Text(f"Q: {_printable(self.question)}")
+        if answer.block_id == NO_BLOCK_ID:
+            yield Text("A: (no answer)")
+        else:
+            yield Text.assemble(
+                "A: ",
+                (_printable(answer.answer), "bold" if bold else ""),
+                f"   (score {answer.score:.2f}, confidence "
+                f"{answer.confidence:.2f})",
+            )
+        for line in self._details(bold=bold):
             # Padding keeps wrapped lines indented, but fills them up.
-            yield Padding(line, _INDENT) if bold else _indented(line)
+            yield Padding(line, (0, 0, 0, 3)) if bold else Text("   ") + line
 
-    def __str__(self) -> str:
-        lines = _lines(
-            self.answer, self.question, self.evidence_license, bold=False
-        )
-        lines[_NUM_HEADLINES:] = map(_indented, lines[_NUM_HEADLINES:])
-        return "\n".join(line.plain for line in lines)
+    def _details(self, *, bold: bool) -> Iterator[Text]:
+        """What is said below question and answer."""
+        answer = self.answer
+        if answer.block_id != NO_BLOCK_ID:
+            yield Text(
+                f"{_printable(answer.title)} (block {answer.block_id})  "
+                f"{_printable(answer.url)}".rstrip()
+            )
+            yield _evidence(answer, bold=bold)
+            if self.evidence_license:
+                terms = _printable(self.evidence_license)
+                yield Text(f"Evidence: {terms}")
+        if answer.candidates:
+            yield Text("p(z|x)  block read: its own answer")
+        for candidate in answer.candidates:
+            yield Text(
+                f"{candidate.probability:6.4f}  "
+                f"{_printable(candidate.title)} (block {candidate.block_id}): "
+                f"{_printable(candidate.answer)}  "
+                f"{_printable(candidate.url)}".rstrip()
+            )

@@ -23,6 +23,12 @@ from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import locations
+from realm_tf.serving.security import carries_key
+
+_NO_KEY = (
+    "This server needs an API key: send it as `authorization: Bearer KEY` or "
+    "`x-api-key: KEY`."
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,14 @@ class PredictRequest:
             object.
         signature: str. Defaults to `serving_default`.
         output_filter: tuple of str. The outputs wanted. Defaults to all.
+        by_row: bool. Whether the answer is wanted by row (JSON). Defaults to
+            `False`.
     """
 
     inputs: Mapping[str, np.ndarray]
     signature: str = ""
     output_filter: tuple[str, ...] = ()
+    by_row: bool = False
 
 
 class RequestHandler:
@@ -49,6 +58,8 @@ class RequestHandler:
         options: `ServerOptions`.
         metrics: `ServingMetrics`.
         log: `RequestLog`.
+        api_keys: list of str. A request must carry one of them. Defaults to
+            none: everybody may ask.
 
     Attributes:
         options: `ServerOptions`.
@@ -65,6 +76,7 @@ class RequestHandler:
         options: ServerOptions,
         metrics: ServingMetrics,
         log: RequestLog,
+        api_keys: list[str] | None = None,
     ):
         self.options = options
         self.metrics = metrics
@@ -72,7 +84,9 @@ class RequestHandler:
         self.is_draining = False
         self.versions = versions
         self._log = log
+        self._api_keys = api_keys
         self._lock = threading.Lock()
+        metrics.pending.set_function(lambda: self.num_pending)
 
     def predict(
         self,
@@ -81,8 +95,8 @@ class RequestHandler:
         *,
         version: int | None = None,
         timeout_seconds: float | None = None,
-    ) -> dict[str, np.ndarray]:
-        """Runs a signature.
+    ) -> tuple[PredictRequest, dict[str, np.ndarray]]:
+        """Runs a signature, in a context of `recorded`.
 
         Args:
             record: `RequestRecord`. Names the model; gets what is learnt.
@@ -93,7 +107,7 @@ class RequestHandler:
                 time spent waiting counts. Defaults to the option.
 
         Returns:
-            dict of output name to array.
+            tuple of what `read` gave and a dict of output name to array.
 
         Raises:
             RequestError: if it cannot be answered.
@@ -102,7 +116,6 @@ class RequestHandler:
         if timeout_seconds is None:
             timeout_seconds = self.options.default_timeout_seconds
         with (
-            self.recorded(record),
             self._admitted(),
             self.versions.use(record.model, version=version) as used,
         ):
@@ -116,59 +129,45 @@ class RequestHandler:
             }
             if self._log.log_questions:
                 record.questions = _texts(inputs)
-            try:
-                outputs = servable.run(
-                    inputs,
-                    signature=request.signature,
-                    output_filter=request.output_filter,
-                    timeout_seconds=started
-                    + timeout_seconds
-                    - time.monotonic(),
-                )
-            except RequestError as error:
-                cancelled = error.code is grpc.StatusCode.CANCELLED
-                if self.is_draining and cancelled:
-                    raise _stopping() from error
-                raise
-        return outputs
-
-    def metadata(
-        self, name: str, *, version: int | None = None
-    ) -> tuple[int, dict]:
-        """The version that would answer and its signatures.
-
-        Returns:
-            version, dict of name to `SignatureDef`.
-
-        Raises:
-            RequestError: if there is none.
-        """
-        with self.versions.use(name, version=version) as used:
-            return used[0], dict(used[1].signature_defs)
-
-    def card(self) -> tuple[int, dict]:
-        """The version that would answer and what `realm export` says of it."""
-        with self.versions.use(self.options.model_name) as used:
-            return used[0], used[1].card
+            outputs = servable.run(
+                inputs,
+                signature=request.signature,
+                output_filter=request.output_filter,
+                timeout_seconds=started + timeout_seconds - time.monotonic(),
+            )
+        return request, outputs
 
     def render_metrics(self) -> tuple[bytes, str]:
         """All metrics in Prometheus' text form and their content type."""
         return self.metrics.render(
             model=self.options.model_name,
             versions=self.versions.known(),
-            num_pending=self.num_pending,
         )
 
     def is_ready(self) -> bool:
         """Whether a request would be answered."""
         return self.versions.current is not None and not self.is_draining
 
-    def refuse_key(self, method: str, *, entrypoint: str, peer: str) -> None:
-        """Counts and logs a request without a key that is accepted."""
-        self.metrics.count_refused_key(entrypoint)
-        record = RequestRecord(method, entrypoint, peer=peer)
-        record.status = grpc.StatusCode.UNAUTHENTICATED.name
+    def check_key(
+        self, headers: Mapping[str, str], record: RequestRecord
+    ) -> None:
+        """Refuses, counts and logs a request without a key that is accepted.
+
+        Args:
+            headers: mapping of lower-case name to value.
+            record: `RequestRecord`. Of the refusal; says what was asked for,
+                and who asked.
+
+        Raises:
+            RequestError: UNAUTHENTICATED.
+        """
+        if not self._api_keys or carries_key(headers, self._api_keys):
+            return
+        self.metrics.refused_keys.labels(record.entrypoint).inc()
+        code = grpc.StatusCode.UNAUTHENTICATED
+        record.status = code.name
         self._log.request(record)
+        raise RequestError(code, _NO_KEY)
 
     @contextlib.contextmanager
     def recorded(self, record: RequestRecord) -> Iterator[None]:
@@ -211,7 +210,7 @@ class RequestHandler:
     @contextlib.contextmanager
     def _admitted(self) -> Iterator[None]:
         if self.is_draining:
-            raise _stopping()
+            raise unavailable("The server is stopping; ask another one.")
         with self._lock:
             if self.num_pending >= self.options.max_pending:
                 raise RequestError(
@@ -237,10 +236,6 @@ class RequestHandler:
                     "several requests."
                 )
         return next((len(a) for a in inputs.values() if a.ndim), None)
-
-
-def _stopping() -> RequestError:
-    return unavailable("The server is stopping; ask another one.")
 
 
 def _cut(array: np.ndarray, most: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import json
 import logging
 import logging.handlers
 import os
+import re
 import secrets
 import sys
 import traceback
@@ -18,7 +19,7 @@ from realm_tf.errors import InputError
 
 # Longer ids of clients are replaced: they go into every line and back to the
 # client. Our choice; a UUID takes 36 characters.
-_MAX_REQUEST_ID_LENGTH = 128
+_REQUEST_ID = re.compile("[!-~]{1,128}")
 _REQUEST_ID_BYTES = 8
 
 
@@ -31,13 +32,7 @@ def choose_request_id(sent: str | None) -> str:
     Returns:
         str of printable ASCII without spaces.
     """
-    if (
-        sent
-        and len(sent) <= _MAX_REQUEST_ID_LENGTH
-        and sent.isascii()
-        and sent.isprintable()
-        and " " not in sent
-    ):
+    if sent and _REQUEST_ID.fullmatch(sent):
         return sent
     return secrets.token_hex(_REQUEST_ID_BYTES)
 
@@ -119,16 +114,9 @@ class RequestLog:
         fields["milliseconds"] = round(record.milliseconds, 3)
         self._write("request", fields)
 
-    def event(self, event) -> None:
-        """Writes the line of a model's event.
-
-        Args:
-            event: `versions.Event`.
-        """
-        fields = dataclasses.asdict(event)
-        # The word says which kind of line this is.
-        fields["event"] = fields.pop("kind")
-        self._write("model", {k: v for k, v in fields.items() if v is not None})
+    def event(self, event: str, **fields) -> None:
+        """Writes the line of a model's event; see `versions.Versions`."""
+        self._write("model", {"event": event, **fields})
 
     def _write(self, kind: str, fields: dict) -> None:
         now = datetime.datetime.now(datetime.UTC)

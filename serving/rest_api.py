@@ -10,6 +10,7 @@ References:
     http_server.cc.
 """
 
+import functools
 import pathlib
 import re
 from urllib.parse import unquote
@@ -31,10 +32,8 @@ from starlette.staticfiles import StaticFiles
 
 from realm_tf.serving import grpc_services
 from realm_tf.serving import rest_json
-from realm_tf.serving import security
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
-from realm_tf.serving.request_handler import PredictRequest
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.rest_json import Answer
@@ -45,6 +44,7 @@ PAGE_DIRECTORY = pathlib.Path(__file__).with_name("page")
 METRICS_PATH = "/monitoring/prometheus/metrics"
 # TF Serving's word for this API in metrics.
 _ENTRYPOINT = "REST"
+_METHODS = {None: "GetModelStatus", "metadata": "GetModelMetadata"}
 _PATH = re.compile(
     r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19}))?(?::(predict|classify"
     r"|regress)|/(metadata))?"
@@ -104,11 +104,6 @@ def _on_http_error(request: Request, error: HTTPException) -> Response:
     )
 
 
-def _on_disconnect(request: Request, error: ClientDisconnect) -> Response:
-    # Nobody reads it.
-    return Response(status_code=_HTTP_STATUS[grpc.StatusCode.CANCELLED])
-
-
 def _to_dict(message) -> dict:
     """A proto as TF Serving writes it: proto names, zeros included."""
     return json_format.MessageToDict(
@@ -119,29 +114,28 @@ def _to_dict(message) -> dict:
 
 
 async def _read_body(request: Request, most: int) -> bytes:
-    """The body, refused as soon as it is known to be too long."""
-    too_long = HTTPException(
-        413, f"The request body is longer than {most} bytes."
-    )
+    """The body, refused as soon as it is too long."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise HTTPException(
             415, f"Content-Encoding {encoding!r} is not supported: send none."
         )
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > most:
-        raise too_long
     body = bytearray()
     try:
         with anyio.fail_after(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
-                    raise too_long
+                    raise HTTPException(
+                        413, f"The request body is longer than {most} bytes."
+                    )
     except TimeoutError as error:
         raise HTTPException(
             408, f"The body did not come within {_BODY_SECONDS} s."
         ) from error
+    except ClientDisconnect as error:
+        # Nobody reads it.
+        raise RequestError(grpc.StatusCode.CANCELLED, "") from error
     return bytes(body)
 
 
@@ -150,15 +144,10 @@ class RestApi:
 
     Args:
         handler: `RequestHandler`.
-        api_keys: `security.ApiKeys`, or `None`: everybody may ask. Probes
-            and the page's own files need none.
     """
 
-    def __init__(
-        self, handler: RequestHandler, api_keys: security.ApiKeys | None
-    ):
+    def __init__(self, handler: RequestHandler):
         self._handler = handler
-        self._api_keys = api_keys
         self._files = StaticFiles(directory=PAGE_DIRECTORY)
         # More than requests may be pending, so that one too many is refused
         # and does not wait.
@@ -185,7 +174,6 @@ class RestApi:
             exception_handlers={
                 RequestError: _on_request_error,
                 HTTPException: _on_http_error,
-                ClientDisconnect: _on_disconnect,
             },
         )
 
@@ -214,15 +202,12 @@ class RestApi:
             raise invalid(f"Malformed request: {request.method} {sent}")
         name = unquote(match[1])
         version = None if match[2] is None else int(match[2])
-        if not posted:
-            return await self._in_thread(
-                self._describe, request, name, version, verb
-            )
-        body = await _read_body(
-            request, self._handler.options.max_message_bytes
-        )
+        body = b""
+        if posted:
+            most = self._handler.options.max_message_bytes
+            body = await _read_body(request, most)
         return await self._in_thread(
-            self._predict, request, name, version, verb, body
+            self._answer, request, name, version, verb, body
         )
 
     async def metrics(self, request: Request) -> Response:
@@ -236,13 +221,10 @@ class RestApi:
     async def about(self, request: Request) -> Response:
         """What the page says about the model."""
         self._check_access(request)
-        version, card = self._handler.card()
-        facts = {
-            "model": self._handler.options.model_name,
-            "version": version,
-            **{name: card.get(name) for name in _OF_CARD},
-        }
-        return Answer(facts)
+        name = self._handler.options.model_name
+        with self._handler.versions.use(name) as (version, servable):
+            facts = {key: servable.card.get(key) for key in _OF_CARD}
+        return Answer({"model": name, "version": version, **facts})
 
     async def _in_thread(self, function, *arguments):
         # TensorFlow blocks, and so does the JSON of a large batch.
@@ -251,53 +233,51 @@ class RestApi:
         )
 
     def _check_access(self, request: Request) -> None:
-        if self._api_keys is None or self._api_keys.accepts(request.headers):
-            return
-        self._handler.refuse_key(
+        """Of all but the probes and the page's own files."""
+        record = RequestRecord(
             f"{request.method} {request.url.path}",
-            entrypoint=_ENTRYPOINT,
+            _ENTRYPOINT,
             peer=request.client.host if request.client else "",
         )
-        raise RequestError(grpc.StatusCode.UNAUTHENTICATED, security.REFUSAL)
+        self._handler.check_key(request.headers, record)
 
-    def _describe(self, request, name, version, verb) -> Response:
-        method = "GetModelMetadata" if verb else "GetModelStatus"
+    def _answer(self, request, name, version, verb, body) -> Response:
         record = RequestRecord(
-            method, _ENTRYPOINT, name, request.state.request_id
+            _METHODS.get(verb) or verb.capitalize(),
+            _ENTRYPOINT,
+            name,
+            request.state.request_id,
         )
         with self._handler.recorded(record):
-            if verb is None:
-                found = grpc_services.status_response(
-                    self._handler, name, version=version
+            document = self._document(record, version, verb, body)
+        headers = None
+        if verb == "predict":
+            timing = f"predict;dur={record.milliseconds:.1f}"
+            headers = {"Server-Timing": timing}
+        return Answer(document, headers=headers)
+
+    def _document(self, record, version, verb, body) -> dict:
+        if verb is None:
+            return _to_dict(
+                grpc_services.status_response(
+                    self._handler, record, version=version
                 )
-                return Answer(_to_dict(found))
-            spec, signatures = grpc_services.describe_model(
-                self._handler, name, version=version, record=record
             )
-            document = {
+        if verb == "metadata":
+            spec, signatures = grpc_services.describe_model(
+                self._handler, record, version=version
+            )
+            return {
                 "model_spec": _to_dict(spec),
                 "metadata": {"signature_def": _to_dict(signatures)},
             }
-            return Answer(document)
-
-    def _predict(self, request, name, version, verb, body) -> Response:
-        record = RequestRecord(
-            verb.capitalize(), _ENTRYPOINT, name, request.state.request_id
-        )
         if verb != "predict":
-            with self._handler.recorded(record):
-                raise RequestError(
-                    grpc.StatusCode.UNIMPLEMENTED, grpc_services.NO_EXAMPLES
-                )
-        forms = []
-
-        def read(signatures) -> PredictRequest:
-            asked, by_row = rest_json.read_request(body, signatures)
-            forms.append(by_row)
-            return asked
-
-        outputs = self._handler.predict(record, read, version=version)
-        return Answer(
-            rest_json.to_answer(outputs, by_row=forms[0]),
-            headers={"Server-Timing": f"predict;dur={record.milliseconds:.1f}"},
+            raise RequestError(
+                grpc.StatusCode.UNIMPLEMENTED, grpc_services.NO_EXAMPLES
+            )
+        asked, outputs = self._handler.predict(
+            record,
+            functools.partial(rest_json.read_request, body),
+            version=version,
         )
+        return rest_json.to_answer(outputs, by_row=asked.by_row)

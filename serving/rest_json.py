@@ -36,15 +36,12 @@ def _unique_names(pairs: list[tuple]) -> dict:
     return members
 
 
-def read_request(body: bytes, signatures: Mapping) -> tuple:
+def read_request(body: bytes, signatures: Mapping) -> PredictRequest:
     """What a request body asks for.
 
     Args:
         body: bytes. JSON in UTF-8.
         signatures: mapping of name to `SignatureDef`.
-
-    Returns:
-        tuple of `PredictRequest` and whether it was in row form.
 
     Raises:
         RequestError: if the body is no such JSON or does not fit.
@@ -74,7 +71,7 @@ def read_request(body: bytes, signatures: Mapping) -> tuple:
         key: to_array(key, columns[key], info.dtype)
         for key, info in infos.items()
     }
-    return PredictRequest(inputs, name), by_row
+    return PredictRequest(inputs, name, by_row=by_row)
 
 
 def _is_base64(value) -> bool:

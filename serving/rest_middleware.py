@@ -52,9 +52,6 @@ class GuardMiddleware:
 
     async def __call__(self, scope, receive, send) -> None:
         """Answers one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers = Headers(scope=scope)
         request_id = choose_request_id(headers.get(REQUEST_ID))
         scope.setdefault("state", {})["request_id"] = request_id

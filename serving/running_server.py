@@ -42,8 +42,7 @@ class RunningServer:
     def __init__(self, options: ServerOptions, load: Callable):
         api_keys = None
         if options.api_key_file:
-            keys = security.read_api_keys(options.api_key_file)
-            api_keys = security.ApiKeys(keys)
+            api_keys = security.read_api_keys(options.api_key_file)
         metrics = ServingMetrics()
         self._grpc = None
         self._rest = None
@@ -68,14 +67,18 @@ class RunningServer:
             on_failure.callback(self._versions.stop)
             self._versions.start()
             self.handler = RequestHandler(
-                self._versions, options=options, metrics=metrics, log=self._log
+                self._versions,
+                options=options,
+                metrics=metrics,
+                log=self._log,
+                api_keys=api_keys,
             )
-            self._grpc = GrpcServer(self.handler, options, api_keys=api_keys)
+            self._grpc = GrpcServer(self.handler, options)
             # Events came to nobody while it was made.
             self._grpc.update_health()
             self.target = self._grpc.target
             if not options.no_rest:
-                app = RestApi(self.handler, api_keys).app()
+                app = RestApi(self.handler).app()
                 self._rest = rest_server.RestServer(app, bound, options)
                 self.rest_url = self._rest.url
             on_failure.pop_all()
@@ -106,14 +109,13 @@ class RunningServer:
             self._rest.join(max(0.0, deadline - time.monotonic()))
         # Requests that outlived the grace must not hold up the exit.
         ended = self._versions.stop(timeout_seconds=_CANCEL_SECONDS)
-        self._grpc.close()
         if self._rest is not None:
             self._rest.join(_CANCEL_SECONDS)
         self._log.close()
         return ended
 
-    def _on_event(self, event) -> None:
-        self._log.event(event)
+    def _on_event(self, event: str, **fields) -> None:
+        self._log.event(event, **fields)
         # Those who watch it learn whether a question would be answered.
         if self._grpc is not None:
             self._grpc.update_health()

@@ -7,8 +7,6 @@ does, metrics too.
 """
 
 import hmac
-import ssl
-from collections.abc import Iterable
 from collections.abc import Mapping
 
 import grpc
@@ -16,43 +14,28 @@ import grpc
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
-from realm_tf.serving import connection
 from realm_tf.serving.options import ServerOptions
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
 # Our choice.
 MIN_KEY_LENGTH = 16
-REFUSAL = (
-    "This server needs an API key: send it as `authorization: Bearer KEY` or "
-    "`x-api-key: KEY`."
-)
 _BEARER = "bearer "
-_OPEN_SERVICES = ("/grpc.health.v1.Health/",)
 
 
-class ApiKeys:
-    """The keys a server accepts.
+def carries_key(headers: Mapping[str, str], keys: list[str]) -> bool:
+    """Whether a request carries one of the keys.
 
     Args:
-        keys: iterable of str.
+        headers: mapping of lower-case name to value.
+        keys: list of str.
     """
-
-    def __init__(self, keys: Iterable[str]):
-        self._keys = [key.encode() for key in keys]
-
-    def accepts(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request carries one of the keys.
-
-        Args:
-            headers: mapping of lower-case name to value.
-        """
-        sent = headers.get("x-api-key") or ""
-        authorization = headers.get("authorization") or ""
-        if authorization[: len(_BEARER)].lower() == _BEARER:
-            sent = authorization[len(_BEARER) :].strip()
-        given = sent.encode("utf-8", "surrogateescape")
-        # All of them: the time says nothing of which one it is.
-        return any([hmac.compare_digest(given, key) for key in self._keys])
+    sent = headers.get("x-api-key") or ""
+    authorization = headers.get("authorization") or ""
+    if authorization[: len(_BEARER)].lower() == _BEARER:
+        sent = authorization[len(_BEARER) :].strip()
+    given = sent.encode("utf-8", "surrogateescape")
+    # All of them: the time says nothing of which one it is.
+    return any([hmac.compare_digest(given, key.encode()) for key in keys])
 
 
 def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
@@ -96,24 +79,6 @@ def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
     return keys
 
 
-def check_tls(options: ServerOptions) -> None:
-    """Refuses what TLS would only refuse at a client's first call.
-
-    Args:
-        options: `ServerOptions`.
-
-    Raises:
-        InputError: if a file is missing or broken, or key and certificate
-            do not match.
-    """
-    connection.check_tls(
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
-        ca=options.tls_client_ca,
-        certificate=options.tls_certificate,
-        key=options.tls_key,
-    )
-
-
 def grpc_credentials(options: ServerOptions):
     """`grpc.ServerCredentials` for a port; `None` without TLS."""
     if not options.tls_certificate:
@@ -125,38 +90,3 @@ def grpc_credentials(options: ServerOptions):
         root_certificates=Path(ca).read_bytes() if ca else None,
         require_client_auth=ca is not None,
     )
-
-
-class ApiKeyInterceptor(grpc.ServerInterceptor):
-    """Answers gRPC calls without a key with UNAUTHENTICATED.
-
-    Args:
-        keys: `ApiKeys`.
-        handler: `RequestHandler`. Counts and logs them.
-    """
-
-    def __init__(self, keys: ApiKeys, handler):
-        self._keys = keys
-        self._handler = handler
-
-    def intercept_service(self, continuation, handler_call_details):
-        """The call's own handler, or one that refuses it."""
-        method = handler_call_details.method
-        sent = {
-            key: value
-            for key, value in handler_call_details.invocation_metadata
-            if isinstance(value, str)
-        }
-        if method.startswith(_OPEN_SERVICES) or self._keys.accepts(sent):
-            return continuation(handler_call_details)
-
-        def abort(request, context):
-            self._handler.refuse_key(
-                method.rpartition("/")[2],
-                entrypoint="GRPC",
-                peer=context.peer(),
-            )
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, REFUSAL)
-
-        # All other services answer one message by one.
-        return grpc.unary_unary_rpc_method_handler(abort)

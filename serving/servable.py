@@ -7,7 +7,7 @@ TF Serving isolates versions in the same way.
 
 import contextlib
 import functools
-import json
+import importlib.util
 import logging
 import os
 from collections.abc import Iterable
@@ -21,12 +21,15 @@ import tensorflow_text  # noqa: F401  registers the ops of its graphs
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import prediction_log_pb2
 
+from realm_tf.answering.answer import Answer
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.export import card as export_card
-from realm_tf.serving import custom_ops
 from realm_tf.serving import memory
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.answers import checked
+from realm_tf.serving.answers import to_answers
 from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
@@ -34,29 +37,12 @@ from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.tensors import decode_tensor
 
 _TAG = "serve"
+_CLOSED = "This version is being unloaded."
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 # A TFRecord file of `PredictionLog`, as TF Serving reads it
 # (tensorflow.org/tfx/serving/saved_model_warmup).
 _WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
-
-
-def _read_card(directory: str) -> dict:
-    """The card of a version directory, if it has one, its files checked."""
-    path = os.path.join(directory, export_card.FILE)
-    if not Path(path).exists():
-        return {}
-    try:
-        card = json.loads(Path(path).read_bytes())
-        problems = export_card.check_files(directory)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise InputError(
-            f"{path} cannot be read ({error!r}): expected the card that "
-            "`realm export` writes; export again."
-        ) from error
-    if problems:
-        raise InputError(f"{' '.join(problems)} Export or copy it again.")
-    return card
 
 
 @contextlib.contextmanager
@@ -108,6 +94,31 @@ def _quieten_session() -> None:
         os.close(stderr)
 
 
+def _load_scann_ops() -> None:
+    """Registers ScaNN's ops without importing the package.
+
+    Raises:
+        InputError: if it is missing or made for another TensorFlow.
+    """
+    # find_spec on the parent does not run its __init__.
+    spec = importlib.util.find_spec("scann")
+    if spec is None:
+        raise InputError(
+            "The SavedModel searches with ScaNN, but the package scann is "
+            "not installed: `pip install scann` (Linux x86-64 only), or "
+            "export with an index of kind ivf."
+        )
+    (folder,) = spec.submodule_search_locations
+    try:
+        tf.load_op_library(f"{folder}/scann_ops/cc/_scann_ops.so")
+    except tf.errors.OpError as error:
+        raise InputError(
+            f"The package scann does not load into TensorFlow "
+            f"{tf.__version__}: {error.message}. Install the scann made for "
+            "this TensorFlow."
+        ) from error
+
+
 def _names(names: Iterable[str]) -> str:
     return "{" + ", ".join(sorted(names)) + "}"
 
@@ -121,11 +132,12 @@ class SavedModelServable:
 
     Attributes:
         directory: str. The version directory.
-        version: int.
         signature_defs: dict of name to `SignatureDef`, as in the SavedModel.
         card: dict. What `realm export` says of the model: `"index"` (kind),
             `"num_blocks"`, `"evidence_license"`, `"example_questions"`,
             `"files"`; empty if it has no card.
+        evidence_license: str. As the card says, or `None`. TF Serving's
+            protocol has no place for it, so a server does not tell.
 
     Raises:
         InputError: if there is no SavedModel, a file is not the one that was
@@ -133,9 +145,11 @@ class SavedModelServable:
     """
 
     def __init__(self, path: str):
-        self.directory, self.version = find_version(path)
-        self.card = _read_card(self.directory)
-        custom_ops.load_for(self.directory)
+        self.directory, _ = find_version(path)
+        self.card = export_card.read(self.directory)
+        self.evidence_license = self.card.get("evidence_license")
+        if self.card.get("index") == "scann":
+            _load_scann_ops()
         _quieten_session()
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(), config=_session_config()
@@ -193,16 +207,12 @@ class SavedModelServable:
             )
         for key, value in inputs.items():
             dtype = tf.as_dtype(expected[key].dtype)
-            if tf.as_dtype(value.dtype) != dtype:
-                raise invalid(
-                    f"input {key} must be of dtype {dtype.name}, received "
-                    f"{tf.as_dtype(value.dtype).name}."
-                )
+            sent = tf.as_dtype(value.dtype)
             shape = tf.TensorShape(expected[key].tensor_shape)
-            if not shape.is_compatible_with(value.shape):
+            if sent != dtype or not shape.is_compatible_with(value.shape):
                 raise invalid(
-                    f"input {key} must be of shape {shape} (None is any "
-                    f"size), received {value.shape}."
+                    f"input {key} must be {dtype.name} of shape {shape} (None "
+                    f"is any size), received {sent.name} of {value.shape}."
                 )
         for key in output_filter:
             if key not in definition.outputs:
@@ -253,9 +263,11 @@ class SavedModelServable:
         feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
         session = self._session
         if session is None:
-            raise unavailable(f"Version {self.version} is being unloaded.")
+            raise unavailable(_CLOSED)
         try:
             values = session.run(fetches, feeds, options=options)
+        except tf.errors.CancelledError as error:
+            raise unavailable(_CLOSED) from error
         except tf.errors.OpError as error:
             raise RequestError(
                 _STATUS_BY_NUMBER[error.error_code], error.message
@@ -270,6 +282,21 @@ class SavedModelServable:
             )
             for name in output_filter or fetches
         }
+
+    def ask(self, questions: list[str]) -> list[Answer]:
+        """Answers questions in one batch; see `client.RealmClient.ask`."""
+        if not questions:
+            return []
+        texts = [question.encode("utf-8", "replace") for question in questions]
+        try:
+            outputs = self.run({"question": np.array(texts, dtype=object)})
+        except RequestError as error:
+            raise RealmServerError(error.code.name, error.message) from error
+        with checked(self.directory):
+            return to_answers(
+                {name: array.tolist() for name, array in outputs.items()},
+                count=len(questions),
+            )
 
     def warm_up(self) -> None:
         """Runs the model's warm-up requests, so that no user waits for it.

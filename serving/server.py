@@ -7,6 +7,7 @@ paths, /monitoring/prometheus/metrics, probes, and a web page at /.
 import logging
 import os
 import signal
+import ssl
 import threading
 from typing import TYPE_CHECKING
 
@@ -34,15 +35,18 @@ def start_server(
         InputError: if the model is not there or does not load, a port is
             taken or a file cannot be used.
     """
+    from realm_tf.serving import connection
     from realm_tf.serving import rest_server
-    from realm_tf.serving import security
 
     # The quick mistakes first: TensorFlow and the model take long.
     options.check()
     saved_models.find_version(options.saved_model)
-    security.check_tls(options)
-    if options.api_key_file:
-        security.read_api_keys(options.api_key_file)
+    connection.check_tls(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ca=options.tls_client_ca,
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+    )
     # gRPC would share a port silently where its owner allows it.
     rest_server.bind(
         options.host, options.grpc_port, flag="--grpc-port"
@@ -123,17 +127,15 @@ def serve_until_signal(options: ServerOptions) -> None:
     running = start_server(options, only_serves=True)
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
-    previous = [
-        signal.signal(number, lambda *_: stopped.set()) for number in signals
-    ]
-    ended = False
+    for number in signals:
+        signal.signal(number, lambda *_: stopped.set())
     try:
         print(f"realm serve: ready at {running.describe()}", flush=True)
         stopped.wait()
     finally:
         # A second signal ends the process at once.
-        for number, handler in zip(signals, previous, strict=True):
-            signal.signal(number, handler)
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
         ended = running.stop()
     if not ended:
         # A load that is stuck would also hold up the interpreter's end.

@@ -1,5 +1,6 @@
 """Tensors of the protocol to numpy and back, with TensorFlow's own types."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,13 +13,11 @@ from realm_tf.serving.request_error import invalid
 _MAX_FILLED_ELEMENTS = 1 << 16
 # No signature of REALM has more than 2; numpy's iterators end at 64. Our choice.
 MAX_RANK = 32
-# As TF Serving's default: clients read these fields directly.
+# Of a REALM export's outputs. As TF Serving's default: clients read these
+# fields directly.
 _VALUE_FIELDS = {
     tf.float32: "float_val",
-    tf.float64: "double_val",
-    tf.int32: "int_val",
     tf.int64: "int64_val",
-    tf.bool: "bool_val",
     tf.string: "string_val",
 }
 
@@ -45,7 +44,7 @@ def decode_tensor(name: str, proto) -> np.ndarray:
             strings = _split_strings(proto.tensor_content, math.prod(sizes))
             return np.array(strings, dtype=object).reshape(sizes)
         return np.asarray(tf.make_ndarray(proto))
-    except (TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise invalid(f"tensor parsing error: {name}: {error}") from error
 
 
@@ -96,24 +95,20 @@ def _split_strings(data: bytes, count: int) -> list[bytes]:
         list of bytes.
 
     Raises:
-        ValueError: if the lengths do not fit the data.
+        IndexError: if the lengths are cut off.
+        ValueError: if they do not fit the data.
     """
     lengths, position = [], 0
     for _ in range(count):
-        length = shift = 0
-        byte = 0x80
-        while byte >= 0x80:
-            if position >= len(data) or shift > 63:
-                raise ValueError("string lengths in tensor_content are cut off")
+        length = 0
+        for shift in range(0, 64, 7):
             byte = data[position]
-            length |= (byte & 0x7F) << shift
             position += 1
-            shift += 7
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
         lengths.append(length)
-    if position + sum(lengths) != len(data):
+    limits = list(itertools.accumulate(lengths, initial=position))
+    if limits[-1] != len(data):
         raise ValueError("string lengths in tensor_content do not add up")
-    strings = []
-    for length in lengths:
-        strings.append(data[position : position + length])
-        position += length
-    return strings
+    return [data[first:limit] for first, limit in itertools.pairwise(limits)]

@@ -1,12 +1,7 @@
-"""One version of a model: its state, what happens to it, what went wrong."""
+"""One version of a model: its state and what went wrong."""
 
 import dataclasses
 import enum
-
-import grpc
-
-from realm_tf.errors import InputError
-from realm_tf.serving.request_error import RequestError
 
 
 class State(enum.IntEnum):
@@ -16,25 +11,6 @@ class State(enum.IntEnum):
     AVAILABLE = 30
     UNLOADING = 40
     END = 50
-
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """Something that happened to the model.
-
-    Args:
-        kind: str. Of a version `"loading"`, `"loaded"`, `"load_failed"`,
-            `"unloading"`, `"unloaded"`, `"unload_failed"` or `"incomplete"`
-            (not whole on disk); of the model `"poll_failed"`.
-        version: int. Defaults to `None`: it is about the model.
-        message: str.
-        seconds: float. How long it took, if it is the end of something.
-    """
-
-    kind: str
-    version: int | None = None
-    message: str = ""
-    seconds: float | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,12 +37,3 @@ class Version:
     users: int = 0
     failures: int = 0
     retry_at: float = 0.0
-
-
-def explain(error: Exception) -> tuple[int, str]:
-    """The number of a `grpc.StatusCode` and the text for an exception."""
-    if isinstance(error, RequestError):
-        return error.code.value[0], error.message
-    if isinstance(error, InputError):
-        return grpc.StatusCode.INVALID_ARGUMENT.value[0], str(error)
-    return grpc.StatusCode.UNKNOWN.value[0], f"{type(error).__name__}: {error}"

@@ -25,10 +25,8 @@ from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
-from realm_tf.serving.version import Event
 from realm_tf.serving.version import State
 from realm_tf.serving.version import Version
-from realm_tf.serving.version import explain
 
 # From a failure to the next try, doubled after each up to an hour; the first
 # is TF Serving's --load_retry_interval_micros.
@@ -46,7 +44,10 @@ class Versions:
             Called in one thread at a time.
         poll_seconds: float. Time between two looks at the base path. 0: only
             one at the start.
-        on_event: function of an `Event`, called from several threads.
+        on_event: function of what happened and, by name, `version`, `message`
+            and the `seconds` that it took, called from several threads. Of a
+            version `"loading"`, `"loaded"`, `"load_failed"`, `"unloading"` or
+            `"unloaded"`; of the model `"poll_failed"`.
         clock: function that returns seconds, for retries.
     """
 
@@ -57,7 +58,7 @@ class Versions:
         *,
         load: Callable[[str], object],
         poll_seconds: float,
-        on_event: Callable[[Event], None] = lambda event: None,
+        on_event: Callable[..., None] = lambda event, **fields: None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self.name = name
@@ -70,8 +71,8 @@ class Versions:
         self._current: Version | None = None
         # The last of each number.
         self._versions: dict[int, Version] = {}
-        # What was found wrong with the base path: what lasts is told once.
-        self._problems: list[Event] = []
+        # Why the base path could not be read: what lasts is told once.
+        self._problem = ""
         self._stopping = threading.Event()
         # A load that outlives `stop` must not hold up the exit.
         self._poller = threading.Thread(
@@ -120,13 +121,10 @@ class Versions:
         Returns:
             bool, whether none is being loaded any more.
         """
-        self._stopping.set()
         with self._changed:
-            current, self._current = self._current, None
-            if current is not None:
-                current.state = State.UNLOADING
-        if current is not None:
-            self._tell(Event("unloading", current.number, "stopping"))
+            current = self._replace_by(None)
+            self._stopping.set()
+        self._let_go(current, "stopping")
         for version in self.known():
             if version.state is State.UNLOADING:
                 self._close(version)
@@ -208,38 +206,32 @@ class Versions:
 
     def poll(self) -> None:
         """Looks at the base path once: loads, retries or lets go."""
-        problems = []
         try:
-            directories = saved_models.version_directories(self._base_path)
-            whole = []
-            for number in sorted(directories, reverse=True):
-                if saved_models.is_whole(directories[number]):
-                    whole.append(number)
-                    continue
-                message = f"{directories[number]} holds no whole SavedModel"
-                problems.append(Event("incomplete", number, message))
+            found = saved_models.version_directories(self._base_path)
+            directories = {
+                number: directory
+                for number, directory in found.items()
+                if saved_models.is_whole(directory)
+            }
         except InputError as error:
-            directories = None
-            problems = [Event("poll_failed", message=str(error))]
-        for problem in problems:
-            if problem not in self._problems:
-                self._tell(problem)
-        self._problems = problems
-        if directories is None:
+            if str(error) != self._problem:
+                self._tell("poll_failed", message=str(error))
+            self._problem = str(error)
             return
+        self._problem = ""
         # One that is put there again is new.
         for version in self.known():
             gone = version.number not in directories
             if gone and version.state is State.END:
                 with self._changed:
                     del self._versions[version.number]
-        for number in whole:
+        for number in sorted(directories, reverse=True):
             if self._stopping.is_set() or number == self.current:
                 return
             if self._serve(number, directories[number]):
                 return
-        if not whole and self.current not in directories:
-            self._replace_by(None, "all gone")
+        if not directories:
+            self._let_go(self._replace_by(None), "all gone")
 
     def _poll_until_stopped(self) -> None:
         while not self._stopping.wait(self._poll_seconds):
@@ -255,7 +247,7 @@ class Versions:
             version.failures = before.failures
         with self._changed:
             self._versions[number] = version
-        self._tell(Event("loading", number, directory))
+        self._tell("loading", version=number, message=directory)
         started = time.monotonic()
         try:
             version.servable = self._load(directory)
@@ -268,27 +260,35 @@ class Versions:
             pause = _RETRY_SECONDS * 2 ** min(version.failures, _MAX_DOUBLINGS)
             version.failures += 1
             version.retry_at = self._clock() + pause
-            version.error_code, version.error_message = explain(error)
+            code = grpc.StatusCode.UNKNOWN
+            version.error_message = f"{type(error).__name__}: {error}"
+            if isinstance(error, InputError):
+                code = grpc.StatusCode.INVALID_ARGUMENT
+                version.error_message = str(error)
+            version.error_code = code.value[0]
             version.state = State.END
-            message = f"{version.error_message} (again in {pause:g} s)"
-            seconds = time.monotonic() - started
-            self._tell(Event("load_failed", number, message, seconds))
+            self._tell(
+                "load_failed",
+                version=number,
+                message=f"{version.error_message} (again in {pause:g} s)",
+                seconds=time.monotonic() - started,
+            )
             return False
         version.failures = 0
-        seconds = time.monotonic() - started
-        self._replace_by(
-            version,
-            f"version {number} takes over",
-            Event("loaded", number, directory, seconds),
+        old = self._replace_by(version)
+        self._tell(
+            "loaded",
+            version=number,
+            message=directory,
+            seconds=time.monotonic() - started,
         )
+        self._let_go(old, f"version {number} takes over")
         return True
 
-    def _replace_by(
-        self, version: Version | None, reason: str, event: Event | None = None
-    ) -> None:
-        """Lets requests use a version and lets the one before go, at once.
+    def _replace_by(self, version: Version | None) -> Version | None:
+        """Lets requests use a version, at once; gives the one before.
 
-        After `stop` it is the version itself that goes.
+        After `stop` it gives the version itself.
         """
         with self._changed:
             if self._stopping.is_set():
@@ -299,16 +299,15 @@ class Versions:
                     version.state = State.AVAILABLE
             if old is not None:
                 old.state = State.UNLOADING
-        if event is not None:
-            self._tell(event)
-        if old is not None:
-            self._tell(Event("unloading", old.number, reason))
-            threading.Thread(
-                target=self._close_unused,
-                args=(old,),
-                name="close",
-                daemon=True,
-            ).start()
+        return old
+
+    def _let_go(self, old: Version | None, reason: str) -> None:
+        if old is None:
+            return
+        self._tell("unloading", version=old.number, message=reason)
+        threading.Thread(
+            target=self._close_unused, args=(old,), daemon=True
+        ).start()
 
     def _close_unused(self, version: Version) -> None:
         """Frees a version after its last request."""
@@ -326,15 +325,10 @@ class Versions:
         if servable is None:
             return
         started = time.monotonic()
-        kind, message = "unloaded", ""
-        try:
-            servable.close()
-        # The others must still be closed.
-        except Exception as error:
-            kind, message = "unload_failed", explain(error)[1]
+        servable.close()
         del servable
         with self._changed:
             version.state = State.END
             self._changed.notify_all()
         seconds = time.monotonic() - started
-        self._tell(Event(kind, version.number, message, seconds))
+        self._tell("unloaded", version=version.number, seconds=seconds)

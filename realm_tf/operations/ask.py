@@ -8,6 +8,7 @@ from typing import ClassVar
 import tyro
 from rich.console import Console
 
+from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
@@ -20,7 +21,6 @@ from realm_tf.serving.client import BATCH_SIZE
 from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.client import TIMEOUT_SECONDS
 from realm_tf.serving.client import RealmClient
-from realm_tf.serving.local_model import LocalModel
 from realm_tf.serving.rendering import AnswerView
 from realm_tf.serving.security import read_api_keys
 
@@ -142,9 +142,14 @@ class Ask(Operation):
                 f"HOST:PORT, such as {DEFAULT_SERVER}."
             )
 
-    def _open(self) -> LocalModel | RealmClient:
+    def _open(self):
+        """What answers: a client, or a model in this process."""
         if self.saved_model is not None:
-            return LocalModel(self.saved_model)
+            # A wrong path shows before TensorFlow is imported.
+            saved_models.find_version(self.saved_model)
+            from realm_tf.serving.servable import SavedModelServable
+
+            return SavedModelServable(self.saved_model)
         api_key = None
         if self.api_key_file is not None:
             # Another server's may be short.

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 import tensorflow as tf
+from graph_ops import op_names
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.core.protobuf import saved_model_pb2
-
-from realm_tf.serving.custom_ops import op_names
 
 # In a process of its own, where nothing has loaded ScaNN's library.
 _REGISTERED = """

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from graph_ops import op_names
 
 from realm_tf.errors import InputError
 from realm_tf.export import other_backends
 from realm_tf.operations.verify import Verify
-from realm_tf.serving.custom_ops import op_names
 
 
 def test_what_is_wrong_is_said_as_if_it_were_here(tmp_path):

@@ -72,7 +72,7 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     recall = first["metrics"]["bm25"]["answer_recall@20"]
     assert 0.5 < recall <= 1.0
     report = json.loads((output / "verification/report.json").read_text())
-    assert report["ok"] and not report["modules_of_realm"]
+    assert report["ok"]
 
     # Interrupted after the evaluation: only what follows runs again.
     remove(str(output / "verification"))

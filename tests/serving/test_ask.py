@@ -10,15 +10,15 @@ from realm_tf.operations import ask as ask_module
 from realm_tf.operations.ask import Ask
 from realm_tf.operations.ask import to_json
 from realm_tf.serving.client import RealmClient
-from realm_tf.serving.local_model import LocalModel
 from realm_tf.serving.rendering import AnswerView
+from realm_tf.serving.servable import SavedModelServable
 
 QUESTION = "Who wrote Frankenstein?"
 
 
 @pytest.fixture(scope="module")
 def model(saved_model):
-    with LocalModel(saved_model) as model:
+    with SavedModelServable(saved_model) as model:
         yield model
 
 

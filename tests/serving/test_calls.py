@@ -4,7 +4,6 @@ import time
 import grpc
 import numpy as np
 import pytest
-import tensorflow as tf
 from scripted_server import Script
 from scripted_server import echo
 from tensorflow_serving.apis import get_model_metadata_pb2
@@ -16,6 +15,7 @@ from realm_tf.serving.answers import RetrievedBlock
 from realm_tf.serving.client import AsyncRealmClient
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
+from realm_tf.serving.tensors import encode_tensor
 
 KEY = "0123456789abcdef-secret"
 
@@ -73,8 +73,7 @@ def test_blocks_and_embeddings_are_read(connect):
     def respond(method, request):
         response = predict_pb2.PredictResponse()
         for name, array in values.items():
-            proto = tf.make_tensor_proto(array)
-            response.outputs[name].CopyFrom(proto)
+            response.outputs[name].CopyFrom(encode_tensor(array))
         return response.SerializeToString()
 
     with (
@@ -216,14 +215,14 @@ def broken_tensor():
 @pytest.mark.parametrize(
     "response, call, message",
     [
-        (b"\xff\xffnonsense", "ask", "is no response of TensorFlow Serving"),
-        (b"", "ask", "answer does not hold 1 rows"),
-        (broken_tensor(), "ask", "not fully known"),
-        (b"", "retrieve", "block_id does not hold 1 rows"),
-        (b"", "embed", "embedding does not hold 1 rows"),
-        (b"", "metadata", "metadata without signature_def"),
-        (broken_metadata(), "metadata", "is no response of TensorFlow"),
-        (b"\xff", "status", "is no response of TensorFlow Serving"),
+        (b"\xff\xffnonsense", "ask", "port of TensorFlow Serving's protocol"),
+        (b"", "ask", r"gave no answer of a REALM export .KeyError"),
+        (broken_tensor(), "ask", "0 values for a tensor"),
+        (b"", "retrieve", "block_id"),
+        (b"", "embed", "embedding"),
+        (b"", "metadata", "signature_def"),
+        (broken_metadata(), "metadata", "DecodeError"),
+        (b"\xff", "status", "DecodeError"),
     ],
 )
 def test_a_server_that_sends_nonsense(connect, response, call, message):

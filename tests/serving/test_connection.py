@@ -5,10 +5,10 @@ import pytest
 
 from realm_tf import cli
 from realm_tf.errors import InputError
-from realm_tf.serving import messages
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
+from realm_tf.serving.messages import wire
 
 KEY = "0123456789abcdef-secret"
 
@@ -23,7 +23,7 @@ class Status(grpc.GenericRpcHandler):
     """Answers every call with the status of version 4."""
 
     def service(self, details):
-        response = messages.GetModelStatusResponse()
+        response = wire.GetModelStatusResponse()
         response.model_version_status.add(version=4, state=30)
         return grpc.unary_unary_rpc_method_handler(
             lambda request, context: response.SerializeToString()

@@ -20,8 +20,6 @@ from page_site import texts
 from page_style import rgb
 from page_style import schemes
 
-from realm_tf.serving.security import ApiKeys
-
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright drives the browser"
 )
@@ -320,7 +318,7 @@ def test_dark_where_the_system_is_dark(page, site):
 
 @needs_chromium
 def test_a_key_is_asked_for(page):
-    with serving(Servable(), api_keys=ApiKeys([KEY])) as site:
+    with serving(Servable(), api_keys=[KEY]) as site:
         go(page, site, "plain source")
         expect(page.locator("#key")).to_be_focused()
         page.keyboard.insert_text("wrong")

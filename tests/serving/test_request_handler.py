@@ -24,7 +24,9 @@ def asking(*texts):
 
 def ask(handler, *texts, name="realm", request_id="id", **options):
     record = RequestRecord("Predict", "REST", name, request_id)
-    return record, handler.predict(record, asking(*texts), **options)
+    with handler.recorded(record):
+        _, outputs = handler.predict(record, asking(*texts), **options)
+    return record, outputs
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def samples(rendered):
 
 
 def rendered(metrics):
-    return metrics.render(model="realm", versions=[], num_pending=0)
+    return metrics.render(model="realm", versions=[])
 
 
 def refused(code, message, function, *arguments, **options):

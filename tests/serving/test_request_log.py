@@ -8,7 +8,6 @@ from realm_tf.errors import InputError
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
 from realm_tf.serving.request_log import choose_request_id
-from realm_tf.serving.versions import Event
 
 
 @pytest.mark.parametrize("sent", ["abc", "6f1c:7/x-Z_~", "x" * 128])
@@ -59,8 +58,8 @@ def test_hostile_texts_stay_on_their_line(tmp_path, open_log):
 
 def test_events_of_models(tmp_path, open_log):
     log = open_log()
-    log.event(Event("loaded", 3, "/m/3", 1.5))
-    log.event(Event("poll_failed", message="gone"))
+    log.event("loaded", version=3, message="/m/3", seconds=1.5)
+    log.event("poll_failed", message="gone")
     loaded, failed = lines(tmp_path / "log")
     assert loaded.pop("time").endswith("Z")
     assert loaded == {

@@ -99,7 +99,7 @@ def test_names_and_versions(client, choice):
         (PREDICT, {"inputs": {"x": 1}}, 400, "the inputs question"),
         (PREDICT, {"inputs": [1.5]}, 400, "type float where string was"),
         (PREDICT, {"inputs": [{"b64": "$"}]}, 400, "unable to base64 decode"),
-        (PREDICT, {"inputs": [["x"]]}, 400, "must be of shape (None,)"),
+        (PREDICT, {"inputs": [["x"]]}, 400, "must be string of shape (None,)"),
         (PREDICT, {"inputs": [["x"], []]}, 400, "type list where string"),
         (
             PREDICT,
@@ -128,7 +128,9 @@ def test_requests_that_are_refused(client, path, body, status, words):
 def test_tensors_of_many_dimensions(client, rank):
     body = '{"inputs": ' + "[" * rank + '"x"' + "]" * rank + "}"
     status, _, answer = client.call("POST", PREDICT, body)
-    words = "must be of shape" if rank == 32 else "more than 32 dimensions"
+    words = (
+        "must be string of shape" if rank == 32 else "more than 32 dimensions"
+    )
     assert status == 400
     assert words in json.loads(answer)["error"]
 

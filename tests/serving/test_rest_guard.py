@@ -36,7 +36,7 @@ def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
 def test_long_bodies_are_refused(serve):
     client = serve(max_message_bytes=100_000)
     too_long = b'{"inputs": ["' + b"x" * 100_000 + b'"]}'
-    # Known from its header, found while it is read.
+    # Its length is told before, or not.
     for body in (too_long, iter([too_long[:60_000], too_long[60_000:]])):
         status, _, answer = client.call("POST", PREDICT, body)
         assert status == 413

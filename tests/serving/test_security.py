@@ -13,9 +13,8 @@ from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
-from realm_tf.serving.options import ServerOptions
-from realm_tf.serving.security import ApiKeys
-from realm_tf.serving.security import check_tls
+from realm_tf.serving import connection
+from realm_tf.serving.security import carries_key
 from realm_tf.serving.security import read_api_keys
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
@@ -48,7 +47,7 @@ def key_file(tmp_path):
 def test_keys_of_a_file(key_file, headers, accepted):
     names = ("authorization", "x-api-key")
     sent = {k: v for k, v in zip(names, headers, strict=True) if v is not None}
-    assert ApiKeys(read_api_keys(key_file)).accepts(sent) is accepted
+    assert carries_key(sent, read_api_keys(key_file)) is accepted
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,12 @@ def tls_files(certificates, certificate="server", key="server", ca=None):
 def test_tls_files_are_checked(certificates, tmp_path):
     def check(**options):
         files = tls_files(certificates, **options)
-        check_tls(ServerOptions(saved_model="x", **files))
+        connection.check_tls(
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+            ca=files["tls_client_ca"],
+            certificate=files["tls_certificate"],
+            key=files["tls_key"],
+        )
 
     check(ca=certificates / "ca.pem")
     (tmp_path / "ca.pem").write_text("nothing")

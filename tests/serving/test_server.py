@@ -21,7 +21,6 @@ from waiting import wait_for
 
 from realm_tf import cli
 from realm_tf.errors import InputError
-from realm_tf.serving import rest_server
 from realm_tf.serving import server
 
 
@@ -106,18 +105,6 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
     assert output.out == ""
     assert output.err.count("\n") == 1
     assert f"Cannot listen on 127.0.0.1 port {port}" in output.err
-    # Also if it is taken only while the model is being loaded.
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pytest.raises(InputError, match="Cannot listen"),
-    ):
-        bind = rest_server.bind
-        patch.setattr(
-            rest_server,
-            "bind",
-            lambda host, port, flag: bind(host, 0, flag=flag),
-        )
-        server.start(saved_model, grpc_port=int(port))
     port = running.rest_url.rpartition(":")[2]
     with pytest.raises(InputError, match=f"port {port} .*--rest-port"):
         server.start(saved_model, rest_port=int(port))

@@ -46,6 +46,9 @@ def save_scann_model(slow_module, directory):
         directory,
         signatures={"serving_default": search, "slow": module.slow},
     )
+    os.mkdir(f"{directory}/assets.extra")
+    with open(f"{directory}/assets.extra/card.json", "w") as file:
+        json.dump({"index": "scann", "files": {}}, file)
 
 
 def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):

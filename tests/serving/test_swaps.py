@@ -103,7 +103,9 @@ versions = Versions(
     base,
     load=SavedModelServable,
     poll_seconds=0,
-    on_event=lambda e: e.kind == "unloaded" and unloaded.put(e.version),
+    on_event=lambda event, **fields: (
+        event == "unloaded" and unloaded.put(fields["version"])
+    ),
 )
 versions.start()
 for swap in range(1, 11):

@@ -27,8 +27,6 @@ def test_the_newest_whole_version_is_served(world):
         with world.use(asked) as (version, servable):
             assert version == servable.run() == 10
     world.poll()
-    # Told once.
-    assert world.kinds("incomplete") == [("incomplete", 11)]
     assert [s.version for s in world.loaded] == [10]
 
 
@@ -41,7 +39,6 @@ def test_an_export_in_place_does_not_count_before_its_end(world):
                 world.start(base=base)
                 assert world.states() == [(1, "AVAILABLE")]
                 assert saved_models.find_version(base) == (f"{base}/1", 1)
-    assert world.kinds("incomplete") == [("incomplete", 2)]
     world.poll()
     assert world.states()[0] == (2, "AVAILABLE")
 
@@ -275,20 +272,3 @@ def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
     world.add(3)
     world.poll()
     assert [s.version for s in world.loaded] == [1, 2]
-
-
-def test_a_close_that_fails_is_told(world):
-    world.add(1)
-    world.start()
-
-    def close():
-        world.loaded[0].closed = True
-        raise OSError("no")
-
-    world.loaded[0].close = close
-    world.add(2)
-    world.poll()
-    wait_for(lambda: world.kinds("unload_failed") == [("unload_failed", 1)])
-    world.add(3)
-    world.poll()
-    wait_for(lambda: world.open_versions() == [3])

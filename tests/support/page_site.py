@@ -174,9 +174,13 @@ def serving(servable, *, api_keys=None):
     """The URL of the page over a servable."""
     options = ServerOptions(saved_model="none", model_name="a model")
     handler = RequestHandler(
-        servable, options=options, metrics=ServingMetrics(), log=RequestLog()
+        servable,
+        options=options,
+        metrics=ServingMetrics(),
+        log=RequestLog(),
+        api_keys=api_keys,
     )
-    app = rest_api.RestApi(handler, api_keys).app()
+    app = rest_api.RestApi(handler).app()
     bound = rest_server.bind("127.0.0.1", 0, flag="")
     server = RestServer(app, bound, options)
     try:

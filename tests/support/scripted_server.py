@@ -4,8 +4,9 @@ from concurrent import futures
 
 import grpc
 import numpy as np
-import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
+
+from realm_tf.serving.tensors import encode_tensor
 
 
 class Script(grpc.GenericRpcHandler):
@@ -56,9 +57,9 @@ def echo(method, request):
         .string_val
     )
     response = predict_pb2.PredictResponse()
-    of_each = {"answer": questions}
+    of_each = {"answer": np.array(questions, object)}
     for name in ("title", "text", "url"):
-        of_each[name] = [""] * len(questions)
+        of_each[name] = np.array([b""] * len(questions), object)
     for name in ("block_id", "start", "limit"):
         of_each[name] = np.zeros(len(questions), np.int64)
     for name in ("score", "confidence"):
@@ -73,5 +74,5 @@ def echo(method, request):
                 (len(questions), 0), np.float32
             )
     for name, values in of_each.items():
-        response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
+        response.outputs[name].CopyFrom(encode_tensor(values))
     return response.SerializeToString()

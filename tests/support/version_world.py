@@ -1,12 +1,20 @@
 """Fake versions of a model on disk, and what serves them."""
 
 import contextlib
+from typing import NamedTuple
 
 import pytest
 
 from realm_tf.artifacts import saved_models
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.versions import Versions
+
+
+class Event(NamedTuple):
+    kind: str
+    version: int | None = None
+    message: str = ""
+    seconds: float | None = None
 
 
 class FakeServable:
@@ -44,6 +52,9 @@ class World:
         self.now = 0.0
         self.versions = None
 
+    def tell(self, kind, **fields):
+        self.events.append(Event(kind, **fields))
+
     def add(self, *versions):
         for version in versions:
             (self.base / str(version)).mkdir()
@@ -62,7 +73,7 @@ class World:
             str(base or self.base),
             load=load or self.load,
             poll_seconds=poll_seconds,
-            on_event=self.events.append,
+            on_event=self.tell,
             clock=lambda: self.now,
         )
         self.versions.start()
