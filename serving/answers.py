@@ -12,7 +12,6 @@ from realm_tf.answering.answer import Alternative
 from realm_tf.answering.answer import Answer
 from realm_tf.answering.answer import Candidate
 from realm_tf.serving.messages import VERSION_STATES
-from realm_tf.serving.messages import describe_tensor
 from realm_tf.serving.messages import wire
 
 NO_BLOCK_ID = -1
@@ -69,9 +68,6 @@ class ModelVersionStatus:
     state: str
     error_code: str
     error_message: str
-
-
-SIGNATURE_DEF = "signature_def"
 
 
 @contextlib.contextmanager
@@ -203,27 +199,6 @@ def to_embeddings(
     """
     rows = zip(range(count), outputs["embedding"], strict=True)
     return [row for _, row in rows]
-
-
-def read_metadata(response: bytes) -> dict:
-    """See `client.RealmClient.metadata`."""
-    parsed = wire.GetModelMetadataResponse.FromString(response)
-    packed = {one.key: one.value.value for one in parsed.metadata}
-    signatures = wire.SignatureDefMap.FromString(packed[SIGNATURE_DEF])
-    return {
-        "model": parsed.model_spec.name,
-        "version": parsed.model_spec.version.value,
-        "signatures": {
-            signature.key: {
-                side: {
-                    one.key: describe_tensor(one.value)
-                    for one in getattr(signature.value, side)
-                }
-                for side in ("inputs", "outputs")
-            }
-            for signature in signatures.signature_def
-        },
-    }
 
 
 def read_statuses(response: bytes) -> list[ModelVersionStatus]:

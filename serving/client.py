@@ -28,7 +28,6 @@ BATCH_SIZE = 16
 MODEL_NAME = "realm"
 TIMEOUT_SECONDS = 30.0
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
-_METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 
 
@@ -133,20 +132,6 @@ class _Client:
             RealmServerError: As `ask`.
         """
         return self._predict(questions, "embed_query", answers.to_embeddings)
-
-    def metadata(self) -> dict:
-        """What the server serves.
-
-        Returns:
-            dict with `"model"`, `"version"` (int) and `"signatures"`: name
-            to `{"inputs": {name: {"dtype", "shape"}}, "outputs": ...}`.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        request = self._of_model(wire.GetModelMetadataRequest())
-        request.metadata_field.append(answers.SIGNATURE_DEF)
-        return self._call(_METADATA, request, answers.read_metadata)
 
     def status(self) -> list[answers.ModelVersionStatus]:
         """The state of the model's versions, or of the one asked for.

@@ -8,9 +8,8 @@ both.
 
 References:
     [tensor.proto](https://github.com/tensorflow/tensorflow/blob/v2.20.0/tensorflow/core/framework/tensor.proto),
-    meta_graph.proto beside it, and predict.proto, model.proto,
-    get_model_metadata.proto, get_model_status.proto and status.proto of
-    tensorflow/serving, tensorflow_serving/apis.
+    and predict.proto, model.proto, get_model_status.proto and status.proto
+    of tensorflow/serving, tensorflow_serving/apis.
 """
 
 import math
@@ -26,12 +25,8 @@ _PACKAGE = "realm.wire"
 # its number, which is the same on the wire.
 _SCHEMA = {
     "Int64Value": {"value": (1, "int64")},
-    "Any": {"type_url": (1, "string"), "value": (2, "bytes")},
     "Dim": {"size": (1, "int64")},
-    "TensorShape": {
-        "dim": (2, "repeated Dim"),
-        "unknown_rank": (3, "bool"),
-    },
+    "TensorShape": {"dim": (2, "repeated Dim")},
     "Tensor": {
         "dtype": (1, "int32"),
         "tensor_shape": (2, "TensorShape"),
@@ -40,18 +35,6 @@ _SCHEMA = {
         "int64_val": (10, "repeated int64"),
     },
     "TensorEntry": {"key": (1, "string"), "value": (2, "Tensor")},
-    "AnyEntry": {"key": (1, "string"), "value": (2, "Any")},
-    "TensorInfo": {
-        "dtype": (2, "int32"),
-        "tensor_shape": (3, "TensorShape"),
-    },
-    "TensorInfoEntry": {"key": (1, "string"), "value": (2, "TensorInfo")},
-    "SignatureDef": {
-        "inputs": (1, "repeated TensorInfoEntry"),
-        "outputs": (2, "repeated TensorInfoEntry"),
-    },
-    "SignatureDefEntry": {"key": (1, "string"), "value": (2, "SignatureDef")},
-    "SignatureDefMap": {"signature_def": (1, "repeated SignatureDefEntry")},
     "ModelSpec": {
         "name": (1, "string"),
         "version": (2, "Int64Value"),
@@ -61,18 +44,7 @@ _SCHEMA = {
         "model_spec": (1, "ModelSpec"),
         "inputs": (2, "repeated TensorEntry"),
     },
-    "PredictResponse": {
-        "outputs": (1, "repeated TensorEntry"),
-        "model_spec": (2, "ModelSpec"),
-    },
-    "GetModelMetadataRequest": {
-        "model_spec": (1, "ModelSpec"),
-        "metadata_field": (2, "repeated string"),
-    },
-    "GetModelMetadataResponse": {
-        "model_spec": (1, "ModelSpec"),
-        "metadata": (2, "repeated AnyEntry"),
-    },
+    "PredictResponse": {"outputs": (1, "repeated TensorEntry")},
     "StatusProto": {
         "error_code": (1, "int32"),
         "error_message": (2, "string"),
@@ -88,13 +60,9 @@ _SCHEMA = {
     },
 }
 
-# Of tensorflow/core/framework/types.proto: name and field of the values.
+# Field of the values by number in tensorflow/core/framework/types.proto.
 _DT_STRING = 7
-_DTYPES = {
-    1: ("float32", "float_val"),
-    _DT_STRING: ("string", "string_val"),
-    9: ("int64", "int64_val"),
-}
+_VALUES = {1: "float_val", _DT_STRING: "string_val", 9: "int64_val"}
 # Of get_model_status.proto.
 VERSION_STATES = {
     0: "UNKNOWN",
@@ -165,10 +133,10 @@ def decode_tensor(tensor):
     Raises:
         ValueError: if the dtype is another, or shape and values disagree.
     """
-    if tensor.dtype not in _DTYPES:
+    if tensor.dtype not in _VALUES:
         raise ValueError(f"dtype {tensor.dtype} is none of a REALM export")
     shape = [dim.size for dim in tensor.tensor_shape.dim]
-    values = list(getattr(tensor, _DTYPES[tensor.dtype][1]))
+    values = list(getattr(tensor, _VALUES[tensor.dtype]))
     if len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values for a tensor of shape {shape}")
     if not shape:
@@ -177,21 +145,3 @@ def decode_tensor(tensor):
         rows, size = math.prod(shape[:axis]), shape[axis]
         values = [values[i * size : (i + 1) * size] for i in range(rows)]
     return values
-
-
-def describe_tensor(info) -> dict:
-    """dtype and shape of a signature's input or output.
-
-    Args:
-        info: `wire.TensorInfo`.
-
-    Returns:
-        dict with `"dtype"` (a name, or the number of a type that REALM does
-        not use) and `"shape"` (list of int, -1 where any size goes; `None`
-        for unknown rank).
-    """
-    shape = [dim.size for dim in info.tensor_shape.dim]
-    return {
-        "dtype": _DTYPES.get(info.dtype, (info.dtype,))[0],
-        "shape": None if info.tensor_shape.unknown_rank else shape,
-    }

@@ -5,13 +5,11 @@ variables, tables and ScaNN searchers, which `tf.saved_model.load` does not;
 TF Serving isolates versions in the same way.
 """
 
-import contextlib
 import functools
 import importlib.util
 import logging
 import os
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 
 import grpc
@@ -43,18 +41,6 @@ _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 # A TFRecord file of `PredictionLog`, as TF Serving reads it
 # (tensorflow.org/tfx/serving/saved_model_warmup).
 _WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
-
-
-@contextlib.contextmanager
-def _errors_only() -> Iterator[None]:
-    """Hides the loader's advice to use TF 2's, which leaks searchers."""
-    logger = tf.get_logger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _session_config():
@@ -154,16 +140,21 @@ class SavedModelServable:
         self._session = tf.compat.v1.Session(
             graph=tf.Graph(), config=_session_config()
         )
+        # Its advice is to use TF 2's loader, which leaks searchers.
+        logger = tf.get_logger()
+        level = logger.level
+        logger.setLevel(logging.ERROR)
         try:
-            with _errors_only():
-                meta_graph = tf.compat.v1.saved_model.loader.load(
-                    self._session, [_TAG], self.directory
-                )
+            meta_graph = tf.compat.v1.saved_model.loader.load(
+                self._session, [_TAG], self.directory
+            )
         except (tf.errors.OpError, RuntimeError, ValueError, OSError) as error:
             self._session.close()
             raise InputError(
                 f"The SavedModel {self.directory} does not load: {error}"
             ) from error
+        finally:
+            logger.setLevel(level)
         # Requests must not grow the graph.
         self._session.graph.finalize()
         self.signature_defs = dict(meta_graph.signature_def)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scripted_server import Script
 from scripted_server import echo
-from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
 
@@ -199,12 +198,6 @@ def test_the_key_is_sent_and_never_shown(connect):
     assert keys == [f"Bearer {KEY}"] * 2
 
 
-def broken_metadata():
-    response = get_model_metadata_pb2.GetModelMetadataResponse()
-    response.metadata["signature_def"].value = b"\xff\xff"
-    return response.SerializeToString()
-
-
 def broken_tensor():
     response = predict_pb2.PredictResponse()
     response.outputs["answer"].dtype = 1
@@ -220,13 +213,11 @@ def broken_tensor():
         (broken_tensor(), "ask", "0 values for a tensor"),
         (b"", "retrieve", "block_id"),
         (b"", "embed", "embedding"),
-        (b"", "metadata", "signature_def"),
-        (broken_metadata(), "metadata", "DecodeError"),
         (b"\xff", "status", "DecodeError"),
     ],
 )
 def test_a_server_that_sends_nonsense(connect, response, call, message):
-    arguments = [] if call in ("metadata", "status") else [["x"]]
+    arguments = [] if call == "status" else [["x"]]
     with (
         Script(respond=lambda *_: response) as script,
         connect(script.target) as client,

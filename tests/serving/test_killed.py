@@ -16,7 +16,8 @@ _SECONDS = 120
 
 def _version(target):
     with RealmClient(target) as client:
-        return client.metadata()["version"]
+        states = {one.state: one.version for one in client.status()}
+    return states["AVAILABLE"]
 
 
 def _serve(base):
