@@ -124,7 +124,8 @@ class Versions:
         with self._changed:
             current = self._replace_by(None)
             self._stopping.set()
-        self._let_go(current, "stopping")
+        if current is not None:
+            self._tell("unloading", version=current.number, message="stopping")
         for version in self.known():
             if version.state is State.UNLOADING:
                 self._close(version)
