@@ -6,6 +6,7 @@ Limits, back-pressure, deadlines, metrics and the log are here, once.
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -22,7 +23,6 @@ from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.request_log import locations
 from realm_tf.serving.security import carries_key
 
 _NO_KEY = (
@@ -188,7 +188,9 @@ class RequestHandler:
             raise
         except Exception as error:
             record.status, record.error = "INTERNAL", str(error)
-            record.traceback = locations(error)
+            # Without the error's message, which may quote a question.
+            places = traceback.format_tb(error.__traceback__)
+            record.traceback = [*places, type(error).__name__]
             raise RequestError(
                 grpc.StatusCode.INTERNAL,
                 "Internal error; the server's log has more under request id "

@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import sys
-import traceback
 
 from realm_tf.errors import InputError
 
@@ -138,13 +137,3 @@ def _handler(path: str) -> logging.Handler:
             f"--log-file {path} cannot be written ({error.strerror}): "
             "expected a file in a directory that exists, or - for stderr."
         ) from error
-
-
-def locations(error: BaseException) -> list[str]:
-    """Where in the code an exception came from, without its message.
-
-    The message may quote a question.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{f.filename}:{f.lineno} {f.name}" for f in frames]
-    return [*lines, type(error).__name__]

@@ -111,17 +111,16 @@ class RestServer:
         )
         self._server = uvicorn.Server(self._config)
         self._thread = threading.Thread(
-            target=self._run, args=(bound,), name="rest", daemon=True
+            target=self._server.run,
+            kwargs={"sockets": [bound]},
+            name="rest",
+            daemon=True,
         )
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.01)
         if not self._server.started:
             raise RuntimeError("The HTTP server did not start.")
-
-    def _run(self, bound: socket.socket) -> None:
-        with bound:
-            self._server.run(sockets=[bound])
 
     def stop(self, *, grace_seconds: float) -> None:
         """Refuses new requests; running ones may finish. Does not wait.
