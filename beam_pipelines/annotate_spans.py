@@ -7,7 +7,6 @@ import itertools
 import os
 from collections.abc import Sequence
 
-import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from realm_tf.artifacts import schema
@@ -16,6 +15,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
 from realm_tf.errors import InputError
 from realm_tf.tagging import taggers
@@ -67,24 +67,20 @@ def write_passages(
     """
     summaries = stage.path(SUMMARIES)
     Path(summaries).mkdir(parents=True, exist_ok=True)
+    limits = range(0, blocks.num_blocks, passages_per_shard)
     shards = resumable.plan_shards(
         stage.path("annotated"),
         ".tfrecord.gz",
-        num_rows=blocks.num_blocks,
-        rows_per_shard=passages_per_shard,
+        [*limits, blocks.num_blocks],
         summaries=os.path.join(summaries, "annotated"),
     )
-    missing = resumable.missing_shards(shards)
     annotate = AnnotateShard(
         blocks=blocks,
         directory=stage.directory,
         tagger=tagger,
         has_block_ids=has_block_ids,
-        progress=resumable.ShardProgress(
-            "annotate", "passages", shards, missing
-        ),
     )
-    run_on_shards("Annotate", annotate, missing, options, stage.directory)
+    run_on_shards(annotate, shards, options)
     found = resumable.merge_summaries(shard.summary_path for shard in shards)
     labels = sorted(name for name in found.counts if name.startswith("spans_"))
     counts = {name: found.counts[name] for name in (*COUNTERS, *labels)}
@@ -113,37 +109,31 @@ def _check_spans(tagger, counts):
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class AnnotateShard(beam.DoFn):
+class AnnotateShard(ShardStep):
     """Annotates a range of blocks and writes its shard.
 
     Args:
         blocks: `Blocks`.
-        directory: str. The stage's.
-        tagger: dict. Arguments of `taggers.make_tagger`, called once a
-            worker.
+        tagger: dict. Arguments of `taggers.make_tagger`.
         has_block_ids: bool. Whether the passages are blocks of the knowledge
             corpus.
-        progress: `ShardProgress`.
     """
 
+    label = "Annotate"
+    what = "passages"
+
     blocks: Blocks
-    directory: str
     tagger: dict
     has_block_ids: bool
-    progress: resumable.ShardProgress
 
-    def setup(self):
-        with resumable.reporting(self.directory):
-            self._tagger = taggers.make_tagger(**self.tagger)
+    def load(self):
+        self._tagger = taggers.make_tagger(**self.tagger)
 
-    def process(self, shard):
-        if resumable.has_error(self.directory):
-            return
-        with (
-            resumable.reporting(self.directory),
-            resumable.writing_records(shard) as records,
-        ):
-            for number, passage in self._annotate(shard, records.counts):
+    def make(self, shard):
+        with resumable.writing_records(shard) as records:
+            for number, passage in self._annotate(
+                shard, records.summary.counts
+            ):
                 # With its place, so that order counts.
                 records.write(
                     schema.to_example(passage),

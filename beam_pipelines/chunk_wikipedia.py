@@ -79,7 +79,7 @@ class Chunking:
                 options,
                 directory,
             )
-            summaries = sorted(Path(directory).glob(f"{shards.PREFIX}*.json"))
+            summaries = sorted(Path(directory).glob(f"{shards.PREFIX}-*.json"))
             metadata = shards.metadata(
                 resumable.merge_summaries(summaries),
                 json.loads(Path(counts_path).read_text()),
@@ -104,7 +104,7 @@ class Chunking:
         if name not in there:
             # A new run, or the inputs have changed since.
             for other in there:
-                if other.startswith((_PARTS, shards.PREFIX)):
+                if other.startswith((_PARTS, f"{shards.PREFIX}-")):
                     remove(stage.path(other))
             Path(directory).mkdir(parents=True, exist_ok=True)
         return directory

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import threading
 
-import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
@@ -13,6 +12,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import resumable
+from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
 
 
@@ -43,25 +43,13 @@ def write_shards(
         InputError: if a worker found that a directory is damaged.
     """
     shards = _plan(directory, blocks.num_blocks, rows_per_shard)
-    missing = resumable.missing_shards(shards)
-    run_on_shards(
-        "Embed",
-        EmbedShard(
-            model=model,
-            blocks=blocks,
-            batch_size=batch_size,
-            directory=directory,
-            progress=resumable.ShardProgress(
-                "embed", "blocks", shards, missing
-            ),
-        ),
-        missing,
-        options,
-        directory,
+    step = EmbedShard(
+        model=model, blocks=blocks, batch_size=batch_size, directory=directory
     )
+    num_made = run_on_shards(step, shards, options)
     return _names(shards), {
         "shards": len(shards),
-        "shards_skipped": len(shards) - len(missing),
+        "shards_skipped": len(shards) - num_made,
     }
 
 
@@ -84,8 +72,7 @@ def _plan(directory, num_rows, rows_per_shard):
     return resumable.plan_shards(
         os.path.join(directory, "embeddings"),
         ".npy",
-        num_rows=num_rows,
-        rows_per_shard=rows_per_shard,
+        [*range(0, num_rows, rows_per_shard), num_rows],
     )
 
 
@@ -102,7 +89,7 @@ def _write(path, rows):
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class EmbedShard(beam.DoFn):
+class EmbedShard(ShardStep):
     """Computes the embeddings of a `Shard` and writes them.
 
     The model is loaded once a worker process and shared by its threads, which
@@ -112,46 +99,38 @@ class EmbedShard(beam.DoFn):
     (`--experiments=no_use_multiple_sdk_containers` on Dataflow). A worker
     holds the wordpieces and embeddings of one shard for each of its threads.
 
-    Does nothing once some worker has reported an error.
-
     Args:
         model: `Model`, readable by every worker.
         blocks: `Blocks`, too.
         batch_size: int. Blocks computed at once.
-        directory: str. Where a mistake of the user is reported.
-        progress: `ShardProgress`.
     """
+
+    label = "Embed"
+    what = "blocks"
 
     model: Model
     blocks: Blocks
     batch_size: int
-    directory: str
-    progress: resumable.ShardProgress
     shared: Shared = dataclasses.field(default_factory=Shared, init=False)
 
-    def setup(self):
-        with resumable.reporting(self.directory):
-            self._tower = self.shared.acquire(
-                lambda: _Tower(self.model, self.blocks)
-            )
+    def load(self):
+        self._tower = self.shared.acquire(
+            lambda: _Tower(self.model, self.blocks)
+        )
 
-    def process(self, shard):
-        if resumable.has_error(self.directory):
-            return
+    def make(self, shard):
         title_ids, token_ids = [], []
-        with resumable.reporting(self.directory):
-            for block in self.blocks.read(shard.start, shard.limit):
-                # Lists of Python integers would take eight times the memory.
-                title_ids.append(np.array(block.title_ids, "int32"))
-                token_ids.append(np.array(block.token_ids, "int32"))
-            rows = self._embed(title_ids, token_ids)
-            if not np.isfinite(rows).all():
-                raise ValueError(
-                    f"{shard.path}: some embeddings are not finite numbers; "
-                    "the weights of the model are not what training should "
-                    "have left."
-                )
-            _write(shard.path, rows)
+        for block in self.blocks.read(shard.start, shard.limit):
+            # Lists of Python integers would take eight times the memory.
+            title_ids.append(np.array(block.title_ids, "int32"))
+            token_ids.append(np.array(block.token_ids, "int32"))
+        rows = self._embed(title_ids, token_ids)
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                f"{shard.path}: some embeddings are not finite numbers; the "
+                "weights of the model are not what training should have left."
+            )
+        _write(shard.path, rows)
 
     def _embed(self, title_ids, token_ids):
         """Float32 `(num_blocks, embedding_dim)`, in the order of the lists.

@@ -1,10 +1,12 @@
 """Running a Beam pipeline: its options, its mistakes."""
 
 import contextlib
+import dataclasses
 import io
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import ClassVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -105,40 +107,74 @@ def run_pipeline(
         resumable.raise_error(directory)
 
 
-def run_on_shards(
-    label: str,
-    step: beam.DoFn,
-    shards: Sequence[resumable.Shard],
-    options: PipelineOptions,
-    directory: str,
-) -> None:
-    """Runs a step on every shard; see `run_pipeline`.
+@dataclasses.dataclass(eq=False, kw_only=True)
+class ShardStep(beam.DoFn):
+    """A step on shards, which stops all once it has found a mistake.
 
     A shard is one element, read, computed and written in one step. Rows that
     are brought together again, with GroupByKey, would be a barrier: no shard
     would be written before the last row is done (nothing to resume from), and
     all of them would go through the runner's shuffle.
 
+    A subclass states `label` and `what` and implements `load`, called once a
+    worker, and `make`.
+
     Args:
-        label: str. Name of the step.
-        step: `beam.DoFn`.
+        directory: str. The stage's.
+        progress: `ShardProgress`. Given by `run_on_shards`.
+
+    Attributes:
+        label: str. Name of the step: that of the command, capitalised.
+        what: str. What its rows are.
+    """
+
+    label: ClassVar[str]
+    what: ClassVar[str]
+
+    directory: str
+    progress: resumable.ShardProgress | None = None
+
+    def setup(self):
+        with resumable.reporting(self.directory):
+            self.load()
+
+    def process(self, shard):
+        if not resumable.has_error(self.directory):
+            with resumable.reporting(self.directory):
+                self.make(shard)
+
+
+def run_on_shards(
+    step: ShardStep, shards: Sequence[resumable.Shard], options: PipelineOptions
+) -> int:
+    """Runs a step on the shards that are not there; see `run_pipeline`.
+
+    Args:
+        step: `ShardStep`.
         shards: sequence of `Shard`.
         options: `PipelineOptions`.
-        directory: str.
+
+    Returns:
+        int, how many were made.
     """
-    if not shards:
-        resumable.clean(directory)
-        return
+    missing = resumable.missing_shards(shards)
+    if not missing:
+        resumable.clean(step.directory)
+        return 0
+    step.progress = resumable.ShardProgress(
+        step.label.lower(), step.what, shards, missing
+    )
     run_pipeline(
         lambda pipeline: (
             pipeline
-            | "Ranges" >> beam.Create(shards)
+            | "Ranges" >> beam.Create(missing)
             | "Share ranges" >> beam.Reshuffle()
-            | label >> beam.ParDo(step)
+            | step.label >> beam.ParDo(step)
         ),
         options,
-        directory,
+        step.directory,
     )
+    return len(missing)
 
 
 @contextlib.contextmanager

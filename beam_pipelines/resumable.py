@@ -15,11 +15,13 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import threading
 import time
 from collections.abc import Iterable
+from collections.abc import Sequence
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Stage
@@ -133,35 +135,22 @@ class Shard:
 
 
 def plan_shards(
-    stem: str,
-    ending: str,
-    *,
-    num_rows: int,
-    rows_per_shard: int,
-    summaries: str | None = None,
+    stem: str, ending: str, limits: Sequence[int], summaries: str | None = None
 ) -> list[Shard]:
-    """Divides rows into shards, whose names sort in the order of the rows.
+    """Names the shards of rows, in the order of the rows.
 
     Args:
         stem: str. What paths begin with.
         ending: str. What they end with.
-        num_rows: int.
-        rows_per_shard: int.
+        limits: sequence of int. The first row of each shard, and the row
+            after the last of all.
         summaries: str. As `stem`, of the summaries. Defaults to `None`: none.
     """
-    total = -(-num_rows // rows_per_shard)
     found = []
-    for number in range(total):
-        name = f"-{number:05d}-of-{total:05d}"
-        start = number * rows_per_shard
-        found.append(
-            Shard(
-                f"{stem}{name}{ending}",
-                start,
-                min(start + rows_per_shard, num_rows),
-                summaries and f"{summaries}{name}.json",
-            )
-        )
+    for number, (start, limit) in enumerate(itertools.pairwise(limits)):
+        name = f"-{number:05d}-of-{len(limits) - 1:05d}"
+        summary = summaries and f"{summaries}{name}.json"
+        found.append(Shard(f"{stem}{name}{ending}", start, limit, summary))
     return found
 
 
@@ -220,22 +209,54 @@ class ShardProgress(Progress):
             self.show(min(done, self._total))
 
 
-class RecordShard:
-    """A shard of records that is being written; see `writing_records`.
+@dataclasses.dataclass
+class Summary:
+    """What is known of the records of a shard, or of all shards.
 
-    Attributes:
-        num_rows: int. Records so far.
+    Args:
+        shard_rows: list of int. Records of each.
         counts: Counter. Added up over shards.
         longest: Counter. Of which the largest counts.
         digest: int. The sum of the SHA-256 of the records.
     """
 
+    shard_rows: list[int]
+    counts: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    longest: collections.Counter = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    digest: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the records in their order, whatever the bounds of the shards."""
+        return fingerprints.fingerprint(f"{self.digest % _MODULUS:064x}")
+
+
+def merge_summaries(paths: Iterable[str]) -> Summary:
+    """Reads the summaries of all shards, in their order."""
+    found = Summary([])
+    for path in paths:
+        each = json.loads(Path(path).read_text())
+        found.shard_rows += each["shard_rows"]
+        found.counts.update(each["counts"])
+        found.longest |= collections.Counter(each["longest"])
+        found.digest += each["digest"]
+    return found
+
+
+class RecordShard:
+    """A shard of records that is being written; see `writing_records`.
+
+    Attributes:
+        summary: `Summary` of the records so far.
+    """
+
     def __init__(self, writer):
         self._writer = writer
-        self.num_rows = 0
-        self.digest = 0
-        self.counts = collections.Counter()
-        self.longest = collections.Counter()
+        self.summary = Summary([0])
 
     def write(self, record: bytes, *, place: bytes = b"") -> None:
         """Adds a record.
@@ -246,9 +267,9 @@ class RecordShard:
                 does not.
         """
         self._writer.write(record)
-        self.num_rows += 1
+        self.summary.shard_rows[0] += 1
         digest = hashlib.sha256(place + record).digest()
-        self.digest += int.from_bytes(digest, "big")
+        self.summary.digest += int.from_bytes(digest, "big")
 
 
 @contextlib.contextmanager
@@ -280,49 +301,11 @@ def writing_records(
         records = RecordShard(writer)
         yield records
         # Before it is renamed: nothing trusts a shard that lacks a record.
-        if records.num_rows != shard.limit - shard.start:
+        (found,) = records.summary.shard_rows
+        if found != shard.limit - shard.start:
             raise RuntimeError(
                 f"{shard.path}: expected {shard.limit - shard.start} records, "
-                f"found {records.num_rows}."
+                f"found {found}."
             )
-    summary = {
-        "num_rows": records.num_rows,
-        "counts": records.counts,
-        "longest": records.longest,
-        "digest": records.digest,
-    }
-    write_text(shard.summary_path, json.dumps(summary))
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """What is known of all shards.
-
-    Args:
-        shard_rows: list of int. Records of each.
-        counts: Counter.
-        longest: Counter.
-        fingerprint: str. Of the records in their order, whatever the bounds
-            of the shards: of the sum, modulo 2^256, of their SHA-256.
-    """
-
-    shard_rows: list[int]
-    counts: collections.Counter
-    longest: collections.Counter
-    fingerprint: str
-
-
-def merge_summaries(paths: Iterable[str]) -> Summary:
-    """Reads the summaries of all shards, in their order."""
-    found = [json.loads(Path(path).read_text()) for path in paths]
-    counts, longest = collections.Counter(), collections.Counter()
-    for each in found:
-        counts.update(each["counts"])
-        longest |= collections.Counter(each["longest"])
-    digest = sum(each["digest"] for each in found) % _MODULUS
-    return Summary(
-        [each["num_rows"] for each in found],
-        counts,
-        longest,
-        fingerprints.fingerprint(f"{digest:064x}"),
-    )
+    summary = json.dumps(dataclasses.asdict(records.summary))
+    write_text(shard.summary_path, summary)

@@ -34,7 +34,7 @@ COUNTERS = (
 # records of English text).
 COMPRESSION_LEVEL = 3
 # What names of shards begin with.
-PREFIX = "blocks-"
+PREFIX = "blocks"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,25 +81,26 @@ def plan_shards(
     starts = [0, *itertools.accumulate(counts[part] for part in ordered)]
     total = starts[-1]
     num_shards = min(num_shards or -(-total // blocks_per_shard), total)
-    for shard in range(num_shards):
-        name = f"{PREFIX}{shard:05d}-of-{num_shards:05d}"
-        first = total * shard // num_shards
-        limit = total * (shard + 1) // num_shards
+    if not total:
+        return
+    for shard in resumable.plan_shards(
+        os.path.join(output, PREFIX),
+        ".tfrecord.gz",
+        [total * number // num_shards for number in range(num_shards + 1)],
+        summaries=os.path.join(directory, PREFIX),
+    ):
         yield BlockShard(
-            path=os.path.join(output, f"{name}.tfrecord.gz"),
-            summary_path=os.path.join(directory, f"{name}.json"),
-            start=first,
-            limit=limit,
+            **vars(shard),
             parts=tuple(
                 (
                     part,
-                    max(0, first - start),
+                    max(0, shard.start - start),
                     frozenset(pages.get(part, ())),
                 )
                 for part, (start, end) in zip(
                     ordered, itertools.pairwise(starts), strict=True
                 )
-                if max(start, first) < min(end, limit)
+                if max(start, shard.start) < min(end, shard.limit)
             ),
         )
 
@@ -134,11 +135,11 @@ class WriteBlocks(beam.DoFn):
                     block_id += 1
                 lengths = table["wordpieces"]
                 joint = lengths + table["title"] + blocks.NUM_SPECIAL
-                written.longest |= {
+                written.summary.longest |= {
                     "block": int(lengths.max()),
                     "joint": int(joint.max()),
                 }
-                written.counts.update(self._counts(table, joint))
+                written.summary.counts.update(self._counts(table, joint))
 
     def _parts(self, shard):
         """Yields the records of each part and their `parts.BLOCKS`."""

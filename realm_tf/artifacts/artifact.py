@@ -15,7 +15,6 @@ import time
 
 from realm_tf.artifacts.disk import is_disk_full
 from realm_tf.artifacts.disk import locked
-from realm_tf.artifacts.disk import seconds_spent
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
@@ -87,7 +86,7 @@ def write(
     in_place = is_remote(output)
     directory = output if in_place else f"{output}.partial"
     with contextlib.nullcontext() if in_place else locked(output):
-        before = _prepare(output, directory, job, resumable)
+        _prepare(output, directory, job, resumable)
         started = time.time()
         stage = Stage(directory, {}, job["parameters"])
         try:
@@ -95,7 +94,7 @@ def write(
             metadata = {
                 **job,
                 **stage.metadata,
-                "seconds": round(before + time.time() - started, 1),
+                "seconds": round(time.time() - started, 1),
             }
             write_text(
                 stage.path(METADATA),
@@ -118,26 +117,18 @@ def write(
 
 
 def _prepare(output, directory, job, resumable):
-    """Makes the directory; the seconds that a run before spent in it."""
     in_place = directory == output
     if Path(output).exists() and not (in_place and _is_rest(directory)):
         raise InputError(
             f"{output} exists already: choose another --output, or remove it."
         )
-    rest = interrupted_job(directory) if resumable else None
-    before = rest.pop("seconds_before", 0.0) if rest else 0.0
-    if rest is None or rest != as_json(job):
+    if not resumable or interrupted_job(directory) != as_json(job):
         remove(directory)
-        before = 0.0
-    elif not in_place:
-        before += seconds_spent(directory, since=JOB)
     Path(directory).mkdir(parents=True, exist_ok=True)
-    rest = {**job, "seconds_before": round(before, 1)}
     write_text(
         os.path.join(directory, JOB),
-        json.dumps(rest, sort_keys=True, indent=2),
+        json.dumps(job, sort_keys=True, indent=2),
     )
-    return before
 
 
 def as_json(value):
@@ -152,8 +143,8 @@ def interrupted_job(directory: str) -> dict | None:
         directory: str. `OUTPUT.partial`, or a remote OUTPUT.
 
     Returns:
-        dict of `kind`, `parameters`, `parents`, `version` and
-        `seconds_before`; `None` if there is none.
+        dict of `kind`, `parameters`, `parents` and `version`; `None` if
+        there is none.
     """
     path = Path(os.path.join(directory, JOB))
     if not path.exists():

@@ -70,22 +70,3 @@ def is_disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def seconds_spent(directory: str, *, since: str) -> float:
-    """How long an interrupted run worked in a directory.
-
-    It counts up to the last file that the run left: what it did after is lost
-    and done again.
-
-    Args:
-        directory: str. Local, as the run left it.
-        since: str. Name of the file in it that the run wrote first.
-    """
-    begun = os.stat(os.path.join(directory, since)).st_mtime
-    newest = max(
-        os.stat(os.path.join(folder, file)).st_mtime
-        for folder, _, files in os.walk(directory)
-        for file in (".", *files)
-    )
-    return max(0.0, newest - begun)

@@ -37,7 +37,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """How long the output took, over all runs that worked on it."""
+        """How long the run took that completed the output."""
         return self.operation.result.metadata["seconds"]
 
     def is_done(self) -> bool:

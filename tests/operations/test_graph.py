@@ -151,26 +151,6 @@ def test_a_run_that_was_begun_otherwise_is_refused(output):
     assert made == ["a", "b", "c"]
 
 
-def test_seconds_count_up_to_the_last_file_of_a_run_that_was_killed(output):
-    _stopped(output, "b")
-    job = f"{output}/b.partial/job.json"
-    begun = os.stat(job).st_mtime - 1000
-    found = json.loads(Path(job).read_text())
-    assert found["seconds_before"] == 0.0
-    # It worked for 500 seconds, after 40 of a run before it.
-    write_text(job, json.dumps({**found, "seconds_before": 40.0}))
-    os.makedirs(f"{output}/b.partial/state")
-    for name, after in (("state/weights", 500), ("log", 200)):
-        write_text(f"{output}/b.partial/{name}", "")
-        os.utime(f"{output}/b.partial/{name}", (begun + after,) * 2)
-    for name in ("state", "job.json", "."):
-        os.utime(f"{output}/b.partial/{name}", (begun,) * 2)
-    graph = _graph(output)
-    graph.run()
-    assert graph.steps[1].seconds == pytest.approx(540, abs=1)
-    assert graph.steps[0].seconds < 1
-
-
 def test_ancestors_are_counted_once(output):
     graph = _graph(output)
     *_, last = graph.steps
