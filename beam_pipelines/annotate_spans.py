@@ -190,27 +190,24 @@ def annotate_block(
             counts["spans"] += 1
             counts[f"spans_{label}"] += 1
     counts["passages_without_span"] += not kept
-    sentence_bytes = _utf8_offsets(block.text, sentences)
-    span_bytes = _utf8_offsets(block.text, [span[:2] for span in kept])
+    sentence_starts, sentence_limits = _utf8_offsets(block.text, sentences)
+    span_starts, span_limits = _utf8_offsets(block.text, kept)
     passage = schema.AnnotatedPassage(
         block_id=block.block_id,
         title=block.title,
         text=block.text,
-        sentence_byte_start=sentence_bytes[::2],
-        sentence_byte_limit=sentence_bytes[1::2],
-        span_byte_start=span_bytes[::2],
-        span_byte_limit=span_bytes[1::2],
+        sentence_byte_start=sentence_starts,
+        sentence_byte_limit=sentence_limits,
+        span_byte_start=span_starts,
+        span_byte_limit=span_limits,
         span_label=[label for _, _, label in kept],
     )
     return passage, counts
 
 
 def _utf8_offsets(text, ranges):
-    """UTF-8 bytes before each start and limit of ranges in order, flat."""
-    offsets = []
-    place = offset = 0
-    for next_place in itertools.chain.from_iterable(ranges):
-        offset += len(text[place:next_place].encode("utf-8"))
-        offsets.append(offset)
-        place = next_place
-    return offsets
+    """UTF-8 bytes before each start and before each limit."""
+    return [
+        [len(text[: each[end]].encode("utf-8")) for each in ranges]
+        for end in (0, 1)
+    ]

@@ -11,6 +11,7 @@ from apache_beam.utils.shared import Shared
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
@@ -82,7 +83,7 @@ def _names(shards):
 
 def _write(path, rows):
     with (
-        resumable.writing(path) as temporary,
+        writing(path) as temporary,
         Path(temporary).open("wb") as file,
     ):
         np.save(file, rows)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
-from realm_tf.beam_pipelines import resumable
+from realm_tf.artifacts.paths import writing
 from realm_tf.text.blocks import BlockText
 
 # What decides the ids: 32 bytes for every page that has blocks. Digests are
@@ -138,7 +138,7 @@ class PartWriter:
             counts=np.array([*self.counts.items()], dtype=COUNTS),
             records=np.frombuffer(self._records, np.uint8),
         )
-        with resumable.writing(_path(directory, part)) as path:
+        with writing(_path(directory, part)) as path:
             Path(path).write_bytes(content.getvalue())
 
 

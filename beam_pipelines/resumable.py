@@ -18,57 +18,28 @@ import hashlib
 import itertools
 import json
 import os
-import threading
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.artifact import Stage
+from realm_tf.artifacts.paths import TEMPORARY
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 from realm_tf.progress import Progress
 
-_TEMPORARY = ".tmp"
 _ERROR = "error.txt"
 _MODULUS = 1 << 256
-
-
-@contextlib.contextmanager
-def writing(path: str, *, directory: str | None = None):
-    """Yields where to write what appears at `path` when the block ends well.
-
-    If it does not (a full disk, say), nothing is left. Object stores show
-    whole files only. On a disk, names differ by process and thread: a worker
-    that outlives a killed run for some seconds must not write into a file of
-    ours.
-
-    Args:
-        path: str.
-        directory: str. Another directory on the same disk to write in.
-            Defaults to `None`: that of `path`.
-    """
-    temporary = path
-    if not is_remote(path):
-        folder, name = os.path.split(path)
-        name += f".{os.getpid()}-{threading.get_ident()}{_TEMPORARY}"
-        temporary = os.path.join(directory or folder, name)
-    try:
-        yield temporary
-    except BaseException:
-        remove(temporary)
-        raise
-    if temporary != path:
-        os.replace(temporary, path)
 
 
 def clean(directory: str) -> None:
     """Removes what a killed run was writing, and the mistake it has found."""
     for name in _names(directory):
-        if name == _ERROR or name.endswith(_TEMPORARY):
+        if name == _ERROR or name.endswith(TEMPORARY):
             remove(os.path.join(directory, name))
 
 
@@ -82,9 +53,7 @@ def reporting(directory: str):
     try:
         yield
     except InputError as error:
-        # Several workers may find a mistake at the same time.
-        with writing(os.path.join(directory, _ERROR)) as path:
-            write_text(path, str(error))
+        write_text(os.path.join(directory, _ERROR), str(error))
 
 
 def has_error(directory: str) -> bool:

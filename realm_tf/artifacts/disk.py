@@ -4,8 +4,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import socket
-import time
 
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
@@ -47,10 +45,7 @@ def locked(output: str):
                 ": wait for it or choose another --output."
             ) from error
         file.truncate(0)
-        file.write(
-            f"process {os.getpid()} on {socket.gethostname()} since "
-            f"{time.strftime('%Y-%m-%d %H:%M:%S')}"
-        )
+        file.write(f"process {os.getpid()}")
         file.flush()
         try:
             yield

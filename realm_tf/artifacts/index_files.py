@@ -119,9 +119,7 @@ def load_array(path: str) -> np.ndarray:
     try:
         if not is_remote(path):
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        import tensorflow as tf
-
-        with tf.io.gfile.GFile(path, "rb") as file:
+        with Path(path).open("rb") as file:
             return np.load(file, allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise InputError(

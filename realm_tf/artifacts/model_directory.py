@@ -71,12 +71,7 @@ class LoadedModel:
 
 
 def save(
-    loaded: LoadedModel,
-    output: str,
-    *,
-    parameters: dict | None = None,
-    parents: dict | None = None,
-    notes: dict | None = None,
+    loaded: LoadedModel, output: str, *, parameters: dict | None = None
 ) -> None:
     """Writes a model directory.
 
@@ -84,14 +79,11 @@ def save(
         loaded: `LoadedModel`.
         output: str. The directory to make.
         parameters: dict. What determined the weights.
-        parents: dict. Name to fingerprint of what they were made from.
-        notes: dict. More to keep in metadata.json, such as final metrics.
     """
     with artifact.write(
-        output, kind=Model.kinds[0], parameters=parameters, parents=parents
+        output, kind=Model.kinds[0], parameters=parameters
     ) as stage:
         write_files(loaded, stage)
-        stage.metadata.update(notes or {})
 
 
 def write_files(loaded: LoadedModel, stage: artifact.Stage) -> None:

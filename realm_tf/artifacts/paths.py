@@ -4,11 +4,22 @@
 which go through TensorFlow's file system.
 """
 
+import contextlib
 import os
+import threading
 
 from etils.epath import Path
 
-__all__ = ["Path", "is_remote", "list_files", "remove", "write_text"]
+__all__ = [
+    "Path",
+    "is_remote",
+    "list_files",
+    "remove",
+    "write_text",
+    "writing",
+]
+
+TEMPORARY = ".tmp"
 
 
 def is_remote(path: str) -> bool:
@@ -16,14 +27,38 @@ def is_remote(path: str) -> bool:
     return "://" in str(path)
 
 
+@contextlib.contextmanager
+def writing(path: str, *, directory: str | None = None):
+    """Yields where to write what appears at `path` when the block ends well.
+
+    If it does not (a full disk, say), nothing is left. Object stores show
+    whole files only. On a disk, names differ by process and thread: a worker
+    that outlives a killed run for some seconds must not write into a file of
+    ours.
+
+    Args:
+        path: str.
+        directory: str. Another directory on the same disk to write in.
+            Defaults to `None`: that of `path`.
+    """
+    temporary = path
+    if not is_remote(path):
+        folder, name = os.path.split(path)
+        name += f".{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+        temporary = os.path.join(directory or folder, name)
+    try:
+        yield temporary
+    except BaseException:
+        remove(temporary)
+        raise
+    if temporary != path:
+        os.replace(temporary, path)
+
+
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file; a local one appears whole or not at all."""
-    if is_remote(path):
-        Path(path).write_text(text)
-        return
-    temporary = Path(f"{path}.tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    """Writes a UTF-8 file, which appears whole or not at all."""
+    with writing(path) as temporary:
+        Path(temporary).write_text(text)
 
 
 def list_files(directory: str) -> list[str]:

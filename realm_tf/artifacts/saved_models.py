@@ -71,8 +71,6 @@ def version_directories(path: str) -> dict[int, str]:
                 f"{path} does not exist: expected a SavedModel, its base "
                 "directory or a version directory. `realm export` makes one."
             )
-        if Path(path).is_file():
-            return {}
         return {
             int(name): os.path.join(path, name)
             for name in sorted(each.name for each in Path(path).iterdir())

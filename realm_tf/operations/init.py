@@ -109,12 +109,9 @@ class Init(Operation):
         if self.license:
             card = dataclasses.replace(loaded.card, license=self.license)
             loaded = dataclasses.replace(loaded, card=card)
-        model_directory.save(
-            loaded,
-            self.output,
-            parameters=self.parameters(),
-            notes={"num_weights": loaded.model.count_params()},
-        )
+        with self.write() as stage:
+            model_directory.write_files(loaded, stage)
+            stage.metadata["num_weights"] = loaded.model.count_params()
         return self.result
 
     def report(self, result: Model) -> str:

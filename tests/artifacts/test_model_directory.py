@@ -71,13 +71,7 @@ def inputs():
 
 def test_what_is_saved_comes_back(loaded, inputs, tmp_path):
     output = str(tmp_path / "model")
-    model_directory.save(
-        loaded,
-        output,
-        parameters={"from": "test"},
-        parents={"blocks": "abc"},
-        notes={"exact_match": 0.5},
-    )
+    model_directory.save(loaded, output, parameters={"from": "test"})
     found = model_directory.load(output)
     assert found.model.share_embedders == loaded.model.share_embedders
     for function in ("embed_queries", "embed_blocks", "reader"):
@@ -96,8 +90,6 @@ def test_what_is_saved_comes_back(loaded, inputs, tmp_path):
     assert found.tokenizer.tokenize("Niles nile").ids == [5, 6, 1]
     metadata = found.metadata
     assert metadata["parameters"] == {"from": "test"}
-    assert metadata["parents"] == {"blocks": "abc"}
-    assert metadata["exact_match"] == 0.5
     assert metadata["tokenizer"] == loaded.tokenizer.fingerprint()
     assert metadata["block_tower"] == loaded.block_tower_fingerprint()
     assert found.block_tower_fingerprint() == loaded.block_tower_fingerprint()

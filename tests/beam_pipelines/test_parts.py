@@ -4,6 +4,7 @@ import pytest
 
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.text import blocks
@@ -63,13 +64,13 @@ def test_a_part_without_blocks(tmp_path):
 def test_what_a_failure_leaves_is_removed(tmp_path):
     with (
         pytest.raises(RuntimeError),
-        resumable.writing(f"{tmp_path}/part") as path,
+        writing(f"{tmp_path}/part") as path,
     ):
         open(path, "wb").close()
         raise RuntimeError("stop")
     assert os.listdir(tmp_path) == []
     # Of a run that was killed.
-    with resumable.writing(f"{tmp_path}/part") as path:
+    with writing(f"{tmp_path}/part") as path:
         open(path, "wb").close()
         resumable.clean(str(tmp_path))
         assert os.listdir(tmp_path) == []
