@@ -120,7 +120,11 @@ class Chunking:
         keep_first = transforms.KeepFirst(
             directory=directory, paths=self.inputs.paths
         )
-        write = shards.WriteBlocks(directory=directory, packing=self.packing)
+        write = shards.WriteBlocks(
+            directory=directory,
+            packing=self.packing,
+            unknown_id=self.tokenizer.unk_id,
+        )
         chunked = (
             pipeline
             | "Files" >> beam.Create(elements)

@@ -1,6 +1,6 @@
 """Parts: the blocks of some pages, and what is known of them, in a file.
 
-The records are one after the other, beside tables of numbers: `WriteBlocks`
+The records are one after the other, beside a table of the pages: `WriteBlocks`
 finds which bytes belong to which page without parsing the records.
 """
 
@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from realm_tf.articles.pages import Page
 from realm_tf.artifacts import schema
@@ -29,16 +28,6 @@ PAGES = np.dtype(
         ("text", "<u8"),
         ("number", "<i4"),
         ("blocks", "<i4"),
-    ]
-)
-# What is counted of every block.
-BLOCKS = np.dtype(
-    [
-        ("bytes", "<i4"),
-        ("title", "<i4"),
-        ("wordpieces", "<i4"),
-        ("unknown", "<i4"),
-        ("sentences", "<i4"),
     ]
 )
 # Pages are compared with those of the same bucket: few enough that a part has
@@ -68,8 +57,9 @@ def read(
         directory: str. Where the parts are.
         part: (file number, number in the file).
         names: sequence of str. `"pages"` (of `PAGES`, in the order of the
-            file), `"counts"` (of `COUNTS`), `"blocks"` (of `BLOCKS`, in that
-            order) or `"records"` (their bytes, one after the other).
+            file), `"counts"` (of `COUNTS`), `"records"` (the bytes of
+            all blocks, one after the other) or `"sizes"` (how many bytes each
+            has).
     """
     path = Path(_path(directory, part))
     with path.open("rb") as file, np.load(file) as arrays:
@@ -79,18 +69,14 @@ def read(
 class PartWriter:
     """Collects a part.
 
-    Args:
-        unknown_id: int. The wordpiece of unknown words, which is counted.
-
     Attributes:
         counts: Counter. What is counted of the pages.
     """
 
-    def __init__(self, unknown_id: int):
-        self._unknown_id = unknown_id
+    def __init__(self):
         self.counts = collections.Counter()
         self._pages = []
-        self._blocks = []
+        self._sizes = []
         self._records = bytearray()
 
     def add(self, page: Page, blocks: list[BlockText]) -> None:
@@ -118,15 +104,7 @@ class PartWriter:
                 )
             )
             self._records += record
-            self._blocks.append(
-                (
-                    len(record),
-                    len(block.title_ids),
-                    len(block.token_ids),
-                    block.token_ids.count(self._unknown_id),
-                    len(block.sentence_starts),
-                )
-            )
+            self._sizes.append(len(record))
 
     def write(self, directory: str, part: tuple[int, int]) -> None:
         """Writes the part (file number, number in the file)."""
@@ -134,16 +112,9 @@ class PartWriter:
         np.savez(
             content,
             pages=np.array(self._pages, dtype=PAGES),
-            blocks=np.array(self._blocks, dtype=BLOCKS),
+            sizes=np.array(self._sizes, np.int64),
             counts=np.array([*self.counts.items()], dtype=COUNTS),
             records=np.frombuffer(self._records, np.uint8),
         )
         with writing(_path(directory, part)) as path:
             Path(path).write_bytes(content.getvalue())
-
-
-def with_block_id(record: bytes, block_id: int) -> bytes:
-    """A record with its id."""
-    example = tf.train.Example.FromString(record)
-    example.features.feature["block_id"].int64_list.value[0] = block_id
-    return example.SerializeToString(deterministic=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
+import tensorflow as tf
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
@@ -115,57 +116,59 @@ class WriteBlocks(beam.DoFn):
     Args:
         directory: str. Where the parts are.
         packing: `blocks.Packing`.
+        unknown_id: int. The wordpiece of unknown words, which is counted.
     """
 
     directory: str
     packing: blocks.Packing
+    unknown_id: int
 
     def process(self, shard: BlockShard):
         if Path(shard.summary_path).exists() and Path(shard.path).exists():
             return
-        block_id = shard.start
         with resumable.writing_records(
             shard,
             directory=self.directory,
             compression_level=COMPRESSION_LEVEL,
         ) as written:
-            for records, table in self._parts(shard):
-                for record in records:
-                    written.write(parts.with_block_id(record, block_id))
-                    block_id += 1
-                lengths = table["wordpieces"]
-                joint = lengths + table["title"] + blocks.NUM_SPECIAL
-                written.summary.longest |= {
-                    "block": int(lengths.max()),
-                    "joint": int(joint.max()),
+            for block_id, record in enumerate(
+                self._records(shard), shard.start
+            ):
+                example = tf.train.Example.FromString(record)
+                values = {
+                    name: feature.int64_list.value
+                    for name, feature in example.features.feature.items()
                 }
-                written.summary.counts.update(self._counts(table, joint))
+                values["block_id"][0] = block_id
+                written.write(example.SerializeToString(deterministic=True))
+                self._count(written.summary, values)
 
-    def _parts(self, shard):
-        """Yields the records of each part and their `parts.BLOCKS`."""
+    def _records(self, shard):
+        """Yields the records of all parts, those of dropped pages left out."""
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
-            pages, table, content = parts.read(
-                self.directory, part, ("pages", "blocks", "records")
+            pages, sizes, content = parts.read(
+                self.directory, part, ("pages", "sizes", "records")
             )
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
             chosen = chosen[skip : skip + missing]
             missing -= len(chosen)
-            records = np.split(content, np.cumsum(table["bytes"], dtype=int))
-            yield (records[row].tobytes() for row in chosen), table[chosen]
+            records = np.split(content, np.cumsum(sizes))
+            for row in chosen:
+                yield records[row].tobytes()
 
-    def _counts(self, table, joint):
-        found = {
-            "blocks": len(table),
-            "wordpieces": int(table["wordpieces"].sum()),
-            "unknown_wordpieces": int(table["unknown"].sum()),
-            "sentences": int(table["sentences"].sum()),
-        }
+    def _count(self, summary, values):
+        token_ids = values["token_ids"]
+        joint = len(values["title_ids"]) + len(token_ids) + blocks.NUM_SPECIAL
+        summary.longest |= {"block": len(token_ids), "joint": joint}
+        counts = summary.counts
+        counts["blocks"] += 1
+        counts["wordpieces"] += len(token_ids)
+        counts["unknown_wordpieces"] += list(token_ids).count(self.unknown_id)
+        counts["sentences"] += len(values["sentence_starts"])
         if self.packing.unit == blocks.WORDPIECES:
-            too_long = joint > self.packing.max_length
-            found["overlong_sentences"] = int(too_long.sum())
-        return found
+            counts["overlong_sentences"] += joint > self.packing.max_length
 
 
 def metadata(

@@ -93,7 +93,7 @@ class ChunkPages(beam.DoFn):
                 yield number, found
 
     def _write_part(self, source, part, pages):
-        writer = parts.PartWriter(self.tokenizer.unk_id)
+        writer = parts.PartWriter()
         batch = []
         length = 0
         for page in pages:

@@ -159,7 +159,7 @@ def _batches(kept):
 
 def _chunk(batches, tokenizer):
     packing = blocks.Packing()
-    writer = parts.PartWriter(tokenizer.unk_id)
+    writer = parts.PartWriter()
     for batch in batches:
         found = blocks.split_articles(
             [article for _, article in batch], tokenizer, packing

@@ -10,15 +10,6 @@ import threading
 
 from etils.epath import Path
 
-__all__ = [
-    "Path",
-    "is_remote",
-    "list_files",
-    "remove",
-    "write_text",
-    "writing",
-]
-
 TEMPORARY = ".tmp"
 
 

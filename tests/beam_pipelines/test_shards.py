@@ -90,7 +90,7 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        writer = parts.PartWriter(1)
+        writer = parts.PartWriter()
         for number in numbers:
             found = [BLOCK, LONG][: 3 - number // 2]
             page = Page(number, "here", f"id{number}", f"T{number}", "x")
@@ -109,14 +109,18 @@ def block_shard(tmp_path, written, start, limit, *held):
     )
 
 
+def write_step(directory, **packing):
+    return shards.WriteBlocks(
+        directory=directory, packing=blocks.Packing(**packing), unknown_id=1
+    )
+
+
 def test_write_blocks(tmp_path, written):
     shard = block_shard(
         *(tmp_path, written, 40, 43),
         *(((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
     )
-    write = shards.WriteBlocks(
-        directory=written, packing=blocks.Packing(max_length=10)
-    )
+    write = write_step(written, max_length=10)
     write.process(shard)
     records = tf.data.TFRecordDataset(shard.path, "GZIP").as_numpy_iterator()
     found = [schema.from_example(schema.Block, record) for record in records]
@@ -152,16 +156,12 @@ def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
     os.rename(written, tmp_path / "other")
 
     with pytest.raises((OSError, tf.errors.NotFoundError)):
-        shards.WriteBlocks(directory=written, packing=blocks.Packing()).process(
-            shard
-        )
+        write_step(written).process(shard)
     assert os.listdir(tmp_path) == ["other"]
 
 
 def test_a_shard_that_lacks_a_block_is_none(tmp_path, written):
     shard = block_shard(tmp_path, written, 0, 9, ((0, 1), 0, frozenset()))
     with pytest.raises(RuntimeError, match="expected 9 records, found 1"):
-        shards.WriteBlocks(directory=written, packing=blocks.Packing()).process(
-            shard
-        )
+        write_step(written).process(shard)
     assert os.listdir(tmp_path) == ["parts"]
