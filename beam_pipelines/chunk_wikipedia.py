@@ -38,7 +38,7 @@ class Chunking:
     Args:
         stage: `Stage`. Removed again if the input holds a mistake, so that
             nobody goes on with it.
-        inputs: `sources.Inputs`.
+        inputs: list of `Source`. See `sources.find`.
         tokenizer: `Tokenizer`.
         packing: `Packing`.
         base_url: str or None. What comes before the title in a page's URL.
@@ -48,7 +48,7 @@ class Chunking:
     """
 
     stage: Stage
-    inputs: sources.Inputs
+    inputs: list[sources.Source]
     tokenizer: Tokenizer
     packing: Packing
     base_url: str | None
@@ -94,9 +94,13 @@ class Chunking:
         Its name says what they are made of. So no worker of a run that was
         killed can add a part to those of a run with other options or inputs.
         """
-        stage, inputs = self.stage, self.inputs
-        files = [*inputs.paths, *filter(None, inputs.indices)]
-        states = [pages.file_state(path) for path in files]
+        stage = self.stage
+        states = [
+            pages.file_state(path)
+            for source in self.inputs
+            for path in (source.path, source.index)
+            if path
+        ]
         made_of = json.dumps([stage.parameters, states])
         name = f"{_PARTS}{fingerprints.fingerprint(made_of)}"
         directory = stage.path(name)
@@ -118,7 +122,7 @@ class Chunking:
             keep_all_titles=self.keep_all_titles,
         )
         keep_first = transforms.KeepFirst(
-            directory=directory, paths=self.inputs.paths
+            directory=directory, paths=[source.path for source in self.inputs]
         )
         write = shards.WriteBlocks(
             directory=directory,

@@ -21,42 +21,29 @@ class Source:
         file_number: int. Rank of the file among the inputs.
         path: str.
         format: str. One of `readers.FORMATS`.
+        index: str. The multistream index of a dump. Defaults to `None`.
         stride: int. The file is shared among so many elements.
         remainder: int. This one takes the parts whose number, divided by
             `stride`, leaves this.
-        streams: `StreamRange`. Part number `remainder`, of a multistream
-            dump with an index. Defaults to `None`.
+        streams: `StreamRange`. Part number `remainder`, of a dump with an
+            index. Defaults to `None`.
     """
 
     file_number: int
     path: str
     format: str
+    index: str | None = None
     stride: int = 1
     remainder: int = 0
     streams: multistream.StreamRange | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    """Files of articles, in the order of their names.
-
-    Args:
-        paths: list of str.
-        formats: list of str. The format of each, one of `readers.FORMATS`.
-        indices: list of str or None. The multistream index of each.
-    """
-
-    paths: list[str]
-    formats: list[str]
-    indices: list[str | None]
 
 
 def find(
     patterns: Sequence[str],
     format: str | None = None,
     multistream_index: str | None = None,
-) -> Inputs:
-    """The input files and what is known of them before they are read.
+) -> list[Source]:
+    """The input files, in the order of their names, and what is known of them before they are read.
 
     Args:
         patterns: sequence of str. Paths or globs. A glob for dumps catches
@@ -76,14 +63,15 @@ def find(
             f"--input names only the index of a dump ({found[0]}): name the "
             "dump, too."
         )
-    formats = [format or readers.detect_format(path) for path in paths]
+    sources = []
+    for number, path in enumerate(paths):
+        found_format = format or readers.detect_format(path)
+        is_dump = found_format == readers.MEDIAWIKI
+        index = multistream.find_index(path) if is_dump else None
+        sources.append(Source(number, path, found_format, index))
     if multistream_index is None:
-        indices = [
-            multistream.find_index(path) if each == readers.MEDIAWIKI else None
-            for path, each in zip(paths, formats, strict=True)
-        ]
-        return Inputs(paths, formats, indices)
-    if len(paths) > 1 or formats[0] != readers.MEDIAWIKI:
+        return sources
+    if len(sources) > 1 or not is_dump:
         raise InputError(
             "--multistream-index belongs to a single MediaWiki dump: name "
             "one file with --input, or leave it out and put each index "
@@ -93,10 +81,11 @@ def find(
         raise InputError(
             f"--multistream-index {multistream_index} does not exist."
         )
-    return Inputs(paths, formats, pages.find_files([multistream_index]))
+    (index,) = pages.find_files([multistream_index])
+    return [dataclasses.replace(sources[0], index=index)]
 
 
-def make_sources(inputs: Inputs, num_workers: int) -> list[Source]:
+def make_sources(inputs: list[Source], num_workers: int) -> list[Source]:
     """Divides the inputs among workers.
 
     A dump with an index becomes ranges of its streams; any other file is
@@ -104,30 +93,28 @@ def make_sources(inputs: Inputs, num_workers: int) -> list[Source]:
     each of which keeps every so many-th part. Neither changes what is read.
 
     Args:
-        inputs: `Inputs`.
+        inputs: list of `Source`. Whole files.
         num_workers: int.
 
     Raises:
         InputError: if an index is damaged or of another dump.
     """
-    sizes = [pages.file_state(path)[1] for path in inputs.paths]
+    sizes = [pages.file_state(source.path)[1] for source in inputs]
     total = max(1, sum(sizes))
     found = []
-    for number, (path, format, index) in enumerate(
-        zip(inputs.paths, inputs.formats, inputs.indices, strict=True)
-    ):
-        if index is None:
-            stride = max(1, round(num_workers * sizes[number] / total))
+    for source, size in zip(inputs, sizes, strict=True):
+        if source.index is None:
+            stride = max(1, round(num_workers * size / total))
             found += [
-                Source(number, path, format, stride, remainder)
+                dataclasses.replace(source, stride=stride, remainder=remainder)
                 for remainder in range(stride)
             ]
-            continue
-        ranges = multistream.read_ranges(
-            path, index, pages_per_range=PAGES_PER_PART
-        )
-        found += [
-            Source(number, path, format, 1, part, streams)
-            for part, streams in enumerate(ranges)
-        ]
+        else:
+            ranges = multistream.read_ranges(
+                source.path, source.index, pages_per_range=PAGES_PER_PART
+            )
+            found += [
+                dataclasses.replace(source, remainder=part, streams=streams)
+                for part, streams in enumerate(ranges)
+            ]
     return found

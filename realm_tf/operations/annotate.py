@@ -123,7 +123,8 @@ class Annotate(Operation):
             return {"blocks": self.blocks.fingerprint, **found}
         # Names, sizes and times say whether a run that broke off read the
         # same; at the end, the fingerprint of what was cut takes their place.
-        states = map(pages.file_state, self._chunk("").inputs_found.paths)
+        inputs = self._chunk("").inputs_found
+        states = [pages.file_state(each.path) for each in inputs]
         files = [f"{path} {size} {time}" for path, size, time in states]
         return {"articles": fingerprints.fingerprint(*files), **found}
 

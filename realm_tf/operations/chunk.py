@@ -126,16 +126,16 @@ class Chunk(Operation):
         return Tokenizer.from_file(self.vocab, lowercase=self.lowercase)
 
     @functools.cached_property
-    def inputs_found(self) -> sources.Inputs:
+    def inputs_found(self) -> list[sources.Source]:
         """The files of `input` with their formats."""
         return sources.find(self.input, self.format, self.multistream_index)
 
     def parameters(self) -> dict:
         found = self.inputs_found
         return {
-            "inputs": found.paths,
-            "formats": sorted(set(found.formats)),
-            "multistream_indices": [index for index in found.indices if index],
+            "inputs": [each.path for each in found],
+            "formats": sorted({each.format for each in found}),
+            "multistream_indices": [each.index for each in found if each.index],
             "unit": self.unit,
             "max_block_length": self.packing.max_length,
             "overlap": self.overlap,

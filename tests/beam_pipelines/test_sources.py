@@ -24,9 +24,10 @@ def test_files_are_shared_by_their_size(tmp_path):
     other = write(tmp_path / "other", 40)
 
     def make(paths, num_workers):
-        inputs = sources.Inputs(
-            paths, [JSONL] * len(paths), [None] * len(paths)
-        )
+        inputs = [
+            sources.Source(number, path, JSONL)
+            for number, path in enumerate(paths)
+        ]
         return shares(sources.make_sources(inputs, num_workers))
 
     assert make([big], 1) == [(0, 1, 0)]
@@ -46,8 +47,8 @@ def test_inputs_leave_the_indices_of_dumps_out(tmp_path):
     index = write(tmp_path / "w-multistream-index.txt.bz2", 1)
 
     found = sources.find([f"{tmp_path}/*"], MEDIAWIKI)
-    assert found == sources.Inputs([dump], [MEDIAWIKI], [index])
-    assert sources.find([f"{tmp_path}/*"], JSONL).indices == [None]
+    assert found == [sources.Source(0, dump, MEDIAWIKI, index)]
+    assert sources.find([f"{tmp_path}/*"], JSONL)[0].index is None
     with pytest.raises(InputError, match="names only the index of a dump"):
         sources.find([index])
 
@@ -57,7 +58,7 @@ def test_the_index_that_the_user_names(tmp_path):
     index = write(tmp_path / "pages.txt", 1)
 
     other = write(tmp_path / "other.xml.bz2", 1)
-    assert sources.find([dump], MEDIAWIKI, index).indices == [index]
+    assert sources.find([dump], MEDIAWIKI, index)[0].index == index
     for paths, format in (([dump, other], MEDIAWIKI), ([dump], JSONL)):
         with pytest.raises(InputError, match="belongs to a single MediaWiki"):
             sources.find(paths, format, index)
@@ -73,7 +74,7 @@ def test_a_dump_with_an_index_becomes_ranges(tmp_path, monkeypatch):
     starts = [sum(map(len, pieces[:n])) for n in (1, 2, 3, 4)]
     index = tmp_path / "index.txt"
     index.write_text(f"{starts[0]}:1:A\n{starts[1]}:2:B\n{starts[2]}:3:C: D\n")
-    inputs = sources.Inputs([str(dump)], [MEDIAWIKI], [str(index)])
+    inputs = [sources.Source(0, str(dump), MEDIAWIKI, str(index))]
     found = sources.make_sources(inputs, 1)
 
     assert shares(found) == [(0, 1, 0), (0, 1, 1)]
