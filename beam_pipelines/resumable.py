@@ -276,5 +276,5 @@ def writing_records(
                 f"{shard.path}: expected {shard.limit - shard.start} records, "
                 f"found {found}."
             )
-    summary = json.dumps(dataclasses.asdict(records.summary))
+    summary = json.dumps(vars(records.summary))
     write_text(shard.summary_path, summary)
