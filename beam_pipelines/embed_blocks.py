@@ -166,7 +166,7 @@ class _Tower:
     """
 
     def __init__(self, model, blocks):
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self.lock = threading.Lock()

@@ -25,10 +25,10 @@ import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
 

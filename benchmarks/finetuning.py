@@ -29,12 +29,12 @@ import tensorflow as tf
 import tyro
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import question_files as data
 from realm_tf.artifacts.objects import Index
 from realm_tf.configs.finetune import RECIPES
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import answer_matching
+from realm_tf.models import model_directory
 from realm_tf.models import packing
 from realm_tf.operations.operation import Repeated
 from realm_tf.training import fine_tuning

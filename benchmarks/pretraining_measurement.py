@@ -12,11 +12,11 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.data.packed_passages import PackedPassages
 
 _MODES = ("salient", "uniform")
 _BATCHES = "batches"

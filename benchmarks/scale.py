@@ -26,9 +26,9 @@ import tensorflow as tf
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.models import model_directory
 
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _ROWS_PER_SHARD = 50_000

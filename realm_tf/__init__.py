@@ -56,7 +56,7 @@ _PUBLIC = {
         "open_any",
     ),
     "artifacts.question_files": ("Questions",),
-    "artifacts.model_directory": ("load",),
+    "models.model_directory": ("load",),
     "answering.answerer": ("Answerer",),
     "models.bert_encoder": ("BertEncoder",),
     "models.embedder": ("Embedder",),

@@ -221,7 +221,7 @@ class Model(Artifact):
 
     def load(self):
         """`LoadedModel` of its own, with the weights as they are saved."""
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
 
         return model_directory.load(self)
 

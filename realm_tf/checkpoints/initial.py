@@ -5,7 +5,6 @@ from collections.abc import Callable
 import keras
 
 from realm_tf.artifacts.model_card import Card
-from realm_tf.artifacts.model_directory import LoadedModel
 from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
@@ -15,6 +14,7 @@ from realm_tf.checkpoints.source import open_source
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
+from realm_tf.models.model_directory import LoadedModel
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.text.tokenizer import Tokenizer

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.data import masking
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.text.packing import pad
 
 # Which block a query is given: none, the one it is from, another that holds

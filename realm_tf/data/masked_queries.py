@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.data import masking
 from realm_tf.data.example_batches import ExampleBatches
+from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.text.packing import pad
 
 

@@ -33,7 +33,7 @@ class CombineModels(Operation):
             InputError: if either is not complete, the vocabularies differ, or
                 `output` exists.
         """
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
         from realm_tf.models.open_qa import OpenQa
 
         matching.check_one_vocabulary(self.towers, self.reader)

@@ -122,7 +122,7 @@ class FineTune(Training):
         import keras
 
         from realm_tf.answering.corpus import Corpus
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
         from realm_tf.training import fine_tuning
         from realm_tf.training.tensorboard import TensorBoardWriter
 

@@ -156,9 +156,9 @@ class ImportCheckpoint(Operation):
         """Makes the model directory; returns what there is to say."""
         import keras
 
-        from realm_tf.artifacts import model_directory
         from realm_tf.checkpoints import published
         from realm_tf.checkpoints import source
+        from realm_tf.models import model_directory
 
         keras.utils.set_random_seed(self.seed)
         model, lines = published.make_model(opened, tower)

@@ -103,7 +103,7 @@ class Init(Operation):
             InputError: if the source is missing, damaged or no BERT, a size is
                 impossible, or `output` exists.
         """
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
 
         loaded = self._make()
         if self.license:

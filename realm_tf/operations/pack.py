@@ -4,10 +4,10 @@ import dataclasses
 from typing import ClassVar
 
 from realm_tf.artifacts import packed_blocks
-from realm_tf.artifacts import packed_passages
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
+from realm_tf.data import packed_passages
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 

@@ -39,7 +39,7 @@ def build_by_pipeline(exchange, loaded, step, blocks, *, beam_options=()):
         blocks: str. Directory that `realm chunk` wrote.
         beam_options: list of str.
     """
-    from realm_tf.artifacts import model_directory
+    from realm_tf.models import model_directory
 
     model, embeddings = (
         kind(os.path.join(exchange.directory, f"{name}-{step:08d}"))

@@ -105,7 +105,7 @@ class Training(RecipeOperation):
         Raises:
             InputError: as `check` and `write`.
         """
-        from realm_tf.artifacts import model_directory
+        from realm_tf.models import model_directory
         from realm_tf.training import devices
 
         self.check()

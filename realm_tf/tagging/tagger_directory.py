@@ -8,12 +8,12 @@ import numpy as np
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Tagger
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.tagging import sentence_batches
 from realm_tf.tagging.sentence_batches import Row
 from realm_tf.tagging.sentence_batches import SentenceEncoder

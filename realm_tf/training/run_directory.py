@@ -3,9 +3,9 @@
 import sys
 
 from realm_tf.artifacts import packed_blocks
-from realm_tf.artifacts import packed_passages
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
+from realm_tf.data import packed_passages
 
 # What only the run needs: removed at its end.
 WORK = "run"

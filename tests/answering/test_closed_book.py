@@ -6,8 +6,8 @@ import pytest
 
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.predict import NO_ANSWER
-from realm_tf.artifacts import model_directory
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,

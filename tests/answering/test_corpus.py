@@ -1,9 +1,9 @@
 import pytest
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.chunk import Chunk
 
 

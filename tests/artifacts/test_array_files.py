@@ -12,8 +12,8 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.packed_passages import PackedPassages
-from realm_tf.artifacts.packed_passages import pack_passages
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
 
 CLASSES = {"blocks": PackedBlocks, "passages": PackedPassages}

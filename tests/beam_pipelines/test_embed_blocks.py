@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 
 _load = model_directory.load

@@ -5,7 +5,6 @@ import pytest
 from beam_runs import TWO_THREADS
 
 from realm_tf import progress
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
@@ -13,6 +12,7 @@ from realm_tf.beam_pipelines.embed_blocks import EmbedShard
 from realm_tf.beam_pipelines.resumable import Shard
 from realm_tf.beam_pipelines.resumable import ShardProgress
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 
 

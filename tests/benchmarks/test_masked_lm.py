@@ -4,14 +4,14 @@ import runpy
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.packed_passages import PackedPassages
-from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.packed_passages import pack_passages
+from realm_tf.models import model_directory
 from realm_tf.models.masked_lm import MaskedLmModel
 from realm_tf.operations.annotate import Annotate
 from realm_tf.training import trainers

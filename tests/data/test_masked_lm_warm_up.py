@@ -5,9 +5,9 @@ import pytest
 
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.packed_passages import PackedPassages
-from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.data import masked_lm_warm_up
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.operations.annotate import Annotate
 
 

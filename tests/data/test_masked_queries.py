@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from realm_tf.artifacts.packed_passages import PackedPassages
-from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.data import masking
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
 
 SUBJECTS = ("Café", "東京", "São", "Ünïbara", "👍", "Öb", "river")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )

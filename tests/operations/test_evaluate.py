@@ -12,13 +12,13 @@ from realm_tf import cli
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )

@@ -11,10 +11,10 @@ from hugging_face_goldens import GOLDEN
 from hugging_face_goldens import import_hf
 
 from realm_tf import cli
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import random_weights
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.export_checkpoint import ExportCheckpoint
 
 ENCODER = GOLDEN / "encoder"

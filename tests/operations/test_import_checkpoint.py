@@ -17,8 +17,8 @@ from realm_tf import cli
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import random_weights
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
+from realm_tf.models import model_directory
 from realm_tf.operations.export_checkpoint import ExportCheckpoint
 
 NUM_ROWS = 13_353_718

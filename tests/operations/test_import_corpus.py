@@ -16,13 +16,13 @@ from named_weights import save_tf
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
 from realm_tf.checkpoints.torch_files import open_torch_file
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 
 NUM_BLOCKS = 64
 

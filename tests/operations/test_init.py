@@ -11,10 +11,10 @@ import pytest
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import minilm as minilm_wheel
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.init import Init
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"

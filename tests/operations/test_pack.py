@@ -3,8 +3,8 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_passages import PackedPassages
 from realm_tf.artifacts.paths import Path
+from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.errors import InputError
 from realm_tf.operations.pack import Pack
 from realm_tf.text.tokenizer import Tokenizer

@@ -11,11 +11,11 @@ from probe_oracle import NUM_RETRIEVED
 from probe_oracle import NUM_SPARE
 
 from realm_tf import cli
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )

@@ -11,12 +11,12 @@ import training_runs
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.paths import Path
 from realm_tf.configs import dpr
 from realm_tf.configs import ict
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.fine_tune import FineTune
 from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.training import dense_retrieval

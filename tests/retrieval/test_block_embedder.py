@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import model_directory
+from realm_tf.models import model_directory
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 
 

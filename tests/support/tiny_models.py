@@ -1,7 +1,7 @@
 """Random models of a few weights."""
 
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import random_weights
+from realm_tf.models import model_directory
 from realm_tf.models.bert_encoder import BertEncoder
 
 _SIZES = {

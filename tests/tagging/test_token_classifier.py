@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
 from realm_tf.configs.recipes import Freezing
 from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.sentence_batches import SHAPES

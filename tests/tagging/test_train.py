@@ -8,10 +8,10 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
 from realm_tf.configs import tagger as configs
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.train_tagger import TrainTagger
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory

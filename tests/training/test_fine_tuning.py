@@ -13,9 +13,9 @@ from realm_tf import cli
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.

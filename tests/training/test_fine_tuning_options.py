@@ -6,9 +6,9 @@ import training_runs
 from fine_tuning_runs import operation
 
 from realm_tf.answering.corpus import Corpus
-from realm_tf.artifacts import model_directory
 from realm_tf.configs.finetune import RECIPES
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
 from realm_tf.training.training_log import read_log

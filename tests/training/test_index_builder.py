@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import model_directory
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder

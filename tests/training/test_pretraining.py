@@ -10,12 +10,12 @@ import training_runs
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
-from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.configs.pretrain import RECIPES
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.retrieval.block_embedder import BlockEmbedder

@@ -3,9 +3,9 @@ import os
 import keras
 import pytest
 
-from realm_tf.artifacts import model_directory
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.configs.pretrain import RECIPES
+from realm_tf.models import model_directory
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 

@@ -7,11 +7,11 @@ import pytest
 from comparisons import TINY
 
 from realm_tf import cli
-from realm_tf.artifacts import model_directory
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.evaluation.ablations import results as ablation_results
 from realm_tf.evaluation.ablations import tables
+from realm_tf.models import model_directory
 from realm_tf.operations.ablate import Ablate
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.fine_tune import FineTune

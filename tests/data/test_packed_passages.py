@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts.packed_passages import PackedPassages
-from realm_tf.artifacts.packed_passages import pack_passages
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
+from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.packed_passages import pack_passages
 from realm_tf.data.tokenized_passages import tokenize_passages
 from realm_tf.errors import InputError
 from realm_tf.text.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def test_large_vocabularies_take_int32(annotated, letters, tmp_path):
 def test_spans_are_counted(packed, monkeypatch):
     found = PackedPassages(packed)
     # More parts than one.
-    monkeypatch.setattr("realm_tf.artifacts.packed_passages._PART", 7)
+    monkeypatch.setattr("realm_tf.data.packed_passages._PART", 7)
     counts, num_longer = found.count_spans(10)
     assert counts.tolist() == [2, 0, 0, 2] + [0] + [1] * 600
     assert num_longer == 1

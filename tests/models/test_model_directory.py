@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import model_directory
-from realm_tf.artifacts.model_directory import LoadedModel
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.embedder import Embedder
+from realm_tf.models.model_directory import LoadedModel
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 from realm_tf.text.tokenizer import Tokenizer
