@@ -162,7 +162,7 @@ def run_on_shards(
         resumable.clean(step.directory)
         return 0
     step.progress = resumable.ShardProgress(
-        step.label.lower(), step.what, shards, missing
+        step.label.lower(), step.what, shards
     )
     run_pipeline(
         lambda pipeline: (

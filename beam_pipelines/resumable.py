@@ -141,26 +141,15 @@ class ShardProgress(Progress):
         command: str. As of `Progress`.
         what: str. As of `Progress`.
         shards: list of `Shard`. Of all runs.
-        missing: list of `Shard`. Those of this run.
     """
 
-    def __init__(
-        self,
-        command: str,
-        what: str,
-        shards: list[Shard],
-        missing: list[Shard],
-    ):
-        self._folder, name = os.path.split(shards[-1].files[-1])
-        self._ending = os.path.splitext(name)[1]
-        self._rows_per_shard = shards[0].limit
-        total = shards[-1].limit
-        num_missing = sum(shard.limit - shard.start for shard in missing)
+    def __init__(self, command: str, what: str, shards: list[Shard]):
+        self._shards = shards
         super().__init__(
             command,
             what,
-            total,
-            before=total - num_missing,
+            shards[-1].limit,
+            before=self._num_complete(),
             # Workers on other machines know this clock, too.
             clock=time.time,
         )
@@ -172,10 +161,12 @@ class ShardProgress(Progress):
             num_begun: int. Rows done of the shard that this worker writes.
         """
         if self.is_due():
-            names = _names(self._folder)
-            complete = sum(name.endswith(self._ending) for name in names)
-            done = complete * self._rows_per_shard + num_begun
-            self.show(min(done, self._total))
+            self.show(min(self._num_complete() + num_begun, self._total))
+
+    def _num_complete(self):
+        missing = missing_shards(self._shards)
+        num_missing = sum(shard.limit - shard.start for shard in missing)
+        return self._shards[-1].limit - num_missing
 
 
 @dataclasses.dataclass

@@ -9,6 +9,7 @@ from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 
 LOCK = ".lock"
+_DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 
 @contextlib.contextmanager
@@ -56,12 +57,8 @@ def locked(output: str):
 def is_disk_full(error: BaseException | None) -> bool:
     """Whether an exception, or one that led to it, says that a disk is full."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-        ):
-            return True
-        if "No space left on device" in str(error):
+        # TensorFlow's errors say it in words only.
+        if any(text in str(error) for text in _DISK_FULL):
             return True
         error = error.__cause__ or error.__context__
     return False

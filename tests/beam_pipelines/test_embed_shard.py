@@ -26,7 +26,7 @@ def _step(model, blocks, directory):
         blocks=Blocks(blocks),
         batch_size=3,
         directory=str(directory),
-        progress=ShardProgress("embed", "blocks", shards, shards[1:]),
+        progress=ShardProgress("embed", "blocks", shards),
     )
     return step, shards
 
