@@ -53,7 +53,9 @@ def reporting(directory: str):
     try:
         yield
     except InputError as error:
-        write_text(os.path.join(directory, _ERROR), str(error))
+        # Several workers may find a mistake at the same time.
+        with writing(os.path.join(directory, _ERROR)) as path:
+            write_text(path, str(error))
 
 
 def has_error(directory: str) -> bool:

@@ -47,9 +47,14 @@ def writing(path: str, *, directory: str | None = None):
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a UTF-8 file, which appears whole or not at all."""
-    with writing(path) as temporary:
-        Path(temporary).write_text(text)
+    """Writes a UTF-8 file; a local one appears whole or not at all."""
+    if is_remote(path):
+        Path(path).write_text(text)
+        return
+    # What a killed run leaves of it, the next one writes over.
+    temporary = Path(f"{path}{TEMPORARY}")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 def list_files(directory: str) -> list[str]:
