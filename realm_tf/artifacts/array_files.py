@@ -2,7 +2,7 @@
 
 Written once, then any row is read in microseconds, in any order, and no more
 of the content is in memory than the system's page cache holds. Reading needs
-no TensorFlow.
+numpy alone: no TensorFlow, no tokenizer.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.text.integer_types import smallest_dtype
-from realm_tf.text.tokenizer import read_vocabulary
 
 VOCABULARY = "vocab.txt"
 
@@ -110,9 +109,7 @@ class PackedArrays:
             for name, column in self.limits.items()
         ):
             raise _damaged(directory, "its files disagree")
-        self.wordpieces = read_vocabulary(
-            os.path.join(self.directory, VOCABULARY)
-        )
+        self.wordpieces = read_vocabulary(self.directory)
 
     @classmethod
     @contextlib.contextmanager
@@ -200,6 +197,15 @@ def write_vocabulary(directory: str, wordpieces: list[str]) -> None:
         os.path.join(directory, VOCABULARY),
         "".join(f"{piece}\n" for piece in wordpieces),
     )
+
+
+def read_vocabulary(directory: str) -> list[str]:
+    """The wordpieces that `write_vocabulary` wrote."""
+    try:
+        text = Path(os.path.join(directory, VOCABULARY)).read_text()
+        return text.split("\n")[:-1]
+    except (OSError, ValueError) as error:
+        raise _damaged(directory, error) from error
 
 
 def _map(path, columns):

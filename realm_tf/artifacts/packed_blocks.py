@@ -25,7 +25,6 @@ from realm_tf.artifacts import array_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.progress import Progress
-from realm_tf.text.tokenizer import read_vocabulary
 
 # Rows of a table that are filled at once.
 _PART = 4096
@@ -79,7 +78,7 @@ def pack_blocks(
         output,
         tokenizer=blocks.tokenizer,
         parents={"blocks": blocks.fingerprint},
-        wordpieces=read_vocabulary(blocks.file(array_files.VOCABULARY)),
+        wordpieces=array_files.read_vocabulary(blocks.path),
     ) as (files, stage):
         counts = _append_blocks(files, blocks)
         stage.metadata.update(

@@ -93,7 +93,7 @@ def test_reading_takes_numpy_alone(kind, pack):
     code = (
         "import sys\n"
         f"{reader[kind]}\n"
-        f"from realm_tf.artifacts.packed_{kind} import {name}\n"
+        f"from {CLASSES[kind].__module__} import {name}\n"
         f"next(E({name}({pack('packed')!r}), batch_size=2).batches())\n"
         "print([n for n in ('tensorflow', 'tokenizers', 'keras')"
         " if n in sys.modules])\n"
