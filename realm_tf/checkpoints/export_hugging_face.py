@@ -17,10 +17,8 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.errors import InputError
 
 # RealmConfig's own defaults, of transformers 4.40.2.
-_NUM_CANDIDATES = 8
 _READER_BEAM_SIZE = 5
 _SEARCHER_BEAM_SIZE = 5000
-_READER_SEQ_LEN = 320
 _CLASSES = {
     "embedder": "RealmEmbedder",
     "scorer": "RealmScorer",
@@ -134,7 +132,6 @@ def _open_qa(embedder, reader, index):
         "num_block_records": num_blocks,
         "searcher_beam_size": min(_SEARCHER_BEAM_SIZE, num_blocks),
         "reader_beam_size": min(_READER_BEAM_SIZE, num_blocks),
-        "reader_seq_len": _READER_SEQ_LEN,
     }
 
 
@@ -162,7 +159,6 @@ def _write(directory, architecture, tensors, config, tokenizer):
         "architectures": [architecture],
         "model_type": "realm",
         "pad_token_id": tokenizer.pad_id,
-        "num_candidates": _NUM_CANDIDATES,
         "torch_dtype": "float32",
         **config,
     }
@@ -182,6 +178,4 @@ def _write(directory, architecture, tensors, config, tokenizer):
         {k: np.ascontiguousarray(v) for k, v in tensors.items()},
         metadata={"format": "pt"},
     )
-    path = os.path.join(directory, "model.safetensors")
-    with Path(path).open("wb") as file:
-        file.write(content)
+    (Path(directory) / "model.safetensors").write_bytes(content)

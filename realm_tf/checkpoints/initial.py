@@ -1,5 +1,6 @@
 """Models whose towers and reader begin with one BERT."""
 
+import inspect
 from collections.abc import Callable
 
 import keras
@@ -23,17 +24,6 @@ from realm_tf.text.tokenizer import Tokenizer
 # sentence-transformers trains such models with the same factor
 # (MultipleNegativesRankingLoss, scale=20).
 COSINE_SCORE_SCALE = 20.0
-
-# Of Keras Hub's backbones and of ours.
-_ARGUMENTS = (
-    "vocabulary_size",
-    "num_layers",
-    "num_heads",
-    "hidden_dim",
-    "intermediate_dim",
-    "dropout",
-    "max_sequence_length",
-)
 
 
 def from_source(
@@ -110,9 +100,13 @@ def _open_preset(preset):
             f"({type(error).__name__}: {error})."
         ) from error
 
+    # Those arguments that both have, of one name.
+    ours = inspect.signature(BertEncoder).parameters
+    config = backbone.get_config()
+    sizes = {name: config[name] for name in ours if name in config}
+
     def make_encoder():
-        config = backbone.get_config()
-        encoder = BertEncoder(**{name: config[name] for name in _ARGUMENTS})
+        encoder = BertEncoder(**sizes)
         copy_weights(backbone, encoder)
         return encoder
 

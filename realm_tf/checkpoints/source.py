@@ -27,7 +27,6 @@ READER = "reader"
 _CLASSES = {
     ENCODER: KnowledgeAugmentedEncoder,
     EMBEDDER: Embedder,
-    QUERY_EMBEDDER: Embedder,
     READER: Reader,
 }
 

@@ -64,7 +64,16 @@ def _read(path):
                 "zip archive. Get it again, whole (of a git repository, by git "
                 "lfs pull), or, if it is older, save it again."
             )
-        values = _load(*_read_zip(file))
+        pickled, storages = _read_zip(file)
+    try:
+        values = _Unpickler(pickled, storages).load()
+    except _Refused as error:
+        raise _Refused(f"{error}. {_ADVICE}") from error
+    except Exception as error:  # Whatever a pickle may bring about.
+        raise _Refused(
+            "has a damaged, truncated or unexpected pickle "
+            f"({type(error).__name__}). {_ADVICE}"
+        ) from error
     # Never their repr, which may be far larger than the file.
     found = values.values() if isinstance(values, dict) else [values]
     for value in found:
@@ -120,19 +129,6 @@ def _stored(entry, content):
         raise zipfile.BadZipFile
     start = entry.header_offset + 30 + int(lengths.view("<u2").sum())
     return content[start : start + entry.file_size]
-
-
-def _load(pickled, storages):
-    """What a pickle makes of storages."""
-    try:
-        return _Unpickler(pickled, storages).load()
-    except _Refused as error:
-        raise _Refused(f"{error}. {_ADVICE}") from error
-    except Exception as error:  # Whatever a pickle may bring about.
-        raise _Refused(
-            "has a damaged, truncated or unexpected pickle "
-            f"({type(error).__name__}). {_ADVICE}"
-        ) from error
 
 
 class _Unpickler(pickle.Unpickler):

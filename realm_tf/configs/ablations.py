@@ -97,14 +97,12 @@ class Suite:
         metrics: dict. Metric to its title, in the order of the columns; those
             that begin with `zero_shot_` are the towers' before fine-tuning.
         spread: str. `RANGE` or `INTERVAL`.
-        training_minutes: bool. Whether the table has them.
     """
 
     title: str
     systems: tuple[System, ...]
     metrics: dict[str, str]
     spread: str
-    training_minutes: bool
 
     @property
     def reference(self) -> str:
@@ -114,6 +112,11 @@ class Suite:
         """
         names = [system.name for system in self.systems]
         return _REFERENCE if _REFERENCE in names else names[0]
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the table has the paper's numbers, or training minutes."""
+        return any(system.paper for system in self.systems)
 
     @property
     def is_zero_shot(self) -> bool:
@@ -221,7 +224,6 @@ SUITES = {
             "answer_recall@20": "answer recall@20",
         },
         spread=INTERVAL,
-        training_minutes=True,
     ),
     "table2": Suite(
         title="Ablations",
@@ -231,7 +233,6 @@ SUITES = {
             ZERO_SHOT_RECALL: "zero-shot answer recall@5",
         },
         spread=RANGE,
-        training_minutes=False,
     ),
 }
 

@@ -258,14 +258,9 @@ def _check(name, value, hint):
         limits = hint.__metadata__[0]
         # Not a number is within no range.
         if not limits.least <= value <= limits.highest:
-            expected = (
-                f"at least {limits.least}"
-                if math.isinf(limits.highest)
-                else f"from {limits.least} to {limits.highest}"
-            )
             raise InputError(
-                f"{name} of a recipe must be {expected}. Received: "
-                f"{name}={value}"
+                f"{name} of a recipe must be from {limits.least} to "
+                f"{limits.highest}. Received: {name}={value}"
             )
 
 

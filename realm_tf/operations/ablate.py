@@ -180,18 +180,15 @@ class Ablate(Operation):
         if self.plan:
             graph.print_plan()
             return None
-        found, done, waiting = {}, set(), list(self.seeds)
+        found, done, known = {}, set(), []
 
         def write_results(step):
             """After the last step of a seed: hours before those of all."""
             done.add(step.operation.result)
-            while waiting and all(
-                cell.measured <= done
-                for cell in cells
-                if cell.seed == waiting[0]
-            ):
-                waiting.pop(0)
-                measured = [c for c in cells if c.seed not in waiting]
+            waiting = {c.seed for c in cells if not c.measured <= done}
+            measured = [c for c in cells if c.seed not in waiting]
+            if measured != known:
+                known[:] = measured
                 found.update(results.collect(self, graph, measured))
                 tables.write(found, self.chosen, self.output)
 

@@ -152,9 +152,9 @@ class Graph:
             if on_done:
                 on_done(step)
 
-    def ancestors(self, operation: Operation) -> list[Step]:
-        """The step of an operation and all that it is made from, each once."""
-        found, left = {}, [operation.result.path]
+    def ancestors(self, result: Artifact) -> list[Step]:
+        """The step that makes it and all it is made from, each once."""
+        found, left = {}, [result.path]
         while left:
             path = left.pop()
             step = self._steps.get(path)

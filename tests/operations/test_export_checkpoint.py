@@ -52,8 +52,7 @@ def test_configuration_and_texts_are_those_that_were_read(exported):
     )
     ours = {
         # Choices of ours.
-        *("pad_token_id", "num_candidates", "reader_seq_len"),
-        "searcher_beam_size",
+        *("pad_token_id", "searcher_beam_size"),
     }
     for name, value in found.items():
         if name not in ours:

@@ -154,9 +154,9 @@ def test_a_run_that_was_begun_otherwise_is_refused(output):
 def test_ancestors_are_counted_once(output):
     graph = _graph(output)
     *_, last = graph.steps
-    found = graph.ancestors(last.operation)
+    found = graph.ancestors(last.operation.result)
     assert sorted(step.title for step in found) == ["a", "b", "c"]
-    first = graph.steps[0].operation
+    first = graph.steps[0].operation.result
     assert [step.title for step in graph.ancestors(first)] == ["a"]
 
 

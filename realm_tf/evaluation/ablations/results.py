@@ -84,7 +84,7 @@ def _training_seconds(graph, cell):
     """Of all that was trained for it, also what others share."""
     seconds = [
         step.seconds
-        for step in graph.ancestors(cell.training)
+        for step in graph.ancestors(cell.model)
         if isinstance(step.operation, Training)
     ]
     return round(sum(seconds), 1)
@@ -163,13 +163,10 @@ def noise(results: dict, suite: configs.Suite, test: str) -> list[str]:
     """Which differences from the reference are noise, by `tables`: a line a metric."""
     titles = {system.name: system.title for system in suite.systems}
     reference = titles.pop(suite.reference)
-    if not titles:
+    # With one seed there is no range that tells a difference from noise.
+    no_range = suite.spread == RANGE and len(results["seeds"]) == 1
+    if not titles or no_range:
         return []
-    if suite.spread == RANGE and len(results["seeds"]) == 1:
-        return [
-            f"{test}: with one seed there is no range, so no difference can "
-            "be told from noise."
-        ]
     return [
         f"{test}, {title}, compared with {reference}: "
         f"{_sorted_by_noise(results, suite, test, metric, titles)}."

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Model
 from realm_tf.configs import ablations as configs
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.combine_models import CombineModels
@@ -23,14 +24,14 @@ class Cell:
     Args:
         system: `configs.ablations.System`.
         seed: int.
-        training: `FineTune`.
+        model: `Model`. After fine-tuning.
         evaluations: dict. Name of a test to `Evaluation`.
         zero_shot: dict. The same, before fine-tuning; empty if not measured.
     """
 
     system: configs.System
     seed: int
-    training: FineTune
+    model: Model
     evaluations: dict[str, Evaluation]
     zero_shot: dict[str, Evaluation]
 
@@ -82,67 +83,56 @@ class _Systems:
             `Cell`. Its towers are measured before fine-tuning if the suite
             has such metrics.
         """
+        given = self._given
         towers = self._source(system.towers, seed)
         index = self._index(towers)
         before = {}
-        if self._given.chosen.is_zero_shot:
+        if given.chosen.is_zero_shot:
             # Before any question was learned from.
-            before = self._evaluate(
-                f"zero-shot-{self._label(towers)}",
-                towers,
-                index,
-                kind="zero-shot",
-                num_reader_blocks=0,
-            )
-        training = FineTune(
-            recipe=self._given.recipes["finetune"].replace(
+            name = f"zero-shot-{self._label(towers)}"
+            before = self._evaluate(name, towers, index, num_reader_blocks=0)
+        model = self._add(
+            FineTune,
+            f"finetuned-{system.model or system.name}-{seed}",
+            recipe=given.recipes["finetune"].replace(
                 seed=seed, **dict(system.finetune)
             ),
             model=self._model(system.towers, system.encoder, seed),
-            blocks=self._given.blocks,
+            blocks=given.blocks,
             index=index,
-            questions=self._given.train,
-            dev=self._given.dev,
-            output=self._path(
-                f"finetuned-{system.model or system.name}-{seed}"
-            ),
+            questions=given.train,
+            dev=given.dev,
         )
+        name = f"evaluation-{system.name}-{seed}"
         evaluations = self._evaluate(
-            f"evaluation-{system.name}-{seed}",
-            self._graph.add(training),
-            index,
-            kind="evaluate",
-            retriever=system.retriever,
+            name, model, index, retriever=system.retriever
         )
-        return Cell(system, seed, training, evaluations, before)
+        return Cell(system, seed, model, evaluations, before)
 
     def _source(self, name, seed):
         """The model that holds a source of towers or encoders."""
         given = self._given
         if name == configs.WARM_UP and given.warm_up_steps:
             recipe = given.recipes["pretrain"].replace(num_steps=0)
-            return self._pretrain("warm-up", given.model, recipe, "warm-up")
+            return self._pretrain("warm-up", given.model, recipe)
         if name == configs.ICT and given.recipes["ict"]:
-            return self._graph.add(
-                InverseClozeTask(
-                    recipe=given.recipes["ict"],
-                    model=given.model,
-                    blocks=self._packed_blocks(),
-                    output=self._path("ict"),
-                )
+            return self._add(
+                InverseClozeTask,
+                "ict",
+                recipe=given.recipes["ict"],
+                model=given.model,
+                blocks=self._packed_blocks(),
             )
         if name == configs.DPR:
-            return self._graph.add(
-                FineTune(
-                    retriever_loss="dpr",
-                    recipe=given.recipes["dpr"].replace(seed=seed),
-                    model=given.model,
-                    blocks=given.blocks,
-                    questions=given.train,
-                    dev=given.dev,
-                    output=self._path(f"dpr-{seed}"),
-                ),
-                kind="dpr",
+            return self._add(
+                FineTune,
+                f"dpr-{seed}",
+                retriever_loss="dpr",
+                recipe=given.recipes["dpr"].replace(seed=seed),
+                model=given.model,
+                blocks=given.blocks,
+                questions=given.train,
+                dev=given.dev,
             )
         if name not in configs.PRETRAININGS:
             return given.model
@@ -156,59 +146,44 @@ class _Systems:
             index=self._index(self._source(given.begin, seed)),
         )
 
-    def _pretrain(self, name, model, recipe, kind="", index=None):
+    def _pretrain(self, name, model, recipe, index=None):
+        blocks, corpus = self._given.blocks, self._given.corpus
         # A pipeline embeds what `realm chunk` wrote.
-        blocks = (
-            self._given.blocks
-            if recipe.index.refresh == "pipeline"
-            else self._packed_blocks()
-        )
-        return self._graph.add(
-            Pretrain(
-                recipe=recipe,
-                model=model,
-                blocks=blocks,
-                corpus=self._packed_corpus(),
-                index=index,
-                output=self._path(name),
-            ),
-            kind=kind,
+        if recipe.index.refresh != "pipeline":
+            blocks = self._packed_blocks()
+        if not corpus.is_packed:
+            corpus = self._add(
+                Pack,
+                "packed-corpus",
+                annotated=corpus,
+                model=self._given.model,
+            )
+        return self._add(
+            Pretrain,
+            name,
+            recipe=recipe,
+            model=model,
+            blocks=blocks,
+            corpus=corpus,
+            index=index,
         )
 
     def _packed_blocks(self):
-        return self._graph.add(
-            Pack(blocks=self._given.blocks, output=self._path("packed-blocks")),
-            kind="pack blocks",
-        )
-
-    def _packed_corpus(self):
-        corpus = self._given.corpus
-        if corpus.is_packed:
-            return corpus
-        return self._graph.add(
-            Pack(
-                annotated=corpus,
-                model=self._given.model,
-                output=self._path("packed-corpus"),
-            ),
-            kind="pack corpus",
-        )
+        return self._add(Pack, "packed-blocks", blocks=self._given.blocks)
 
     def _index(self, towers):
         label = self._label(towers)
-        embeddings = self._graph.add(
-            Embed(
-                model=towers,
-                blocks=self._given.blocks,
-                output=self._path(f"embeddings-{label}"),
-            )
+        embeddings = self._add(
+            Embed,
+            f"embeddings-{label}",
+            model=towers,
+            blocks=self._given.blocks,
         )
-        return self._graph.add(
-            BuildIndex(
-                embeddings=embeddings,
-                kind="brute_force",
-                output=self._path(f"index-{label}"),
-            )
+        return self._add(
+            BuildIndex,
+            f"index-{label}",
+            embeddings=embeddings,
+            kind="brute_force",
         )
 
     def _model(self, towers, encoder, seed):
@@ -223,28 +198,24 @@ class _Systems:
             return towers_from
         if reader == towers_from:
             return towers_from
-        name = f"{self._label(towers_from)}+{self._label(reader)}"
-        return self._graph.add(
-            CombineModels(
-                towers=towers_from,
-                reader=reader,
-                output=self._path(f"combined-{name}"),
-            )
+        return self._add(
+            CombineModels,
+            f"combined-{self._label(towers_from)}+{self._label(reader)}",
+            towers=towers_from,
+            reader=reader,
         )
 
-    def _evaluate(self, name, model, index, *, kind, **options):
+    def _evaluate(self, name, model, index, **options):
         """Name of each test to the `Evaluation` of a model."""
         return {
-            test: self._graph.add(
-                Evaluate(
-                    model=model,
-                    blocks=self._given.blocks,
-                    index=index,
-                    questions=questions,
-                    output=self._path(f"{name}-{test}"),
-                    **options,
-                ),
-                kind=f"{kind} {test}",
+            test: self._add(
+                Evaluate,
+                f"{name}-{test}",
+                model=model,
+                blocks=self._given.blocks,
+                index=index,
+                questions=questions,
+                **options,
             )
             for test, questions in self._given.tests.items()
         }
@@ -255,5 +226,9 @@ class _Systems:
             return configs.START
         return os.path.basename(model.path).removeprefix("pretrained-")
 
-    def _path(self, name):
-        return os.path.join(self._given.output, name)
+    def _add(self, operation, name, **fields):
+        """Adds an operation by the name of its output; returns that."""
+        output = os.path.join(self._given.output, name)
+        # Of one kind are those whose names begin with one word.
+        kind = name.split("-")[0]
+        return self._graph.add(operation(output=output, **fields), kind=kind)

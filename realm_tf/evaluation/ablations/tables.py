@@ -4,10 +4,13 @@ import json
 import os
 import statistics
 
+import numpy as np
+
 from realm_tf.artifacts import figures
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import ablations as configs
 from realm_tf.configs.ablations import RANGE
+from realm_tf.evaluation import text_table
 
 _SPREADS = {
     RANGE: "mean (lowest to highest) over seeds",
@@ -34,53 +37,46 @@ def markdown(results: dict, suite: configs.Suite) -> str:
         "",
         f"In percent; {_SPREADS[suite.spread]}; seeds {seeds}.",
     ]
-    has_paper = any(system.paper for system in suite.systems)
     for test in results["tests"]:
-        lines += ["", f"## {test}", "", *_table(results, suite, test)]
-    if has_paper:
+        lines += ["", f"## {test}", "", _table(results, suite, test).rstrip()]
+    if suite.has_paper:
         lines += [
             "",
             "*paper*: Guu et al., 2020, table 2: NaturalQuestions (dev), over "
             "13 million blocks, and so not comparable.",
         ]
-    if suite.training_minutes:
+    else:
         lines += [
             "",
             "Training minutes: of warm-up, Inverse Cloze Task, pre-training, "
             "DPR's training and fine-tuning, the mean over seeds; what systems "
             "share counts in each.",
         ]
-    for title, texts in (
-        (
-            "Noise",
-            results["noise"] and [_NOISE[suite.spread], *results["noise"]],
-        ),
-        ("Notes", results["notes"]),
-    ):
+    noise = results["noise"] and [_NOISE[suite.spread], *results["noise"]]
+    for title, texts in (("Noise", noise), ("Notes", results["notes"])):
         if texts:
             lines += ["", f"## {title}", "", *(f"- {text}" for text in texts)]
     return "\n".join(lines) + "\n"
 
 
 def _table(results, suite, test):
-    has_paper = any(system.paper for system in suite.systems)
     header = ["system", *suite.metrics.values()]
-    if has_paper:
+    if suite.has_paper:
         header += [f"*paper: {title}*" for title in suite.metrics.values()]
-    if suite.training_minutes:
+    else:
         header.append("training minutes")
-    rows = [header, ["---"] * len(header)]
+    rows = []
     for system in suite.systems:
         found = results["summary"][test][system.name]
         row = [system.title, *(_cell(found[m]) for m in suite.metrics)]
-        if has_paper:
+        if suite.has_paper:
             row += [f"*{system.paper[m]:.1f}*" for m in suite.metrics]
-        if suite.training_minutes:
+        else:
             seeds = results["systems"][system.name]["seeds"].values()
             seconds = statistics.mean(one["training_seconds"] for one in seeds)
             row.append(f"{seconds / 60:.1f}")
         rows.append(row)
-    return [f"| {' | '.join(row)} |" for row in rows]
+    return text_table.render(header, rows)
 
 
 def _cell(found):
@@ -128,24 +124,13 @@ def figure(results: dict, suite: configs.Suite):
             _draw(axes, results, suite, test, metric)
     handles, labels = grid[0][0].get_legend_handles_labels()
     drawn.legend(
-        handles, labels, loc="outside lower center", ncols=3, frameon=False
+        handles, labels, loc="outside lower center", ncols=2, frameon=False
     )
     return drawn
 
 
 def _draw(axes, results, suite, test, metric):
     places = range(len(suite.systems))
-    found = [results["summary"][test][s.name][metric] for s in suite.systems]
-    axes.hlines(
-        places,
-        [100 * one["low"] for one in found],
-        [100 * one["high"] for one in found],
-        color="0.35",
-        linewidth=1.6,
-        label="range over seeds"
-        if suite.spread == RANGE
-        else "95 % interval over questions",
-    )
     dots = [
         (100 * seed["metrics"][test][metric], place)
         for place, system in enumerate(suite.systems)
@@ -154,15 +139,23 @@ def _draw(axes, results, suite, test, metric):
     axes.scatter(
         *zip(*dots, strict=True), s=22, color=_DOT, zorder=3, label="seed"
     )
-    axes.scatter(
-        [100 * one["mean"] for one in found],
+    found = [results["summary"][test][s.name][metric] for s in suite.systems]
+    means, lows, highs = (
+        100 * np.array([one[key] for one in found])
+        for key in ("mean", "low", "high")
+    )
+    axes.errorbar(
+        means,
         places,
-        s=170,
+        # Rounded, a mean may lie beside a range of nothing.
+        xerr=np.abs([means - lows, highs - means]),
+        fmt="|",
         color=_MEAN,
-        marker="|",
-        linewidths=2.2,
-        zorder=4,
-        label="mean",
+        markersize=13,
+        markeredgewidth=2.2,
+        ecolor="0.35",
+        elinewidth=1.6,
+        label=_SPREADS[suite.spread],
     )
     axes.set_yticks(places, [system.title for system in suite.systems])
     axes.set_ylim(len(suite.systems) - 0.5, -0.5)

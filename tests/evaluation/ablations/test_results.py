@@ -98,20 +98,31 @@ def test_means_and_ranges_over_seeds(table_2):
     assert seeds["1"]["training_seconds"] == 95.0
 
 
+def _cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 def test_the_table_has_the_paper_s_form(table_2):
     results, suite, _ = table_2
     lines = tables.markdown(results, suite).splitlines()
     start = lines.index("## nq") + 2
-    assert lines[start : start + 5] == [
-        "| system | exact match | zero-shot answer recall@5 | *paper: exact "
-        "match* | *paper: zero-shot answer recall@5* |",
-        "| --- | --- | --- | --- | --- |",
-        "| REALM | 62.5 (50.0 to 75.0) | 62.5 (50.0 to 75.0) | *38.2* | "
-        "*38.5* |",
-        "| Baseline (ORQA) | 37.5 (25.0 to 50.0) | 25.0 (25.0 to 25.0) | "
-        "*31.3* | *13.9* |",
-        "| 30x stale index | 12.5 (0.0 to 25.0) | 37.5 (25.0 to 50.0) | "
-        "*28.7* | *15.1* |",
+    header, _, *rows = (_cells(line) for line in lines[start : start + 5])
+    assert header == [
+        *("system", "exact match", "zero-shot answer recall@5"),
+        "*paper: exact match*",
+        "*paper: zero-shot answer recall@5*",
+    ]
+    ours = "62.5 (50.0 to 75.0)"
+    assert rows == [
+        ["REALM", ours, ours, "*38.2*", "*38.5*"],
+        [
+            *("Baseline (ORQA)", "37.5 (25.0 to 50.0)", "25.0 (25.0 to 25.0)"),
+            *("*31.3*", "*13.9*"),
+        ],
+        [
+            *("30x stale index", "12.5 (0.0 to 25.0)", "37.5 (25.0 to 50.0)"),
+            *("*28.7*", "*15.1*"),
+        ],
     ]
     text = "\n".join(lines)
     assert "13 million blocks, and so not comparable" in text
@@ -129,8 +140,7 @@ def test_what_is_within_noise(table_2):
     ]
     changed = dict(results)
     changed["seeds"] = [0]
-    (line,) = ablation_results.noise(changed, suite, "nq")
-    assert "with one seed there is no range" in line
+    assert ablation_results.noise(changed, suite, "nq") == []
 
 
 def test_the_plot_shows_every_seed_its_mean_and_range(table_2):
@@ -145,11 +155,17 @@ def test_the_plot_shows_every_seed_its_mean_and_range(table_2):
     drawn = tables.figure(results, suite)
     exact_match, _ = drawn.axes
     assert exact_match.get_title() == "exact match, nq"
-    ranges, dots, means = exact_match.collections
+    dots, _ = exact_match.collections
+    (means,) = exact_match.lines
     assert sorted(map(tuple, dots.get_offsets().tolist())) == sorted(
         [(75, 0), (50, 0), (50, 1), (25, 1), (0, 2), (25, 2)]
     )
-    assert means.get_offsets().tolist() == [[62.5, 0], [37.5, 1], [12.5, 2]]
+    assert means.get_xydata().tolist() == [[62.5, 0], [37.5, 1], [12.5, 2]]
+    (container,) = exact_match.containers
+    (ranges,) = container.lines[2]
+    assert [line[:, 0].tolist() for line in ranges.get_segments()] == [
+        *([50, 75], [25, 50], [0, 25]),
+    ]
 
 
 def test_intervals_are_over_questions(tmp_path):
@@ -177,7 +193,7 @@ def test_intervals_are_over_questions(tmp_path):
     text = tables.markdown(results, suite)
     row = next(line for line in text.splitlines() if "Start, " in line)
     # 30 s of fine-tuning alone.
-    assert row.endswith("| 100.0 (100.0 to 100.0) | 0.5 |")
+    assert _cells(row)[-2:] == ["100.0 (100.0 to 100.0)", "0.5"]
     assert "paper" not in text
     found = results["differences"]["nq"]["start"]["exact_match"]
     assert found == bootstrap.paired_difference(values, np.ones(60))
