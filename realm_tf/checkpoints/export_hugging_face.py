@@ -55,10 +55,9 @@ def write(model, directory: str, blocks=None, index=None) -> dict[str, str]:
     else:
         towers = {"embedder": _embedder(block), "query_embedder": embedder}
         parts = {"scorer": _joined(towers), "reader": reader}
-    if open_qa.knowledge_augmented_encoder is not None:
-        parts["encoder"] = _extract(
-            ENCODER, open_qa.knowledge_augmented_encoder
-        )
+    encoder = open_qa.knowledge_augmented_encoder
+    if encoder is not None:
+        parts["encoder"] = _extract(ENCODER, encoder)
     if blocks:
         matching.check_index(index, blocks=blocks, model=model)
         parts["openqa"] = _open_qa(embedder, reader, index)

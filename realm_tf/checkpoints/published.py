@@ -140,16 +140,13 @@ def there_already(directory, is_ours: bool) -> str:
 
 
 def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
-    """Writes published embeddings as an embeddings directory.
+    """Writes published embeddings as a directory; returns what to say.
 
     Args:
         model: `Model`.
         blocks: `Blocks`.
         embeddings: `Embeddings`. To be made.
         rows: `BlockEmbeddings`, or `None`.
-
-    Returns:
-        list of str, what there is to say.
 
     Raises:
         InputError: if there are none, or they do not belong to the others.

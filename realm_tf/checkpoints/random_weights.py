@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from realm_tf.artifacts.model_card import Card
+from realm_tf.artifacts.model_directory import LoadedModel
 from realm_tf.checkpoints.assignment import variables_by_path
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
@@ -28,7 +29,7 @@ def random(
     reader_layers: int | None = None,
     seed: int = 0,
     **options,
-):
+) -> LoadedModel:
     """A model with random weights.
 
     Args:
@@ -42,34 +43,27 @@ def random(
         reader_layers: int. Layers of the reader. Defaults to `num_layers`.
         seed: int. Defaults to `0`.
         **options: `projection_dim` and `cosine` of `open_qa`. With the
-            latter, random weights are a bag of words, a retriever to start
-            from; the paper's towers give random scores, of which the null
-            block's may outdo all others.
-
-    Returns:
-        `LoadedModel`.
+            latter they are a bag of words, a retriever to start from; the
+            paper's towers give random scores, the null block's among them.
 
     Raises:
         InputError: if a size is impossible or the vocabulary is unreadable.
     """
+    sizes = {
+        "num_heads": num_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+    }
     _check_sizes(
         num_layers=num_layers,
-        num_heads=num_heads,
-        hidden_dim=hidden_dim,
-        intermediate_dim=intermediate_dim,
-        projection_dim=options.get("projection_dim"),
         reader_layers=reader_layers,
+        projection_dim=options.get("projection_dim"),
+        **sizes,
     )
     tokenizer = Tokenizer.from_file(vocab)
 
     def make_encoder(layers):
-        encoder = BertEncoder(
-            tokenizer.vocabulary_size,
-            layers,
-            num_heads,
-            hidden_dim,
-            intermediate_dim,
-        )
+        encoder = BertEncoder(tokenizer.vocabulary_size, layers, **sizes)
         if mimetic:
             make_mimetic(encoder, seed)
         return encoder

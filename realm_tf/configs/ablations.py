@@ -48,7 +48,6 @@ PRETRAININGS = {
 # What a table shows beside a mean: the lowest and the highest of the seeds, or
 # the 95 % bootstrap interval over questions.
 RANGE, INTERVAL = "range", "interval"
-_REFERENCE = "realm"
 # Rows of the baselines whose reader was warmed up; without a warm-up they are
 # those without.
 _WARMED_UP = "+warm_up"
@@ -111,7 +110,7 @@ class Suite:
         It is REALM, or the first one if REALM was left out.
         """
         names = [system.name for system in self.systems]
-        return _REFERENCE if _REFERENCE in names else names[0]
+        return "realm" if "realm" in names else names[0]
 
     @property
     def has_paper(self) -> bool:

@@ -18,7 +18,6 @@ from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.configs import ict
 from realm_tf.configs import pretrain
-from realm_tf.configs.recipes import Recipe
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import RepeatedWords
@@ -95,8 +94,8 @@ class Ablate(Operation):
     """only say which steps there are and which are done"""
 
     @functools.cached_property
-    def recipes(self) -> dict[str, Recipe | None]:
-        """How the systems are trained; `None` is what is left out.
+    def recipes(self) -> dict:
+        """Name of a training to its recipe; `None` is what is left out.
 
         Raises:
             InputError: if a value is wrong, or the recipes give nothing that

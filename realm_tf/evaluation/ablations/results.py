@@ -25,11 +25,9 @@ def collect(given, graph, cells) -> dict:
         cells: list of `Cell`, all of which are measured.
 
     Returns:
-        dict: `systems` holds, by name, each seed's `training_seconds` and by
-        test all its metrics (`metrics`); `summary` by test, system and metric
-        of the table its `mean`, `low` and `high`, as `suite.spread` says;
-        `differences`, if these are intervals over questions, by test, system
-        and metric how far the system is from the reference, as
+        dict: `systems` by name, each seed's `training_seconds` and, by test,
+        `metrics`; `summary` by test, system and metric: `mean`, `low`, `high`;
+        for intervals over questions `differences` from the reference, as
         `bootstrap.paired_difference`. Shares are between 0 and 1.
     """
     suite, tests = given.chosen, list(given.tests)
