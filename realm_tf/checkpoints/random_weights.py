@@ -5,11 +5,11 @@ import functools
 import numpy as np
 
 from realm_tf.artifacts.model_card import Card
-from realm_tf.artifacts.model_directory import LoadedModel
 from realm_tf.checkpoints.assignment import variables_by_path
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.model_directory import LoadedModel
 from realm_tf.text.tokenizer import Tokenizer
 
 # Of embedding tables in mimetic weights, times the width: BERT-base's 0.02
