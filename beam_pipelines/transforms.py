@@ -118,14 +118,7 @@ class ChunkPages(beam.DoFn):
 
     def _write_batch(self, writer, batch):
         found = blocks.split_articles(
-            [
-                blocks.ArticleText(
-                    page.title, plain.text, plain.link_starts, plain.link_limits
-                )
-                for page, plain in batch
-            ],
-            self.tokenizer,
-            self.packing,
+            [plain for _, plain in batch], self.tokenizer, self.packing
         )
         for (page, _), article_blocks in zip(batch, found, strict=True):
             if article_blocks:

@@ -115,8 +115,7 @@ def plain_text_rates(passages, vocab, rounds, num_passages):
     for page in readers.read_pages(passages, format="jsonl"):
         if len(kept) == num_passages:
             break
-        plain = readers.article_text(page, format="jsonl")
-        kept.append((page, blocks.ArticleText(page.title, plain.text)))
+        kept.append((page, readers.article_text(page, format="jsonl")))
     texts = [article.text for _, article in kept]
     batches = list(_batches(kept))
     vocabulary = tokenizer_lib.read_vocabulary(vocab)

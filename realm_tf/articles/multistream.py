@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from realm_tf.articles.pages import Page
+from realm_tf.articles.pages import file_state
 from realm_tf.articles.pages import open_bytes
 from realm_tf.articles.pages import read_lines
 from realm_tf.articles.pages import readable
@@ -100,7 +101,6 @@ def read_ranges(
     Raises:
         InputError: if the index is damaged, empty or not of this dump.
     """
-    size = _check_header(dump, index)
     # Of each range the first byte, the number of its first page, and the
     # digest.
     starts, numbers, digests = [], [], []
@@ -115,7 +115,7 @@ def read_ranges(
         for _, page_id in stream:
             _add_id(digests[-1], page_id)
             number += 1
-    limits = [*starts[1:], size]
+    limits = [*starts[1:], file_state(dump)[1]]
     _check_bytes(dump, index, starts, limits)
     return [
         StreamRange(index, starts[0], start, limit, number, digest.hexdigest())
@@ -197,19 +197,6 @@ def _advice(dump):
         f"Fetch the index of {os.path.basename(dump)} again, or move it away "
         "to read the dump from the front."
     )
-
-
-def _check_header(dump, index):
-    """Returns the size of the dump, in bytes, if it can be a multistream."""
-    with readable(dump), Path(dump).open("rb") as file:
-        head = file.read(_STREAM_HEAD_BYTES)
-        size = file.seek(0, os.SEEK_END) or file.tell()
-    if not _STREAM_HEAD.match(head):
-        raise InputError(
-            f"{dump} is not compressed with bz2, so {index} cannot be its "
-            "index: leave --multistream-index out."
-        )
-    return size
 
 
 def _read_index(index):

@@ -53,19 +53,21 @@ class Page:
     silent_prefixes: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class PlainText:
-    """Running text and where its wiki links stand.
+    """Running text of an article and where its wiki links stand.
 
     Args:
         text: str. Paragraphs, separated by one line feed; single spaces.
         link_starts: list of int. Code point where each link's text begins.
         link_limits: list of int. Code point after its last one.
+        title: str. Of the article.
     """
 
     text: str
     link_starts: list[int] = dataclasses.field(default_factory=list)
     link_limits: list[int] = dataclasses.field(default_factory=list)
+    title: str = ""
 
 
 def plain_text(page: Page) -> PlainText:

@@ -145,7 +145,9 @@ def article_text(page: Page, *, format: str) -> PlainText:
     what WikiExtractor wrote. In rows of the other formats only white space
     changes. A first line that repeats the title is dropped.
     """
-    return _FORMATS[format].text(page)
+    plain = _FORMATS[format].text(page)
+    plain.title = page.title
+    return plain
 
 
 def _valid(text):

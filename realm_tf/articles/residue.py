@@ -2,24 +2,13 @@
 
 import re
 
+from realm_tf.articles import wikipedia
 from realm_tf.articles.pages import INVISIBLE
 
-DROPPED_ELEMENTS = (
-    "ref|references|math|ce|chem|gallery|timeline|score|hiero|imagemap"
-    "|syntaxhighlight|source|pre|graph|mapframe|maplink|templatedata"
-    "|templatestyles|inputbox|categorytree|indicator|includeonly"
-)
 ELEMENT = re.compile(
-    rf"<({DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
+    rf"<({wikipedia.DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
 )
-_TAGS = (
-    "abbr|b|bdi|big|blockquote|br|caption|center|cite|code|dd|del|dfn|div|dl|dt"
-    "|em|font|gallery|h[1-6]|hr|i|includeonly|ins|kbd|li|math|noinclude|nowiki"
-    "|ol|onlyinclude|p|poem|pre|q|ref|references|rp|rt|ruby|s|samp|section"
-    "|small|source|span|strike|strong|sub|sup|syntaxhighlight|table|tbody|td"
-    "|th|thead|timeline|tr|tt|u|ul|var"
-)
-_TAG_RESIDUE = re.compile(rf"</?(?:{_TAGS})\b[^<>]*/?>", re.IGNORECASE)
+_TAG_RESIDUE = re.compile(rf"</?(?:{wikipedia.TAGS})\b[^<>]*/?>", re.IGNORECASE)
 _TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
 _BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
 _SILENT_LINK_RESIDUE = re.compile(

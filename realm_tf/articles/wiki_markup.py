@@ -17,27 +17,12 @@ import mwparserfromhell
 from mwparserfromhell import nodes
 
 from realm_tf.articles import residue
+from realm_tf.articles import wikipedia
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.wiki_templates import template_text
 
 # Shorter list items are names and captions (our choice).
 MIN_ITEM_LENGTH = 30
-
-# Everything under these headings is apparatus, not article.
-DROPPED_SECTIONS = {
-    "bibliography",
-    "citations",
-    "external links",
-    "footnotes",
-    "further reading",
-    "notes",
-    "notes and references",
-    "references",
-    "references and notes",
-    "see also",
-    "sources",
-    "works cited",
-}
 
 # Marks of places while the text is still changing.
 _LINK_START = "\ue000"
@@ -49,7 +34,9 @@ _LESS = "\ue004"
 _MARKS = re.compile("[\ue000-\ue004]")
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_EMPTY_ELEMENT = re.compile(rf"<(?:{residue.DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
+_EMPTY_ELEMENT = re.compile(
+    rf"<(?:{wikipedia.DROPPED_ELEMENTS})\b[^<>]*/>", re.I
+)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 
@@ -57,7 +44,11 @@ _QUOTES = re.compile("'{2,}")
 _TRAIL = re.compile("[a-z]+")
 
 _SENTENCE_END = re.compile(r"[.!?…。！？।][\"'”’»)\]]*$")
-_PIECES = re.compile(f"[{_LINK_START}{_LINK_LIMIT}]|\\s+")
+_LINK_MARK = re.compile(f"[{_LINK_START}{_LINK_LIMIT}]")
+# White space, what the link shows, white space.
+_LINK = re.compile(
+    rf"{_LINK_START}(\s*)([^{_LINK_START}{_LINK_LIMIT}]*?)(\s*){_LINK_LIMIT}"
+)
 
 
 def to_plain_text(
@@ -102,7 +93,9 @@ def _drop_apparatus(markup):
         level = len(match[1])
         if dropped_level is None or level <= dropped_level:
             title = match[2].strip(" '").lower()
-            dropped_level = level if title in DROPPED_SECTIONS else None
+            dropped_level = (
+                level if title in wikipedia.DROPPED_SECTIONS else None
+            )
     if dropped_level is None:
         kept.append(markup[position:])
     return "\n\n".join(kept)
@@ -169,7 +162,7 @@ class _Renderer:
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
         if node.contents is None or re.fullmatch(
-            residue.DROPPED_ELEMENTS, name
+            wikipedia.DROPPED_ELEMENTS, name
         ):
             return ""
         if any(
@@ -266,38 +259,20 @@ def _drop_quotes(line):
 
 def _take_links(paragraph):
     """Collapses white space and turns the marks of links into places."""
-    pieces = []
-    length = 0
-    space = False
-    starts = []
-    limits = []
-    pending = None
-    position = 0
-    for match in [*_PIECES.finditer(paragraph), None]:
-        word = paragraph[position : match.start() if match else None]
-        if word:
-            if space and length:
-                pieces.append(" ")
-                length += 1
-            space = False
-            if pending == -1:
-                pending = length
-            pieces.append(word)
-            length += len(word)
-        if match is None:
-            break
-        position = match.end()
-        if match[0] == _LINK_START:
-            # The link begins with its first word.
-            pending = -1
-        elif match[0] == _LINK_LIMIT:
-            if pending is not None and pending >= 0:
-                starts.append(pending)
-                limits.append(length)
-            pending = None
-        else:
-            space = True
-    return "".join(pieces), starts, limits
+    # A link begins and ends with a word: white space goes out of it.
+    first, *rest = _LINK.split(paragraph)
+    marked = _LINK_MARK.sub("", first)
+    for before, shown, after, text in zip(
+        rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True
+    ):
+        link = f"{_LINK_START}{shown}{_LINK_LIMIT}" if shown else ""
+        marked += before + link + after + _LINK_MARK.sub("", text)
+    # Marks come in pairs now: every second piece is a link.
+    plain, places = "", []
+    for piece in _LINK_MARK.split(" ".join(marked.split())):
+        plain += piece
+        places.append(len(plain))
+    return plain, places[:-1:2], places[1::2]
 
 
 def _is_prose(item):

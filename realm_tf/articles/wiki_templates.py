@@ -2,55 +2,17 @@
 
 Templates are programs of the wiki that a dump does not run. The few that
 stand for words of a sentence are written out here, with their names in
-wiki_templates.toml; all others (infoboxes, navigation, citations, notices,
+wikipedia.toml; all others (infoboxes, navigation, citations, notices,
 pronunciations) are dropped.
 """
 
 import calendar
-import pathlib
 import re
-import tomllib
 from collections.abc import Callable
 
-_TABLES = tomllib.loads(
-    pathlib.Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-)
-
-
-def _names(text):
-    return frozenset(" ".join(text.split()).split(", "))
-
-
-def _by_name(table):
-    """Name to text, of a table of text to names."""
-    return {
-        name: text
-        for text, names in _TABLES[table].items()
-        for name in _names(names)
-    }
-
-
-_LITERALS = _by_name("literals")
-_PREFIXES = _by_name("prefixes")
-_SHOW_FIRST = _names(_TABLES["show_first"])
-_SHOW_SECOND = _names(_TABLES["show_second"])
-_SHOW_LAST = _names(_TABLES["show_last"])
-_QUOTES = _names(_TABLES["quotes"])
-_SHIPS = _names(_TABLES["ships"])
+from realm_tf.articles import wikipedia
 
 _NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
-_RANGES = _by_name("ranges")
-_UNITS = _by_name("units")
-# Two units of one measure, as in "6 ft 2 in".
-_SUBUNITS = {
-    ("ft", "in"),
-    ("lb", "oz"),
-    ("mi", "chain"),
-    ("mi", "ft"),
-    ("mi", "yd"),
-    ("st", "lb"),
-    ("yd", "ft"),
-}
 
 
 def template_text(
@@ -74,24 +36,24 @@ def template_text(
     """
     name = " ".join(name.replace("_", " ").split()).lower()
     positional = [value for key, value in arguments.items() if key.isdigit()]
-    if name in _LITERALS:
-        return _LITERALS[name]
+    if name in wikipedia.LITERALS:
+        return wikipedia.LITERALS[name]
     if name.startswith("formatnum:"):
         return name.removeprefix("formatnum:").strip()
     if name in ("as of", "asof"):
         return _as_of({k: render(v).strip() for k, v in arguments.items()})
     if not positional and "1" not in arguments:
         return "c." if name in ("circa", "c.", "ca.") else ""
-    if name in _SHOW_FIRST or name.startswith(("lang-", "script/")):
+    if name in wikipedia.SHOW_FIRST or name.startswith(("lang-", "script/")):
         return render(positional[0])
-    if name in _SHOW_SECOND:
+    if name in wikipedia.SHOW_SECOND:
         return render(positional[1]) if len(positional) > 1 else ""
-    if name in _SHOW_LAST:
+    if name in wikipedia.SHOW_LAST:
         return render(positional[-1])
-    if name in _QUOTES:
+    if name in wikipedia.QUOTES:
         return f"\n\n{render(positional[0])}\n\n"
-    if name in _PREFIXES:
-        return _PREFIXES[name] + render(positional[0]).strip()
+    if name in wikipedia.PREFIXES:
+        return wikipedia.PREFIXES[name] + render(positional[0]).strip()
     values = [render(value).strip() for value in positional]
     if name in ("convert", "cvt", "conv"):
         return _convert(values)
@@ -106,7 +68,7 @@ def template_text(
         return f"{values[0]} ({notes})" if notes else values[0]
     if name == "angbr":
         return f"⟨{values[0]}⟩"
-    if name in _SHIPS:
+    if name in wikipedia.SHIPS:
         return f"{name.upper()} {values[0]}"
     if name == "ship":
         return " ".join(value for value in values[:2] if value)
@@ -120,14 +82,16 @@ def _convert(values):
     text = values[0]
     rest = values[1:]
     while (
-        len(rest) >= 2 and rest[0] in _RANGES and _NUMBER.match(rest[1] or " ")
+        len(rest) >= 2
+        and rest[0] in wikipedia.RANGES
+        and _NUMBER.match(rest[1] or " ")
     ):
-        text += _RANGES[rest[0]] + rest[1]
+        text += wikipedia.RANGES[rest[0]] + rest[1]
         rest = rest[2:]
     if not rest or not rest[0]:
         return text
-    text += f" {_UNITS.get(rest[0], rest[0])}"
-    if len(rest) >= 3 and (rest[0], rest[2]) in _SUBUNITS:
+    text += f" {wikipedia.UNITS.get(rest[0], rest[0])}"
+    if len(rest) >= 3 and (rest[0], rest[2]) in wikipedia.SUBUNITS:
         text += f" {rest[1]} {rest[2]}"
     return text
 

@@ -5,13 +5,12 @@ import functools
 import json
 import re
 
-import numpy as np
-
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.directory import Named
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.text.packing import pad
 
 ANSWER_TYPES = ("string", "regex")
 # Wordpieces of `[CLS] question [SEP]`; longer questions are cut. 32 in the
@@ -224,9 +223,7 @@ def pack_queries(rows: list[list[int]], pad_id: int) -> dict:
     """`token_ids` and `padding_mask`, padded to the longest row's bucket."""
     longest = max(map(len, rows))
     length = next(limit for limit in BUCKETS if longest <= limit)
-    token_ids = np.full((len(rows), length), pad_id, "int32")
-    padding_mask = np.zeros((len(rows), length), "int32")
-    for row, ids in enumerate(rows):
-        token_ids[row, : len(ids)] = ids
-        padding_mask[row, : len(ids)] = 1
-    return {"token_ids": token_ids, "padding_mask": padding_mask}
+    return {
+        "token_ids": pad(rows, length, pad_id),
+        "padding_mask": pad([[1] * len(ids) for ids in rows], length),
+    }

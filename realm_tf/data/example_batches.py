@@ -25,7 +25,6 @@ class ExampleBatches:
 
     Args:
         num_examples: int. Of each epoch.
-        found: str. Says in an error how many there are.
         batch_size: int. Examples of a batch.
         seed: int. Not negative. Defaults to `0`.
         drop_remainder: bool. Leave the last examples of an epoch's order out
@@ -54,7 +53,6 @@ class ExampleBatches:
     def __init__(
         self,
         num_examples: int,
-        found: str,
         *,
         batch_size: int,
         seed: int = 0,
@@ -65,8 +63,8 @@ class ExampleBatches:
         self.steps_per_epoch = full + bool(rest and not drop_remainder)
         if not self.steps_per_epoch:
             raise InputError(
-                f"{found}: fewer than one batch of {batch_size}. Give more, "
-                "or choose a smaller batch."
+                f"{num_examples:,} examples an epoch: fewer than one batch of "
+                f"{batch_size}. Give more, or choose a smaller batch."
             )
         self.batch_size = batch_size
         self._seed = seed
@@ -119,7 +117,6 @@ class QueryBlockBatches(ExampleBatches):
     Args:
         blocks: `PackedBlocks`.
         num_examples: int. As `ExampleBatches`.
-        found: str. As `ExampleBatches`.
         max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
             64.
         max_block_length: int. Wordpieces with [CLS], title and both [SEP].
@@ -133,14 +130,13 @@ class QueryBlockBatches(ExampleBatches):
         self,
         blocks: PackedBlocks,
         num_examples: int,
-        found: str,
         *,
         max_query_length: int = 64,
         max_block_length: int = 288,
         block_segment_ids: tuple[int, int] = (0, 1),
         **options,
     ):
-        super().__init__(num_examples, found, **options)
+        super().__init__(num_examples, **options)
         self.blocks = blocks
         self._special_ids = {
             f"{name.lower()}_id": blocks.wordpieces.index(f"[{name}]")

@@ -156,13 +156,7 @@ class DprExamples(QueryBlockBatches):
         num_hard_negatives: int = 1,
         **options,
     ):
-        super().__init__(
-            blocks,
-            len(questions),
-            f"{len(questions)} questions are left with a block that answers "
-            "them",
-            **options,
-        )
+        super().__init__(blocks, len(questions), **options)
         self._questions = questions
         self._finder = finder
         self._num_slots = 1 + num_hard_negatives

@@ -90,12 +90,7 @@ class IctExamples(QueryBlockBatches):
             "dropped_an_epoch": len(self._single) - self._num_single,
         }
         num_examples = len(self._several) + self._num_single
-        super().__init__(
-            blocks,
-            num_examples,
-            f"{blocks.directory} gives {num_examples} examples an epoch",
-            **options,
-        )
+        super().__init__(blocks, num_examples, **options)
 
     def example(self, epoch: int, number: int) -> IctExample:
         """What an epoch makes of a block.

@@ -58,13 +58,7 @@ class PretrainingExamples(ExampleBatches):
         self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
         self._kept, self.counts = self._eligible()
-        super().__init__(
-            len(self._kept),
-            f"{passages.directory} holds {len(self._kept)} passages that mode "
-            f"{self.masker.mode!r} can mask, of {len(passages)}",
-            batch_size=batch_size,
-            seed=seed,
-        )
+        super().__init__(len(self._kept), batch_size=batch_size, seed=seed)
 
     def _eligible(self):
         counts = dict(self.passages.metadata["counts"])

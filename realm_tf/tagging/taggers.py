@@ -129,8 +129,7 @@ class SpacyTagger:
         # Else each new word stays in the pipeline's vocabulary for ever.
         # spaCy has zones since 3.8.
         with getattr(self._pipeline, "memory_zone", contextlib.nullcontext)():
-            spans = tag_sentences(blocks, self._find)
-        return [without_overlaps(each) for each in spans]
+            return tag_sentences(blocks, self._find)
 
     def _find(self, texts):
         for document in self._pipeline.pipe(texts, batch_size=self._batch_size):

@@ -26,24 +26,6 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclasses.dataclass(frozen=True)
-class ArticleText:
-    """An article before it is cut.
-
-    Args:
-        title: str.
-        text: str. Paragraphs, separated by line feeds.
-        link_starts: list of int. Code point of `text` where the text of each
-            wiki link begins.
-        link_limits: list of int. Code point after its last one.
-    """
-
-    title: str
-    text: str
-    link_starts: list[int] = dataclasses.field(default_factory=list)
-    link_limits: list[int] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
 class BlockText:
     """A block's own text; all places are code points of it.
 
@@ -91,7 +73,7 @@ class Packing:
 
 
 def split_articles(
-    articles: list[ArticleText], tokenizer: Tokenizer, packing: Packing
+    articles: list, tokenizer: Tokenizer, packing: Packing
 ) -> list[list[BlockText]]:
     """The blocks of some articles.
 
@@ -113,7 +95,8 @@ def split_articles(
     BERT's tokenizer never reads across a space.
 
     Args:
-        articles: list of `ArticleText`. Some 100 at once are faster than one.
+        articles: list of `articles.pages.PlainText`. Some 100 at once are
+            faster than one.
         tokenizer: `Tokenizer`.
         packing: `Packing`.
 
@@ -235,8 +218,6 @@ class _Joined:
     def _links(self, article, first, spans):
         """Where the links inside one sentence begin and end in the text."""
         starts, limits = [], []
-        if not article.link_starts:
-            return starts, limits
         sentence_starts = [start for start, _ in spans]
         for start, limit in zip(
             article.link_starts, article.link_limits, strict=True

@@ -74,8 +74,7 @@ class GraphTokenizer(tf.Module):
             Defaults to `True`.
 
     Raises:
-        InputError: if the vocabulary lacks [UNK] or does not fit
-            TensorFlow's wordpiece op.
+        InputError: if the vocabulary does not fit TensorFlow's wordpiece op.
 
     Example:
 
@@ -86,8 +85,6 @@ class GraphTokenizer(tf.Module):
 
     def __init__(self, vocabulary: list[str], *, lowercase: bool = True):
         super().__init__()
-        if UNK not in vocabulary:
-            raise InputError(f"The vocabulary is not BERT's: it lacks {UNK}.")
         self.lowercase = lowercase
         # On a GPU's machine every call would fetch the tables from the GPU.
         with tf.device("CPU:0"):

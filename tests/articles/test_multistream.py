@@ -167,11 +167,12 @@ def test_a_dump_that_is_not_compressed(tmp_path):
     dump = tmp_path / "w.xml"
     dump.write_text(f"{HEAD}{page(1)}</mediawiki>")
     (tmp_path / "index.txt").write_text("9:1:A\n")
+    (streams,) = multistream.read_ranges(
+        str(dump), str(tmp_path / "index.txt"), pages_per_range=3
+    )
 
-    with pytest.raises(InputError, match="is not compressed with bz2"):
-        multistream.read_ranges(
-            str(dump), str(tmp_path / "index.txt"), pages_per_range=3
-        )
+    with pytest.raises(InputError, match="but no bz2 stream does"):
+        read(str(dump), streams)
 
 
 def test_a_truncated_dump(tmp_path):

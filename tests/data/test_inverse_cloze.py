@@ -184,5 +184,5 @@ def test_epochs_and_seeds_have_orders_of_their_own(blocks):
 
 
 def test_fewer_examples_than_a_batch_are_refused(blocks):
-    with pytest.raises(InputError, match="gives 42 examples an epoch: fewer"):
+    with pytest.raises(InputError, match="42 examples an epoch: fewer"):
         IctExamples(blocks, batch_size=43)

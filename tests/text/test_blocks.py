@@ -2,6 +2,7 @@ import random
 
 import pytest
 
+from realm_tf.articles.pages import PlainText
 from realm_tf.text import blocks
 from realm_tf.text import sentences
 from realm_tf.text.tokenizer import Tokenizer
@@ -16,7 +17,7 @@ def tokenizer():
 
 
 def split(tokenizer, title, text, max_block_length, **kwargs):
-    article = blocks.ArticleText(title, text, **kwargs)
+    article = PlainText(text, title=title, **kwargs)
     packing = blocks.Packing(max_length=max_block_length)
     return blocks.split_articles([article], tokenizer, packing)[0]
 
@@ -106,7 +107,7 @@ def random_article(generator):
         place += generator.randint(1, 9)
         limits.append(min(place, len(text)))
     title = " ".join(generator.choices(words[:4], k=generator.randint(0, 3)))
-    return blocks.ArticleText(title, text, starts, limits)
+    return PlainText(text, starts, limits, title)
 
 
 def kept_sentences(article, tokenizer):

@@ -75,12 +75,10 @@ def report(
             them some block answers. `None`: it is not asked.
 
     Returns:
-        dict: `files`, for each `questions`; `answers` of all; `max_answers` of
-        one; `mean_answer_words` and `max_answer_words` between white space,
-        `None` where all answers are patterns; `patterns`, `with_evidence` and
-        perhaps `answer_in_blocks`, questions. If there is a dev.jsonl,
-        `in_train_and_dev`: its questions that train.jsonl has, too, once case
-        and white space are ignored.
+        dict: `files`, for each `questions`, `answers` of all, `patterns`,
+        `with_evidence` and perhaps `answer_in_blocks`, questions. If there is
+        a dev.jsonl, `in_train_and_dev`: its questions that train.jsonl has,
+        too, once case and white space are ignored.
     """
     found = {"files": {name: _statistics(part) for name, part in parts.items()}}
     if find_answered is not None:
@@ -99,21 +97,9 @@ def report(
 
 
 def _statistics(questions):
-    lengths = [
-        len(answer.split())
-        for question in questions
-        if question.answer_type == "string"
-        for answer in question.answers
-    ]
-    numbers = [len(question.answers) for question in questions]
     return {
         "questions": len(questions),
-        "answers": sum(numbers),
-        "max_answers": max(numbers),
-        "mean_answer_words": round(sum(lengths) / len(lengths), 2)
-        if lengths
-        else None,
-        "max_answer_words": max(lengths, default=None),
+        "answers": sum(len(question.answers) for question in questions),
         "patterns": sum(q.answer_type == "regex" for q in questions),
         "with_evidence": sum(bool(q.line.get("evidence")) for q in questions),
     }

@@ -23,5 +23,7 @@ PEERS = _words("peers")
 HEADS = _words("heads")
 BODIES = _words("bodies")
 EPITHETS = _words("epithets")
+NO_PEOPLE = _words("no_people")
+SMALL_IN_TITLES = _words("small_in_titles")
 # Countries and regions of two names.
 PAIRS = frozenset(map(tuple, _LISTS["pairs"]))

@@ -60,9 +60,6 @@ _PEOPLE = re.compile(
     r"Tibetan|Chilean|Honduran|French|Dutch|Greek|Welsh|Swiss|Czech|Irish|"
     r"Arab|Thai|Turk|Jew|Scot)s?$"
 )
-_NO_PEOPLE = frozenset(
-    ("Guardian", "Pedestrian", "Librarian", "Vegetarian", "Amphibian")
-) | frozenset(("Civilian", "Historian", "Comedian", "Custodian", "Ruffian"))
 # "(Panthera tigris)"
 _SPECIES_AFTER = re.compile(
     r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"
@@ -89,9 +86,6 @@ _NEXT_WORD = re.compile(r" ([a-z]+)")
 _PROPERTY = re.compile(r" (?:is|was) (?![a-z]*ed\b)[a-z]+(?:[.,;]|$)")
 # A quotation in title case: "“War and Peace”".
 _QUOTED = re.compile(rf"(?<!\w)[\"“]({_CAPITAL}[^\"“”\n.;?]{{2,80}})[\"”]")
-_SMALL_IN_TITLES = frozenset(
-    ("a", "an", "the", "of", "and", "in", "on", "at", "to", "for", "from")
-) | frozenset(("or", "by", "with", "as", "la", "le", "de", "du", "des", "und"))
 _REACH = 48
 
 
@@ -175,7 +169,7 @@ def _quoted_titles(text, taken):
         if len(words) > 1 and all(
             word[0].isupper() or not word[0].isalpha()
             for word in words
-            if word not in _SMALL_IN_TITLES
+            if word not in english_words.SMALL_IN_TITLES
         ):
             titles.append((start, limit - match[1].endswith(",")))
     return titles
@@ -324,7 +318,10 @@ def _is_name_alone(text, word):
         return False
     if any(c.isupper() or c.isdigit() for c in letters[1:]):
         return True
-    if _PEOPLE.match(letters) and letters.rstrip("s") not in _NO_PEOPLE:
+    if (
+        _PEOPLE.match(letters)
+        and letters.rstrip("s") not in english_words.NO_PEOPLE
+    ):
         return True
     if _COMMON_SUFFIX.search(letters):
         return False

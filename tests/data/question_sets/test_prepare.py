@@ -126,9 +126,6 @@ def test_counts_and_merging(tmp_path):
             "questions.jsonl": {
                 "questions": 4,
                 "answers": 7,
-                "max_answers": 3,
-                "mean_answer_words": 1.25,
-                "max_answer_words": 2,
                 "patterns": 1,
                 "with_evidence": 0,
             }
@@ -185,8 +182,8 @@ def test_the_command(tmp_path, blocks_dir, capsys):
     assert capsys.readouterr().out == (
         f"{output}: read 61, kept 60, no_answer 1\n"
         + "".join(
-            f"  {name}.jsonl: questions {n}, answers {n}, max_answers 1, "
-            f"mean_answer_words 2.0, max_answer_words 2, answer_in_blocks {n}\n"
+            f"  {name}.jsonl: questions {n}, answers {n}, "
+            f"answer_in_blocks {n}\n"
             for name, n in (("train", 60 - dev), ("dev", dev))
         )
         + "  0 of dev are in train but for case and white space\n"
