@@ -268,5 +268,7 @@ def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
 
 
 def test_fewer_questions_than_a_batch_are_refused(world, questions):
-    with pytest.raises(InputError, match="23 questions .* batch of 24"):
+    with pytest.raises(
+        InputError, match="23 examples an epoch: .* batch of 24"
+    ):
         _make(world, questions, batch_size=24)

@@ -141,5 +141,5 @@ def test_resumed_anywhere_the_batches_go_on(passages):
 
 
 def test_fewer_passages_than_a_batch_are_refused(passages):
-    with pytest.raises(InputError, match="holds 40 passages that mode"):
+    with pytest.raises(InputError, match="40 examples an epoch: fewer"):
         PretrainingExamples(passages, batch_size=41)
