@@ -9,10 +9,7 @@ import os
 
 import numpy as np
 
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import Embeddings
-from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.errors import InputError
@@ -57,34 +54,6 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
                 )
             file.write(rows.tobytes())
     return load_array(path)
-
-
-def write_exact(
-    embeddings: np.ndarray, output: str, *, parents: dict[str, str]
-) -> None:
-    """Makes a brute-force index directory of embeddings in memory.
-
-    Args:
-        embeddings: float32 array `(num_blocks, embedding_dim)`.
-        output: str. Directory to make.
-        parents: dict. Fingerprints of `blocks` and `block_tower`.
-
-    Raises:
-        InputError: if `output` exists or cannot be made.
-    """
-    with artifact.write(
-        output,
-        kind=Index.kinds[0],
-        parameters={"kind": "brute_force"},
-        parents=parents,
-    ) as stage:
-        with Path(stage.path(_EMBEDDINGS)).open("wb") as file:
-            np.save(file, embeddings)
-        stage.metadata.update(
-            num_blocks=embeddings.shape[0],
-            embedding_dim=embeddings.shape[1],
-            fingerprint=fingerprints.fingerprint(embeddings.tobytes()),
-        )
 
 
 def write_state(

@@ -1,28 +1,48 @@
-"""The weights of a part of a model in a file, in their order."""
+"""Arrays of a run by name in one file, such as the weights of a tower."""
+
+import os
 
 import numpy as np
 
 from realm_tf.errors import InputError
 
 
-def write(path: str, weights: list) -> None:
-    """Writes arrays as `keras.Model.get_weights` gives them.
+def write(path: str, arrays: dict[str, np.ndarray]) -> None:
+    """Writes arrays; the file appears whole or not at all.
 
     Args:
-        path: str. `.npz`.
-        weights: list of arrays.
+        path: str. `.npz`, local.
+        arrays: dict of name to array.
     """
-    np.savez(path, **{str(n): array for n, array in enumerate(weights)})
+    temporary = f"{path}.tmp"
+    with open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        # A machine that dies must not leave an empty file of this name.
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
 
 
-def read(path: str) -> list[np.ndarray]:
-    """The arrays that `write` wrote.
+def read(path: str) -> dict[str, np.ndarray]:
+    """The arrays that `write` wrote, in their order.
 
     Raises:
         InputError: if the file is missing or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return [arrays[str(n)] for n in range(len(arrays.files))]
-    except (OSError, EOFError, ValueError, KeyError) as error:
-        raise InputError(f"{path} is damaged ({error}).") from error
+        with (
+            open(path, "rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            return dict(arrays)
+    # Whatever a torn file makes of numpy's reading.
+    except Exception as error:
+        raise InputError(
+            f"{path} is damaged ({error}): remove the unfinished output to "
+            "train from the start."
+        ) from error
+
+
+def by_number(weights: list) -> dict[str, np.ndarray]:
+    """Weights, as `keras.Model.get_weights` gives them, by their number."""
+    return {str(number): np.asarray(w) for number, w in enumerate(weights)}

@@ -12,39 +12,39 @@ import sys
 import threading
 import time
 
+import numpy as np
+
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
-from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.embed import Embed
-from realm_tf.training.index_exchange import IndexExchange
 
 # A tenth of the trainer's share of a busy core (our choice).
 _NICENESS = 10
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def build_by_pipeline(exchange, loaded, step, blocks, *, beam_options=()):
-    """Publishes the index of a snapshot by the operations of `realm`.
+def build_by_pipeline(directory, loaded, blocks, *, beam_options=()):
+    """Embeddings of all blocks, as `realm embed` makes them.
 
-    Blocks are embedded whole, as `realm embed` does. What a killed run left
-    is used again.
+    What a killed process left of the same weights is used again.
 
     Args:
-        exchange: `IndexExchange`.
-        loaded: `LoadedModel`. Its block tower has the snapshot's weights.
-        step: int. Of the snapshot.
+        directory: str. Local; for what is needed meanwhile.
+        loaded: `LoadedModel`.
         blocks: str. Directory that `realm chunk` wrote.
         beam_options: list of str.
+
+    Returns:
+        float32 array `(num_blocks, embedding_dim)`.
     """
     from realm_tf.models import model_directory
 
-    model, embeddings = (
-        kind(os.path.join(exchange.directory, f"{name}-{step:08d}"))
-        for name, kind in (("model", Model), ("embeddings", Embeddings))
-    )
+    model = Model(os.path.join(directory, "model"))
+    embeddings = Embeddings(os.path.join(directory, "embeddings"))
     if not model.is_complete:
         model_directory.save(loaded, model.path)
     if not embeddings.is_complete:
@@ -54,42 +54,42 @@ def build_by_pipeline(exchange, loaded, step, blocks, *, beam_options=()):
             output=embeddings.path,
             beam_options=beam_options,
         ).run()
-    BuildIndex(
-        embeddings=embeddings,
-        output=exchange.index_path(step),
-        kind="brute_force",
-        beam_options=beam_options,
-    ).run()
-    for directory in (model, embeddings):
-        remove(directory.path)
+    found = np.concatenate(
+        [index_files.load_array(path) for path, _ in embeddings.shards]
+    )
+    for made in (model, embeddings):
+        remove(made.path)
+    return found
 
 
 def _build_indices(args, beam_options):
-    """Makes an index of the newest snapshot, again and again."""
+    """Embeds all blocks with the weights that come, again and again."""
     from realm_tf.artifacts.packed_blocks import PackedBlocks
     from realm_tf.retrieval.block_embedder import BlockEmbedder
-    from realm_tf.training.index_builder import embed_blocks
+    from realm_tf.training import index_builder
 
-    exchange = IndexExchange(args.exchange)
     loaded = Model(args.model).load()
     embedder = BlockEmbedder(loaded, max_length=args.max_block_length)
     blocks = None if args.pipeline else PackedBlocks(args.blocks)
+    weights = os.path.join(args.exchange, index_builder.WEIGHTS)
     while True:
-        step = exchange.newest_snapshot()
-        if step is None or step == exchange.newest_index():
+        if not os.path.exists(weights):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
             continue
-        loaded.model.block_embedder.set_weights(exchange.read_snapshot(step))
+        loaded.model.block_embedder.set_weights(
+            list(weight_files.read(weights).values())
+        )
+        remove(weights)
         if args.pipeline:
-            build_by_pipeline(
-                exchange, loaded, step, args.blocks, beam_options=beam_options
+            found = build_by_pipeline(
+                args.exchange, loaded, args.blocks, beam_options=beam_options
             )
         else:
-            index_files.write_exact(
-                embed_blocks(embedder, blocks),
-                exchange.index_path(step),
-                parents={},
-            )
+            found = index_builder.embed_blocks(embedder, blocks)
+        weight_files.write(
+            os.path.join(args.exchange, index_builder.EMBEDDINGS),
+            {"embeddings": found},
+        )
 
 
 def main(argv: list[str] | None = None) -> int:

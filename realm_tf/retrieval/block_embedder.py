@@ -1,5 +1,6 @@
 """Embeds blocks with a model's block tower, batch by batch."""
 
+import keras
 import numpy as np
 
 from realm_tf.text import packing
@@ -7,6 +8,8 @@ from realm_tf.text import packing
 # Rows are padded to a multiple of this, so that a backend that compiles for
 # each shape compiles few.
 _LENGTH_STEP = 8
+# Blocks that each of several devices embeds at once.
+_ROWS_PER_DEVICE = 8
 
 
 class BlockEmbedder:
@@ -15,15 +18,11 @@ class BlockEmbedder:
     Args:
         loaded: `LoadedModel`.
         max_length: int. Most wordpieces of `[CLS] title [SEP] body [SEP]`.
-        predict: function of (model, inputs) that gives the model's outputs
-            as an array. Defaults to `None`: `predict_on_batch`, compiled,
-            which a plain call is not.
     """
 
-    def __init__(self, loaded, *, max_length: int, predict=None):
+    def __init__(self, loaded, *, max_length: int):
         self._loaded = loaded
         self._max_length = max_length
-        self._predict = predict or _predict_on_batch
 
     @property
     def embedding_dim(self) -> int:
@@ -53,9 +52,32 @@ class BlockEmbedder:
             max_length=min(rounded, self._max_length),
             segment_ids=self._loaded.block_segment_ids,
         )
-        embeddings = self._predict(self._loaded.model.block_embedder, inputs)
+        embeddings = predict(self._loaded.model.block_embedder, inputs)
         return np.asarray(embeddings, "float32"), inputs["padding_mask"]
 
 
-def _predict_on_batch(model, inputs):
-    return model.predict_on_batch(inputs)
+def predict(model, inputs: dict):
+    """The outputs of rows that do not depend on each other.
+
+    They are compiled, which a plain call is not. Several devices in use each
+    take a part of them. As Keras refuses a batch that devices cannot share
+    evenly, it is filled up with repetitions of the last row.
+
+    Args:
+        model: `keras.Model` of one output.
+        inputs: dict of arrays `(num_rows, ...)`, at least one row.
+
+    Returns:
+        float array of `num_rows` rows.
+    """
+    if keras.distribution.distribution() is None:
+        return model.predict_on_batch(inputs)
+    batch_size = _ROWS_PER_DEVICE * len(keras.distribution.list_devices())
+    num_rows = len(next(iter(inputs.values())))
+    added = -num_rows % batch_size
+    inputs = {
+        name: np.concatenate([rows, np.repeat(rows[-1:], added, axis=0)])
+        for name, rows in inputs.items()
+    }
+    outputs = model.predict(inputs, batch_size=batch_size, verbose=0)
+    return outputs[:num_rows]

@@ -20,13 +20,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.paths import remove
 from realm_tf.data.feeding import ReadAhead
-from realm_tf.retrieval import host_versions
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
 _CPU = "cpu:0"
-_PREFIX = "retrieval-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +45,7 @@ class _Version:
     index: object
 
 
-class HostRetriever:
+class HostRetriever(keras.callbacks.Callback):
     """Adds to batches the candidates that `RealmModel` may read.
 
     Each batch is made from one version: the block embeddings and the query
@@ -60,7 +59,11 @@ class HostRetriever:
     In place of an index it serves `training.index_refresh` (whose callbacks
     give the model's variables their last values before they call `swap`). As
     one of the `parts` of `training.resume`, a run that goes on searches the
-    version that it had.
+    version that it had. As a callback, it counts the steps, and adds to the
+    logs of each how old its retrieval is, as `retrieval_age`: steps from the
+    swap whose query tower and embeddings the step's batch was searched with.
+    The embeddings were computed before that swap; `index_age` counts from
+    there.
 
     Args:
         blocks: `PackedBlocks`. What is retrieved.
@@ -82,8 +85,8 @@ class HostRetriever:
     Attributes:
         num_blocks: int. Number of blocks.
         embedding_dim: int. Width of an embedding.
-        steps_done: int. Steps of the training so far. `RetrievalAge`, a
-            callback, counts them: the names of versions follow from it.
+        steps_done: int. Steps of the training so far: the names of versions
+            follow from it.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class HostRetriever:
         make_index: Callable = NumpyIndex,
         directory: str,
     ):
+        super().__init__()
         self.num_blocks, self.embedding_dim = embeddings.shape
         self.steps_done = 0
         self._blocks = blocks
@@ -108,9 +112,9 @@ class HostRetriever:
         self._max_block_length = max_block_length
         self._make_index = make_index
         self._directory = directory
-        # The version that is written, and the names of it and the one before.
+        # The version that is written, and the files of it and the one before.
         self._written = None
-        self._names = collections.deque(maxlen=2)
+        self._kept = collections.deque(maxlen=2)
         self._ahead = None
         self._taken_at = collections.deque()
         self._version = self._take(embeddings)
@@ -233,10 +237,16 @@ class HostRetriever:
             self._ahead.close()
             self._ahead = None
 
-    def pop_step(self) -> int:
-        """Steps done when the version was taken that the next batch, of those
-        that `batches` gave, was searched with. One call for each batch."""
-        return self._taken_at.popleft()
+    def on_train_begin(self, logs=None):
+        self.steps_done = int(self.model.optimizer.iterations)
+
+    # At the end, so that a swap before the next step finds it counted,
+    # whatever the order of the callbacks.
+    def on_train_batch_end(self, batch, logs=None):
+        age = self.steps_done - self._taken_at.popleft()
+        self.steps_done += 1
+        if logs is not None:
+            logs["retrieval_age"] = age
 
     def _make(self, batches):
         for batch in batches:
@@ -246,35 +256,43 @@ class HostRetriever:
     # === State ===
 
     def get_state(self):
-        """What `training.resume` keeps of this: the name of a version, whose
-        files are left in `directory`."""
+        """What `training.resume` keeps of this: the step of a version, whose
+        file is left in `directory`."""
         version = self._version
-        name = f"{_PREFIX}{version.step:08d}"
         if version is not self._written:
-            host_versions.write(
-                os.path.join(self._directory, name),
-                step=version.step,
-                weights=[np.asarray(w) for w in version.weights],
-                embeddings=version.embeddings,
+            os.makedirs(self._directory, exist_ok=True)
+            weight_files.write(
+                self._path(version.step),
+                {
+                    "embeddings": version.embeddings,
+                    **weight_files.by_number(version.weights),
+                },
             )
-            self._is_written(version, name)
+            self._is_written(version)
         # A state that is not yet written may be lost: the one before counts.
-        for other in os.listdir(self._directory):
-            if other.startswith(_PREFIX) and other not in self._names:
-                remove(os.path.join(self._directory, other))
-        return {"version": name}
+        for name in os.listdir(self._directory):
+            path = os.path.join(self._directory, name)
+            if path not in self._kept:
+                remove(path)
+        return {"step": version.step}
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
-        name = state["version"]
-        found = host_versions.read(os.path.join(self._directory, name))
-        self._version = self._take(**found)
-        self._is_written(self._version, name)
+        step = state["step"]
+        arrays = weight_files.read(self._path(step))
+        embeddings = arrays.pop("embeddings")
+        weights = list(arrays.values())
+        self._version = self._take(embeddings, weights, step)
+        self._is_written(self._version)
 
-    def _is_written(self, version, name):
+    def _path(self, step):
+        return os.path.join(self._directory, f"{step:08d}.npz")
+
+    def _is_written(self, version):
         self._written = version
-        if name not in self._names:
-            self._names.append(name)
+        path = self._path(version.step)
+        if path not in self._kept:
+            self._kept.append(path)
 
 
 def _compile_tower(query_tower, score_scale):

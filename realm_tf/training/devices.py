@@ -2,8 +2,6 @@
 
 import contextlib
 
-import numpy as np
-
 from realm_tf.errors import InputError
 
 
@@ -63,30 +61,3 @@ def use_all(batch_size: int):
         )
     with keras.distribution.DataParallel(devices=devices).scope():
         yield
-
-
-def predict(model, inputs: dict, *, batch_size: int):
-    """`model.predict` for any number of rows, on all devices in use.
-
-    Only for models whose rows do not depend on each other: as Keras refuses a
-    batch that devices cannot share evenly, the last one is filled up with
-    repetitions of the last row, which are then left out.
-
-    Args:
-        model: `keras.Model`.
-        inputs: dict of arrays `(num_rows, ...)`, at least one row.
-        batch_size: int. Of all devices together.
-
-    Returns:
-        What the model gives, as NumPy arrays of `num_rows` rows.
-    """
-    import keras
-
-    num_rows = len(next(iter(inputs.values())))
-    added = -num_rows % batch_size
-    inputs = {
-        name: np.concatenate([rows, np.repeat(rows[-1:], added, axis=0)])
-        for name, rows in inputs.items()
-    }
-    outputs = model.predict(inputs, batch_size=batch_size, verbose=0)
-    return keras.tree.map_structure(lambda rows: rows[:num_rows], outputs)

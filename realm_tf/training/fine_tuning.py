@@ -18,7 +18,7 @@ from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.index_refresh import SyncIndexRefresh
+from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import TrainingLog
@@ -94,10 +94,12 @@ class FineTuning:
         trainers.compile_trainer(self._trainer, recipe.optimizer, sum(steps))
         parts = {}
         if recipe.candidates.refresh_every:
-            parts["index_refresh"] = SyncIndexRefresh(
+            parts["index_refresh"] = IndexRefresh(
                 self._trainer,
+                self._trainer.open_qa.block_embedder,
                 self._embed,
                 every_steps=recipe.candidates.refresh_every,
+                wait=True,
             )
         parts["training_log"] = TrainingLog(
             self._stage.path(LOG),
@@ -219,7 +221,7 @@ class FineTuning:
             patience=settings.patience,
         )
 
-    def _embed(self):
+    def _embed(self, *_):
         """All blocks, with the tower as it is."""
         loaded = dataclasses.replace(
             self._corpus.loaded, model=self._trainer.open_qa

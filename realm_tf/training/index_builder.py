@@ -1,7 +1,7 @@
 """Builds the index of a trainer's block tower while the trainer goes on.
 
-A builder has `start()`, `build(step, weights, stopped)`, which gives the
-embeddings of all blocks, and `stop()`.
+A builder is a function of the tower's weights and of a `threading.Event`, set
+when the result is not needed any more, that gives the embeddings of all blocks.
 """
 
 import concurrent.futures
@@ -12,6 +12,8 @@ import sys
 
 import numpy as np
 
+from realm_tf.artifacts import weight_files
+from realm_tf.artifacts.paths import remove
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training.callbacks import Diverged
 
@@ -22,6 +24,9 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 # What a process of its own runs.
 _PROCESS = "realm_tf.operations.rebuild_index"
 _LOG = "builder.log"
+# What it takes and leaves.
+WEIGHTS = "weights.npz"
+EMBEDDINGS = "embeddings.npz"
 # Of the log's end, in a message.
 _SHOWN_BYTES = 2000
 
@@ -59,8 +64,8 @@ def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
     return found
 
 
-class ThreadBuilder:
-    """Builds in a thread of the trainer's process, with a tower of its own.
+def thread_builder(loaded, blocks, *, max_block_length: int):
+    """Builds in the trainer's process, with a tower of its own.
 
     It shares the processor's time with the trainer: for a small corpus, or
     where a step leaves the processor idle.
@@ -69,69 +74,81 @@ class ThreadBuilder:
         loaded: `LoadedModel`. The trainer's.
         blocks: `PackedBlocks`.
         max_block_length: int. As the trainer's.
+
+    Returns:
+        A builder.
     """
+    from realm_tf.models.open_qa import OpenQa
 
-    def __init__(self, loaded, blocks, *, max_block_length: int):
-        from realm_tf.models.open_qa import OpenQa
+    tower = loaded.model.block_embedder.copy()
+    own = OpenQa(tower, tower, loaded.model.reader)
+    embedder = BlockEmbedder(
+        dataclasses.replace(loaded, model=own), max_length=max_block_length
+    )
 
-        self._tower = loaded.model.block_embedder.copy()
-        own = OpenQa(self._tower, self._tower, loaded.model.reader)
-        self._embedder = BlockEmbedder(
-            dataclasses.replace(loaded, model=own), max_length=max_block_length
-        )
-        self._blocks = blocks
-
-    def start(self):
-        """Nothing: the thread is `IndexRefresh`'s."""
-
-    def build(self, step, weights, stopped):
-        """The embeddings of all blocks, with these weights of the tower."""
-
+    def build(weights, stopped):
         def check():
             if stopped.is_set():
                 raise concurrent.futures.CancelledError
 
-        self._tower.set_weights(weights)
-        return embed_blocks(self._embedder, self._blocks, before_batch=check)
+        tower.set_weights(weights)
+        return embed_blocks(embedder, blocks, before_batch=check)
 
-    def stop(self):
-        """Nothing; see `start`."""
+    return build
 
 
 class ProcessBuilder:
     """Lets a process of its own build, at a low priority, on the processor.
 
-    Its output goes to `builder.log` in the exchange's directory. It ends when
-    the trainer ends, however that ends.
+    They meet in a directory: the trainer leaves weights there, the process
+    takes them away and leaves embeddings. Its output goes to `builder.log`
+    beside them. It ends when the trainer ends, however that ends.
 
     Args:
-        exchange: `IndexExchange`.
+        directory: str. Local; what an earlier run left there is removed.
         arguments: list of str. Of `operations.rebuild_index`, less
             `--exchange`.
+
+    Raises:
+        ChildProcessError: when it is called, if the process ends; another is
+            started by the next call.
+        InputError: when it is called, if the embeddings are damaged.
     """
 
-    def __init__(self, exchange, arguments):
-        self._exchange = exchange
+    def __init__(self, directory: str, arguments):
+        remove(directory)
+        os.makedirs(directory)
+        self._weights = os.path.join(directory, WEIGHTS)
+        self._embeddings = os.path.join(directory, EMBEDDINGS)
+        self._log = os.path.join(directory, _LOG)
         self._command = [
-            *(sys.executable, "-m", _PROCESS),
-            *("--exchange", exchange.directory),
+            *(sys.executable, "-m", _PROCESS, "--exchange", directory),
             *arguments,
         ]
-        self._log = os.path.join(exchange.directory, _LOG)
         self._process = None
 
-    @property
-    def process_id(self) -> int:
-        """Of the process that was started last."""
-        return self._process.pid
+    def __call__(self, weights, stopped):
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        remove(self._embeddings)
+        weight_files.write(self._weights, weight_files.by_number(weights))
+        while not os.path.exists(self._embeddings):
+            status = self._process.poll()
+            if status is not None:
+                raise ChildProcessError(
+                    f"the builder stopped (exit status {status}; {self._log} "
+                    f"ends with {self._last_line()!r})"
+                )
+            if stopped.wait(_SECONDS_BETWEEN_LOOKS):
+                raise concurrent.futures.CancelledError
+        return weight_files.read(self._embeddings)["embeddings"]
 
-    def start(self):
-        """Begins, or begins again after it died."""
+    def _start(self):
         import keras
 
-        # What is left of one that died, and of another run.
-        self.stop()
-        self._exchange.clear()
+        # What is left of one that died.
+        self.close()
+        remove(self._weights)
         environment = dict(
             os.environ,
             KERAS_BACKEND=keras.backend.backend(),
@@ -149,37 +166,15 @@ class ProcessBuilder:
                 env=environment,
             )
 
-    def build(self, step, weights, stopped):
-        """As `ThreadBuilder`'s.
-
-        Raises:
-            ChildProcessError: if the process ended.
-            InputError: if its index is damaged.
-        """
-        if self._process.poll() is not None:
-            self.start()
-        self._exchange.write_snapshot(step, weights)
-        while self._exchange.newest_index() != step:
-            status = self._process.poll()
-            if status is not None:
-                raise ChildProcessError(
-                    f"the builder stopped (exit status {status}; {self._log} "
-                    f"ends with {self._last_line()!r})"
-                )
-            if stopped.wait(_SECONDS_BETWEEN_LOOKS):
-                raise concurrent.futures.CancelledError
-        return self._exchange.read_index(step)
-
     def _last_line(self):
         with open(self._log, "rb") as log:
             log.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
             text = log.read().decode("utf-8", "replace")
         return text.strip().rpartition("\n")[2].strip()
 
-    def stop(self):
-        """Ends it, whatever it is doing."""
+    def close(self) -> None:
+        """Ends the process, whatever it is doing."""
         if self._process is not None:
-            # Versions appear whole or not at all: nothing can be torn.
             self._process.kill()
             self._process.wait()
             self._process.stdin.close()

@@ -4,20 +4,17 @@ import contextlib
 import dataclasses
 import functools
 
-import keras
 import numpy as np
 
 from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.retrieval.block_embedder import BlockEmbedder
-from realm_tf.training import devices
 from realm_tf.training import index_builder
-from realm_tf.training import index_refresh
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.index_exchange import IndexExchange
+from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import TrainingLog
@@ -28,8 +25,6 @@ _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
 # Before the names of what it shows of the masked-LM warm-up.
 _MASKED_LM = "masked_lm/"
-# Blocks that each of several devices embeds at once.
-_EMBEDDED_AT_ONCE = 8
 
 
 class Pretraining:
@@ -61,17 +56,9 @@ class Pretraining:
         self._writer = writer
         self._fit_arguments = fit
         trainers.prepare(loaded.model, recipe)
-        predict = None
-        if keras.distribution.distribution():
-            # Of every batch, each device takes its part.
-            num_devices = len(keras.distribution.list_devices())
-            predict = functools.partial(
-                devices.predict, batch_size=_EMBEDDED_AT_ONCE * num_devices
-            )
         self._embedder = BlockEmbedder(
             loaded,
             max_length=recipe.lengths.max_block_length,
-            predict=predict,
         )
 
     def train_masked_lm(self) -> None:
@@ -120,14 +107,14 @@ class Pretraining:
         log = self._log(LOG, recipe.num_steps)
         parts = {"training_log": log}
         with contextlib.ExitStack() as stack:
-            retriever = None
+            retriever, of_retrieval = None, []
             if recipe.candidates.retrieval == "host":
-                retriever = stack.enter_context(
-                    contextlib.closing(self._retriever(trainer, embeddings))
-                )
+                retriever = self._retriever(trainer, embeddings)
+                stack.callback(retriever.close)
                 parts["host_retriever"] = retriever
-            parts["index_refresh"] = refresh = stack.enter_context(
-                self._refresh(retriever or trainer.index, model, beam_options)
+                of_retrieval = [retriever]
+            parts["index_refresh"] = refresh = self._refresh(
+                retriever or trainer.index, model, beam_options, stack
             )
             if self._writer:
                 samples = self._samples(examples.batch(0, 0), retriever)
@@ -137,19 +124,12 @@ class Pretraining:
                 examples,
                 num_steps=recipe.num_steps,
                 directory=run_directory.CHECKPOINT,
-                callbacks=[
-                    refresh,
-                    *(
-                        [index_refresh.RetrievalAge(retriever)]
-                        if retriever
-                        else []
-                    ),
-                    log,
-                    *callbacks,
-                ],
+                callbacks=[refresh, *of_retrieval, log, *callbacks],
                 parts=parts,
                 retriever=retriever,
             )
+        if recipe.index.refresh != "sync" and recipe.index.num_steps:
+            self._stage.metadata["index_swaps"] = refresh.swaps
         self._stage.metadata.update(
             history=history,
             counts={
@@ -217,31 +197,30 @@ class Pretraining:
             **dataclasses.asdict(self._recipe.masking),
         }
 
-    def _embed(self):
+    def _embed(self, *_):
         return index_builder.embed_blocks(self._embedder, self._blocks)
 
-    @contextlib.contextmanager
-    def _refresh(self, index, model, beam_options):
-        every_steps = self._recipe.index.num_steps
-        if self._recipe.index.refresh == "sync" or not every_steps:
-            yield index_refresh.SyncIndexRefresh(
-                index, self._embed, every_steps=every_steps
-            )
-            return
-        refresh = index_refresh.IndexRefresh(
+    def _refresh(self, index, model, beam_options, stack):
+        settings = self._recipe.index
+        wait = settings.refresh == "sync" or not settings.num_steps
+        if wait:
+            build = self._embed
+        else:
+            build = self._builder(model, beam_options, stack)
+        refresh = IndexRefresh(
             index,
             self._loaded.model.block_embedder,
-            self._builder(model, beam_options),
-            every_steps=every_steps,
+            build,
+            every_steps=settings.num_steps,
+            wait=wait,
         )
-        with contextlib.closing(refresh):
-            yield refresh
-        self._stage.metadata["index_swaps"] = refresh.swaps
+        stack.callback(refresh.close)
+        return refresh
 
-    def _builder(self, model, beam_options):
+    def _builder(self, model, beam_options, stack):
         length = self._recipe.lengths.max_block_length
         if self._recipe.index.refresh == "thread":
-            return index_builder.ThreadBuilder(
+            return index_builder.thread_builder(
                 self._loaded, self._blocks, max_block_length=length
             )
         arguments = ["--model", model.path, "--max-block-length", str(length)]
@@ -250,9 +229,11 @@ class Pretraining:
             arguments += beam_options
         else:
             arguments += ["--blocks", self._blocks.directory]
-        return index_builder.ProcessBuilder(
-            IndexExchange(self._stage.path(run_directory.EXCHANGE)), arguments
+        builder = index_builder.ProcessBuilder(
+            self._stage.path(run_directory.EXCHANGE), arguments
         )
+        stack.callback(builder.close)
+        return builder
 
     def _fit(
         self, trainer, examples, *, directory, retriever=None, **arguments

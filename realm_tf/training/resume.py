@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 
 import keras
-import ml_dtypes
 import numpy as np
 
+from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.training.callbacks import ProgressLines
@@ -192,7 +192,7 @@ class SaveState(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._before_epoch = self.done
         for name, value in self._metrics.items():
-            _assign(_variables(self.model)[name], value)
+            _variables(self.model)[name].assign(value)
         self._metrics = {}
 
     def on_train_batch_end(self, batch, logs=None):
@@ -214,7 +214,7 @@ class SaveState(keras.callbacks.Callback):
 
     def _save(self):
         content = {
-            name: _to_numpy(variable)
+            name: np.asarray(variable)
             for name, variable in _variables(self.model).items()
         }
         information = {
@@ -223,13 +223,7 @@ class SaveState(keras.callbacks.Callback):
             "parts": {k: v.get_state() for k, v in self._parts.items()},
         }
         content[_INFORMATION] = np.array(json.dumps(information))
-        temporary = f"{self.path}.tmp"
-        with open(temporary, "wb") as file:
-            np.savez(file, **content)
-            file.flush()
-            # A machine that dies must not leave an empty file of this name.
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path)
+        weight_files.write(self.path, content)
         self._saved_at = self._clock()
         self._saved_after = self.done
 
@@ -237,19 +231,8 @@ class SaveState(keras.callbacks.Callback):
         """Puts model, optimizer and this at the saved state, if there is."""
         if not os.path.exists(self.path):
             return
-        try:
-            with (
-                open(self.path, "rb") as file,
-                np.load(file, allow_pickle=False) as content,
-            ):
-                arrays = dict(content)
-            information = json.loads(str(arrays.pop(_INFORMATION)))
-        # Whatever a torn file makes of numpy's reading.
-        except Exception as error:
-            raise InputError(
-                f"{self.path} is damaged ({error}): remove it to train from "
-                "the start."
-            ) from error
+        arrays = weight_files.read(self.path)
+        information = json.loads(str(arrays.pop(_INFORMATION)))
         variables = _variables(model)
         shapes = {name: tuple(v.shape) for name, v in variables.items()}
         if shapes != {name: value.shape for name, value in arrays.items()}:
@@ -260,7 +243,7 @@ class SaveState(keras.callbacks.Callback):
         self.done = self._saved_after = information["done"]
         for name, value in arrays.items():
             if not name.startswith(_METRICS):
-                _assign(variables[name], value)
+                variables[name].assign(value)
             elif not self._epochs.is_end(self.done):
                 self._metrics[name] = value
         self.history = information["history"]
@@ -281,15 +264,3 @@ def _variables(model):
         for group, variables in groups.items()
         for number, variable in enumerate(variables)
     }
-
-
-def _to_numpy(variable):
-    array = np.asarray(variable)
-    # A type that numpy's files do not know.
-    return array.view("uint16") if array.dtype == ml_dtypes.bfloat16 else array
-
-
-def _assign(variable, value):
-    if keras.backend.standardize_dtype(variable.dtype) == "bfloat16":
-        value = value.view(ml_dtypes.bfloat16)
-    variable.assign(value)

@@ -1,5 +1,6 @@
 """Candidates found on the host against those found in the model's step."""
 
+import os
 import threading
 
 import host_retrieval_world as world
@@ -190,17 +191,14 @@ def test_a_version_is_kept_and_taken_up_again(packed_blocks, tmp_path):
     directory = str(tmp_path / "versions")
     model = world.make_model(packed_blocks, in_graph=False)
     retriever = world.make_retriever(packed_blocks, model, directory=directory)
-    names = []
     for step, seed in ((10, 5), (20, 6), (30, 7)):
         retriever.steps_done = step
         world.move(model.query_embedder, seed)
         retriever.swap(world.make_embeddings(packed_blocks, seed))
-        names.append(retriever.get_state()["version"])
-        assert retriever.get_state()["version"] == names[-1]
+        assert retriever.get_state() == {"step": step}
+        assert retriever.get_state() == {"step": step}
     # The state before counts until this one is written.
-    assert (
-        sorted(p.name for p in (tmp_path / "versions").iterdir()) == (names[1:])
-    )
+    assert sorted(os.listdir(directory)) == ["00000020.npz", "00000030.npz"]
     batch = world.make_batch(packed_blocks, 0)
     expected = retriever.add_candidates(batch)["candidate_block_ids"]
     other = world.make_retriever(
@@ -210,17 +208,21 @@ def test_a_version_is_kept_and_taken_up_again(packed_blocks, tmp_path):
     )
     found = other.add_candidates(batch)["candidate_block_ids"]
     assert not np.array_equal(found, expected)
-    other.set_state({"version": names[-1]})
+    other.set_state({"step": 30})
     found = other.add_candidates(batch)["candidate_block_ids"]
     np.testing.assert_array_equal(found, expected)
     next(other.batches(world.make_batches(packed_blocks), prefetch=0)(0, 0))
-    assert other.pop_step() == 30
+    other.steps_done = 34
+    other.on_train_batch_end(0, logs := {})
+    assert logs == {"retrieval_age": 4}
     # Nothing is written again, and the newest is kept.
-    assert other.get_state() == {"version": names[-1]}
-    assert [p.name for p in (tmp_path / "versions").iterdir()] == names[-1:]
-    with pytest.raises(InputError, match=names[0]):
-        other.set_state({"version": names[0]})
-    path = tmp_path / "versions" / names[-1] / "embeddings.npy"
+    (path,) = (tmp_path / "versions").glob("00000030*")
+    written_at = path.stat().st_mtime_ns
+    assert other.get_state() == {"step": 30}
+    assert os.listdir(directory) == [path.name]
+    assert path.stat().st_mtime_ns == written_at
+    with pytest.raises(InputError, match="00000010"):
+        other.set_state({"step": 10})
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(InputError, match="is damaged"):
-        retriever.set_state({"version": names[-1]})
+        retriever.set_state({"step": 30})

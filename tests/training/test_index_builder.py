@@ -10,13 +10,12 @@ import threading
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import index_files
+from realm_tf.artifacts import weight_files
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
-from realm_tf.training.index_exchange import IndexExchange
 
 _LENGTH = 24
 
@@ -37,11 +36,6 @@ def moved(model_dir, packed_blocks):
 
 
 @pytest.fixture
-def exchange(tmp_path):
-    return IndexExchange(str(tmp_path))
-
-
-@pytest.fixture
 def stopped():
     return threading.Event()
 
@@ -52,16 +46,16 @@ def test_a_thread_builds_with_a_tower_of_its_own(
     weights, expected = moved
     loaded = model_directory.load(model_dir)
     before = loaded.model.block_embedder.get_weights()
-    builder = index_builder.ThreadBuilder(
+    build = index_builder.thread_builder(
         loaded, packed_blocks, max_block_length=_LENGTH
     )
-    found = builder.build(3, weights, stopped)
+    found = build(weights, stopped)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     after = loaded.model.block_embedder.get_weights()
     assert all(map(np.array_equal, before, after))
     stopped.set()
     with pytest.raises(concurrent.futures.CancelledError):
-        builder.build(4, weights, stopped)
+        build(weights, stopped)
 
 
 def _arguments(model_dir, blocks):
@@ -72,39 +66,44 @@ def _arguments(model_dir, blocks):
 
 
 def test_a_process_survives_being_killed(
-    exchange, model_dir, packed_blocks, moved, stopped, monkeypatch
+    tmp_path, model_dir, packed_blocks, moved, stopped, monkeypatch
 ):
     weights, expected = moved
-    builder = index_builder.ProcessBuilder(
-        exchange, _arguments(model_dir, packed_blocks)
-    )
+    directory = tmp_path / "exchange"
     # Of a run that was lost.
-    exchange.write_snapshot(999, weights)
-    builder.start()
-    assert exchange.newest_snapshot() is None
-    timer = threading.Timer(0.5, os.kill, (builder.process_id, signal.SIGKILL))
+    directory.mkdir()
+    (directory / index_builder.EMBEDDINGS).write_text("old")
+    build = index_builder.ProcessBuilder(
+        str(directory), _arguments(model_dir, packed_blocks)
+    )
+    assert not any(directory.iterdir())
+    timer = threading.Timer(
+        0.5, lambda: os.kill(build._process.pid, signal.SIGKILL)
+    )
     timer.start()
     with pytest.raises(ChildProcessError, match="exit status -9"):
-        builder.build(3, weights, stopped)
-    # What it writes first is damaged, and made again.
-    read = exchange.read_index
+        build(weights, stopped)
+    # What it leaves first is damaged, and made again.
+    read = weight_files.read
 
-    def read_torn(step):
-        path = os.path.join(exchange.index_path(step), "embeddings.npy")
+    def read_torn(path):
+        assert path.endswith(index_builder.EMBEDDINGS)
         os.truncate(path, os.path.getsize(path) - 4)
         monkeypatch.undo()
-        return read(step)
+        return read(path)
 
-    monkeypatch.setattr(exchange, "read_index", read_torn)
+    monkeypatch.setattr(weight_files, "read", read_torn)
     with pytest.raises(InputError, match="is damaged"):
-        builder.build(3, weights, stopped)
-    found = builder.build(3, weights, stopped)
+        build(weights, stopped)
+    found = build(weights, stopped)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert os.getpriority(os.PRIO_PROCESS, builder.process_id) == 10
+    process = build._process
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
     stopped.set()
     with pytest.raises(concurrent.futures.CancelledError):
-        builder.build(4, weights, stopped)
-    builder.stop()
+        build(weights, stopped)
+    build.close()
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
@@ -120,42 +119,21 @@ def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
     assert process.wait(timeout=60) == 0
 
 
-def test_a_mistake_is_told(exchange, packed_blocks, stopped):
-    builder = index_builder.ProcessBuilder(
-        exchange, _arguments("nowhere", packed_blocks)
+def test_a_mistake_is_told(tmp_path, packed_blocks, stopped):
+    build = index_builder.ProcessBuilder(
+        str(tmp_path / "exchange"), _arguments("nowhere", packed_blocks)
     )
-    builder.start()
     with pytest.raises(
         ChildProcessError, match="exit status 2; .*nowhere does not exist"
     ):
-        builder.build(3, [], stopped)
-    builder.stop()
+        build([], stopped)
+    build.close()
 
 
-def test_the_pipelines_build_the_same(exchange, model_dir, blocks_dir, moved):
+def test_the_pipeline_builds_the_same(tmp_path, model_dir, blocks_dir, moved):
     weights, expected = moved
     loaded = model_directory.load(model_dir)
     loaded.model.block_embedder.set_weights(weights)
-    rebuild_index.build_by_pipeline(exchange, loaded, 3, blocks_dir)
-    np.testing.assert_allclose(exchange.read_index(3), expected, atol=1e-5)
-    assert os.listdir(exchange.directory) == ["index-00000003"]
-
-
-def test_versions_are_whole_or_not_there(exchange):
-    weights = [np.arange(3.0), np.ones((2, 2), "float32")]
-    for step in (5, 20):
-        exchange.write_snapshot(step, weights)
-    assert exchange.newest_snapshot() == 20
-    with pytest.raises(InputError, match="No such file"):
-        exchange.read_snapshot(5)
-    for one, two in zip(exchange.read_snapshot(20), weights, strict=True):
-        np.testing.assert_array_equal(one, two)
-    index_files.write_exact(
-        np.ones((2, 2), "float32"), exchange.index_path(20), parents={}
-    )
-    # What a writer leaves that was killed.
-    os.makedirs(f"{exchange.index_path(40)}.partial")
-    os.makedirs(exchange.index_path(50))
-    assert exchange.newest_index() == 20
-    exchange.clear()
-    assert os.listdir(exchange.directory) == []
+    found = rebuild_index.build_by_pipeline(str(tmp_path), loaded, blocks_dir)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert not any(tmp_path.iterdir())

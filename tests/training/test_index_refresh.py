@@ -1,9 +1,11 @@
 """The callbacks that exchange the index of a model in training."""
 
+import threading
 import time
 
 import keras
 import numpy as np
+import pytest
 
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.training import index_refresh
@@ -49,33 +51,37 @@ class _Builder:
     """Gives indices filled with the tower's weight: the step."""
 
     def __init__(self, *, seconds=0.0, failures=()):
-        self.is_started = False
         self._seconds = seconds
         self._failures = set(failures)
 
-    def start(self):
-        self.is_started = True
-
-    def build(self, step, weights, stopped):
-        assert self.is_started
+    def __call__(self, weights, stopped):
+        step = weights[0].item()
         if step in self._failures:
             self._failures.remove(step)
             raise MemoryError("too little of it")
         stopped.wait(self._seconds)
-        return np.full((4, 2), weights[0].item(), "float32")
-
-    def stop(self):
-        self.is_started = False
+        return np.full((4, 2), step, "float32")
 
 
-def _fit(*, num_steps, every_steps, first_step=0, state=None, **builder):
+def _fit(
+    *,
+    num_steps,
+    every_steps,
+    first_step=0,
+    state=None,
+    wait=False,
+    **builder,
+):
     model = Trainer()
     model.compile(optimizer=keras.optimizers.SGD(1.0))
     model.optimizer.build(model.trainable_variables)
     model.optimizer.iterations.assign(first_step)
-    builder = _Builder(**builder)
     refresh = index_refresh.IndexRefresh(
-        model.index, model.tower, builder, every_steps=every_steps
+        model.index,
+        model.tower,
+        _Builder(**builder),
+        every_steps=every_steps,
+        wait=wait,
     )
     if state is not None:
         refresh.set_state(state)
@@ -87,7 +93,7 @@ def _fit(*, num_steps, every_steps, first_step=0, state=None, **builder):
         shuffle=False,
         callbacks=[refresh, seen],
     )
-    assert not builder.is_started
+    assert not [t for t in threading.enumerate() if "_build" in t.name]
     return refresh, seen
 
 
@@ -106,6 +112,21 @@ def test_indices_are_whole_and_as_old_as_the_logs_say():
     for step, made in refresh.swaps:
         assert made_from[step] == made and made_from[step - 1] < made
     assert all(0 <= logs["index_minutes"] < 1 for logs in seen.logs)
+
+
+@pytest.mark.parametrize("every_steps", [0, 3])
+def test_training_that_waits_has_an_index_every_so_many_steps(every_steps):
+    refresh, seen = _fit(num_steps=8, every_steps=every_steps, wait=True)
+    due = [3, 6] if every_steps else []
+    assert refresh.swaps == [(step, step) for step in due]
+    made_from = [int(np.unique(index).item()) for index in seen.indices]
+    assert made_from == [3 * (step // 3) if due else 0 for step in range(8)]
+    ages = [logs["index_age"] for logs in seen.logs]
+    assert ages == [step - made for step, made in enumerate(made_from)]
+    assert "index_minutes" not in seen.logs[0]
+    # A failure is not for later: the run would not be exact.
+    with pytest.raises(MemoryError):
+        _fit(num_steps=3, every_steps=1, wait=True, failures=(2,))
 
 
 def test_a_slow_builder_sets_the_pace_and_nobody_waits():

@@ -210,18 +210,6 @@ def test_a_callback_may_end_the_run(tmp_path):
     assert len(rows) == 1
 
 
-def test_bfloat16_weights_come_back(tmp_path):
-    variable = keras.Variable(
-        np.array([1.5, -3.0]), dtype="bfloat16", trainable=False
-    )
-    path = tmp_path / "one.npz"
-    np.savez(path, value=resume._to_numpy(variable))
-    variable.assign(np.zeros(2))
-    with np.load(path) as content:
-        resume._assign(variable, content["value"])
-    assert np.asarray(variable).astype("float32").tolist() == [1.5, -3.0]
-
-
 def test_what_is_damaged_or_anothers_is_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _fit(tmp_path, Stop(4))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from realm_tf.data.feeding import on_demand
-from realm_tf.training.index_refresh import RetrievalAge
-from realm_tf.training.index_refresh import SyncIndexRefresh
+from realm_tf.training.index_refresh import IndexRefresh
 
 
 class _Seen(keras.callbacks.Callback):
@@ -55,7 +54,7 @@ def test_training_is_that_of_a_search_in_the_step(packed_blocks):
         verbose=0,
         callbacks=[
             _AtEachStep(retriever, packed_blocks),
-            RetrievalAge(retriever),
+            retriever,
             found := _Seen(),
         ],
     )
@@ -83,10 +82,12 @@ def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
     retrieved = retriever.batches(world.make_batches(packed_blocks), prefetch=2)
     seeds = iter((5, 6))
     # The index is drawn again before the third and the fifth step.
-    refresh = SyncIndexRefresh(
+    refresh = IndexRefresh(
         retriever,
-        lambda: world.make_embeddings(packed_blocks, next(seeds)),
+        model.block_embedder,
+        lambda *_: world.make_embeddings(packed_blocks, next(seeds)),
         every_steps=2,
+        wait=True,
     )
     model.fit(
         ((batch,) for batch in retrieved(0, 0)),
@@ -94,7 +95,7 @@ def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
         epochs=2,
         shuffle=False,
         verbose=0,
-        callbacks=[refresh, RetrievalAge(retriever), seen := _Seen()],
+        callbacks=[refresh, retriever, seen := _Seen()],
     )
     assert next(seeds, None) is None
     ages = [int(line["retrieval_age"]) for line in seen.logs]
