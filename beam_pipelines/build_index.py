@@ -9,7 +9,6 @@ pipeline.
 import dataclasses
 import json
 import os
-import sys
 
 import apache_beam as beam
 import numpy as np
@@ -97,7 +96,7 @@ class BuildIndex(beam.DoFn):
     def _build(self, rows):
         parameters = dict(self.parameters)
         kind = parameters.pop("kind")
-        index = index_class(kind).build(rows, report=_report, **parameters)
+        index = index_class(kind).build(rows, **parameters)
         index_files.write_state(kind, index.state(), self.directory)
         order = np.random.default_rng(0).permutation(len(rows))
         queries = np.array(rows[np.sort(order[:NUM_QUERIES])])
@@ -108,7 +107,3 @@ class BuildIndex(beam.DoFn):
         true = NumpyIndex(rows).search(queries, num_neighbors)[1]
         is_found = (true[:, :, None] == found[:, None, :]).any(axis=2)
         return float(is_found.mean()), len(queries)
-
-
-def _report(text):
-    print(f"index: {text}", file=sys.stderr, flush=True)

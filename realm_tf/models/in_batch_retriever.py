@@ -13,7 +13,7 @@ class InBatchRetriever(keras.Model):
     Every block of the global batch may be a candidate of every query. On JAX
     with `keras.distribution.DataParallel` the batch of a step is the global
     one, so nothing is gathered by hand; under a `tf.distribute` strategy each
-    replica would see its own part only, which is refused.
+    replica sees its own part only.
 
     Inputs are a dict of int tensors, among them `query_token_ids` and
     `query_padding_mask` `(batch_size, query_length)`; `block_token_ids`,
@@ -32,10 +32,6 @@ class InBatchRetriever(keras.Model):
         query_embedder: `Embedder`.
         block_embedder: `Embedder`. The same instance, or another.
         score_scale: float. See `OpenQa`. Defaults to `1.0`.
-
-    Raises:
-        ValueError: in `compute_loss`, under a `tf.distribute` strategy of
-            more than one replica.
     """
 
     def __init__(
@@ -71,7 +67,6 @@ class InBatchRetriever(keras.Model):
         self, x, y=None, y_pred=None, sample_weight=None, training=True
     ):
         """The mean loss of the batch's examples."""
-        _check_one_replica()
         queries = y_pred["query_embeddings"]
         blocks = y_pred["block_embeddings"]
         mask, is_example = self._candidates(x)
@@ -161,17 +156,3 @@ class DprModel(InBatchRetriever):
             "accuracy": (ops.equal(ranks, 1), is_example),
             "rank": (ranks, is_example),
         }
-
-
-def _check_one_replica():
-    if keras.backend.backend() != "tensorflow":
-        return
-    import tensorflow as tf
-
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if replicas > 1:
-        raise ValueError(
-            "The loss needs all blocks of the batch on one replica, a "
-            f"tf.distribute strategy has {replicas}: use the JAX backend "
-            "with keras.distribution.DataParallel."
-        )

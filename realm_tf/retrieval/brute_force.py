@@ -98,8 +98,7 @@ class BruteForce(_Exhaustive):
     `training.devices.use_all`), which copies other weights to every device,
     each device holds its part of the rows and searches that for all queries;
     the best of all parts are merged. Where the devices do not divide
-    `num_blocks`, the weight ends with rows of zeros, which are never found
-    and not written to files of weights.
+    `num_blocks`, the weight ends with rows of zeros, which are never found.
 
     Args:
         embeddings: float array `(num_blocks, embedding_dim)`. Row = block id.
@@ -152,12 +151,6 @@ class BruteForce(_Exhaustive):
         # Whoever serves the graph has little memory for scores.
         self._rows_per_block = self._rows_per_block or ROWS_AT_ONCE
         return self
-
-    def save_own_variables(self, store):
-        store["0"] = np.asarray(self.embeddings)[: self.num_blocks]
-
-    def load_own_variables(self, store):
-        self.swap(np.asarray(store["0"]))
 
     def _place(self, embeddings):
         """The rows, each copied only to the device that searches it."""

@@ -61,13 +61,11 @@ class Index(abc.ABC):
         return options
 
     @classmethod
-    def build(cls, embeddings, *, report=None, **parameters) -> "Index":
+    def build(cls, embeddings, **parameters) -> "Index":
         """An index of embeddings.
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
-            report: function of a line of text, told how far it is. Defaults
-                to `None`.
             **parameters: what `resolve` gave.
         """
         return cls(embeddings)

@@ -138,14 +138,12 @@ class Ivf(keras.layers.Layer, Index):
         return {"num_partitions": num_partitions, "num_probed": num_probed}
 
     @classmethod
-    def build(cls, embeddings, *, quantize="none", report=None, **parameters):
+    def build(cls, embeddings, *, quantize="none", **parameters):
         """Partitions embeddings and makes an index of them.
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
             quantize: str. Of `Ivf`. Defaults to `"none"`.
-            report: function of a line of text; see `partition`. Defaults to
-                `None`.
             **parameters: of `resolve`.
 
         Returns:
@@ -157,9 +155,7 @@ class Ivf(keras.layers.Layer, Index):
         """
         numbers = cls.resolve(len(embeddings), **parameters)
         partitions = partition(
-            embeddings,
-            num_partitions=numbers["num_partitions"],
-            report=report,
+            embeddings, num_partitions=numbers["num_partitions"]
         )
         return cls(embeddings, partitions, quantize=quantize, **numbers)
 

@@ -3,11 +3,11 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 
 # k-means (our choice): rows to a partition in its sample, and iterations.
 _SAMPLE_PER_PARTITION = 64
@@ -16,7 +16,6 @@ _NUM_ITERATIONS = 10
 _MOST_TO_MEAN = 2
 # Rows in memory at once, beside the sample.
 _ROWS_AT_ONCE = 16_384
-_BLOCKS_BETWEEN_REPORTS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +53,6 @@ def partition(
     embeddings,
     *,
     num_partitions: int,
-    report: Callable[[str], None] | None = None,
 ) -> Partitions:
     """Partitions blocks by the direction of their embeddings.
 
@@ -77,8 +75,6 @@ def partition(
         embeddings: float array `(num_blocks, embedding_dim)`; it may be
             mapped from a file.
         num_partitions: int. At most `num_blocks`.
-        report: function of a line of text that says what has been done.
-            Defaults to `None`.
 
     Returns:
         `Partitions`, with a capacity of 1.5 times `num_partitions`.
@@ -86,10 +82,8 @@ def partition(
     Raises:
         InputError: if an embedding is not finite.
     """
-    report = report or (lambda text: None)
     centroids = _train(embeddings, num_partitions)
-    report(f"{num_partitions:,} partitions learned")
-    labels = _nearest(embeddings, centroids, report)
+    labels = _nearest(embeddings, centroids)
     capacity = num_partitions + num_partitions // _MOST_TO_MEAN
     _cut_large(embeddings, labels, num_partitions)
     return Partitions(
@@ -146,19 +140,17 @@ def _blocks_of_rows(embeddings):
         yield part, np.asarray(embeddings[part], "float32")
 
 
-def _nearest(embeddings, centroids, report):
+def _nearest(embeddings, centroids):
     """The nearest centroid of each row, int64 `(num_blocks,)`."""
     labels = np.empty(len(embeddings), "int64")
     # |x - c|^2 is smallest where x c - |c|^2 / 2 is largest.
     halves = (centroids**2).sum(axis=1) / 2
-    reported = 0
+    progress = Progress("index", "blocks", len(embeddings))
     for part, rows in _blocks_of_rows(embeddings):
         products = _scaled(rows) @ centroids.T
         products -= halves
         labels[part] = products.argmax(axis=1)
-        if part.stop - reported >= _BLOCKS_BETWEEN_REPORTS:
-            reported = part.stop
-            report(f"{reported:,} of {len(embeddings):,} blocks assigned")
+        progress.add(len(rows))
     return labels
 
 

@@ -99,7 +99,6 @@ class Scann(Index):
         *,
         reordering="float32",
         num_reordered=200,
-        report=None,
     ):
         """An index over embeddings.
 
@@ -110,7 +109,6 @@ class Scann(Index):
                 Defaults to `"float32"`.
             num_reordered: int. How many candidates are scored again, from
                 20,000 blocks on. Defaults to `200`.
-            report: not used, as ScaNN says nothing while it builds.
 
         Returns:
             `Scann`.

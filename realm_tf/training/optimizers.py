@@ -14,7 +14,6 @@ def warmup_steps(num_steps: int) -> int:
     return min(10_000, max(100, num_steps // 10), num_steps // 2)
 
 
-@keras.saving.register_keras_serializable(package="realm_tf")
 class LinearWarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Rises linearly from 0, then falls linearly to 0.
 
@@ -25,14 +24,14 @@ class LinearWarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         learning_rate: float. The highest.
-        num_steps: int. Steps until it is 0 again.
-        num_warmup_steps: int. Steps of the rise.
+        num_steps: int. Steps until it is 0 again; `warmup_steps` of them
+            rise.
     """
 
-    def __init__(self, learning_rate, num_steps, num_warmup_steps):
+    def __init__(self, learning_rate: float, num_steps: int):
         self.learning_rate = learning_rate
         self.num_steps = num_steps
-        self.num_warmup_steps = num_warmup_steps
+        self.num_warmup_steps = warmup_steps(num_steps)
 
     def __call__(self, step):
         step = keras.ops.cast(step, "float32")
@@ -44,15 +43,7 @@ class LinearWarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
             0.0, keras.ops.minimum(rise, fall)
         )
 
-    def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "num_steps": self.num_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-        }
 
-
-@keras.saving.register_keras_serializable(package="realm_tf")
 class BertAdamW(keras.optimizers.AdamW):
     """AdamW as BERT is trained with it.
 
@@ -62,41 +53,25 @@ class BertAdamW(keras.optimizers.AdamW):
     g is the gradient after all gradients together were clipped to a norm of
     1. Biases and LayerNorm's gains do not decay. The moments start at 0 and
     are not corrected for it, so that the first steps are larger than Adam's:
-    the first by (1 - beta_1) / sqrt(1 - beta_2), a factor of 3.2.
+    the first by (1 - beta_1) / sqrt(1 - beta_2), a factor of 3.2. beta_1 is
+    0.9, beta_2 0.999, the weight decay 0.01; epsilon, 1e-6, is added to the
+    root, not under it.
 
     Args:
-        learning_rate: float or `LearningRateSchedule`. Defaults to `1e-4`.
+        learning_rate: float or `LearningRateSchedule`.
         bias_correction: bool. Divide the moments by 1 - beta^step, as Adam
             does; then this is `keras.optimizers.AdamW`, but for embedding
             tables on TensorFlow, whose part of the norm Keras takes before
             it adds the gradients of a row up. Defaults to `False`.
-        weight_decay: float. Defaults to `0.01`.
-        epsilon: float. Added to the root, not under it. Defaults to `1e-6`.
-        global_clipnorm: float. Defaults to `1.0`.
-        **kwargs: as `keras.optimizers.AdamW`, but not `amsgrad`. `beta_1` is
-            0.9, `beta_2` 0.999.
 
     References:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), appendix A.2;
         google-research/bert, optimization.py.
     """
 
-    def __init__(
-        self,
-        learning_rate=1e-4,
-        *,
-        bias_correction=False,
-        weight_decay=0.01,
-        epsilon=1e-6,
-        global_clipnorm=1.0,
-        **kwargs,
-    ):
+    def __init__(self, learning_rate, *, bias_correction=False):
         super().__init__(
-            learning_rate,
-            weight_decay=weight_decay,
-            epsilon=epsilon,
-            global_clipnorm=global_clipnorm,
-            **kwargs,
+            learning_rate, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0
         )
         self.bias_correction = bias_correction
         # A pattern for the end of the name: TensorFlow's variables are named
@@ -130,25 +105,6 @@ class BertAdamW(keras.optimizers.AdamW):
             variable,
             learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
         )
-
-    def get_config(self):
-        return {**super().get_config(), "bias_correction": self.bias_correction}
-
-
-def bert_adamw(
-    learning_rate: float, num_steps: int, *, bias_correction: bool = False
-) -> BertAdamW:
-    """`BertAdamW` with warm-up and decay for a run of so many steps.
-
-    Args:
-        learning_rate: float. The highest.
-        num_steps: int. Steps of the whole run.
-        bias_correction: bool. See `BertAdamW`. Defaults to `False`.
-    """
-    return BertAdamW(
-        LinearWarmupAndDecay(learning_rate, num_steps, warmup_steps(num_steps)),
-        bias_correction=bias_correction,
-    )
 
 
 def _to_dense(gradients):

@@ -185,7 +185,6 @@ class Pretraining:
             self._loaded.tokenizer.vocabulary,
             self._writer.text,
             every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
-            num_steps=self._recipe.num_steps,
             retriever=retriever,
         )
 

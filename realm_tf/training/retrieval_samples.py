@@ -22,9 +22,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         vocabulary: list of str. Wordpieces in the order of their ids.
         write: function of (name, text, step=...) that takes each sample's
             Markdown, such as `tensorboard.TensorBoardWriter.text`.
-        every_steps: int.
-        num_steps: int. Of the whole run, after whose last step samples are
-            written in any case.
+        every_steps: int. They are shown when `fit` ends, too.
         retriever: `HostRetriever`. Of a model whose batches bring their
             candidates. Defaults to `None`.
     """
@@ -36,7 +34,6 @@ class RetrievalSamples(keras.callbacks.Callback):
         write,
         *,
         every_steps: int,
-        num_steps: int,
         retriever=None,
     ):
         super().__init__()
@@ -44,7 +41,6 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._vocabulary = vocabulary
         self._write = write
         self._every_steps = every_steps
-        self._num_steps = num_steps
         self._retriever = retriever
         self._step = 0
         self._written = None
@@ -53,21 +49,18 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._step = int(self.model.optimizer.iterations)
 
     def on_train_batch_begin(self, batch, logs=None):
-        if (
-            self._written is None
-            or self._step // self._every_steps
-            > self._written // self._every_steps
-        ):
+        if self._step % self._every_steps == 0:
             self._write_samples()
 
     def on_train_batch_end(self, batch, logs=None):
         self._step += 1
 
     def on_train_end(self, logs=None):
-        if self._step >= self._num_steps and self._step != self._written:
-            self._write_samples()
+        self._write_samples()
 
     def _write_samples(self):
+        if self._step == self._written:
+            return
         texts = run_samples(
             self.model, self._batch, self._vocabulary, retriever=self._retriever
         )
@@ -132,66 +125,72 @@ def format_samples(
     Returns:
         list of str, one a row.
     """
-    outputs, batch, blocks = (
-        {name: np.asarray(value) for name, value in each.items()}
-        for each in (outputs, batch, blocks)
-    )
-    priors = outputs["retrieval_log_probs"]
+    arrays = keras.tree.map_structure(np.asarray, (outputs, batch, blocks))
+    outputs, batch, _ = arrays
     gradients = np.asarray(
         metrics.retrieval_gradient(
             outputs["log_probs"],
-            priors,
+            outputs["retrieval_log_probs"],
             batch["mask_weights"].astype("float32"),
             outputs["candidate_mask"],
             marginalization=marginalization,
         )
     )
-
-    def text(ids):
-        wordpieces = to_text([vocabulary[i] for i in ids])
-        return wordpieces.translate(_SPECIAL)
-
-    def masked(ids, positions):
-        return ", ".join(f"**{text(run)}**" for run in _runs(ids, positions))
-
-    def candidate(row, place):
-        cells = ["null", "", ""]
-        if place:
-            block = row, place - 1
-            length = blocks["lengths"][block]
-            shown = blocks["token_ids"][block][: min(length, _NUM_SHOWN)]
-            title = blocks["title_ids"][block][: blocks["title_lengths"][block]]
-            cells = [
-                outputs["candidate_ids"][block],
-                text(title),
-                text(shown) + (" …" if length > _NUM_SHOWN else ""),
-            ]
-        block_id, title, body = cells
-        return (
-            f"| {block_id} | {np.exp(priors[row, place]):.4f} "
-            f"| {gradients[row, place]:+.4f} | {title} | {body} |"
+    return [
+        _format_sample(
+            *keras.tree.map_structure(lambda rows, row=row: rows[row], arrays),
+            gradient,
+            vocabulary,
         )
+        for row, gradient in enumerate(gradients)
+    ]
 
-    samples = []
-    for row, allowed in enumerate(outputs["candidate_mask"]):
-        query = batch["token_ids"][row][batch["padding_mask"][row] > 0]
-        is_masked = batch["mask_weights"][row] > 0
-        positions = batch["mask_positions"][row][is_masked]
-        null, *others = np.flatnonzero(allowed).tolist()
-        others.sort(key=lambda place, row=row: -priors[row, place])
-        lines = [
-            text(query[1:-1]),
-            "",
-            f"masked: {masked(batch['mask_ids'][row][is_masked], positions)}; "
-            "predicted: "
-            f"{masked(outputs['predicted_ids'][row][is_masked], positions)}",
-            "",
-            "| block | p(z given x) | r(z) | title | text |",
-            "|--:|--:|--:|:--|:--|",
-            *(candidate(row, place) for place in (null, *others)),
-        ]
-        samples.append("\n".join(lines))
-    return samples
+
+def _format_sample(outputs, batch, blocks, gradients, vocabulary):
+    """One of `format_samples`, of its row of each array."""
+    priors = outputs["retrieval_log_probs"]
+    query = batch["token_ids"][batch["padding_mask"] > 0]
+    is_masked = batch["mask_weights"] > 0
+    positions = batch["mask_positions"][is_masked]
+    masked, predicted = (
+        ", ".join(
+            f"**{_text(run, vocabulary)}**"
+            for run in _runs(ids[is_masked], positions)
+        )
+        for ids in (batch["mask_ids"], outputs["predicted_ids"])
+    )
+    null, *others = np.flatnonzero(outputs["candidate_mask"]).tolist()
+    others.sort(key=lambda place: -priors[place])
+    lines = [
+        _text(query[1:-1], vocabulary),
+        "",
+        f"masked: {masked}; predicted: {predicted}",
+        "",
+        "| block | p(z given x) | r(z) | title | text |",
+        "|--:|--:|--:|:--|:--|",
+    ]
+    for place in (null, *others):
+        block_id, title, body = "null", "", ""
+        if place:
+            block_id = outputs["candidate_ids"][place - 1]
+            title, body = _title_and_body(blocks, place - 1, vocabulary)
+        lines.append(
+            f"| {block_id} | {np.exp(priors[place]):.4f} "
+            f"| {gradients[place]:+.4f} | {title} | {body} |"
+        )
+    return "\n".join(lines)
+
+
+def _title_and_body(blocks, place, vocabulary):
+    title = blocks["title_ids"][place][: blocks["title_lengths"][place]]
+    body = blocks["token_ids"][place][: blocks["lengths"][place]]
+    more = " …" if len(body) > _NUM_SHOWN else ""
+    body = _text(body[:_NUM_SHOWN], vocabulary)
+    return _text(title, vocabulary), f"{body}{more}"
+
+
+def _text(ids, vocabulary):
+    return to_text([vocabulary[i] for i in ids]).translate(_SPECIAL)
 
 
 def _runs(ids, positions):

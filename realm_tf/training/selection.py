@@ -48,21 +48,15 @@ class SelectBest(keras.callbacks.Callback):
         # come before the state is saved that knows of a new one.
         self.best_epochs = []
         self.best = {}
-        self.epochs_since = 0
 
     def get_state(self):
         """What `training.resume` keeps of this."""
-        return {
-            "best_epochs": self.best_epochs,
-            "best": self.best,
-            "epochs_since": self.epochs_since,
-        }
+        return {"best_epochs": self.best_epochs, "best": self.best}
 
     def set_state(self, state):
         """Takes up what `get_state` gave."""
         self.best_epochs = list(state["best_epochs"])
         self.best = state["best"]
-        self.epochs_since = state["epochs_since"]
 
     def on_epoch_end(self, epoch, logs=None):
         # On JAX the model's variables are elsewhere while `fit` runs.
@@ -78,10 +72,7 @@ class SelectBest(keras.callbacks.Callback):
             while len(self.best_epochs) > 2:
                 remove(self._path(self.best_epochs.pop(0)))
             self.best = {k: float(v) for k, v in found.items()}
-            self.epochs_since = 0
-        else:
-            self.epochs_since += 1
-        if self._patience and self.epochs_since >= self._patience:
+        if 0 < self._patience <= epoch - self.best_epochs[-1]:
             self.model.stop_training = True
 
     def restore_best(self) -> dict:

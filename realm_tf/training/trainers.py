@@ -154,9 +154,8 @@ def compile_trainer(
 
     from realm_tf.training import optimizers
 
-    optimizer = optimizers.bert_adamw(
-        settings.learning_rate,
-        num_steps,
+    optimizer = optimizers.BertAdamW(
+        optimizers.LinearWarmupAndDecay(settings.learning_rate, num_steps),
         bias_correction=settings.bias_correction,
     )
     # TensorFlow traces a step that makes variables twice.

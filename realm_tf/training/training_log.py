@@ -11,7 +11,6 @@ import keras
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 # In the directory that the run writes.
@@ -40,8 +39,8 @@ class TrainingLog(keras.callbacks.Callback):
 
     As one of the `parts` of `training.resume`, it goes on within a line after
     a kill: the lines are those of a run that was never stopped, but for their
-    times. Without, the first line after a kill is the mean of fewer steps.
-    Lines of steps after the restored one, and one that is torn, are removed.
+    times. What was written after the restored step, such as a torn line, is
+    removed; without a state, all that is there.
 
     Between two lines nothing is read from the device.
 
@@ -73,6 +72,8 @@ class TrainingLog(keras.callbacks.Callback):
         # Steps done, and those that have a line.
         self._step = 0
         self._logged = None
+        # Bytes of the lines.
+        self._size = 0
         # Name to [total, count] since the last line, and of the metrics when
         # they were last read.
         self._sums = {}
@@ -90,6 +91,7 @@ class TrainingLog(keras.callbacks.Callback):
         self._tick()
         return {
             "step": self._logged,
+            "size": self._size,
             "seconds": self._seconds,
             "sums": {name: list(pair) for name, pair in self._sums.items()},
         }
@@ -97,6 +99,7 @@ class TrainingLog(keras.callbacks.Callback):
     def set_state(self, state):
         """Takes up what `get_state` gave."""
         self._logged = state["step"]
+        self._size = state["size"]
         self._seconds = state["seconds"]
         self._sums = {name: list(pair) for name, pair in state["sums"].items()}
 
@@ -105,7 +108,8 @@ class TrainingLog(keras.callbacks.Callback):
         if self._clock_at is None:
             if self._logged is None:
                 self._logged = self._step
-            _cut(self.path, self._logged)
+            with open(self.path, "ab") as file:
+                file.truncate(min(self._size, file.tell()))
             self._clock_at = self._clock()
 
     # Here and not at the end of the step before: by now all callbacks have
@@ -182,6 +186,7 @@ class TrainingLog(keras.callbacks.Callback):
         }
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(f"{json.dumps(line, allow_nan=False)}\n")
+            self._size = file.tell()
         self._logged = self._step
         self._sums = {}
         self._timed_from = (self._seconds, self._step)
@@ -214,13 +219,16 @@ def read_log(path: str) -> list[dict]:
     """
     path = _find_log(str(path).rstrip("/"))
     lines = []
-    for number, row in enumerate(_rows(path), 1):
-        line = _parse(row)
-        if line is None:
+    # What has no end is torn.
+    for number, row in enumerate(Path(path).read_text().split("\n")[:-1], 1):
+        try:
+            line = json.loads(row)
+            int(line["step"])
+        except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path}:{number}: expected a JSON object with `step`. "
                 f"Received: {row[:80]!r}. Remove the line."
-            )
+            ) from error
         lines.append(line)
     return lines
 
@@ -236,33 +244,6 @@ def _find_log(path):
         f"{path} holds no {LOG}: expected a directory that `realm pretrain` "
         "wrote or is writing."
     )
-
-
-def _rows(path):
-    """The lines that have their end."""
-    return Path(path).read_text().split("\n")[:-1]
-
-
-def _parse(row):
-    """The line's dict, or `None` if it is damaged."""
-    try:
-        line = json.loads(row)
-        return line if isinstance(line["step"], int) else None
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def _cut(path, step):
-    """Removes the lines of later steps, and from a damaged one on."""
-    if not Path(path).is_file():
-        return
-    kept = []
-    for row in _rows(path):
-        line = _parse(row)
-        if line is None or line["step"] > step:
-            break
-        kept.append(f"{row}\n")
-    write_text(path, "".join(kept))
 
 
 def _round(value):

@@ -158,21 +158,6 @@ def test_mixed_precision_scores_in_float32(make_encoder):
     assert _evaluate(model, batch)["loss"] == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.skipif(JIT, reason="tf.distribute is TensorFlow's")
-def test_a_tensorflow_strategy_is_refused(towers, monkeypatch):
-    import tensorflow as tf
-
-    class Two:
-        num_replicas_in_sync = 2
-
-    model = IctModel(*towers)
-    batch = _batch(IctModel)
-    outputs = model(batch)
-    monkeypatch.setattr(tf.distribute, "get_strategy", Two)
-    with pytest.raises(ValueError, match="has 2: use the JAX backend"):
-        model.compute_loss(batch, y_pred=outputs)
-
-
 _TEXTS = """
     random = np.random.default_rng(0)
     batch = {{

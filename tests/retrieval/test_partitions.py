@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import search_oracle
 
+from realm_tf import progress
 from realm_tf.errors import InputError
 from realm_tf.retrieval import partitions
 from realm_tf.retrieval.partitions import partition
@@ -109,15 +110,15 @@ def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
         partition(rows, num_partitions=5)
 
 
-def test_it_says_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(partitions, "_BLOCKS_BETWEEN_REPORTS", 1_000)
-    monkeypatch.setattr(partitions, "_ROWS_AT_ONCE", 400)
-    lines = []
-    partition(search_oracle.rows(2_600), num_partitions=5, report=lines.append)
-    assert lines == [
-        "5 partitions learned",
-        "1,200 of 2,600 blocks assigned",
-        "2,400 of 2,600 blocks assigned",
+def test_it_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(partitions, "_ROWS_AT_ONCE", 1_000)
+    partition(search_oracle.rows(2_600), num_partitions=5)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" blocks, ")[0] for line in lines] == [
+        "index: 1,000 of 2,600",
+        "index: 2,000 of 2,600",
+        "index: 2,600 of 2,600",
     ]
 
 

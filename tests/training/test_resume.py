@@ -7,7 +7,8 @@ from training_runs import Stop
 
 from realm_tf.errors import InputError
 from realm_tf.training import resume
-from realm_tf.training.optimizers import bert_adamw
+from realm_tf.training.optimizers import BertAdamW
+from realm_tf.training.optimizers import LinearWarmupAndDecay
 
 JIT = keras.backend.backend() == "jax"
 NUM_STEPS, STEPS_PER_EPOCH = 13, 5
@@ -74,7 +75,7 @@ class Regression(keras.Model):
 def _model(**arguments):
     keras.utils.set_random_seed(0)
     model = Regression(**arguments)
-    optimizer = bert_adamw(0.05, NUM_STEPS)
+    optimizer = BertAdamW(LinearWarmupAndDecay(0.05, NUM_STEPS))
     optimizer.build(model.trainable_variables)
     model.compile(optimizer=optimizer, jit_compile=JIT)
     return model

@@ -105,7 +105,6 @@ def test_samples_of_a_run(packed_blocks):
         vocabulary,
         lambda name, text, step: written.append((step, name, text)),
         every_steps=2,
-        num_steps=6,
     )
     for callbacks in ([], [callback]):
         model = world.make_model(packed_blocks, in_graph=True)
