@@ -53,8 +53,8 @@ class Progress:
         self._last = now
         return True
 
-    def show(self, done: int) -> None:
-        """Prints how far it is."""
+    def show(self, done: int, *more: str) -> None:
+        """Prints how far it is, and more."""
         self._done = done
         seconds = max(1e-3, self._last - self._started)
         rate = (self._done - self._before) / seconds
@@ -63,7 +63,7 @@ class Progress:
         if self._total is not None and rate:
             minutes = max(0, self._total - self._done) / rate / 60
             text += f", {minutes:,.1f} minutes left"
-        self.print(text)
+        self.print(", ".join([text, *more]))
 
     def print(self, text: str) -> None:
         """Prints a line."""

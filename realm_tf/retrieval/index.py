@@ -74,7 +74,7 @@ class Index(abc.ABC):
         """Arrays by name, which are kept beside the embeddings."""
         return {}
 
-    @classmethod
+    @classmethod  # noqa: B027
     def from_files(cls, files, *, quantize: str = "none") -> "Index":
         """The index that a directory holds.
 
@@ -89,13 +89,6 @@ class Index(abc.ABC):
             InputError: if the files do not fit each other, or `quantize` is
                 not to be had of this kind.
         """
-        if quantize != "none":
-            raise InputError(
-                f"{files} is an index of kind {files.search}, which holds its "
-                f"rows as they are: expected quantize='none', received "
-                f"{quantize!r}."
-            )
-        return cls(files.embeddings)
 
     def close(self) -> None:  # noqa: B027
         """Frees what Python's collector does not; nothing by default."""

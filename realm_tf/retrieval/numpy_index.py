@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from realm_tf.retrieval.index import Index
-
 # Rows that are scored at once: 32 MiB of scores for 512 queries (our choice).
 _ROWS_AT_ONCE = 16_384
 
 
-class NumpyIndex(Index):
-    """Index of an array in memory or on the disk, without a backend.
+class NumpyIndex:
+    """Search in an array in memory or on the disk, without a backend.
 
     It searches on the processor whatever the model runs on, and while a
     product is computed, Python's other threads go on. Rows are read block by
@@ -27,25 +25,16 @@ class NumpyIndex(Index):
     [[1, 2]]
     """
 
-    is_exact = True
-
     def __init__(self, embeddings):
-        self.num_blocks, self.embedding_dim = embeddings.shape
-        self._embeddings = np.asarray(embeddings, "float32")
-
-    def swap(self, embeddings):
-        self._check_swap(embeddings)
         self._embeddings = np.asarray(embeddings, "float32")
 
     def search(self, queries, num_candidates):
-        self._check_num_candidates(num_candidates)
-        # All of one search are from the same embeddings.
-        embeddings = self._embeddings
+        """As `retrieval.index.Index.search`, NumPy arrays."""
         queries = np.asarray(queries, "float32")
         shape = (len(queries), num_candidates)
         best = np.full(shape, -np.inf, "float32"), np.full(shape, -1, "int32")
-        for first in range(0, len(embeddings), _ROWS_AT_ONCE):
-            rows = embeddings[first : first + _ROWS_AT_ONCE]
+        for first in range(0, len(self._embeddings), _ROWS_AT_ONCE):
+            rows = self._embeddings[first : first + _ROWS_AT_ONCE]
             _merge(queries @ rows.T, first, *best)
         return best
 

@@ -1,11 +1,11 @@
 """Keras callbacks of ours."""
 
 import math
-import time
 
 import keras
 
 from realm_tf.errors import InputError
+from realm_tf.progress import Progress
 
 
 class Diverged(InputError):
@@ -47,44 +47,21 @@ class ProgressLines(keras.callbacks.Callback):
         num_steps: int. Of the whole run, over all its epochs.
         first_step: int. Steps done before, by a run that this one goes on
             from. Defaults to `0`.
-        every_seconds: float. Time between two lines. Defaults to `15.0`.
-        clock: function that gives the time in seconds.
     """
 
-    def __init__(
-        self,
-        num_steps,
-        *,
-        first_step=0,
-        every_seconds=15.0,
-        clock=time.monotonic,
-    ):
+    def __init__(self, num_steps, *, first_step=0):
         super().__init__()
         self._num_steps = num_steps
-        self._every_seconds = every_seconds
-        self._clock = clock
-        self._before = first_step
         self._done = first_step
-        # The first step is long: it compiles. The estimate starts after it.
-        self._first = None
-        self._last = None
+        self._progress = None
 
     def on_train_batch_end(self, batch, logs=None):
-        now = self._clock()
         self._done += 1
-        if self._first is None:
-            self._first = self._last = now
-            return
-        finished = self._done == self._num_steps
-        if now - self._last < self._every_seconds and not finished:
-            return
-        self._last = now
-        seconds = (now - self._first) / (self._done - self._before - 1)
-        shown = "  ".join(
-            f"{k} {float(v):.3f}" for k, v in (logs or {}).items()
-        )
-        print(
-            f"      step {self._done}/{self._num_steps}, "
-            f"{seconds * (self._num_steps - self._done):.0f} s left  {shown}",
-            flush=True,
-        )
+        if self._progress is None:
+            # The first step is long: it compiles. The estimate starts after.
+            self._progress = Progress(
+                "train", "steps", self._num_steps, before=self._done
+            )
+        elif self._progress.is_due():
+            shown = [f"{k} {float(v):.3f}" for k, v in (logs or {}).items()]
+            self._progress.show(self._done, *shown)

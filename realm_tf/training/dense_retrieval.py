@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 from realm_tf.answering.recall import gold_blocks
+from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.data import hard_negatives as data
 from realm_tf.errors import InputError
@@ -25,7 +26,7 @@ from realm_tf.training import trainers
 from realm_tf.training.selection import SelectBest
 
 # What BM25 found.
-_RETRIEVED = f"{run_directory.WORK}/retrieved.npy"
+_RETRIEVED = f"{run_directory.WORK}/retrieved.npz"
 # Questions searched for between two looks at the clock.
 _PART = 256
 
@@ -73,7 +74,7 @@ def train(
         steps_per_epoch=steps_per_epoch,
         directory=stage.path(run_directory.CHECKPOINT),
         parts=parts,
-        callbacks=[*parts.values(), *callbacks],
+        callbacks=callbacks,
         **fit,
     )
     for selection in parts.values():
@@ -130,7 +131,7 @@ def _retrieve(questions, records, num_retrieved, path):
     A block that shares no word with a question is none of them.
     """
     if os.path.exists(path):
-        return np.load(path)
+        return weight_files.read(path)["retrieved"]
     progress = Progress("bm25", "questions", len(questions))
     bm25 = Bm25(records.titles, records.texts)
     parts = []
@@ -140,10 +141,7 @@ def _retrieve(questions, records, num_retrieved, path):
         parts.append(np.where(scores > 0, block_ids, data.NO_BLOCK))
         progress.add(len(part))
     retrieved = np.concatenate(parts)
-    temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
-        np.save(file, retrieved)
-    os.replace(temporary, path)
+    weight_files.write(path, {"retrieved": retrieved})
     return retrieved
 
 

@@ -31,7 +31,6 @@ def of_recipe(recipe):
         keras.config.set_dtype_policy(before)
 
 
-@contextlib.contextmanager
 def use_all(batch_size: int):
     """Spreads every batch over all devices of this machine (JAX).
 
@@ -52,12 +51,10 @@ def use_all(batch_size: int):
     if keras.backend.backend() == "jax":
         devices = keras.distribution.list_devices()
     if len(devices) < 2:
-        yield
-        return
+        return contextlib.nullcontext()
     if batch_size % len(devices):
         raise InputError(
             f"{len(devices)} devices share each batch: batch_size must be a "
             f"multiple of that. Received: batch_size={batch_size}"
         )
-    with keras.distribution.DataParallel(devices=devices).scope():
-        yield
+    return keras.distribution.DataParallel(devices=devices).scope()

@@ -73,6 +73,12 @@ class FineTuning:
         self._corpus = corpus
         self._recipe = recipe
         self._stage = stage
+        # What finds the blocks, if it is not the model that is trained.
+        self._retriever = None
+        if recipe.candidates.retriever != "realm":
+            self._retriever = retrievers.make(
+                recipe.candidates.retriever, corpus
+            )
         # Before the query tower moves.
         self._trainer = make_trainer(corpus, index.embeddings, recipe)
 
@@ -105,7 +111,7 @@ class FineTuning:
             self._stage.path(LOG),
             every_steps=recipe.log_every,
             num_steps=sum(steps),
-            on_line=[writer.scalars] if writer else [],
+            writer=writer,
         )
         if dev:
             parts["selection"] = self._selection(dev)
@@ -116,7 +122,7 @@ class FineTuning:
             steps_per_epoch=steps,
             directory=self._stage.path(run_directory.CHECKPOINT),
             parts=parts,
-            callbacks=[*parts.values(), *callbacks],
+            callbacks=callbacks,
             feed=functools.partial(feeding.varying, of_one_width=_OF_ONE_WIDTH),
             **fit,
         )
@@ -142,7 +148,7 @@ class FineTuning:
         """`QuestionBatches` of each file."""
         recipe = self._recipe
         strings = self._strings(asked)
-        retriever = self._other_retriever()
+        retriever = self._retriever
         files = []
         for questions in asked:
             questions = [strings.get(q, q) for q in questions]
@@ -160,13 +166,6 @@ class FineTuning:
                 )
             )
         return files
-
-    def _other_retriever(self):
-        """What finds the blocks, if it is not the model that is trained."""
-        name = self._recipe.candidates.retriever
-        if name == "realm":
-            return None
-        return retrievers.make(name, self._corpus)
 
     def _strings(self, asked):
         """Questions with patterns to the same with strings."""
@@ -198,7 +197,7 @@ class FineTuning:
         if settings.num_dev_questions:
             step = max(1, len(dev) // settings.num_dev_questions)
             dev = dev[::step][: settings.num_dev_questions]
-        retriever = self._other_retriever()
+        retriever = self._retriever
         predictor = Predictor(self._corpus, model=self._trainer.open_qa)
 
         def evaluate():

@@ -27,8 +27,6 @@ _LOG = "builder.log"
 # What it takes and leaves.
 WEIGHTS = "weights.npz"
 EMBEDDINGS = "embeddings.npz"
-# Of the log's end, in a message.
-_SHOWN_BYTES = 2000
 
 
 def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
@@ -167,10 +165,8 @@ class ProcessBuilder:
             )
 
     def _last_line(self):
-        with open(self._log, "rb") as log:
-            log.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
-            text = log.read().decode("utf-8", "replace")
-        return text.strip().rpartition("\n")[2].strip()
+        with open(self._log, errors="replace") as log:
+            return log.read().strip().rpartition("\n")[2].strip()
 
     def close(self) -> None:
         """Ends the process, whatever it is doing."""

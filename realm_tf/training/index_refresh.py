@@ -7,9 +7,8 @@ import time
 import keras
 import numpy as np
 
-# A builder that fails again and again is asked again ever more rarely.
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
+# Before a builder that failed is asked again.
+_SECONDS_OF_PAUSE = 10.0
 
 
 class IndexRefresh(keras.callbacks.Callback):
@@ -128,7 +127,6 @@ class IndexRefresh(keras.callbacks.Callback):
         self._built = None
 
     def _build_at_last(self, step, weights, taken_at):
-        pause = _FIRST_PAUSE
         while not self._stopped.is_set():
             try:
                 embeddings = self._build(weights, self._stopped)
@@ -138,12 +136,11 @@ class IndexRefresh(keras.callbacks.Callback):
                 if not self._stopped.is_set():
                     print(
                         f"index refresh: {type(error).__name__}: {error}; "
-                        f"tried again in {pause:.0f} s, training goes on",
+                        f"tried again in {_SECONDS_OF_PAUSE:.0f} s, training goes on",
                         file=sys.stderr,
                         flush=True,
                     )
-                self._stopped.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                self._stopped.wait(_SECONDS_OF_PAUSE)
             else:
                 self._built = step, taken_at, embeddings
                 return

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -83,7 +82,6 @@ class Pretraining:
             examples,
             num_steps=recipe.masked_lm_steps,
             directory=run_directory.MASKED_LM_CHECKPOINT,
-            callbacks=[log],
             parts={"training_log": log},
         )
 
@@ -104,18 +102,19 @@ class Pretraining:
         trainer = trainers.make_realm_trainer(
             self._loaded, self._blocks, recipe, embeddings=embeddings
         )
-        log = self._log(LOG, recipe.num_steps)
-        parts = {"training_log": log}
+        parts = {}
         with contextlib.ExitStack() as stack:
-            retriever, of_retrieval = None, []
+            retriever = None
             if recipe.candidates.retrieval == "host":
                 retriever = self._retriever(trainer, embeddings)
                 stack.callback(retriever.close)
-                parts["host_retriever"] = retriever
-                of_retrieval = [retriever]
-            parts["index_refresh"] = refresh = self._refresh(
+            refresh = self._refresh(
                 retriever or trainer.index, model, beam_options, stack
             )
+            parts["index_refresh"] = refresh
+            if retriever:
+                parts["host_retriever"] = retriever
+            parts["training_log"] = self._log(LOG, recipe.num_steps)
             if self._writer:
                 samples = self._samples(examples.batch(0, 0), retriever)
                 callbacks = [samples, *callbacks]
@@ -124,7 +123,7 @@ class Pretraining:
                 examples,
                 num_steps=recipe.num_steps,
                 directory=run_directory.CHECKPOINT,
-                callbacks=[refresh, *of_retrieval, log, *callbacks],
+                callbacks=callbacks,
                 parts=parts,
                 retriever=retriever,
             )
@@ -148,14 +147,12 @@ class Pretraining:
         return self._embed() if index is None else index.embeddings
 
     def _log(self, name, num_steps, *, prefix=""):
-        on_line = []
-        if self._writer:
-            on_line = [functools.partial(self._writer.scalars, prefix=prefix)]
         return TrainingLog(
             self._stage.path(name),
             every_steps=self._recipe.log_every,
             num_steps=num_steps,
-            on_line=on_line,
+            writer=self._writer,
+            prefix=prefix,
         )
 
     def _retriever(self, trainer, embeddings):

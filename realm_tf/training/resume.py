@@ -63,10 +63,10 @@ def fit(
             `300.0`.
         every_steps: int. Save after so many steps, whatever the time.
             Defaults to `None`: by time alone.
-        parts: dict. Name to what else has a state: an object with
+        parts: dict. Name to each callback that has a state: with
             `get_state()`, which returns a JSON value, and `set_state(value)`,
             called before the first step of a run that goes on.
-        callbacks: list of `keras.callbacks.Callback`.
+        callbacks: list of `keras.callbacks.Callback`, which come after these.
         feed: function of `data.feeding` that makes `fit`'s input of a function
             that gives batches. `on_demand` where batches depend on what
             callbacks do between steps. Defaults to `feeding.ahead`.
@@ -84,20 +84,26 @@ def fit(
         model.optimizer.build(model.trainable_variables)
     os.makedirs(directory, exist_ok=True)
     epochs = _Epochs(steps_per_epoch, num_steps)
+    parts = parts or {}
     saver = SaveState(
         os.path.join(directory, STATE),
         epochs=epochs,
         num_steps=num_steps,
         every_seconds=every_seconds,
         every_steps=every_steps,
-        parts=parts or {},
+        parts=parts,
     )
     saver.restore(model)
     if saver.done and verbose:
         print(f"      going on after step {saver.done}/{num_steps}", flush=True)
     # First, so that no other sees a loss that is not finite; last, so that
     # the others have seen the step that is saved.
-    callbacks = [StopAtNonFinite(first_step=saver.done), *callbacks, saver]
+    callbacks = [
+        StopAtNonFinite(first_step=saver.done),
+        *parts.values(),
+        *callbacks,
+        saver,
+    ]
     if verbose == "auto" and not sys.stdout.isatty():
         verbose = 0
         callbacks.insert(-1, ProgressLines(num_steps, first_step=saver.done))
@@ -171,7 +177,6 @@ class SaveState(keras.callbacks.Callback):
         every_seconds,
         every_steps,
         parts,
-        clock=time.monotonic,
     ):
         super().__init__()
         self.path = path
@@ -182,8 +187,7 @@ class SaveState(keras.callbacks.Callback):
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._parts = parts
-        self._clock = clock
-        self._saved_at = clock()
+        self._saved_at = time.monotonic()
         self._saved_after = 0
         self._before_epoch = 0
         # Of an epoch that was broken off: Keras resets them before a step.
@@ -209,7 +213,7 @@ class SaveState(keras.callbacks.Callback):
     def _is_due(self):
         steps = self.done - self._saved_after
         return bool(self._every_steps and steps >= self._every_steps) or (
-            self._clock() - self._saved_at >= self._every_seconds
+            time.monotonic() - self._saved_at >= self._every_seconds
         )
 
     def _save(self):
@@ -224,7 +228,7 @@ class SaveState(keras.callbacks.Callback):
         }
         content[_INFORMATION] = np.array(json.dumps(information))
         weight_files.write(self.path, content)
-        self._saved_at = self._clock()
+        self._saved_at = time.monotonic()
         self._saved_after = self.done
 
     def restore(self, model):

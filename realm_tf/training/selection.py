@@ -5,7 +5,6 @@ import os
 import keras
 
 from realm_tf.artifacts.paths import remove
-from realm_tf.errors import InputError
 
 _WEIGHTS = "best_{epoch}.weights.h5"
 
@@ -81,17 +80,8 @@ class SelectBest(keras.callbacks.Callback):
         Returns:
             dict, for metadata: `best_epoch`, from 1, and `best`, what was
             measured after it.
-
-        Raises:
-            InputError: if their file is gone.
         """
-        path = self._path(self.best_epochs[-1])
-        if not os.path.exists(path):
-            raise InputError(
-                f"{path}, the best epoch's weights, is gone: remove the "
-                "unfinished output to train from the start."
-            )
-        self._weights.load_weights(path)
+        self._weights.load_weights(self._path(self.best_epochs[-1]))
         return {"best_epoch": self.best_epochs[-1] + 1, "best": self.best}
 
     def _path(self, epoch):

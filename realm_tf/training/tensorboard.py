@@ -1,5 +1,7 @@
 """What TensorBoard shows of a training run."""
 
+import contextlib
+
 import keras
 
 from realm_tf.errors import InputError
@@ -30,7 +32,10 @@ class TensorBoardWriter:
                 "holds the same numbers."
             ) from error
         if keras.backend.backend() != "tensorflow":
-            _leave_the_gpu(tf)
+            # It shall take no memory of a GPU on which JAX trains; what it
+            # took when it was in use before, it has.
+            with contextlib.suppress(RuntimeError):
+                tf.config.set_visible_devices([], "GPU")
         self._summary = tf.summary
         self._writer = tf.summary.create_file_writer(str(directory))
 
@@ -52,13 +57,3 @@ class TensorBoardWriter:
         with self._writer.as_default(step=step):
             self._summary.text(name, text)
         self._writer.flush()
-
-
-def _leave_the_gpu(tf):
-    """Lets TensorFlow take no memory of a GPU on which JAX trains."""
-    if tf.config.list_physical_devices("GPU"):
-        try:
-            tf.config.set_visible_devices([], "GPU")
-        except RuntimeError:
-            # It was in use before: what it took, it has.
-            return

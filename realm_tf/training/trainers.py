@@ -18,7 +18,9 @@ def make_towers_trainer(kind, open_qa, recipe, num_steps: int):
         `kind`; training it trains the towers of `open_qa`.
     """
     towers = open_qa.query_embedder, open_qa.block_embedder
-    _set_up(towers, recipe.encoders)
+    encoders = recipe.encoders
+    for tower in towers:
+        _set_up(tower.encoder, encoders, encoders.num_frozen_layers)
     trainer = kind(*towers, score_scale=open_qa.score_scale)
     compile_trainer(trainer, recipe.optimizer, num_steps)
     return trainer
@@ -42,14 +44,12 @@ def prepare(open_qa, recipe: PretrainRecipe) -> None:
     if open_qa.knowledge_augmented_encoder is None:
         open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(reader)
     encoders = recipe.encoders
-    reader.freeze(
-        embeddings=encoders.freeze_word_embeddings,
-        num_layers=encoders.num_frozen_reader_layers,
-    )
-    reader.set_dropout(encoders.dropout)
-    towers = open_qa.query_embedder, open_qa.block_embedder
-    _set_up(towers, encoders)
-    for encoder in (reader, *(tower.encoder for tower in towers)):
+    for encoder, num_frozen in (
+        (reader, encoders.num_frozen_reader_layers),
+        (open_qa.query_embedder.encoder, encoders.num_frozen_layers),
+        (open_qa.block_embedder.encoder, encoders.num_frozen_layers),
+    ):
+        _set_up(encoder, encoders, num_frozen)
         encoder.set_recompute(encoders.gradient_checkpointing)
 
 
@@ -129,14 +129,12 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     return trainer
 
 
-def _set_up(towers, encoders):
-    """What a recipe says of the encoders of towers."""
-    for encoder in {id(t.encoder): t.encoder for t in towers}.values():
-        encoder.freeze(
-            embeddings=encoders.freeze_word_embeddings,
-            num_layers=encoders.num_frozen_layers,
-        )
-        encoder.set_dropout(encoders.dropout)
+def _set_up(encoder, settings, num_frozen):
+    """What a recipe says of an encoder; saying it twice changes nothing."""
+    encoder.freeze(
+        embeddings=settings.freeze_word_embeddings, num_layers=num_frozen
+    )
+    encoder.set_dropout(settings.dropout)
 
 
 def compile_trainer(

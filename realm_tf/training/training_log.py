@@ -5,7 +5,6 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -49,9 +48,9 @@ class TrainingLog(keras.callbacks.Callback):
         every_steps: int. Steps between two lines.
         num_steps: int. Of the whole run, whose last step has a line in any
             case.
-        on_line: list of functions of a line (a dict), called after it is
-            written, such as `TensorBoardWriter.scalars`.
-        clock: function that gives the time in seconds.
+        writer: `TensorBoardWriter`, to which lines are written, too. Defaults
+            to `None`.
+        prefix: str. Before the names there. Defaults to none.
     """
 
     def __init__(
@@ -60,15 +59,15 @@ class TrainingLog(keras.callbacks.Callback):
         *,
         every_steps: int,
         num_steps: int,
-        on_line: tuple[Callable[[dict], None], ...] = (),
-        clock: Callable[[], float] = time.monotonic,
+        writer=None,
+        prefix: str = "",
     ):
         super().__init__()
         self.path = str(path)
         self._every_steps = every_steps
         self._num_steps = num_steps
-        self._on_line = tuple(on_line)
-        self._clock = clock
+        self._writer = writer
+        self._prefix = prefix
         # Steps done, and those that have a line.
         self._step = 0
         self._logged = None
@@ -110,7 +109,7 @@ class TrainingLog(keras.callbacks.Callback):
                 self._logged = self._step
             with open(self.path, "ab") as file:
                 file.truncate(min(self._size, file.tell()))
-            self._clock_at = self._clock()
+            self._clock_at = time.monotonic()
 
     # Here and not at the end of the step before: by now all callbacks have
     # seen that step, and the metrics of an epoch that was broken off are back.
@@ -142,7 +141,7 @@ class TrainingLog(keras.callbacks.Callback):
 
     def _tick(self):
         if self._clock_at is not None:
-            now = self._clock()
+            now = time.monotonic()
             self._seconds += now - self._clock_at
             self._clock_at = now
 
@@ -190,8 +189,8 @@ class TrainingLog(keras.callbacks.Callback):
         self._logged = self._step
         self._sums = {}
         self._timed_from = (self._seconds, self._step)
-        for function in self._on_line:
-            function(line)
+        if self._writer:
+            self._writer.scalars(line, prefix=self._prefix)
 
     def _rate(self, steps):
         # Keras weights the loss by the number of examples.

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import search_oracle
 
-from realm_tf.errors import InputError
 from realm_tf.retrieval import numpy_index
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
@@ -22,13 +21,3 @@ def test_the_best_are_found(
     np.testing.assert_array_equal(found[1], expected)
     np.testing.assert_array_equal(found[0], scores)
     assert (found[1].dtype, found[0].dtype) == ("int32", "float32")
-
-
-def test_other_embeddings():
-    index = NumpyIndex(np.eye(3))
-    index.swap(np.eye(3)[::-1])
-    assert index.search(np.eye(3)[:1], 1)[1].tolist() == [[2]]
-    with pytest.raises(InputError, match=r"shape=\(2, 3\)"):
-        index.swap(np.eye(3)[:2])
-    with pytest.raises(InputError, match="num_candidates=4"):
-        index.search(np.eye(3), 4)

@@ -139,7 +139,7 @@ def test_a_slow_builder_sets_the_pace_and_nobody_waits():
 
 
 def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch):
-    monkeypatch.setattr(index_refresh, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(index_refresh, "_SECONDS_OF_PAUSE", 0.1)
     refresh, _ = _fit(num_steps=30, every_steps=5, failures=(5,))
     assert refresh.swaps[0][1] == 5, "the same weights, embedded after all"
     assert "MemoryError: too little of it" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 import pathlib
+import types
 
 import keras
 import numpy as np
@@ -14,26 +15,21 @@ JIT = keras.backend.backend() == "jax"
 NUM_STEPS, STEPS_PER_EPOCH = 13, 5
 
 
-class Counter:
+class Counter(keras.callbacks.Callback):
     """What else may have a state."""
 
     def __init__(self):
+        super().__init__()
         self.num_steps = 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.num_steps += 1
 
     def get_state(self):
         return {"num_steps": self.num_steps}
 
     def set_state(self, state):
         self.num_steps = state["num_steps"]
-
-
-class Count(keras.callbacks.Callback):
-    def __init__(self, counter):
-        super().__init__()
-        self._counter = counter
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._counter.num_steps += 1
 
 
 class Regression(keras.Model):
@@ -106,7 +102,7 @@ def _fit(directory, *callbacks, model=None, **arguments):
         steps_per_epoch=STEPS_PER_EPOCH,
         directory=str(directory),
         parts={"counter": counter},
-        callbacks=[Count(counter), *callbacks],
+        callbacks=callbacks,
         **arguments,
     )
     return model, rows, counter
@@ -183,11 +179,8 @@ def test_a_finished_run_does_nothing_more(straight, tmp_path):
 
 def test_savings_by_time(tmp_path, monkeypatch):
     seconds = iter(range(0, 1000, 2))
-    monkeypatch.setitem(
-        resume.SaveState.__init__.__kwdefaults__,
-        "clock",
-        lambda: float(next(seconds)),
-    )
+    clock = types.SimpleNamespace(monotonic=lambda: float(next(seconds)))
+    monkeypatch.setattr(resume, "time", clock)
     saved = []
     save = resume.SaveState._save
 

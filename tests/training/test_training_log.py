@@ -1,3 +1,6 @@
+import itertools
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -25,16 +28,19 @@ class Age(keras.callbacks.Callback):
         logs["index_age"] = self._done % 3
         self._done += 1
 
+    def get_state(self):
+        """None: its age follows from the step."""
 
-class Clock:
+    def set_state(self, state):
+        assert state is None
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
     """A second more at every look."""
-
-    def __init__(self):
-        self.now = 0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
+    seconds = itertools.count()
+    clock = types.SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr(training_log, "time", clock)
 
 
 class Echo(keras.Model):
@@ -87,14 +93,13 @@ def _fit(directory, *, log=None, callbacks=(), parts=True, **arguments):
         directory / training_log.LOG,
         every_steps=EVERY,
         num_steps=NUM_STEPS,
-        clock=Clock(),
     )
     resume.fit(
         _model(),
         _batches,
         directory=str(directory / "state"),
-        callbacks=[Age(), log, *callbacks],
-        parts={"log": log} if parts else None,
+        callbacks=callbacks if parts else [Age(), log, *callbacks],
+        parts={"age": Age(), "log": log} if parts else None,
         **{
             "num_steps": NUM_STEPS,
             "steps_per_epoch": STEPS_PER_EPOCH,
@@ -137,16 +142,12 @@ def test_a_line_is_the_mean_of_its_steps(tmp_path):
 
 
 def test_times(tmp_path):
-    found = []
     log = TrainingLog(
         tmp_path / "log.jsonl",
         every_steps=2,
         num_steps=5,
-        on_line=[found.append],
-        clock=Clock(),
     )
     lines = _fit(tmp_path, log=log, num_steps=5, parts=False)
-    assert found == lines
     assert [line["step"] for line in lines] == [2, 4, 5]
     # The clock is looked at when training begins, at the end of the first
     # step, and at each line.
@@ -215,7 +216,7 @@ def test_tensorboard(tmp_path):
         tmp_path / "log.jsonl",
         every_steps=EVERY,
         num_steps=NUM_STEPS,
-        on_line=[writer.scalars],
+        writer=writer,
     )
     lines = _fit(tmp_path, log=log)
     writer.text("samples/0", "a | b", step=4)
