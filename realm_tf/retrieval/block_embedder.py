@@ -18,16 +18,18 @@ class BlockEmbedder:
     Args:
         loaded: `LoadedModel`.
         max_length: int. Most wordpieces of `[CLS] title [SEP] body [SEP]`.
+        tower: `Embedder`. Defaults to `None`: that of `loaded`.
     """
 
-    def __init__(self, loaded, *, max_length: int):
+    def __init__(self, loaded, *, max_length: int, tower=None):
         self._loaded = loaded
         self._max_length = max_length
+        self._tower = tower or loaded.model.block_embedder
 
     @property
     def embedding_dim(self) -> int:
         """Width of an embedding."""
-        return self._loaded.model.embedding_dim
+        return self._tower.embedding_dim
 
     def embed_ids(self, title_ids, token_ids):
         """Embeddings of blocks given as wordpieces.
@@ -52,7 +54,7 @@ class BlockEmbedder:
             max_length=min(rounded, self._max_length),
             segment_ids=self._loaded.block_segment_ids,
         )
-        embeddings = predict(self._loaded.model.block_embedder, inputs)
+        embeddings = predict(self._tower, inputs)
         return np.asarray(embeddings, "float32"), inputs["padding_mask"]
 
 

@@ -6,11 +6,6 @@ import bm25s
 import numpy as np
 import Stemmer
 
-# The defaults of bm25s; to Robertson and Zaragoza, 2009, values of
-# 1.2 < k1 < 2 and 0.5 < b < 0.8 are reasonably good in many circumstances.
-K1 = 1.5
-B = 0.75
-
 # It sets its own logger to DEBUG; where a root handler is (absl's), that shows.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
@@ -21,14 +16,15 @@ class Bm25:
     Args:
         titles: list of str. By block id.
         texts: list of str. By block id.
-        k1: float. Saturation of term frequency. Defaults to `1.5`.
-        b: float. Length normalisation. Defaults to `0.75`.
     """
 
-    def __init__(self, titles, texts, *, k1: float = K1, b: float = B):
+    def __init__(self, titles, texts):
         self._stemmer = Stemmer.Stemmer("english")
         self._num_blocks = len(texts)
-        self._retriever = bm25s.BM25(k1=k1, b=b)
+        # The defaults of bm25s; to Robertson and Zaragoza, 2009, values of
+        # 1.2 < k1 < 2 and 0.5 < b < 0.8 are reasonably good in many
+        # circumstances.
+        self._retriever = bm25s.BM25(k1=1.5, b=0.75)
         self._retriever.index(
             self._tokenize(
                 [

@@ -154,19 +154,14 @@ class BruteForce(_Exhaustive):
 
     def _place(self, embeddings):
         """The rows, each copied only to the device that searches it."""
+        rows = np.asarray(embeddings, dtype="float32")
         if self._sharding is None:
-            return np.asarray(embeddings, dtype="float32")
+            return rows
         import jax
 
-        rows_per_device = -(-self.num_blocks // self._num_devices)
-        shape = (self._num_devices * rows_per_device, self.embedding_dim)
-
-        def part(index):
-            start, limit, _ = index[0].indices(shape[0])
-            rows = np.asarray(embeddings[start:limit], dtype="float32")
-            return np.pad(rows, [[0, limit - start - len(rows)], [0, 0]])
-
-        return jax.make_array_from_callback(shape, self._sharding, part)
+        missing = -self.num_blocks % self._num_devices
+        rows = np.pad(rows, [[0, missing], [0, 0]])
+        return jax.device_put(rows, self._sharding)
 
     def _search(self, queries, num_candidates):
         rows = ops.convert_to_tensor(self.embeddings)

@@ -102,7 +102,7 @@ def _train(embeddings, num_partitions):
     num_sampled = min(len(embeddings), _SAMPLE_PER_PARTITION * num_partitions)
     order = random.permutation(len(embeddings))[:num_sampled]
     # In the order of the file, and the first centroids drawn from these.
-    sample = _directions(embeddings, np.sort(order))
+    sample = _scaled(np.asarray(embeddings[np.sort(order)], "float32"))
     start = sample[random.permutation(num_sampled)[:num_partitions]]
     with warnings.catch_warnings():
         # Equal rows leave clusters empty; these take part no more.
@@ -113,17 +113,8 @@ def _train(embeddings, num_partitions):
     return centroids.astype("float32")
 
 
-def _directions(embeddings, rows):
-    """Some rows, scaled to length 1; zeros stay."""
-    parts = []
-    for first in range(0, len(rows), _ROWS_AT_ONCE):
-        # Slices of a mapped file are not copied, lists of rows are.
-        part = np.asarray(embeddings[rows[first : first + _ROWS_AT_ONCE]])
-        parts.append(_scaled(part.astype("float32")))
-    return np.concatenate(parts)
-
-
 def _scaled(rows):
+    """Rows of length 1; zeros stay."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
         raise InputError(

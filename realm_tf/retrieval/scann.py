@@ -53,7 +53,7 @@ class Scann(Index):
     `num_reordered` blocks that are scored again; from 100,000 on a tree
     leaves most of the blocks out. Only for the TensorFlow backend, on CPU.
 
-    Make one with `build` or `from_state`.
+    Make one with `build` or `from_files`.
 
     Args:
         searcher: `scann_ops.ScannSearcher`.
@@ -137,16 +137,17 @@ class Scann(Index):
         )
 
     @classmethod
-    def from_state(cls, state: dict, **arguments) -> "Scann":
-        """An index of what `state` gave.
-
-        Args:
-            state: dict of numpy arrays.
-            **arguments: of `Scann`: what the index was built with.
-        """
+    def from_files(cls, files, *, quantize="none"):
+        if quantize != "none":
+            raise InputError(
+                f"{files} is a ScaNN index, which holds its rows as it was "
+                f"built: expected quantize='none', received {quantize!r}; "
+                "build it with `realm index --reordering int8` instead."
+            )
         import tensorflow as tf
 
         ops = _scann_ops()
+        state = files.state(STATE_NAMES)
         tensors = []
         for name in STATE_NAMES:
             value = state[name]
@@ -164,18 +165,10 @@ class Scann(Index):
             *(getattr(module, name) for name in STATE_NAMES[:-1]),
             shared_name=shared_name,
         )
-        return cls(ops.ScannSearcher(handle), module, shared_name, **arguments)
-
-    @classmethod
-    def from_files(cls, files, *, quantize="none"):
-        if quantize != "none":
-            raise InputError(
-                f"{files} is a ScaNN index, which holds its rows as it was "
-                f"built: expected quantize='none', received {quantize!r}; "
-                "build it with `realm index --reordering int8` instead."
-            )
-        return cls.from_state(
-            files.state(STATE_NAMES),
+        return cls(
+            ops.ScannSearcher(handle),
+            module,
+            shared_name,
             num_blocks=files.num_blocks,
             embedding_dim=files.metadata["embedding_dim"],
             reordering=files.parameters["reordering"],

@@ -222,13 +222,11 @@ class FineTuning:
 
     def _embed(self, *_):
         """All blocks, with the tower as it is."""
-        loaded = dataclasses.replace(
-            self._corpus.loaded, model=self._trainer.open_qa
-        )
-        limit = loaded.model.block_embedder.encoder.max_sequence_length
+        tower = self._trainer.open_qa.block_embedder
+        limit = tower.encoder.max_sequence_length
         length = min(self._corpus.records.metadata["max_block_length"], limit)
         return index_builder.embed_blocks(
-            BlockEmbedder(loaded, max_length=length),
+            BlockEmbedder(self._corpus.loaded, max_length=length, tower=tower),
             run_directory.open_blocks(self._blocks, self._stage, length),
         )
 

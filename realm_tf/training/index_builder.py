@@ -5,7 +5,6 @@ when the result is not needed any more, that gives the embeddings of all blocks.
 """
 
 import concurrent.futures
-import dataclasses
 import os
 import subprocess
 import sys
@@ -76,13 +75,8 @@ def thread_builder(loaded, blocks, *, max_block_length: int):
     Returns:
         A builder.
     """
-    from realm_tf.models.open_qa import OpenQa
-
     tower = loaded.model.block_embedder.copy()
-    own = OpenQa(tower, tower, loaded.model.reader)
-    embedder = BlockEmbedder(
-        dataclasses.replace(loaded, model=own), max_length=max_block_length
-    )
+    embedder = BlockEmbedder(loaded, max_length=max_block_length, tower=tower)
 
     def build(weights, stopped):
         def check():

@@ -77,12 +77,14 @@ class Pretraining:
         log = self._log(
             MASKED_LM_LOG, recipe.masked_lm_steps, prefix=_MASKED_LM
         )
-        self._stage.metadata["masked_lm_history"] = self._fit(
+        self._stage.metadata["masked_lm_history"] = resume.fit(
             trainers.make_masked_lm_trainer(self._loaded, self._recipe),
-            examples,
+            examples.batches,
             num_steps=recipe.masked_lm_steps,
-            directory=run_directory.MASKED_LM_CHECKPOINT,
+            steps_per_epoch=examples.steps_per_epoch,
+            directory=self._stage.path(run_directory.MASKED_LM_CHECKPOINT),
             parts={"training_log": log},
+            **self._fit_arguments,
         )
 
     def train(self, model, index, *, callbacks=(), beam_options=()) -> None:
@@ -103,29 +105,34 @@ class Pretraining:
             self._loaded, self._blocks, recipe, embeddings=embeddings
         )
         parts = {}
+        batches, feed = examples.batches, feeding.ahead
         with contextlib.ExitStack() as stack:
             retriever = None
             if recipe.candidates.retrieval == "host":
                 retriever = self._retriever(trainer, embeddings)
                 stack.callback(retriever.close)
-            refresh = self._refresh(
+                parts["host_retriever"] = retriever
+                prefetch = recipe.candidates.retrieval_prefetch
+                batches = retriever.batches(batches, prefetch=prefetch)
+                if not prefetch:
+                    feed = feeding.on_demand
+            parts["index_refresh"] = refresh = self._refresh(
                 retriever or trainer.index, model, beam_options, stack
             )
-            parts["index_refresh"] = refresh
-            if retriever:
-                parts["host_retriever"] = retriever
             parts["training_log"] = self._log(LOG, recipe.num_steps)
             if self._writer:
                 samples = self._samples(examples.batch(0, 0), retriever)
                 callbacks = [samples, *callbacks]
-            history = self._fit(
+            history = resume.fit(
                 trainer,
-                examples,
+                batches,
                 num_steps=recipe.num_steps,
-                directory=run_directory.CHECKPOINT,
-                callbacks=callbacks,
+                steps_per_epoch=examples.steps_per_epoch,
+                directory=self._stage.path(run_directory.CHECKPOINT),
                 parts=parts,
-                retriever=retriever,
+                callbacks=callbacks,
+                feed=feed,
+                **self._fit_arguments,
             )
         if recipe.index.refresh != "sync" and recipe.index.num_steps:
             self._stage.metadata["index_swaps"] = refresh.swaps
@@ -230,21 +237,3 @@ class Pretraining:
         )
         stack.callback(builder.close)
         return builder
-
-    def _fit(
-        self, trainer, examples, *, directory, retriever=None, **arguments
-    ):
-        batches = examples.batches
-        if retriever:
-            prefetch = self._recipe.candidates.retrieval_prefetch
-            batches = retriever.batches(batches, prefetch=prefetch)
-            if not prefetch:
-                arguments["feed"] = feeding.on_demand
-        return resume.fit(
-            trainer,
-            batches,
-            steps_per_epoch=examples.steps_per_epoch,
-            directory=self._stage.path(directory),
-            **self._fit_arguments,
-            **arguments,
-        )

@@ -61,45 +61,23 @@ class RetrievalSamples(keras.callbacks.Callback):
     def _write_samples(self):
         if self._step == self._written:
             return
-        texts = run_samples(
-            self.model, self._batch, self._vocabulary, retriever=self._retriever
+        batch, blocks = self._batch, self._retriever or self.model.block_table
+        if self._retriever is not None:
+            batch = self._retriever.add_candidates(batch)
+        if keras.backend.backend() == "jax":
+            # Until then variables do not have the values of the last step.
+            self.model.jax_state_sync()
+        outputs = self.model.predict_on_batch(batch)
+        texts = format_samples(
+            outputs,
+            batch,
+            blocks.contents(np.asarray(outputs["candidate_ids"])),
+            self._vocabulary,
+            marginalization=self.model.marginal_likelihood.marginalization,
         )
         for number, text in enumerate(texts):
             self._write(f"retrieval/{number}", text, step=self._step)
         self._written = self._step
-
-
-def run_samples(
-    model, batch: dict, vocabulary: list[str], *, retriever=None
-) -> list[str]:
-    """What a model retrieves and predicts, without training it.
-
-    May be called between two steps of `fit`.
-
-    Args:
-        model: `RealmModel`, compiled.
-        batch: dict of arrays, as the model takes it.
-        vocabulary: list of str. Wordpieces in the order of their ids.
-        retriever: `HostRetriever`. Adds candidates to the batch. Defaults to
-            `None`: the model finds its own.
-
-    Returns:
-        list of str, Markdown; one a row.
-    """
-    contents = (retriever or model.block_table).contents
-    if retriever is not None:
-        batch = retriever.add_candidates(batch)
-    if keras.backend.backend() == "jax":
-        # Until then variables do not have the values of the last step.
-        model.jax_state_sync()
-    outputs = model.predict_on_batch(batch)
-    return format_samples(
-        outputs,
-        batch,
-        contents(np.asarray(outputs["candidate_ids"])),
-        vocabulary,
-        marginalization=model.marginal_likelihood.marginalization,
-    )
 
 
 def format_samples(

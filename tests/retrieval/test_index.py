@@ -33,24 +33,17 @@ def _scann(embeddings):
     return Scann.build(embeddings)
 
 
-def _scann_from_state(embeddings):
-    num_blocks, embedding_dim = embeddings.shape
-    return Scann.from_state(
-        Scann.build(embeddings).state(),
-        num_blocks=num_blocks,
-        embedding_dim=embedding_dim,
-        reordering="float32",
-        num_reordered=200,
-    )
+def _scann_from_files(embeddings):
+    return search_oracle.reloaded(Scann.build(embeddings))
 
 
 def _exported_scann(embeddings):
-    return _scann_from_state(embeddings).for_graph()
+    return _scann_from_files(embeddings).for_graph()
 
 
-ALL = [_brute_force, _ivf, _scann, _scann_from_state, _exported_scann]
+ALL = [_brute_force, _ivf, _scann, _scann_from_files, _exported_scann]
 # What a trainer refreshes.
-SWAPPABLE = [_brute_force, _ivf, _scann, _scann_from_state]
+SWAPPABLE = [_brute_force, _ivf, _scann, _scann_from_files]
 
 
 def _check(index, embeddings, queries, num_candidates):

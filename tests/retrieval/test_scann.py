@@ -10,16 +10,6 @@ from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.scann import Scann
 
 
-def _reload(index, reordering="float32"):
-    return Scann.from_state(
-        index.state(),
-        num_blocks=index.num_blocks,
-        embedding_dim=index.embedding_dim,
-        reordering=reordering,
-        num_reordered=200,
-    )
-
-
 def _equal(first, second, queries, k):
     for one, two in zip(
         first.search(queries, k), second.search(queries, k), strict=True
@@ -96,15 +86,15 @@ def test_a_saved_state_gives_the_same_results(many, hashed, reordering):
     queries = search_oracle.clustered(20, seed=1)
     small = Scann.build(many[:3_000], reordering=reordering)
     for index in (small, hashed[reordering]):
-        loaded = _reload(index, reordering)
+        loaded = search_oracle.reloaded(index, reordering)
         assert loaded.is_exact == index.is_exact
         _equal(index, loaded, queries, 20)
         _equal(index, loaded.for_graph(), queries, 20)
         # A copy of the copy.
-        _equal(index, _reload(loaded, reordering), queries, 20)
+        _equal(index, search_oracle.reloaded(loaded, reordering), queries, 20)
         assert {type(array) for array in index.state().values()} <= {np.ndarray}
     # It outlives the one it was made from.
-    loaded = _reload(small, reordering)
+    loaded = search_oracle.reloaded(small, reordering)
     expected = small.search(queries, 3)[1]
     small.close()
     np.testing.assert_array_equal(loaded.search(queries, 3)[1], expected)
@@ -124,7 +114,12 @@ def test_the_state_follows_a_swap():
     fresh = Scann.build(search_oracle.clustered(100, seed=1))
     for name, array in fresh.state().items():
         np.testing.assert_array_equal(index.state()[name], array)
-    _equal(_reload(index), fresh, search_oracle.clustered(5, seed=2), 10)
+    _equal(
+        search_oracle.reloaded(index),
+        fresh,
+        search_oracle.clustered(5, seed=2),
+        10,
+    )
 
 
 def test_in_a_saved_model(tmp_path):
@@ -133,7 +128,9 @@ def test_in_a_saved_model(tmp_path):
     class Module(tf.Module):
         def __init__(self):
             super().__init__()
-            self.index = _reload(Scann.build(embeddings)).for_graph()
+            self.index = search_oracle.reloaded(
+                Scann.build(embeddings)
+            ).for_graph()
             self.state = self.index.module
 
         @tf.function(

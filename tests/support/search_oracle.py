@@ -1,5 +1,7 @@
 """What every search must find, by NumPy, and rows to search among."""
 
+import types
+
 import numpy as np
 
 
@@ -17,6 +19,18 @@ def recall(index, embeddings, queries, k):
     return np.mean(
         [len(set(a) & set(b)) / k for a, b in zip(found, truth, strict=True)]
     )
+
+
+def reloaded(index, reordering="float32"):
+    """A `Scann` of what another one writes."""
+    state = index.state()
+    files = types.SimpleNamespace(
+        state=lambda names: {name: state[name] for name in names},
+        num_blocks=index.num_blocks,
+        metadata={"embedding_dim": index.embedding_dim},
+        parameters={"reordering": reordering, "num_reordered": 200},
+    )
+    return type(index).from_files(files)
 
 
 def rows(num_rows, seed=0, width=8):

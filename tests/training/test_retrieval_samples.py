@@ -100,13 +100,16 @@ def test_samples_of_a_run(packed_blocks):
     make = world.make_batches(packed_blocks)
     runs, written = [], []
     vocabulary = [f"w{number}" for number in range(world.VOCABULARY)]
-    callback = RetrievalSamples(
-        world.make_batch(packed_blocks, 0),
-        vocabulary,
-        lambda name, text, step: written.append((step, name, text)),
-        every_steps=2,
-    )
-    for callbacks in ([], [callback]):
+
+    def samples():
+        return RetrievalSamples(
+            world.make_batch(packed_blocks, 0),
+            vocabulary,
+            lambda name, text, step: written.append((step, name, text)),
+            every_steps=2,
+        )
+
+    for callbacks in ([], [samples()]):
         model = world.make_model(packed_blocks, in_graph=True)
         history = model.fit(
             on_demand(make),
@@ -124,11 +127,14 @@ def test_samples_of_a_run(packed_blocks):
     assert [(step, name) for step, name, _ in written] == [
         (step, name) for step in (0, 2, 4, 6) for name in names
     ]
-    texts = retrieval_samples.run_samples(
-        model, world.make_batch(packed_blocks, 0), vocabulary
-    )
-    assert [text for *_, text in written[-world.BATCH_SIZE :]] == texts
-    assert written[0][2] != texts[0]
+    of_run, written[:] = [text for *_, text in written], []
+    again = samples()
+    again.set_model(model)
+    again.on_train_begin()
+    again.on_train_end()
+    texts = [text for *_, text in written]
+    assert of_run[-world.BATCH_SIZE :] == texts
+    assert of_run[0] != texts[0]
     for text in texts:
         assert "\nmasked: **w" in text
         rows = [line.split(" | ") for line in text.splitlines()[6:]]
