@@ -15,26 +15,18 @@ class Diverged(InputError):
 class StopAtNonFinite(keras.callbacks.Callback):
     """Stops training at the first loss that is not finite.
 
-    Args:
-        first_step: int. Steps done before, by a run that this one goes on
-            from. Defaults to `0`.
-
     Raises:
         Diverged: with the step and the learning rate.
     """
 
-    def __init__(self, *, first_step=0):
-        super().__init__()
-        self._done = first_step
-
     def on_train_batch_end(self, batch, logs=None):
-        self._done += 1
         # The mean since the epoch began: one loss is enough.
         loss = (logs or {}).get("loss", 0.0)
         if not math.isfinite(loss):
+            optimizer = self.model.optimizer
             raise Diverged(
-                f"The loss of step {self._done} is {loss}, at a learning rate "
-                f"of {float(self.model.optimizer.learning_rate):.3g}: the "
+                f"The loss of step {int(optimizer.iterations)} is {loss}, at a "
+                f"learning rate of {float(optimizer.learning_rate):.3g}: the "
                 "weights are lost. Train again with a lower one, such as "
                 "--set learning_rate=1e-5."
             )

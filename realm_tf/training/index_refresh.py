@@ -81,7 +81,9 @@ class IndexRefresh(keras.callbacks.Callback):
         copy = due and not is_busy
         if self._built is None and not copy:
             return
-        _sync(self.model)
+        # On JAX variables have the values of the last step when Keras is asked
+        # for its model.
+        self.model  # noqa: B018
         self._swap()
         if copy:
             weights = [np.array(w) for w in self._tower.get_weights()]
@@ -144,9 +146,3 @@ class IndexRefresh(keras.callbacks.Callback):
             else:
                 self._built = step, taken_at, embeddings
                 return
-
-
-def _sync(model):
-    """Gives variables the values of the last step (JAX)."""
-    if keras.backend.backend() == "jax":
-        model.jax_state_sync()

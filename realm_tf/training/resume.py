@@ -99,7 +99,7 @@ def fit(
     # First, so that no other sees a loss that is not finite; last, so that
     # the others have seen the step that is saved.
     callbacks = [
-        StopAtNonFinite(first_step=saver.done),
+        StopAtNonFinite(),
         *parts.values(),
         *callbacks,
         saver,

@@ -64,9 +64,6 @@ class RetrievalSamples(keras.callbacks.Callback):
         batch, blocks = self._batch, self._retriever or self.model.block_table
         if self._retriever is not None:
             batch = self._retriever.add_candidates(batch)
-        if keras.backend.backend() == "jax":
-            # Until then variables do not have the values of the last step.
-            self.model.jax_state_sync()
         outputs = self.model.predict_on_batch(batch)
         texts = format_samples(
             outputs,

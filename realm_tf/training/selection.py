@@ -58,9 +58,9 @@ class SelectBest(keras.callbacks.Callback):
         self.best = state["best"]
 
     def on_epoch_end(self, epoch, logs=None):
-        # On JAX the model's variables are elsewhere while `fit` runs.
-        if keras.backend.backend() == "jax":
-            self.model.jax_state_sync()
+        # On JAX the model's variables are elsewhere while `fit` runs, until
+        # Keras is asked for it.
+        model = self.model
         found = self._evaluate()
         if logs is not None:
             logs.update({f"dev_{k}": float(v) for k, v in found.items()})
@@ -72,7 +72,7 @@ class SelectBest(keras.callbacks.Callback):
                 remove(self._path(self.best_epochs.pop(0)))
             self.best = {k: float(v) for k, v in found.items()}
         if 0 < self._patience <= epoch - self.best_epochs[-1]:
-            self.model.stop_training = True
+            model.stop_training = True
 
     def restore_best(self) -> dict:
         """Loads the weights of the best epoch.
