@@ -160,6 +160,7 @@ Embed(model=model, blocks=blocks, output=output, rows_per_shard=2).run()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path, model_dir, blocks_dir):
     output = tmp_path / "embeddings"
     killed = subprocess.run(

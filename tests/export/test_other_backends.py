@@ -12,6 +12,7 @@ from realm_tf.export import other_backends
 from realm_tf.operations.verify import Verify
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_as_if_it_were_here(tmp_path):
     with pytest.raises(InputError, match="none does not exist"):
         other_backends.export(

@@ -21,7 +21,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        2,
+        pytest.param(3, marks=pytest.mark.slow),
+    ],
+)
 def test_an_export_passes_every_check(exported, version, tmp_path):
     directory = f"{exported}/{version}"
     output = str(tmp_path / "verification")

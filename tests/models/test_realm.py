@@ -292,7 +292,9 @@ def test_candidates_from_the_host(make_model):
         )
 
 
-@pytest.mark.parametrize("train_block_tower", [True, False])
+@pytest.mark.parametrize(
+    "train_block_tower", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_fit_moves_both_towers(make_model, train_block_tower):
     model = make_model(train_block_tower=train_block_tower)
     model.compile(keras.optimizers.SGD(0.01), jit_compile=JIT)

@@ -235,7 +235,9 @@ def test_what_does_not_match_is_refused(world, tmp_path):
         run("max_block_length=513")
     with pytest.raises(InputError, match="512 wordpieces. Received: max_q"):
         run("max_query_length=513", kind="dpr")
-    with pytest.raises(InputError, match="8 examples an epoch: fewer than one batch of 100"):
+    with pytest.raises(
+        InputError, match="8 examples an epoch: fewer than one batch of 100"
+    ):
         run("batch_size=100", kind="dpr")
     with pytest.raises(InputError, match="none.jsonl does not exist"):
         run(kind="dpr", dev=str(tmp_path / "none.jsonl"))

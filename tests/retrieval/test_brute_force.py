@@ -273,6 +273,7 @@ _ON_EIGHT_DEVICES = """
 """
 
 
+@pytest.mark.slow
 def test_on_eight_devices():
     pytest.importorskip("jax")
     assert eight_devices.run(_ON_EIGHT_DEVICES) == "same\n"

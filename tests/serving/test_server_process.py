@@ -98,6 +98,7 @@ def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
     assert requests[0]["batch_size"] == 2
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_server_whose_load_is_stuck(saved_model, tmp_path):
     shutil.copytree(f"{saved_model}/1", tmp_path / "1")
     options = ["--file-system-poll-wait-seconds", "0.1"]

@@ -29,6 +29,7 @@ def tuned(open_qa_world):
     ).run(verbose=0)
 
 
+@pytest.mark.slow
 def test_the_command_with_the_same_seed_makes_the_same_model(
     open_qa_world, tuned, capsys
 ):

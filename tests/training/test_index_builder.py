@@ -65,6 +65,7 @@ def _arguments(model_dir, blocks):
     ]
 
 
+@pytest.mark.slow
 def test_a_process_survives_being_killed(
     tmp_path, model_dir, packed_blocks, moved, stopped, monkeypatch
 ):
