@@ -24,6 +24,7 @@ def write_shards(
     *,
     batch_size: int,
     rows_per_shard: int,
+    precision: str,
     options: PipelineOptions,
 ) -> tuple[list[str], dict[str, int]]:
     """Computes the shards that a directory does not hold yet.
@@ -34,6 +35,7 @@ def write_shards(
         directory: str. Embeddings directory that is being written.
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
+        precision: str. See `model_directory.load`.
         options: `PipelineOptions`.
 
     Returns:
@@ -45,7 +47,11 @@ def write_shards(
     """
     shards = _plan(directory, blocks.num_blocks, rows_per_shard)
     step = EmbedShard(
-        model=model, blocks=blocks, batch_size=batch_size, directory=directory
+        model=model,
+        blocks=blocks,
+        batch_size=batch_size,
+        precision=precision,
+        directory=directory,
     )
     num_made = run_on_shards(step, shards, options)
     return _names(shards), {
@@ -104,6 +110,7 @@ class EmbedShard(ShardStep):
         model: `Model`, readable by every worker.
         blocks: `Blocks`, too.
         batch_size: int. Blocks computed at once.
+        precision: str. See `model_directory.load`.
     """
 
     label = "Embed"
@@ -112,11 +119,12 @@ class EmbedShard(ShardStep):
     model: Model
     blocks: Blocks
     batch_size: int
+    precision: str
     shared: Shared = dataclasses.field(default_factory=Shared, init=False)
 
     def load(self):
         self._tower = self.shared.acquire(
-            lambda: _Tower(self.model, self.blocks)
+            lambda: _Tower(self.model, self.blocks, self.precision)
         )
 
     def make(self, shard):
@@ -165,13 +173,13 @@ class _Tower:
     dimensions make every worker alike.
     """
 
-    def __init__(self, model, blocks):
+    def __init__(self, model, blocks, precision):
         from realm_tf.models import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self.lock = threading.Lock()
         self.embedder = BlockEmbedder(
-            model_directory.load(model),
+            model_directory.load(model, precision=precision),
             max_length=blocks.metadata["max_block_length"],
         )
         for batch_size, length in ((1, 13), (2, 29)):

@@ -101,6 +101,7 @@ def _render(facts) -> str:
         *([""] if card.notes else []),
         f"- {facts['num_blocks']:,} blocks, search: {search}",
         f"- reads {facts['num_reader_blocks']} blocks a question",
+        f"- encoders compute in {facts['precision']}",
         f"- confidence at temperature {facts['temperature']:g}",
         *(
             f"- fingerprint of the {name}: {fingerprint}"

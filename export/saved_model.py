@@ -38,12 +38,13 @@ def write(
     parents: dict,
     evidence_license: str | None = None,
     expected: dict | None = None,
+    exact: dict | None = None,
 ) -> None:
     """Writes a version of the SavedModel.
 
     Args:
         stage: `artifact.Stage`, the version directory, with its parameters
-            `num_reader_blocks`, `quantize` and `temperature`.
+            `num_reader_blocks`, `quantize`, `temperature` and `precision`.
         corpus: `Corpus`.
         index: `Index`, the directory that the corpus's index is from.
         asked: list of `Question`. Their answers are stored, so that `realm
@@ -52,6 +53,8 @@ def write(
         evidence_license: str. Shown with the evidence. Defaults to `None`.
         expected: dict. The answers (`export.expected`), where they have been
             computed already. Defaults to `None`: they are computed here.
+        exact: dict. The answers with float32 encoders and embeddings, where
+            those of the export are others. Defaults to `None`.
 
     Raises:
         InputError: if the disk is too full for it.
@@ -72,7 +75,11 @@ def write(
         expected = expected_answers.compute(corpus, index, asked, **reading)
     write_text(
         stage.path(expected_answers.FILE),
-        json.dumps(expected, ensure_ascii=False, indent=1),
+        json.dumps(
+            {**expected, "exact": exact and exact["questions"]},
+            ensure_ascii=False,
+            indent=1,
+        ),
     )
     stage.metadata["num_blocks"] = len(corpus.records)
     facts = {

@@ -32,6 +32,8 @@ class Answerer:
         calibrated_by: `Evaluation`, or the path of its directory. Confidences
             are at the temperature that it fitted. Defaults to `None`: 1.
         quantize: str. See `retrieval.index.Index.from_files`. Defaults to `"none"`.
+        precision: str. In which the encoders compute, as `--precision` of the
+            export. Defaults to `"auto"`.
 
     Raises:
         InputError: if one is missing or they do not match.
@@ -46,8 +48,11 @@ class Answerer:
         num_reader_blocks: int = NUM_READER_BLOCKS,
         calibrated_by=None,
         quantize: str = "none",
+        precision: str = "auto",
     ):
-        self.corpus = Corpus.load(model, blocks, index, quantize=quantize)
+        self.corpus = Corpus.load(
+            model, blocks, index, quantize=quantize, precision=precision
+        )
         self.temperature = calibration.temperature_of(calibrated_by)
         self._predictor = Predictor(
             self.corpus, num_reader_blocks=num_reader_blocks

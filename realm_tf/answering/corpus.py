@@ -32,6 +32,7 @@ class Corpus:
         index: Index | str,
         *,
         quantize: str = "none",
+        precision: str | None = None,
     ):
         """Opens three directories, given as objects or paths.
 
@@ -40,6 +41,7 @@ class Corpus:
             blocks: `Blocks`.
             index: `Index`.
             quantize: str. See `Index.from_files`. Defaults to `"none"`.
+            precision: str. See `model_directory.load`. Defaults to `None`.
 
         Raises:
             InputError: if one is missing or they do not match.
@@ -49,7 +51,7 @@ class Corpus:
         matching.check_has_texts(blocks)
         matching.check_vocabulary(blocks, model)
         matching.check_index(index, blocks=blocks, model=model)
-        loaded = model.load()
+        loaded = model.load(precision=precision)
         loaded.model = loaded.model.without_masked_lm_head()
         records = blocks.records
         matching.check_length(

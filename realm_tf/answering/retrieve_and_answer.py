@@ -35,6 +35,7 @@ def answer(
     retriever,
     compare,
     num_reader_blocks,
+    precision,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
 
@@ -47,6 +48,7 @@ def answer(
             `CLOSED_BOOK` or `ORACLE`.
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
+        precision: str. See `model_directory.load`.
 
     Returns:
         `Answered`.
@@ -58,11 +60,12 @@ def answer(
     if retriever == CLOSED_BOOK:
         from realm_tf.answering.closed_book import ClosedBook
 
-        return Answered(ClosedBook(model.load()).predict(texts))
+        loaded = model.load(precision=precision)
+        return Answered(ClosedBook(loaded).predict(texts))
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
-    corpus = Corpus.load(model, blocks, index)
+    corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
     if num_reader_blocks:
         predictor = Predictor(

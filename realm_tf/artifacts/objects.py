@@ -219,11 +219,15 @@ class Model(Artifact):
         """The content of config.json."""
         return self.read_json("config.json")
 
-    def load(self):
-        """`LoadedModel` of its own, with the weights as they are saved."""
+    def load(self, *, precision: str | None = None):
+        """`LoadedModel` of its own, with the weights as they are saved.
+
+        Args:
+            precision: str. See `model_directory.load`. Defaults to `None`.
+        """
         from realm_tf.models import model_directory
 
-        return model_directory.load(self)
+        return model_directory.load(self, precision=precision)
 
     def summary(self) -> str:
         encoder = self.config["query_embedder"]["encoder"]

@@ -77,11 +77,9 @@ RECIPES = {
     # BERT's 0.01, none in that code; which of BM25's blocks negatives are
     # drawn from is our choice. An accelerator's work: 256 blocks a step
     # through BERT-base. Not run at full size here.
-    "dpr": DprRecipe(encoders=Encoders(mixed_precision=True)),
+    "dpr": DprRecipe(),
     # The same for sets of a few thousand questions (WQ, CT): 100 epochs.
-    "dpr_small_set": DprRecipe(
-        num_epochs=100, encoders=Encoders(mixed_precision=True)
-    ),
+    "dpr_small_set": DprRecipe(num_epochs=100),
     # `realm finetune --retriever-loss dpr`: some thousand questions and
     # 6-layer, 384-wide towers that retrieve already (MiniLM), of which the
     # upper half learns, on two CPU cores.

@@ -50,7 +50,7 @@ RECIPES = {
     # Guu et al., 2020, appendix A, after Lee et al., 2019, section 9.2:
     # batches of 4096, 100k steps at 1e-4. A TPU pod's work (64 cores there).
     # Not run at full size here.
-    "paper": IctRecipe(encoders=Encoders(mixed_precision=True)),
+    "paper": IctRecipe(),
     "wiki-small": _WIKI_SMALL,
     # A short stage of `realm quickstart`.
     "quickstart": _WIKI_SMALL.replace(num_steps=100, batch_size=16),

@@ -278,7 +278,7 @@ _WIKI_SMALL = PretrainRecipe(
 RECIPES = {
     # Guu et al., 2020, section 4.3 and appendix: 64 TPU cores train, 16 embed.
     # Not run at full size here.
-    "paper": PretrainRecipe(encoders=PretrainEncoders(mixed_precision=True)),
+    "paper": PretrainRecipe(),
     "wiki-small": _WIKI_SMALL,
     # Random encoders, 128 wide, of two layers (the reader: four), over the
     # same blocks.

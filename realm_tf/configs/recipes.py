@@ -92,12 +92,9 @@ class Encoders(Freezing):
     Args:
         dropout: float. Rate in all encoders. 0 is faster to learn from where
             a run is too short to learn anything by heart.
-        mixed_precision: bool. Compute in bfloat16, on a GPU or TPU; weights
-            stay float32.
     """
 
     dropout: Dropout = 0.1
-    mixed_precision: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

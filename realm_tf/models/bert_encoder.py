@@ -26,7 +26,8 @@ class BertEncoder(EncoderModel):
     `token_ids`, `segment_ids` and `padding_mask` (1 where a wordpiece is).
     The output is a dict of `sequence_output`,
     `(batch_size, sequence_length, hidden_dim)`, and `pooled_output`,
-    `(batch_size, hidden_dim)`: [CLS] through a dense layer with tanh.
+    `(batch_size, hidden_dim)`: [CLS] through a dense layer with tanh, in
+    float32 under any dtype policy.
 
     keras_hub's `BertBackbone` fixes the tanh GELU; here it is an argument,
     because weights trained with the exact one lose three digits otherwise.
@@ -92,6 +93,7 @@ class BertEncoder(EncoderModel):
             hidden_dim,
             activation="tanh",
             kernel_initializer=make_initializer(),
+            dtype="float32",
             name="pooled_dense",
         )
         for layer in transformer_layers:

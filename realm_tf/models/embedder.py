@@ -18,7 +18,9 @@ class Embedder(EncoderModel):
 
     One instance serves queries and blocks, or two do: towers are shared or
     separate by what the caller passes on. Inputs as `BertEncoder`; the
-    output is a float tensor `(batch_size, embedding_dim)`.
+    output is a float32 tensor `(batch_size, embedding_dim)`. What comes
+    after the Transformer layers runs in float32 under any dtype policy:
+    steps of bfloat16 between inner products of some hundreds are a nat.
 
     Args:
         encoder: `BertEncoder`.
@@ -61,21 +63,28 @@ class Embedder(EncoderModel):
             x = encoded["pooled_output"]
         else:
             encoder.get_layer("pooled_dense").trainable = False
-            x = MeanPooling(name="mean_pooling")(
+            x = MeanPooling(dtype="float32", name="mean_pooling")(
                 encoded["sequence_output"], inputs["padding_mask"]
             )
         if projection_dim is not None:
             x = keras.layers.Dense(
                 projection_dim,
                 kernel_initializer=make_initializer(),
+                dtype="float32",
                 name="projection",
             )(x)
             x = keras.layers.LayerNormalization(
-                epsilon=layer_norm_epsilon, name="projection_layer_norm"
+                epsilon=layer_norm_epsilon,
+                dtype="float32",
+                name="projection_layer_norm",
             )(x)
-            x = keras.layers.Dropout(dropout, name="projection_dropout")(x)
+            x = keras.layers.Dropout(
+                dropout, dtype="float32", name="projection_dropout"
+            )(x)
         if normalize:
-            x = keras.layers.UnitNormalization(name="normalize")(x)
+            x = keras.layers.UnitNormalization(
+                dtype="float32", name="normalize"
+            )(x)
         config = {
             "encoder": encoder,
             "pooling": pooling,

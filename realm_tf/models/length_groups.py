@@ -33,7 +33,7 @@ def in_length_groups(function, joined, num_groups):
     return _in_order(ops.concatenate(outputs, axis=0), order, size)
 
 
-def in_groups_of(function, joined, rows_per_group, *, shape, dtype):
+def in_groups_of(function, joined, rows_per_group, *, shape):
     """As `in_length_groups`, with as many groups as the rows need.
 
     For rows that are not known when a graph is made: the groups are the steps
@@ -46,7 +46,6 @@ def in_groups_of(function, joined, rows_per_group, *, shape, dtype):
         rows_per_group: int. At most so many rows in a group.
         shape: tuple of int. Of what the function gives, without
             `(num_rows, length)`.
-        dtype: str. Of what it gives.
 
     Returns:
         What `function(joined)` gives, but for values at padding.
@@ -66,7 +65,7 @@ def in_groups_of(function, joined, rows_per_group, *, shape, dtype):
     outputs = tf.map_fn(
         compute,
         tf.range(num_groups),
-        fn_output_signature=tf.TensorSpec((None, None, *shape), dtype),
+        fn_output_signature=tf.TensorSpec((None, None, *shape), "float32"),
         # Each step uses all processors, and its memory is that of a group.
         parallel_iterations=1,
     )

@@ -1,5 +1,6 @@
 """Model directories: config.json, model.weights.h5, vocab.txt, README.md."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -23,6 +24,8 @@ from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
 from realm_tf.models.open_qa import OpenQa
+from realm_tf.models.precision import Precision
+from realm_tf.models.precision import computing_in
 from realm_tf.models.reader import Reader
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -128,12 +131,17 @@ def _weights(model):
             yield np.asarray(variable).tobytes()
 
 
-def load(directory: str | Model) -> LoadedModel:
+def load(
+    directory: str | Model, *, precision: Precision | None = None
+) -> LoadedModel:
     """Opens a model directory.
 
     Args:
         directory: str or `Model`. Written by `realm init`, `realm finetune`,
             ...
+        precision: str. In which the encoders compute; see
+            `models.precision.computing_in`. Defaults to `None`: as Keras'
+            dtype policy says.
 
     Returns:
         `LoadedModel`.
@@ -144,23 +152,8 @@ def load(directory: str | Model) -> LoadedModel:
     """
     directory = Model.of(directory)
     config = directory.config
-    query_embedder = _part(Embedder, config["query_embedder"])
-    block_embedder = (
-        query_embedder
-        if config["share_embedders"]
-        else _part(Embedder, config["block_embedder"])
-    )
-    reader = _part(Reader, config["reader"])
-    model = OpenQa(
-        query_embedder,
-        block_embedder,
-        reader,
-        # Directories of earlier versions do not say.
-        knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
-        if config.get("masked_lm_head")
-        else None,
-        score_scale=config["score_scale"],
-    )
+    with computing_in(precision) if precision else contextlib.nullcontext():
+        model = _make(config)
     load_weights(model, directory)
     tokenizer = Tokenizer.from_file(
         directory.vocabulary, lowercase=config["lowercase"]
@@ -173,6 +166,27 @@ def load(directory: str | Model) -> LoadedModel:
         tuple(config["block_segment_ids"]),
         directory.metadata,
         Card.from_json(card) if card else Card(),
+    )
+
+
+def _make(config):
+    """`OpenQa` of a configuration, with new weights."""
+    query_embedder = _part(Embedder, config["query_embedder"])
+    block_embedder = (
+        query_embedder
+        if config["share_embedders"]
+        else _part(Embedder, config["block_embedder"])
+    )
+    reader = _part(Reader, config["reader"])
+    return OpenQa(
+        query_embedder,
+        block_embedder,
+        reader,
+        # Directories of earlier versions do not say.
+        knowledge_augmented_encoder=KnowledgeAugmentedEncoder(reader.encoder)
+        if config.get("masked_lm_head")
+        else None,
+        score_scale=config["score_scale"],
     )
 
 

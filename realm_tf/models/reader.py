@@ -16,8 +16,9 @@ class Reader(EncoderModel):
         h_start, h_end = split(W h)
         score(s, e) = v . LayerNorm(ReLU(h_start[s] + h_end[e]))
 
-    Inputs as `BertEncoder`. The output is a float tensor
-    `(batch_size, sequence_length, max_span_width)`: entry `[i, w]` scores
+    Inputs as `BertEncoder`. The output is a float32 tensor
+    `(batch_size, sequence_length, max_span_width)`, LayerNorm and scores
+    computed in float32 under any dtype policy: entry `[i, w]` scores
     the span that begins at `i` and holds `w + 1` wordpieces. Spans that run
     over the end of the sequence get the score of a zero `h_end`: mask them.
 
@@ -87,10 +88,13 @@ class SpanScorer(keras.layers.Layer):
             name="endpoints",
         )
         self.layer_norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, name="layer_norm"
+            epsilon=layer_norm_epsilon, dtype="float32", name="layer_norm"
         )
         self.score = keras.layers.Dense(
-            1, kernel_initializer=make_initializer(), name="score"
+            1,
+            kernel_initializer=make_initializer(),
+            dtype="float32",
+            name="score",
         )
 
     def build(self, sequence_shape):

@@ -218,7 +218,7 @@ class RetrieveAndRead(keras.Model):
             "block_positions": ops.reshape(positions, shape),
             # (b, r, l, w)
             "span_scores": ops.reshape(logits, (*shape, width))
-            + ops.cast(read_scores, logits.dtype)[:, :, None, None],
+            + read_scores[:, :, None, None],
             "allowed": ops.reshape(allowed, (*shape, width)),
         }
 
@@ -234,7 +234,6 @@ class RetrieveAndRead(keras.Model):
             joined,
             self.rows_per_group,
             shape=(reader.max_span_width,),
-            dtype=reader.compute_dtype,
         )
 
     def _correct(self, outputs, answer_ids):

@@ -7,6 +7,8 @@ import keras_hub
 class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     """`keras_hub.layers.TransformerEncoder` that can forget activations.
 
+    The softmax of its attention is computed in float32 under any dtype policy.
+
     With `recompute`, training keeps only the layer's input and computes the
     rest again in the backward pass: about a third more time for memory that
     no longer grows with what is inside the layer (Chen et al., 2016). The
@@ -27,6 +29,11 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
 
     recompute = False
     _is_inside = False
+
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+        # Without dropout Keras calls another softmax, which is in float32.
+        self._self_attention_layer._softmax.dtype_policy = "float32"
 
     def call(self, inputs, padding_mask=None, training=None):
         if not (self.recompute and training) or self._is_inside:

@@ -14,8 +14,8 @@ from realm_tf.artifacts.objects import Tagger
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.computing import Computing
 from realm_tf.operations.operation import BeamOptions
-from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import count_lines
 from realm_tf.tagging import taggers
 
@@ -37,7 +37,7 @@ CUTTING = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Annotate(Operation):
+class Annotate(Computing):
     """Marks the salient spans of passages: the corpus for pre-training.
 
       realm annotate --blocks DIR --output DIR --tagger rules [Beam options]
@@ -113,6 +113,8 @@ class Annotate(Operation):
             "tagger": self.tagger,
             "passages_per_shard": self.passages_per_shard,
         }
+        if self.tagger == taggers.BERT:
+            found["precision"] = self.computes_in
         if self.blocks is None:
             found |= self._chunk("").parameters()
         return found
@@ -163,6 +165,7 @@ class Annotate(Operation):
                     tagger={
                         **self.tagger_arguments,
                         "batch_size": self.batch_size,
+                        "precision": self.computes_in,
                     },
                     passages_per_shard=self.passages_per_shard,
                     has_block_ids=self.blocks is not None,

@@ -9,13 +9,14 @@ from realm_tf.artifacts.index_files import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
+from realm_tf.models.precision import FLOAT32
+from realm_tf.operations.computing import Computing
 from realm_tf.operations.operation import BeamOptions
-from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import count_lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Embed(Operation):
+class Embed(Computing):
     """Computes the embedding of every block: blocks -> .npy shards.
 
     A Beam pipeline over ranges of block ids. Each shard is complete by itself:
@@ -69,6 +70,7 @@ class Embed(Operation):
                 stage.directory,
                 batch_size=self.batch_size,
                 rows_per_shard=self.rows_per_shard,
+                precision=self.computes_in,
                 options=options,
             )
             stage.metadata.update(
@@ -76,7 +78,11 @@ class Embed(Operation):
                 num_blocks=self.blocks.num_blocks,
                 dtype="float32",
                 shards=names,
-                fingerprint=fingerprints.fingerprint(*self.parents().values()),
+                fingerprint=fingerprints.fingerprint(
+                    *self.parents().values(),
+                    # What was always so is no part of it.
+                    *({self.computes_in} - {FLOAT32}),
+                ),
             )
         return self.result
 

@@ -11,13 +11,13 @@ from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
-from realm_tf.operations.operation import Operation
+from realm_tf.operations.computing import Computing
 
 _CLOSED_BOOK = "none"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(Operation):
+class Evaluate(Computing):
     """Measures a model on a file of questions with answers.
 
       realm evaluate --model DIR --blocks DIR --index DIR --questions F --output DIR
@@ -82,6 +82,7 @@ class Evaluate(Operation):
             "num_reader_blocks": self.num_reader_blocks,
             "aggregate_answers": self.aggregate_answers,
             "temperature": self._known.temperature if self._known else 1.0,
+            "precision": self.computes_in,
         }
 
     @functools.cached_property
@@ -117,6 +118,7 @@ class Evaluate(Operation):
                 retriever=self.retriever,
                 compare=self.compare,
                 num_reader_blocks=self.num_reader_blocks,
+                precision=self.computes_in,
             )
             scores.write(
                 stage,

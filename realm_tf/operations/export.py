@@ -19,14 +19,15 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
-from realm_tf.operations.operation import Operation
+from realm_tf.models.precision import FLOAT32
+from realm_tf.operations.computing import Computing
 
 # Questions whose answers `realm verify` compares.
 NUM_EXPECTED = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Export(Operation):
+class Export(Computing):
     """Writes one SavedModel: raw question in, answer with its evidence out.
 
     Tokenizer, query tower, index, block texts, reader and the slicing of the
@@ -83,6 +84,7 @@ class Export(Operation):
             "num_reader_blocks": self.num_reader_blocks,
             "quantize": self.quantize_embeddings,
             "temperature": calibration.temperature_of(self.calibration),
+            "precision": self.computes_in,
         }
 
     def run(self) -> SavedModel:
@@ -104,26 +106,21 @@ class Export(Operation):
             )
         if keras.backend.backend() == "tensorflow":
             return self.write_version()
-        from realm_tf.export import expected
         from realm_tf.export import other_backends
 
         fields = {
-            name: value
-            if value is None or isinstance(value, int)
+            field.name: value
+            if (value := getattr(self, field.name)) is None
+            or isinstance(value, int)
             else str(value)
-            for name, value in vars(self).items()
+            for field in dataclasses.fields(self)
         }
+        # That process's processor may be another one, too.
+        fields["precision"] = self.computes_in
         answers = None
         # ScaNN's op is TensorFlow's: only that process can search with it.
         if self.index.search != "scann":
-            parameters = self.parameters()
-            answers = expected.compute(
-                self._open(),
-                self.index,
-                self._asked(),
-                num_reader_blocks=parameters["num_reader_blocks"],
-                temperature=parameters["temperature"],
-            )
+            answers = self._answer(self._open(), self._asked())
         return other_backends.export(fields, expected=answers)
 
     def write_version(self, *, expected: dict | None = None) -> SavedModel:
@@ -136,6 +133,9 @@ class Export(Operation):
         from realm_tf.export import saved_model
 
         asked = self._asked()
+        exact = None
+        if (self.computes_in, self.quantize_embeddings) != (FLOAT32, "none"):
+            exact = self._answer(self._open(FLOAT32, "none"), asked)
         corpus = self._open()
         if not corpus.loaded.model.reader.is_trained:
             print(
@@ -159,6 +159,7 @@ class Export(Operation):
                 parents=self.parents(),
                 evidence_license=self.evidence_license,
                 expected=expected,
+                exact=exact,
             )
         return SavedModel(path)
 
@@ -176,14 +177,26 @@ class Export(Operation):
         names = (each.name for each in Path(self.output).iterdir())
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self):
+    def _open(self, precision=None, quantize=None):
         from realm_tf.answering.corpus import Corpus
 
         return Corpus.load(
             self.model,
             self.blocks,
             self.index,
-            quantize=self.quantize_embeddings,
+            quantize=quantize or self.quantize_embeddings,
+            precision=precision or self.computes_in,
+        )
+
+    def _answer(self, corpus, asked):
+        from realm_tf.export import expected
+
+        return expected.compute(
+            corpus,
+            self.index,
+            asked,
+            num_reader_blocks=self.num_reader_blocks,
+            temperature=self.parameters()["temperature"],
         )
 
     def _asked(self) -> list[question_files.Question]:

@@ -133,7 +133,12 @@ class FineTune(Training):
         self.check()
         # Before the model, whose dropout draws its seeds when it is made.
         keras.utils.set_random_seed(self.settings.seed)
-        corpus = Corpus.load(self.model, self.blocks, self.index)
+        corpus = Corpus.load(
+            self.model,
+            self.blocks,
+            self.index,
+            precision=self.computes_in,
+        )
         fine_tuning.check(self.settings, corpus.loaded.model, self.model)
         with self.write() as stage:
             run = fine_tuning.FineTuning(

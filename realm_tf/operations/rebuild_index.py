@@ -3,7 +3,7 @@
 It has a low priority and ends with the trainer:
 
   python -m realm_tf.operations.rebuild_index --model DIR --blocks DIR
-      --exchange DIR --max-block-length N [--pipeline [Beam options]]
+      --exchange DIR --max-block-length N --precision P [--pipeline [Beam options]]
 """
 
 import argparse
@@ -27,7 +27,9 @@ _NICENESS = 10
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def build_by_pipeline(directory, loaded, blocks, *, beam_options=()):
+def build_by_pipeline(
+    directory, loaded, blocks, *, precision="auto", beam_options=()
+):
     """Embeddings of all blocks, as `realm embed` makes them.
 
     What a killed process left of the same weights is used again.
@@ -36,6 +38,7 @@ def build_by_pipeline(directory, loaded, blocks, *, beam_options=()):
         directory: str. Local; for what is needed meanwhile.
         loaded: `LoadedModel`.
         blocks: str. Directory that `realm chunk` wrote.
+        precision: str. Of `Embed`. Defaults to `"auto"`.
         beam_options: list of str.
 
     Returns:
@@ -52,6 +55,7 @@ def build_by_pipeline(directory, loaded, blocks, *, beam_options=()):
             model=model,
             blocks=blocks,
             output=embeddings.path,
+            precision=precision,
             beam_options=beam_options,
         ).run()
     found = np.concatenate(
@@ -68,7 +72,7 @@ def _build_indices(args, beam_options):
     from realm_tf.retrieval.block_embedder import BlockEmbedder
     from realm_tf.training import index_builder
 
-    loaded = Model(args.model).load()
+    loaded = Model(args.model).load(precision=args.precision)
     embedder = BlockEmbedder(loaded, max_length=args.max_block_length)
     blocks = None if args.pipeline else PackedBlocks(args.blocks)
     weights = os.path.join(args.exchange, index_builder.WEIGHTS)
@@ -82,7 +86,11 @@ def _build_indices(args, beam_options):
         remove(weights)
         if args.pipeline:
             found = build_by_pipeline(
-                args.exchange, loaded, args.blocks, beam_options=beam_options
+                args.exchange,
+                loaded,
+                args.blocks,
+                precision=args.precision,
+                beam_options=beam_options,
             )
         else:
             found = index_builder.embed_blocks(embedder, blocks)
@@ -99,6 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--blocks", required=True)
     parser.add_argument("--exchange", required=True)
     parser.add_argument("--max-block-length", type=int, required=True)
+    parser.add_argument("--precision", required=True)
     parser.add_argument("--pipeline", action="store_true")
     args, beam_options = parser.parse_known_args(argv)
     _end_with_the_trainer()

@@ -13,6 +13,7 @@ from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.configs import recipes
 from realm_tf.errors import InputError
+from realm_tf.operations.computing import Computing
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
 
@@ -58,7 +59,7 @@ class RecipeOperation(Operation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Training(RecipeOperation):
+class Training(Computing, RecipeOperation):
     """An operation that trains a model on blocks.
 
     A run that was stopped goes on where it was when the same operation is run
@@ -109,7 +110,7 @@ class Training(RecipeOperation):
         from realm_tf.training import devices
 
         self.check()
-        with devices.of_recipe(self.settings):
+        with devices.of_recipe(self.settings, self.computes_in):
             loaded = self.model.load()
             with self.write() as stage:
                 yield loaded, stage

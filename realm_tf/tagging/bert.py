@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 from realm_tf.artifacts.schema import Block
+from realm_tf.models.precision import computing_in
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
@@ -70,6 +71,8 @@ class BertTagger:
         directory: str. Written by `realm train-tagger`.
         batch_size: int. Sentences of a batch, of 32 wordpieces each; of
             shorter ones there are more. Defaults to `32`.
+        precision: str. See `models.precision.computing_in`. Defaults to
+            `"float32"`.
 
     Raises:
         InputError: if the directory is no complete tagger directory.
@@ -80,8 +83,14 @@ class BertTagger:
         entities, and a regular expression to identify dates".
     """
 
-    def __init__(self, directory: str, batch_size: int = 32):
-        self._tagger = tagger_directory.load(directory)
+    def __init__(
+        self,
+        directory: str,
+        batch_size: int = 32,
+        precision: str = "float32",
+    ):
+        with computing_in(precision):
+            self._tagger = tagger_directory.load(directory)
         self._encoder = self._tagger.sentence_encoder()
         self._batch_size = batch_size
 

@@ -145,6 +145,7 @@ def make_tagger(
     tagger_model: str | None = None,
     spacy_model: str | None = None,
     batch_size: int = 32,
+    precision: str = "float32",
 ):
     """A tagger by name.
 
@@ -155,6 +156,7 @@ def make_tagger(
             `SPACY_MODEL`.
         batch_size: int. Sequences that a model computes at once. Defaults to
             `32`.
+        precision: str. In which `bert` computes. Defaults to `"float32"`.
 
     Returns:
         An object with `tag(blocks)`.
@@ -170,7 +172,7 @@ def make_tagger(
         return SpacyTagger(spacy_model or SPACY_MODEL, batch_size=batch_size)
     from realm_tf.tagging.bert import BertTagger
 
-    return BertTagger(tagger_model, batch_size=batch_size)
+    return BertTagger(tagger_model, batch_size, precision)
 
 
 def identity(

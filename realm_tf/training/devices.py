@@ -3,32 +3,27 @@
 import contextlib
 
 from realm_tf.errors import InputError
+from realm_tf.models.precision import computing_in
 
 
 @contextlib.contextmanager
-def of_recipe(recipe):
+def of_recipe(recipe, precision):
     """What a training run computes on, in which precision, and its seed.
 
     Models are to be made inside: their dropout draws its seeds then.
 
     Args:
-        recipe: `Recipe` with `encoders`, `batch_size` and `seed`.
+        recipe: `Recipe` with `batch_size` and `seed`.
+        precision: str. See `models.precision.computing_in`.
 
     Raises:
         InputError: see `use_all`.
     """
     import keras
 
-    before = keras.config.dtype_policy()
-    if recipe.encoders.mixed_precision:
-        # Weights and losses stay float32.
-        keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        with use_all(recipe.batch_size):
-            keras.utils.set_random_seed(recipe.seed)
-            yield
-    finally:
-        keras.config.set_dtype_policy(before)
+    with computing_in(precision), use_all(recipe.batch_size):
+        keras.utils.set_random_seed(recipe.seed)
+        yield
 
 
 def use_all(batch_size: int):

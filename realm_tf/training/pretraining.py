@@ -3,11 +3,13 @@
 import contextlib
 import dataclasses
 
+import keras
 import numpy as np
 
 from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import index_builder
 from realm_tf.training import resume
@@ -227,6 +229,9 @@ class Pretraining:
                 self._loaded, self._blocks, max_block_length=length
             )
         arguments = ["--model", model.path, "--max-block-length", str(length)]
+        # Its processor may be another one than the trainer's.
+        is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
+        arguments += ["--precision", FLOAT32 if is_float32 else "auto"]
         if self._recipe.index.refresh == "pipeline":
             arguments += ["--blocks", self._given_blocks.path, "--pipeline"]
             arguments += beam_options

@@ -91,6 +91,26 @@ def test_batches_and_shards_change_nothing(
     assert counts["shards_skipped"] == 0
 
 
+def test_bfloat16_rounds_the_rows(
+    tmp_path, model_dir, blocks_dir, embeddings_dir, expected
+):
+    made = Embed(
+        model=model_dir,
+        blocks=blocks_dir,
+        output=tmp_path / "embeddings",
+        precision="bfloat16",
+    ).run()
+    rows = _rows(made.path)
+    assert rows.dtype == "float32"
+    cosines = (rows * expected).sum(axis=1) / (
+        np.linalg.norm(rows, axis=1) * np.linalg.norm(expected, axis=1)
+    )
+    assert cosines.min() > 0.999
+    assert np.abs(rows - expected).max() > 1e-4
+    assert made.parameters["precision"] == "bfloat16"
+    assert made.fingerprint != Embeddings(embeddings_dir).fingerprint
+
+
 def test_what_the_directory_says(embeddings_dir, model_dir, blocks_dir):
     metadata = artifact.read(embeddings_dir, kind="embeddings")
     blocks = artifact.read(blocks_dir, kind="blocks")

@@ -25,6 +25,7 @@ def _step(model, blocks, directory):
         model=Model(model),
         blocks=Blocks(blocks),
         batch_size=3,
+        precision="float32",
         directory=str(directory),
         progress=ShardProgress("embed", "blocks", shards),
     )
@@ -37,9 +38,9 @@ def test_a_model_is_loaded_once_and_serves_every_shard(
     loads = []
     load = model_directory.load
 
-    def load_and_count(model):
+    def load_and_count(model, **arguments):
         loads.append(model)
-        return load(model)
+        return load(model, **arguments)
 
     monkeypatch.setattr(model_directory, "load", load_and_count)
     made = Embed(

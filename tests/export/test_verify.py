@@ -13,6 +13,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.export import verify as verify_module
 from realm_tf.export import verify_worker
+from realm_tf.operations.export import Export
 from realm_tf.operations.verify import Verify
 
 pytestmark = pytest.mark.skipif(
@@ -61,6 +62,26 @@ def test_an_export_passes_every_check(exported, version, tmp_path):
     artifact.read(output, kind="verification")
     stored = json.loads(Path(f"{output}/report.json").read_text())
     assert stored == report
+
+
+@pytest.mark.slow
+def test_bfloat16_is_told_from_float32(
+    model_dir, blocks_dir, brute_force_index_dir, tmp_path, capsys
+):
+    made = Export(
+        model=model_dir,
+        blocks=blocks_dir,
+        index=brute_force_index_dir,
+        output=str(tmp_path / "exported"),
+        precision="bfloat16",
+    ).run()
+    operation = Verify(saved_model=made.path)
+    report = operation.run()
+    assert [c["name"] for c in report["checks"] if not c["ok"]] == []
+    differences = report["differences"]
+    assert differences["of"] == 6
+    assert 0 < differences["largest_of_scores"] < 0.1
+    assert "of 6 answers are the same" in operation.report(report)
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import os
 import shlex
 
 import keras
+import ml_dtypes
+import numpy as np
 import pytest
 import training_runs
 
@@ -93,6 +95,24 @@ def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
     assert not training_runs.moved(start.model.reader, end.model.reader)
     # So an index of the old tower is refused.
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
+
+
+@pytest.mark.slow
+def test_bfloat16_rounds_the_step_and_not_the_weights(world, trained):
+    kind, model = trained
+    found = _operation(
+        kind, world, f"{model.path}-bfloat16", precision="bfloat16"
+    ).run(verbose=0)
+    loss, expected = (
+        each.metadata["history"][0]["loss"] for each in (found, model)
+    )
+    assert loss != expected and loss == pytest.approx(expected, rel=0.05)
+    assert found.config == model.config
+    for variable in found.load().model.trainable_variables:
+        weight = np.asarray(variable)
+        assert weight.dtype == "float32"
+    rounded = weight.astype(ml_dtypes.bfloat16).astype("float32")
+    assert np.any(rounded != weight)
 
 
 def test_the_metadata_says_what_was_done(world, trained):

@@ -76,6 +76,14 @@ def test_blocks_are_marked_in_their_text(tagger_dir):
     assert tagger.tag(blocks) == [tagger.tag([block])[0] for block in blocks]
 
 
+def test_bfloat16_marks_the_same(tagger_dir):
+    tagger = BertTagger(tagger_dir, precision="bfloat16")
+    layers = tagger._tagger.model._flatten_layers()
+    assert "bfloat16" in {layer.compute_dtype for layer in layers}
+    block = _block("Bach wrote music in Leipzig.", "Ada was in London.")
+    assert tagger.tag([block]) == BertTagger(tagger_dir).tag([block])
+
+
 def test_dates_are_marked_where_no_name_is(tagger_dir):
     tagger = BertTagger(tagger_dir)
     block = _block("Rome is in Italy.", "Ada wrote numbers in 1843.")

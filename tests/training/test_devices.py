@@ -7,11 +7,11 @@ from realm_tf.configs import ict
 from realm_tf.training import devices
 
 
-def test_a_recipe_says_precision_and_seed():
-    recipe = ict.RECIPES["tiny"].parse(["mixed_precision=true", "seed=3"])
+def test_models_are_made_in_a_precision_and_with_a_seed():
+    recipe = ict.RECIPES["tiny"].parse(["seed=3"])
     kernels = []
     for _ in range(2):
-        with devices.of_recipe(recipe):
+        with devices.of_recipe(recipe, "bfloat16"):
             layer = keras.layers.Dense(3)
             layer.build((1, 2))
         assert layer.compute_dtype == "bfloat16"

@@ -61,7 +61,7 @@ def test_a_thread_builds_with_a_tower_of_its_own(
 def _arguments(model_dir, blocks):
     return [
         *("--model", model_dir, "--blocks", blocks.directory),
-        *("--max-block-length", str(_LENGTH)),
+        *("--max-block-length", str(_LENGTH), "--precision", "float32"),
     ]
 
 

@@ -1,0 +1,104 @@
+"""In which precision models compute: float32, or bfloat16 where it is fast."""
+
+import contextlib
+import functools
+import glob
+import os
+import pathlib
+import sys
+from typing import Literal
+
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+Precision = Literal["auto", "float32", "bfloat16"]
+
+# Instructions that multiply bfloat16, as Linux names them (AVX-512 since Cooper
+# Lake and Zen 4, AMX since Sapphire Rapids).
+_CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
+_CPU_INFO = "/proc/cpuinfo"
+# With which oneDNN, which computes for TensorFlow, is told to use less of them.
+_ONEDNN_LIMIT = "ONEDNN_MAX_CPU_ISA"
+_WITHOUT_BFLOAT16 = frozenset(
+    {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
+)
+# Ampere, the first of NVIDIA's GPUs with bfloat16 in its tensor cores.
+_CUDA_CAPABILITY = (8, 0)
+
+
+def resolve(precision: Precision) -> str:
+    """What `"auto"` is on this machine, with this backend.
+
+    It is `"bfloat16"` on a TPU (JAX), on a GPU and, with the TensorFlow
+    backend, on a CPU that multiplies it in hardware, and a process says so
+    once; XLA, and so the JAX backend, has no fast product of it on CPUs.
+
+    Args:
+        precision: str. `"auto"`, `"float32"` or `"bfloat16"`.
+
+    Returns:
+        `"float32"` or `"bfloat16"`.
+    """
+    return _fast_here() if precision == "auto" else precision
+
+
+@contextlib.contextmanager
+def computing_in(precision: Precision):
+    """Models that are made inside compute in this precision.
+
+    Their weights stay float32, and so does what follows the Transformer
+    layers: embeddings, scores of spans, logits of wordpieces, losses.
+
+    Args:
+        precision: str. `"auto"`, `"float32"` or `"bfloat16"`.
+    """
+    import keras
+
+    before = keras.config.dtype_policy()
+    if resolve(precision) == BFLOAT16:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+@functools.cache
+def _fast_here():
+    import keras
+
+    is_jax = keras.backend.backend() == "jax"
+    if not (_jax_is_fast() if is_jax else _tensorflow_is_fast()):
+        return FLOAT32
+    print(
+        "encoders compute in bfloat16, as this processor does in hardware "
+        "(--precision float32 for the other)",
+        file=sys.stderr,
+    )
+    return BFLOAT16
+
+
+def _jax_is_fast():
+    import jax
+
+    device = jax.devices()[0]
+    if device.platform == "gpu":
+        return _is_new_enough(device.compute_capability.split("."))
+    return device.platform == "tpu"
+
+
+def _tensorflow_is_fast():
+    # TensorFlow takes seconds to import, and a plan asks, too.
+    if glob.glob("/dev/nvidia[0-9]*"):
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:
+            details = tf.config.experimental.get_device_details(gpus[0])
+            return _is_new_enough(details["compute_capability"])
+    if os.environ.get(_ONEDNN_LIMIT) in _WITHOUT_BFLOAT16:
+        return False
+    words = pathlib.Path(_CPU_INFO).read_text().split()
+    return not _CPU_FLAGS.isdisjoint(words)
+
+
+def _is_new_enough(capability):
+    return tuple(map(int, capability)) >= _CUDA_CAPABILITY

@@ -1,0 +1,26 @@
+"""What the operations that compute with a model have in common."""
+
+import dataclasses
+import functools
+
+from realm_tf.models.precision import Precision
+from realm_tf.models.precision import resolve
+from realm_tf.operations.operation import Operation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Computing(Operation):
+    """An operation whose result depends on how encoders compute."""
+
+    precision: Precision = "auto"
+    """in which encoders compute: bfloat16 takes half of the memory and, where
+    the processor multiplies it, half of the time; auto takes it there, and
+    float32 elsewhere. Weights, losses and scores are float32 in any case"""
+
+    @functools.cached_property
+    def computes_in(self) -> str:
+        """`"float32"` or `"bfloat16"`, on this machine."""
+        return resolve(self.precision)
+
+    def parameters(self) -> dict:
+        return {**super().parameters(), "precision": self.computes_in}

@@ -1,0 +1,128 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from realm_tf.models import precision
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.reader import Reader
+
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@pytest.fixture
+def unasked():
+    """As in a process that has not been asked yet."""
+    precision._fast_here.cache_clear()
+    yield
+    precision._fast_here.cache_clear()
+
+
+@pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX has no fast one on CPUs")
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("fpu avx2 avx512f", "float32"),
+        ("fpu avx2 avx512_bf16 avx512f", "bfloat16"),
+        ("fpu amx_bf16 amx_tile", "bfloat16"),
+    ],
+)
+def test_auto_asks_the_cpu(
+    tmp_path, monkeypatch, unasked, capsys, flags, expected
+):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"processor : 0\nflags\t\t: {flags}\n\n")
+    monkeypatch.setattr(precision, "_CPU_INFO", str(info))
+    monkeypatch.setattr(precision.glob, "glob", lambda _: [])
+    assert precision.resolve("auto") == expected
+    assert precision.resolve("float32") == "float32"
+    with precision.computing_in("auto"):
+        policy = keras.layers.Dense(1).dtype_policy
+    assert policy.compute_dtype == expected
+    assert policy.variable_dtype == "float32"
+    assert keras.config.dtype_policy().name == "float32"
+    # However often it was asked.
+    assert capsys.readouterr().err.count("bfloat16") == (expected == "bfloat16")
+
+
+@pytest.mark.skipif(not IS_TENSORFLOW, reason="JAX has no fast one on CPUs")
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("AVX512_CORE_VNNI", "float32"), ("AVX512_CORE_AMX", "bfloat16")],
+)
+def test_auto_asks_what_onednn_may_use(
+    tmp_path, monkeypatch, unasked, limit, expected
+):
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags\t\t: amx_bf16\n")
+    monkeypatch.setattr(precision, "_CPU_INFO", str(info))
+    monkeypatch.setattr(precision.glob, "glob", lambda _: [])
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert precision.resolve("auto") == expected
+
+
+@pytest.mark.skipif(IS_TENSORFLOW, reason="of the JAX backend")
+@pytest.mark.parametrize(
+    ("platform", "capability", "expected"),
+    [
+        ("cpu", None, "float32"),
+        ("tpu", None, "bfloat16"),
+        ("gpu", "7.5", "float32"),
+        ("gpu", "8.0", "bfloat16"),
+        ("gpu", "12.0", "bfloat16"),
+    ],
+)
+def test_auto_asks_jax(monkeypatch, unasked, platform, capability, expected):
+    import jax
+
+    class Device:
+        compute_capability = capability
+
+    Device.platform = platform
+    monkeypatch.setattr(jax, "devices", lambda: [Device()])
+    assert precision.resolve("auto") == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda encoder: Embedder(encoder, projection_dim=6),
+        lambda encoder: Embedder(
+            encoder, pooling="mean", projection_dim=None, normalize=True
+        ),
+        lambda encoder: Reader(encoder, span_hidden_dim=4, max_span_width=3),
+    ],
+    ids=["projected", "mean", "reader"],
+)
+def test_what_others_add_up_is_float32(
+    make, make_encoder, token_batch, randomize
+):
+    model = make(make_encoder())
+    randomize(model)
+    with precision.computing_in("bfloat16"):
+        other = make(make_encoder())
+    other.set_weights(model.get_weights())
+    # Beside them only the seeds of dropout.
+    assert {v.dtype for v in other.trainable_variables} == {"float32"}
+    inputs = token_batch
+    expected, found = np.asarray(model(inputs)), other(inputs)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    # Not rounded to the 8 bits of bfloat16 on the way either.
+    rounded = ops.cast(ops.cast(found, "bfloat16"), "float32")
+    assert np.abs(np.asarray(found) - np.asarray(rounded)).max() > 0
+    np.testing.assert_allclose(
+        np.asarray(found), expected, atol=0.05 * np.abs(expected).max()
+    )
+    assert np.abs(np.asarray(found) - expected).max() > 0
+
+
+def test_the_softmax_of_attention_is_float32(make_encoder, token_batch):
+    with precision.computing_in("bfloat16"):
+        encoder = make_encoder(dropout=0.1)
+    encoder(token_batch)
+    attention = encoder.get_layer("transformer_layer_0")._self_attention_layer
+    found = attention._softmax(ops.ones((1, 1, 1, 3), "bfloat16"))
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    third = np.asarray(ops.cast(found, "float32"))[0, 0, 0, 0]
+    assert third == np.float32(1 / 3)
