@@ -196,5 +196,8 @@ def test_blocks_of_like_score_come_in_any_order(found, wanted, same):
     if -1 in found:
         scores[0, -1] = -np.inf
     assert (
-        verify_worker._same_ranking(np.array([found]), [wanted], scores) is same
+        verify_worker._same_ranking(
+            np.array([found]), [wanted], scores, verify_worker._close(1e-4)
+        )
+        is same
     )
