@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Iterator
 from typing import ClassVar
 
+import numpy as np
+
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
@@ -12,6 +14,9 @@ from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+
+# Blocks parsed together (our choice).
+_AT_ONCE = 4_096
 
 
 class _Texts:
@@ -39,6 +44,25 @@ class _Texts:
             InputError: if the directory is not complete or packed, a shard is
                 missing or damaged, or the ids of blocks are not 0, 1, 2, ...
         """
+        for path, first, last, records in self._shards(start, limit):
+            number = first
+            for serialized in records:
+                record = schema.from_example(self.record, serialized)
+                if self.record is schema.Block and record.block_id != number:
+                    raise self._wrong(path, first, last)
+                yield record
+                number += 1
+            if number != last:
+                raise self._wrong(path, first, last)
+
+    def _wrong(self, path, first, last):
+        return InputError(
+            f"{path} does not hold the {self.what} {first} to {last - 1}: "
+            "make its directory again."
+        )
+
+    def _shards(self, start, limit):
+        """Yields (path, first, last, serialised records) of each shard."""
         matching.check_has_texts(self)
         shard_rows = self.metadata["shard_rows"]
         paths = schema.shard_paths(self.path)
@@ -55,23 +79,8 @@ class _Texts:
                 records = schema.read_records(path, start=begin - first)
                 if limit < first + rows:
                     records = itertools.islice(records, end - begin)
-                yield from self._check(path, records, begin, end)
+                yield path, begin, end, records
             first += rows
-
-    def _check(self, path, records, start, limit):
-        wrong = InputError(
-            f"{path} does not hold the {self.what} {start} to {limit - 1}: "
-            "make its directory again."
-        )
-        number = start
-        for serialized in records:
-            record = schema.from_example(self.record, serialized)
-            if self.record is schema.Block and record.block_id != number:
-                raise wrong
-            yield record
-            number += 1
-        if number != limit:
-            raise wrong
 
     def summary(self) -> str:
         packed = "packed " if self.is_packed else ""
@@ -101,6 +110,35 @@ class Blocks(_Texts, Artifact):
     def fingerprint(self) -> str:
         """Digest of the blocks, the same before and after packing."""
         return self.parents["blocks"] if self.is_packed else super().fingerprint
+
+    def read_columns(self, *names: str) -> Iterator[dict]:
+        """Yields fields of all blocks, some thousand blocks at once.
+
+        Where few fields are wanted, that takes a fraction of the time of
+        `read`.
+
+        Args:
+            *names: str. Fields of `schema.Block`.
+
+        Yields:
+            dict, as `schema.columns`.
+
+        Raises:
+            InputError: as `read`.
+        """
+        for path, number, last, records in self._shards(0, None):
+            wrong = self._wrong(path, number, last)
+            while serialized := list(itertools.islice(records, _AT_ONCE)):
+                found = schema.columns(
+                    self.record, (*names, "block_id"), serialized
+                )
+                numbers = np.arange(number, number + len(serialized))
+                number += len(serialized)
+                if number > last or np.any(found["block_id"] != numbers):
+                    raise wrong
+                yield found
+            if number != last:
+                raise wrong
 
     @functools.cached_property
     def records(self):

@@ -147,6 +147,38 @@ def from_example(kind: type, serialized: bytes):
     return kind(**found)
 
 
+def columns(kind: type, names, serialized: list[bytes]) -> dict:
+    """Fields of many records at once.
+
+    Args:
+        kind: `Block` or `AnnotatedPassage`.
+        names: sequence of str. Fields of it.
+        serialized: list of bytes. Of `to_example`.
+
+    Returns:
+        dict of name to an array `(num_records,)`, of int64 or of bytes, or,
+        where a field is a list, to `(values, lengths)`: all of its values in
+        one array, and how many are each record's.
+    """
+    import tensorflow as tf
+
+    features = {}
+    for field in dataclasses.fields(kind):
+        if field.name in names:
+            dtype = tf.string if field.type in (str, list[str]) else tf.int64
+            features[field.name] = (
+                tf.io.FixedLenFeature((), dtype)
+                if field.type in (int, str)
+                else tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+            )
+    return {
+        name: (value.values.numpy(), value.row_lengths().numpy())
+        if isinstance(value, tf.RaggedTensor)
+        else value.numpy()
+        for name, value in tf.io.parse_example(serialized, features).items()
+    }
+
+
 def shard_paths(directory: str) -> list[str]:
     """The record shards of a directory, in the order of their records."""
     return [

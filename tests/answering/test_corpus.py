@@ -47,7 +47,7 @@ def test_blocks_too_long_for_the_reader_are_refused(
 ):
     load = model_directory.load
 
-    def load_short(directory):
+    def load_short(directory, **_):
         loaded = load(directory)
         # 64 of a question, 16 of the longest block and a [SEP] are 81.
         loaded.model.reader.encoder.max_sequence_length = 80

@@ -55,11 +55,12 @@ def test_all_of_a_block_by_its_id(tmp_path):
         Blocks(_write(tmp_path / "b", BLOCKS, max_block_length=20))
     )
     assert len(records) == 2
-    assert records.titles == ["Café", ""]
-    assert records.texts == [TEXT, "x"]
-    assert records.urls == ["https://example.org/a", ""]
-    assert records.title_ids == [[5], []]
-    assert records.sentence_starts == [[0], [0]]
+    assert list(records.titles) == ["Café", ""]
+    assert list(records.texts) == [TEXT, "x"] == records.texts[-2:]
+    assert list(records.urls) == ["https://example.org/a", ""]
+    assert records.texts[-1] == "x"
+    with pytest.raises(IndexError):
+        records.texts[2]
     assert records.lengths.tolist() == [5, 1]
     assert records.token_ids.tolist() == [[6, 7, 8, 9, 10], [11, 0, 0, 0, 0]]
     assert records.token_starts.tolist() == [[0, 2, 5, 7, 10], [0] * 5]
