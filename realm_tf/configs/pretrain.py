@@ -177,13 +177,9 @@ class PretrainEncoders(Encoders):
     Args:
         num_frozen_reader_layers: int. Lowest layers that do not learn of a
             reader that has an encoder of its own.
-        gradient_checkpointing: bool. Keep less in the device's memory and
-            compute it again, for larger batches; see
-            `models.transformer_encoder`.
     """
 
     num_frozen_reader_layers: recipes.Natural = 0
-    gradient_checkpointing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

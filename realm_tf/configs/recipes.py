@@ -66,10 +66,18 @@ class Optimizer(Group):
         learning_rate: float. Highest; see `training.optimizers`.
         bias_correction: bool. See `training.optimizers.BertAdamW`. BERT's
             has none; recipes for small budgets were tuned with it.
+        gradient_accumulation_steps: int. Steps whose gradients are averaged
+            for one change of the weights: a batch of as many times the
+            examples, in the memory of one. Losses over a batch (`ict`, `dpr`)
+            see no more negatives for it.
+        gradient_checkpointing: bool. Keep less in memory and compute it
+            again, for larger batches; see `models.transformer_encoder`.
     """
 
     learning_rate: LearningRate = 1e-5
     bias_correction: bool = False
+    gradient_accumulation_steps: Positive = 1
+    gradient_checkpointing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ from keras import ops
 from realm_tf.models.encoder_model import EncoderModel
 from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
+from realm_tf.models.precision import computing_in
 
 POOLINGS = ("cls", "mean")
 
@@ -101,13 +102,14 @@ class Embedder(EncoderModel):
         return self.projection_dim or self.encoder.hidden_dim
 
     def copy(self):
-        """An embedder of its own with the same weights.
+        """An embedder of its own with the same weights and precision.
 
         Returns:
             `Embedder`.
         """
         config = keras.saving.serialize_keras_object(self)
-        copied = keras.saving.deserialize_keras_object(config)
+        with computing_in(self.encoder.compute_dtype):
+            copied = keras.saving.deserialize_keras_object(config)
         copied.set_weights(self.get_weights())
         return copied
 

@@ -53,8 +53,8 @@ def computing_in(precision: Precision):
     import keras
 
     before = keras.config.dtype_policy()
-    if resolve(precision) == BFLOAT16:
-        keras.config.set_dtype_policy("mixed_bfloat16")
+    is_float32 = resolve(precision) == FLOAT32
+    keras.config.set_dtype_policy(FLOAT32 if is_float32 else "mixed_bfloat16")
     try:
         yield
     finally:

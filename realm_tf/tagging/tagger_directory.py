@@ -114,6 +114,7 @@ def from_model(
         embeddings=recipe.freezing.freeze_word_embeddings,
         num_layers=recipe.freezing.num_frozen_layers,
     )
+    encoder.set_recompute(recipe.optimizer.gradient_checkpointing)
     model = TokenClassifier(encoder, len(labels), dropout=recipe.dropout)
     return LoadedTagger(model, loaded.tokenizer, tuple(labels), max_length)
 

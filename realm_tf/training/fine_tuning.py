@@ -255,6 +255,8 @@ def make_trainer(corpus, embeddings, recipe):
         embeddings=recipe.freezing.freeze_word_embeddings,
         num_layers=recipe.freezing.num_frozen_layers,
     )
+    for part in (model.query_embedder, model.reader):
+        part.encoder.set_recompute(recipe.optimizer.gradient_checkpointing)
     exact = hasattr(corpus.index, "embeddings")
     return corpus.retrieve_and_read(
         model=model,

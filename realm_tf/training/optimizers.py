@@ -63,15 +63,20 @@ class BertAdamW(keras.optimizers.AdamW):
             does; then this is `keras.optimizers.AdamW`, but for embedding
             tables on TensorFlow, whose part of the norm Keras takes before
             it adds the gradients of a row up. Defaults to `False`.
+        **kwargs: more of `keras.optimizers.AdamW`.
 
     References:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), appendix A.2;
         google-research/bert, optimization.py.
     """
 
-    def __init__(self, learning_rate, *, bias_correction=False):
+    def __init__(self, learning_rate, *, bias_correction=False, **kwargs):
         super().__init__(
-            learning_rate, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0
+            learning_rate,
+            weight_decay=0.01,
+            epsilon=1e-6,
+            global_clipnorm=1.0,
+            **kwargs,
         )
         self.bias_correction = bias_correction
         # A pattern for the end of the name: TensorFlow's variables are named

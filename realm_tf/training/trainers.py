@@ -1,5 +1,7 @@
 """Compiled Keras models of each stage of training, for `fit`."""
 
+import dataclasses
+
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.configs.recipes import Optimizer
 
@@ -18,9 +20,8 @@ def make_towers_trainer(kind, open_qa, recipe, num_steps: int):
         `kind`; training it trains the towers of `open_qa`.
     """
     towers = open_qa.query_embedder, open_qa.block_embedder
-    encoders = recipe.encoders
     for tower in towers:
-        _set_up(tower.encoder, encoders, encoders.num_frozen_layers)
+        _set_up(tower.encoder, recipe, recipe.encoders.num_frozen_layers)
     trainer = kind(*towers, score_scale=open_qa.score_scale)
     compile_trainer(trainer, recipe.optimizer, num_steps)
     return trainer
@@ -49,8 +50,7 @@ def prepare(open_qa, recipe: PretrainRecipe) -> None:
         (open_qa.query_embedder.encoder, encoders.num_frozen_layers),
         (open_qa.block_embedder.encoder, encoders.num_frozen_layers),
     ):
-        _set_up(encoder, encoders, num_frozen)
-        encoder.set_recompute(encoders.gradient_checkpointing)
+        _set_up(encoder, recipe, num_frozen)
 
 
 def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
@@ -73,9 +73,9 @@ def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
     )
     compile_trainer(
         trainer,
-        Optimizer(
-            recipe.masked_lm.masked_lm_learning_rate,
-            recipe.optimizer.bias_correction,
+        dataclasses.replace(
+            recipe.optimizer,
+            learning_rate=recipe.masked_lm.masked_lm_learning_rate,
         ),
         recipe.masked_lm.masked_lm_steps,
     )
@@ -129,12 +129,13 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     return trainer
 
 
-def _set_up(encoder, settings, num_frozen):
+def _set_up(encoder, recipe, num_frozen):
     """What a recipe says of an encoder; saying it twice changes nothing."""
     encoder.freeze(
-        embeddings=settings.freeze_word_embeddings, num_layers=num_frozen
+        embeddings=recipe.encoders.freeze_word_embeddings, num_layers=num_frozen
     )
-    encoder.set_dropout(settings.dropout)
+    encoder.set_dropout(recipe.encoders.dropout)
+    encoder.set_recompute(recipe.optimizer.gradient_checkpointing)
 
 
 def compile_trainer(
@@ -155,6 +156,10 @@ def compile_trainer(
     optimizer = optimizers.BertAdamW(
         optimizers.LinearWarmupAndDecay(settings.learning_rate, num_steps),
         bias_correction=settings.bias_correction,
+        # Keras takes no 1.
+        gradient_accumulation_steps=settings.gradient_accumulation_steps
+        if settings.gradient_accumulation_steps > 1
+        else None,
     )
     # TensorFlow traces a step that makes variables twice.
     optimizer.build(trainer.trainable_variables)

@@ -103,6 +103,8 @@ def test_what_others_add_up_is_float32(
     with precision.computing_in("bfloat16"):
         other = make(make_encoder())
     other.set_weights(model.get_weights())
+    if isinstance(other, Embedder):
+        assert other.copy().encoder.compute_dtype == "bfloat16"
     # Beside them only the seeds of dropout.
     assert {v.dtype for v in other.trainable_variables} == {"float32"}
     inputs = token_batch
