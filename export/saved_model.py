@@ -53,8 +53,8 @@ def write(
         evidence_license: str. Shown with the evidence. Defaults to `None`.
         expected: dict. The answers (`export.expected`), where they have been
             computed already. Defaults to `None`: they are computed here.
-        exact: dict. The answers with float32 encoders and embeddings, where
-            those of the export are others. Defaults to `None`.
+        exact: dict. The answers of float32 encoders, where those of the export
+            are others. Defaults to `None`.
 
     Raises:
         InputError: if the disk is too full for it.

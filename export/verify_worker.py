@@ -211,7 +211,7 @@ def _same_answer(outputs, row, others, other, tolerance):
 
 
 def _differences(exact, batch):
-    """What float32 encoders and embeddings answer otherwise; see `Export`."""
+    """What float32 encoders answer otherwise; `None` if these are such."""
     if exact is None:
         return None
     scores = np.array([row["score"] for row in exact])

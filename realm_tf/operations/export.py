@@ -134,8 +134,8 @@ class Export(Computing):
 
         asked = self._asked()
         exact = None
-        if (self.computes_in, self.quantize_embeddings) != (FLOAT32, "none"):
-            exact = self._answer(self._open(FLOAT32, "none"), asked)
+        if self.computes_in != FLOAT32:
+            exact = self._answer(self._open(FLOAT32), asked)
         corpus = self._open()
         if not corpus.loaded.model.reader.is_trained:
             print(
@@ -177,14 +177,14 @@ class Export(Computing):
         names = (each.name for each in Path(self.output).iterdir())
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self, precision=None, quantize=None):
+    def _open(self, precision=None):
         from realm_tf.answering.corpus import Corpus
 
         return Corpus.load(
             self.model,
             self.blocks,
             self.index,
-            quantize=quantize or self.quantize_embeddings,
+            quantize=self.quantize_embeddings,
             precision=precision or self.computes_in,
         )
 

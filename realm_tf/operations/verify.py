@@ -47,9 +47,9 @@ class Verify(Operation):
             `milliseconds_per_question`, `milliseconds_in_python` and
             `neighbors_found` (of an exact search's, the share) and
             `differences`, a dict that says how far the answers are from those
-            of float32 encoders and embeddings, or `None`; `error` instead of
-            these, if files are not those of the export or the fresh process
-            itself failed. `output`, if given, holds it as report.json.
+            of float32 encoders, or `None`; `error` instead of these, if files
+            are not those of the export or the fresh process itself failed.
+            `output`, if given, holds it as report.json.
 
         Raises:
             InputError: if there is no SavedModel that `realm export` wrote.
@@ -86,8 +86,8 @@ class Verify(Operation):
             )
         if found := result.get("differences"):
             lines.append(
-                f"with float32 encoders and embeddings {found['answers_equal']}"
-                f" of {found['of']} answers are the same, and scores differ by "
+                f"with float32 encoders {found['answers_equal']} of "
+                f"{found['of']} answers are the same, and scores differ by "
                 f"{found['largest_of_scores']:.2g} at most"
             )
         return "\n".join(lines)

@@ -134,7 +134,9 @@ def _numbers_and_rest(answer):
     return numbers, rest
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    "version", [pytest.param(1, marks=pytest.mark.slow), 2, 3]
+)
 def test_answers_are_those_of_the_python_code(
     exported,
     asked,

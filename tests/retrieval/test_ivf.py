@@ -71,6 +71,7 @@ class TestSomePartitions:
         assert index.num_scored == 15 * num_probed
         _check(index, embeddings, queries, num_candidates)
 
+    @pytest.mark.slow
     def test_partitions_may_be_small_where_they_are_best(self):
         # 39 of one row, towards the first axis; one of 61, away from it.
         random = np.random.default_rng(0)

@@ -51,6 +51,7 @@ def save_scann_model(slow_module, directory):
         json.dump({"index": "scann", "files": {}}, file)
 
 
+@pytest.mark.slow
 def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
     save_scann_model(slow_module, str(tmp_path / "5"))
     with Process("--saved-model", str(tmp_path)) as process:

@@ -120,6 +120,7 @@ def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
     assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told(tmp_path, packed_blocks, stopped):
     build = index_builder.ProcessBuilder(
         str(tmp_path / "exchange"), _arguments("nowhere", packed_blocks)
