@@ -1,19 +1,8 @@
-"""Clients of a REALM server that need neither TensorFlow nor Keras.
+"""The client of a REALM server, which needs neither TensorFlow nor Keras."""
 
-with RealmClient("127.0.0.1:8500") as client:
-    for answer in client.ask(["Who wrote Frankenstein?"]):
-        print(answer.answer, answer.title, answer.url)
-
-async with AsyncRealmClient("127.0.0.1:8500") as client:
-    answers = await client.ask(["Who wrote Frankenstein?"])
-"""
-
-import contextlib
 import math
-from collections.abc import Iterator
 
 import grpc
-import grpc.aio
 
 from realm_tf.errors import InputError
 from realm_tf.serving import answers
@@ -31,12 +20,47 @@ _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 
 
-class _Client:
-    """What both clients are made of but the call itself; see `RealmClient`.
+class RealmClient:
+    """Asks a server of this project, or any TF Serving with a REALM export.
 
-    A subclass has `_call(method, request, read)`, which sends a message and
-    gives what `read` makes of the response's bytes, and `_all(parts)`, which
-    joins the lists of several such calls.
+    One client may be used by any number of threads, and so by coroutines
+    (`await asyncio.to_thread(client.ask, questions)`). A request that the
+    server could not take (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again
+    after a pause, as long as the request's time lasts; one that took too
+    long is not.
+
+    Args:
+        target: str. `"HOST:PORT"` of the gRPC port.
+        model: str. The name the model is served under. Defaults to
+            `"realm"`.
+        version: int. The version to ask. Defaults to `None`: the one the
+            server prefers, which is the highest.
+        timeout_seconds: float. The longest a request may take with all its
+            attempts; of a long list of questions, each request. Defaults to
+            30.
+        max_attempts: int. How often a request is sent at most, 1 to 5 (the
+            most that gRPC allows). Defaults to 5.
+        batch_size: int. The most questions in one request; a longer list is
+            sent in several. Defaults to 16.
+        tls: bool. Whether to speak TLS, trusting the public authorities.
+            Defaults to `False`.
+        tls_ca: str. Path of the certificates to trust (PEM), which turns
+            TLS on.
+        client_certificate: str. Path of this client's own certificate
+            chain (PEM), for a server that wants one.
+        client_key: str. Path of its key (PEM).
+        api_key: str. Sent with every request; without TLS it is readable
+            on the way. Not shown in errors.
+
+    Raises:
+        InputError: if an argument is wrong or a certificate cannot be used.
+
+    Example:
+
+    ```python
+    with RealmClient("127.0.0.1:8500") as client:
+        print(client.ask(["Who wrote Frankenstein?"])[0].answer)
+    ```
     """
 
     def __init__(
@@ -78,11 +102,19 @@ class _Client:
             client_key=client_key,
         )
         if credentials is None:
-            self._channel = self._grpc.insecure_channel(target, options)
+            self._channel = grpc.insecure_channel(target, options)
         else:
-            self._channel = self._grpc.secure_channel(
-                target, credentials, options
-            )
+            self._channel = grpc.secure_channel(target, credentials, options)
+
+    def __enter__(self) -> "RealmClient":
+        return self
+
+    def __exit__(self, *exception_info) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
@@ -152,12 +184,13 @@ class _Client:
                 f"Received: questions={questions!r}"
             )
         # One after the other: the last requests need not wait in memory.
-        return self._all(
-            self._predict_part(
+        return [
+            row
+            for first in range(0, len(questions), self._batch_size)
+            for row in self._predict_part(
                 questions[first : first + self._batch_size], signature, convert
             )
-            for first in range(0, len(questions), self._batch_size)
-        )
+        ]
 
     def _predict_part(self, questions, signature, convert):
         request = self._of_model(wire.PredictRequest())
@@ -180,20 +213,17 @@ class _Client:
             request.model_spec.version.value = self._version
         return request
 
-    def _start(self, method: str, request):
-        """The response, or what it can be awaited by."""
-        return self._channel.unary_unary(method)(
-            request.SerializeToString(),
-            timeout=self.timeout_seconds,
-            metadata=self._headers,
-        )
-
-    @contextlib.contextmanager
-    def _checked(self) -> Iterator[None]:
-        """A context in which a call is made and its response read."""
+    def _call(self, method, request, read):
+        """What `read` makes of the response's bytes."""
         try:
             with answers.checked(f"The server at {self.target}"):
-                yield
+                return read(
+                    self._channel.unary_unary(method)(
+                        request.SerializeToString(),
+                        timeout=self.timeout_seconds,
+                        metadata=self._headers,
+                    )
+                )
         except grpc.RpcError as error:
             message = connection.explain(
                 error,
@@ -201,103 +231,3 @@ class _Client:
                 timeout_seconds=self.timeout_seconds,
             )
             raise RealmServerError(error.code().name, message) from error
-
-
-class RealmClient(_Client):
-    """Asks a server of this project, or any TF Serving with a REALM export.
-
-    One client may be used by any number of threads. A request that the
-    server could not take (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again
-    after a pause, as long as the request's time lasts; one that took too
-    long is not.
-
-    Args:
-        target: str. `"HOST:PORT"` of the gRPC port.
-        model: str. The name the model is served under. Defaults to
-            `"realm"`.
-        version: int. The version to ask. Defaults to `None`: the one the
-            server prefers, which is the highest.
-        timeout_seconds: float. The longest a request may take with all its
-            attempts; of a long list of questions, each request. Defaults to
-            30.
-        max_attempts: int. How often a request is sent at most, 1 to 5 (the
-            most that gRPC allows). Defaults to 5.
-        batch_size: int. The most questions in one request; a longer list is
-            sent in several. Defaults to 16.
-        tls: bool. Whether to speak TLS, trusting the public authorities.
-            Defaults to `False`.
-        tls_ca: str. Path of the certificates to trust (PEM), which turns
-            TLS on.
-        client_certificate: str. Path of this client's own certificate
-            chain (PEM), for a server that wants one.
-        client_key: str. Path of its key (PEM).
-        api_key: str. Sent with every request; without TLS it is readable
-            on the way. Not shown in errors.
-
-    Raises:
-        InputError: if an argument is wrong or a certificate cannot be used.
-
-    Example:
-
-    ```python
-    with RealmClient("127.0.0.1:8500") as client:
-        print(client.ask(["Who wrote Frankenstein?"])[0].answer)
-    ```
-    """
-
-    _grpc = grpc
-
-    def __enter__(self) -> "RealmClient":
-        return self
-
-    def __exit__(self, *exception_info) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
-
-    def _call(self, method, request, read):
-        with self._checked():
-            return read(self._start(method, request))
-
-    def _all(self, parts) -> list:
-        return [row for part in parts for row in part]
-
-
-class AsyncRealmClient(_Client):
-    """`RealmClient` for coroutines: the same methods, to be awaited.
-
-    Make it inside a coroutine: its connection belongs to the running event
-    loop. Questions of one list are sent one request after the other;
-    `asyncio.gather` sends several lists at once.
-
-    Args:
-        target: str. As this and the other arguments, see `RealmClient`.
-
-    Example:
-
-    ```python
-    async with AsyncRealmClient("127.0.0.1:8500") as client:
-        print((await client.ask(["Who wrote Frankenstein?"]))[0].answer)
-    ```
-    """
-
-    _grpc = grpc.aio
-
-    async def __aenter__(self) -> "AsyncRealmClient":
-        return self
-
-    async def __aexit__(self, *exception_info) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """See `RealmClient.close`."""
-        await self._channel.close()
-
-    async def _call(self, method, request, read):
-        with self._checked():
-            return read(await self._start(method, request))
-
-    async def _all(self, parts) -> list:
-        return [row for part in parts for row in await part]

@@ -3,91 +3,22 @@
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import ClassVar
 
 import numpy as np
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.texts import Texts
 from realm_tf.errors import InputError
 
 # Blocks parsed together (our choice).
 _AT_ONCE = 4_096
 
 
-class _Texts:
-    """Texts as they were cut, or packed for training."""
-
-    what: ClassVar[str]
-    record: ClassVar[type]
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether they are arrays of wordpieces, without texts."""
-        return self.kind != self.kinds[0]
-
-    def __len__(self):
-        return self.metadata[f"num_{self.what}"]
-
-    def read(self, start: int = 0, limit: int | None = None) -> Iterator:
-        """Yields records in their order, with their texts.
-
-        Args:
-            start: int. Number of the first. Defaults to `0`.
-            limit: int. The number after the last. Defaults to all.
-
-        Raises:
-            InputError: if the directory is not complete or packed, a shard is
-                missing or damaged, or the ids of blocks are not 0, 1, 2, ...
-        """
-        for path, first, last, records in self._shards(start, limit):
-            number = first
-            for serialized in records:
-                record = schema.from_example(self.record, serialized)
-                if self.record is schema.Block and record.block_id != number:
-                    raise self._wrong(path, first, last)
-                yield record
-                number += 1
-            if number != last:
-                raise self._wrong(path, first, last)
-
-    def _wrong(self, path, first, last):
-        return InputError(
-            f"{path} does not hold the {self.what} {first} to {last - 1}: "
-            "make its directory again."
-        )
-
-    def _shards(self, start, limit):
-        """Yields (path, first, last, serialised records) of each shard."""
-        matching.check_has_texts(self)
-        shard_rows = self.metadata["shard_rows"]
-        paths = schema.shard_paths(self.path)
-        if len(paths) != len(shard_rows):
-            raise InputError(
-                f"{self} holds {len(paths)} shards, expected "
-                f"{len(shard_rows)}: make it again."
-            )
-        limit = len(self) if limit is None else limit
-        first = 0
-        for path, rows in zip(paths, shard_rows, strict=True):
-            begin, end = max(first, start), min(first + rows, limit)
-            if begin < end:
-                records = schema.read_records(path, start=begin - first)
-                if limit < first + rows:
-                    records = itertools.islice(records, end - begin)
-                yield path, begin, end, records
-            first += rows
-
-    def summary(self) -> str:
-        packed = "packed " if self.is_packed else ""
-        return f"{len(self):,} {packed}{self.what}"
-
-
-class Blocks(_Texts, Artifact):
+class Blocks(Texts, Artifact):
     """Blocks of a corpus, as `realm chunk` wrote or `realm pack` packed them.
 
     Attributes:
@@ -126,8 +57,8 @@ class Blocks(_Texts, Artifact):
         Raises:
             InputError: as `read`.
         """
-        for path, number, last, records in self._shards(0, None):
-            wrong = self._wrong(path, number, last)
+        for path, number, last, records in self.shards():
+            wrong = self.wrong(path, number, last)
             while serialized := list(itertools.islice(records, _AT_ONCE)):
                 found = schema.columns(
                     self.record, (*names, "block_id"), serialized
@@ -148,7 +79,7 @@ class Blocks(_Texts, Artifact):
         return BlockRecords(self)
 
 
-class Passages(_Texts, Artifact):
+class Passages(Texts, Artifact):
     """Passages with their salient spans, annotated or packed for training.
 
     Attributes:

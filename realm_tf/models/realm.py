@@ -206,7 +206,7 @@ class RealmModel(keras.Model):
             `title_lengths`; bool tensor `(batch_size, num_retrieved)`,
             `False` where too few blocks may be read.
         """
-        queries = ops.stop_gradient(ops.cast(queries, "float32"))
+        queries = ops.stop_gradient(queries)
         found = self._retrieve(inputs, queries)
         allowed = candidates.may_be_read(
             found, inputs["block_id"], inputs["sentence_ids"]
@@ -270,7 +270,11 @@ class RealmModel(keras.Model):
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
         joined = packing.join_block(
-            *(_flatten(found[name]) for name in _CONTENT),
+            # (b * k, ...)
+            *(
+                ops.reshape(found[name], (-1, *found[name].shape[2:]))
+                for name in _CONTENT
+            ),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
             max_length=self.max_block_length,
@@ -348,8 +352,3 @@ class RealmModel(keras.Model):
                 any_candidate(outputs["of_article"] > 0),
                 sample_weight=ops.convert_to_tensor(x["block_id"]) >= 0,
             )
-
-
-def _flatten(tensor):
-    """`(batch_size, num, ...)` to `(batch_size * num, ...)`."""
-    return ops.reshape(tensor, (-1, *tensor.shape[2:]))

@@ -90,22 +90,6 @@ def evaluated(world):
     return _evaluate(world, "evaluation")
 
 
-def test_bfloat16_rounds_the_scores(world, evaluated):
-    found = _evaluate(world, "bfloat16", precision="bfloat16")
-    assert found.parameters["precision"] == "bfloat16"
-    scores, expected = (
-        np.array([line["score"] for line in each.predictions])
-        for each in (found, evaluated)
-    )
-    assert (
-        1e-5 < np.abs(scores - expected).max() < 0.05 * np.abs(expected).max()
-    )
-    for ours, theirs in zip(
-        found.predictions, evaluated.predictions, strict=True
-    ):
-        assert len(ours["retrieved"]) == len(theirs["retrieved"])
-
-
 def test_metrics_recomputed_from_the_predictions(world, evaluated):
     metrics, lines = evaluated.metrics, evaluated.predictions
     texts = world["corpus"].records.texts

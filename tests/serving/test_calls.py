@@ -11,45 +11,11 @@ from tensorflow_serving.apis import predict_pb2
 
 from realm_tf.serving.answers import ModelVersionStatus
 from realm_tf.serving.answers import RetrievedBlock
-from realm_tf.serving.client import AsyncRealmClient
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.tensors import encode_tensor
 
 KEY = "0123456789abcdef-secret"
-
-
-class Awaited:
-    """An `AsyncRealmClient` that is called as a `RealmClient` is."""
-
-    def __init__(self, *arguments, **options):
-        async def make():
-            return AsyncRealmClient(*arguments, **options)
-
-        self._loop = asyncio.new_event_loop()
-        self._client = self._loop.run_until_complete(make())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception_info):
-        self._loop.run_until_complete(self._client.close())
-        self._loop.close()
-
-    def __repr__(self):
-        return repr(self._client)
-
-    def __getattr__(self, name):
-        method = getattr(self._client, name)
-        return lambda *arguments: self._loop.run_until_complete(
-            method(*arguments)
-        )
-
-
-@pytest.fixture(params=[RealmClient, Awaited])
-def connect(request):
-    """Either client, to be made with the arguments of `RealmClient`."""
-    return request.param
 
 
 def sent(script):
@@ -60,7 +26,7 @@ def sent(script):
     ]
 
 
-def test_blocks_and_embeddings_are_read(connect):
+def test_blocks_and_embeddings_are_read():
     values = {
         "block_id": np.array([[3, -1], [-1, -1]]),
         "score": np.array([[1.5, 0.0], [0.0, 0.0]], np.float32),
@@ -77,7 +43,7 @@ def test_blocks_and_embeddings_are_read(connect):
 
     with (
         Script(respond=respond) as script,
-        connect(script.target) as client,
+        RealmClient(script.target) as client,
     ):
         retrieved = client.retrieve(["a", ""])
         embeddings = client.embed(["a", ""])
@@ -89,7 +55,7 @@ def test_blocks_and_embeddings_are_read(connect):
     assert names == ["retrieve", "embed_query"]
 
 
-def test_a_version_that_failed_is_told(connect):
+def test_a_version_that_failed_is_told():
     response = get_model_status_pb2.GetModelStatusResponse()
     for version, state, code in ((3, 10, 0), (2, 50, 9), (1, 77, 99)):
         one = response.model_version_status.add(version=version)
@@ -98,7 +64,7 @@ def test_a_version_that_failed_is_told(connect):
         one.status.error_message = f"of {version}"
     with (
         Script(respond=lambda *_: response.SerializeToString()) as script,
-        connect(script.target, model="m", version=3) as client,
+        RealmClient(script.target, model="m", version=3) as client,
     ):
         assert client.status() == [
             ModelVersionStatus(3, "START", "OK", "of 3"),
@@ -113,11 +79,11 @@ def test_a_version_that_failed_is_told(connect):
     assert (spec.name, spec.version.value) == ("m", 3)
 
 
-def test_long_lists_are_sent_in_parts_to_the_version(connect):
+def test_long_lists_are_sent_in_parts_to_the_version():
     questions = [f"question {number}" for number in range(40)]
     with (
         Script(respond=echo) as script,
-        connect(script.target, batch_size=16, version=0) as client,
+        RealmClient(script.target, batch_size=16, version=0) as client,
     ):
         answers = client.ask(questions)
     assert [a.answer for a in answers] == questions
@@ -127,13 +93,13 @@ def test_long_lists_are_sent_in_parts_to_the_version(connect):
     assert spec.HasField("version") and spec.version.value == 0
 
 
-def test_a_busy_server_is_asked_again(connect):
+def test_a_busy_server_is_asked_again():
     busy = grpc.StatusCode.RESOURCE_EXHAUSTED
     away = grpc.StatusCode.UNAVAILABLE
     started = time.monotonic()
     with (
         Script(away, busy, away, respond=echo) as script,
-        connect(script.target) as client,
+        RealmClient(script.target) as client,
     ):
         (answer,) = client.ask(["x"])
     assert answer.answer == "x"
@@ -144,11 +110,11 @@ def test_a_busy_server_is_asked_again(connect):
 
 
 @pytest.mark.parametrize("max_attempts", [1, 3])
-def test_it_is_given_up_after_some_attempts(connect, max_attempts):
+def test_it_is_given_up_after_some_attempts(max_attempts):
     codes = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 10
     with (
         Script(*codes) as script,
-        connect(script.target, max_attempts=max_attempts) as client,
+        RealmClient(script.target, max_attempts=max_attempts) as client,
         pytest.raises(RealmServerError, match="as told") as caught,
     ):
         client.ask(["x"])
@@ -156,10 +122,10 @@ def test_it_is_given_up_after_some_attempts(connect, max_attempts):
     assert len(script.calls) == max_attempts
 
 
-def test_other_failures_are_final(connect):
+def test_other_failures_are_final():
     with (
         Script(grpc.StatusCode.INTERNAL, respond=echo) as script,
-        connect(script.target) as client,
+        RealmClient(script.target) as client,
         pytest.raises(RealmServerError) as caught,
     ):
         client.ask(["x"])
@@ -167,14 +133,14 @@ def test_other_failures_are_final(connect):
     assert len(script.calls) == 1
 
 
-def test_a_slow_server_is_given_up(connect):
+def test_a_slow_server_is_given_up():
     def wait(method, request):
         time.sleep(1)
         return b""
 
     with (
         Script(respond=wait) as script,
-        connect(script.target, timeout_seconds=0.2) as client,
+        RealmClient(script.target, timeout_seconds=0.2) as client,
     ):
         with pytest.raises(RealmServerError, match="within 0.2 s") as caught:
             client.ask(["x"])
@@ -182,11 +148,11 @@ def test_a_slow_server_is_given_up(connect):
     assert caught.value.code == "DEADLINE_EXCEEDED"
 
 
-def test_the_key_is_sent_and_never_shown(connect):
+def test_the_key_is_sent_and_never_shown():
     refused = grpc.StatusCode.UNAUTHENTICATED
     with (
         Script(refused, respond=echo) as script,
-        connect(script.target, api_key=KEY) as client,
+        RealmClient(script.target, api_key=KEY) as client,
     ):
         with pytest.raises(RealmServerError, match="UNAUTHENTICATED") as caught:
             client.ask(["x"])
@@ -216,11 +182,11 @@ def broken_tensor():
         (b"\xff", "status", "DecodeError"),
     ],
 )
-def test_a_server_that_sends_nonsense(connect, response, call, message):
+def test_a_server_that_sends_nonsense(response, call, message):
     arguments = [] if call == "status" else [["x"]]
     with (
         Script(respond=lambda *_: response) as script,
-        connect(script.target) as client,
+        RealmClient(script.target) as client,
         pytest.raises(RealmServerError, match=message) as caught,
     ):
         getattr(client, call)(*arguments)
@@ -232,9 +198,12 @@ def test_many_coroutines_share_a_connection(running):
     questions = ["who wrote Frankenstein?", "where is the Eiffel Tower?"]
 
     async def main():
-        async with AsyncRealmClient(running.target) as client:
+        with RealmClient(running.target) as client:
             return await asyncio.gather(
-                *(client.ask([questions[i % 2]]) for i in range(200))
+                *(
+                    asyncio.to_thread(client.ask, [questions[i % 2]])
+                    for i in range(200)
+                )
             )
 
     answers = [answer.answer for (answer,) in asyncio.run(main())]

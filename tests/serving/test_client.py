@@ -80,7 +80,6 @@ def test_errors_name_the_server_and_the_way_out(running):
 
 # Runs where TensorFlow cannot be imported.
 SCRIPT = """
-import asyncio
 import sys
 
 class Blocker:
@@ -89,18 +88,12 @@ class Blocker:
             raise ImportError("blocked: " + name)
 
 sys.meta_path.insert(0, Blocker())
-from realm_tf.serving.client import AsyncRealmClient
 from realm_tf.serving.client import RealmClient
 with RealmClient({target!r}) as client:
     print(client.status()[0].state)
     print(client.ask(["who wrote Frankenstein?"])[0].answer)
-
-async def main():
-    async with AsyncRealmClient({target!r}) as client:
-        print((await client.status())[0].version)
-        print((await client.ask(["where is the Eiffel Tower?"]))[0].answer)
-
-asyncio.run(main())
+    print(client.status()[0].version)
+    print(client.ask(["where is the Eiffel Tower?"])[0].answer)
 ours = (name for name in sys.modules if name.startswith("realm_tf."))
 print(*sorted(name.partition("realm_tf.")[2] for name in ours))
 """
