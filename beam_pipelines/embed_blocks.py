@@ -15,6 +15,8 @@ from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
+from realm_tf.models.precision import FLOAT32
+from realm_tf.models.precision import INT8
 
 
 def write_shards(
@@ -35,7 +37,7 @@ def write_shards(
         directory: str. Embeddings directory that is being written.
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
-        precision: str. See `model_directory.load`.
+        precision: str. `"int8"`, or see `model_directory.load`.
         options: `PipelineOptions`.
 
     Returns:
@@ -110,7 +112,7 @@ class EmbedShard(ShardStep):
         model: `Model`, readable by every worker.
         blocks: `Blocks`, too.
         batch_size: int. Blocks computed at once.
-        precision: str. See `model_directory.load`.
+        precision: str. `"int8"`, or see `model_directory.load`.
     """
 
     label = "Embed"
@@ -176,11 +178,17 @@ class _Tower:
     def __init__(self, model, blocks, precision):
         from realm_tf.models import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
+        from realm_tf.retrieval.int8_tower import Int8Tower
 
         self.lock = threading.Lock()
+        is_int8 = precision == INT8
+        loaded = model_directory.load(
+            model, precision=FLOAT32 if is_int8 else precision
+        )
         self.embedder = BlockEmbedder(
-            model_directory.load(model, precision=precision),
+            loaded,
             max_length=blocks.metadata["max_block_length"],
+            tower=Int8Tower(loaded.model.block_embedder) if is_int8 else None,
         )
         for batch_size, length in ((1, 13), (2, 29)):
             body = np.zeros(length, "int32")

@@ -8,7 +8,7 @@ import pathlib
 import sys
 from typing import Literal
 
-FLOAT32, BFLOAT16 = "float32", "bfloat16"
+FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 Precision = Literal["auto", "float32", "bfloat16"]
 
 # Instructions that multiply bfloat16, as Linux names them (AVX-512 since Cooper
