@@ -1,6 +1,6 @@
 """Rate of `realm embed` on real blocks, beside Keras' predict in the same run.
 
-    python benchmarks/embedding.py --blocks DIR --model DIR
+    python benchmarks/embedding.py --blocks DIR --model DIR [--precision int8]
 
 `embed`: the whole command in one process, over blocks of natural length spread
 evenly over DIR: opening the model, reading and sorting the blocks, computing,
@@ -9,7 +9,8 @@ blocks, packed beforehand at the full length that blocks may have, at the same
 batch size; its model is open and warm. `padding` is the share of what is
 computed that is padding.
 
-Ratios are ours to the peer's, in blocks a second.
+Ratios are ours to the peer's, which computes in float32, in blocks a second;
+`smallest_cosine` is of the two embeddings of a block.
 """
 
 import json
@@ -34,12 +35,17 @@ from realm_tf.text import packing
 
 
 def main(
-    *, blocks: str, model: str, num_blocks: int = 2_000, batch_size: int = 32
+    *,
+    blocks: str,
+    model: str,
+    num_blocks: int = 2_000,
+    batch_size: int = 32,
+    precision: str = "float32",
 ):
     """Measures over so many of the blocks."""
     with tempfile.TemporaryDirectory() as directory:
         sample, chosen = _sample(blocks, num_blocks, directory)
-        return _measure(model, batch_size, sample, chosen, directory)
+        return _measure(model, batch_size, precision, sample, chosen, directory)
 
 
 def _sample(source, num_blocks, directory):
@@ -67,7 +73,7 @@ def _sample(source, num_blocks, directory):
     return output, blocks
 
 
-def _measure(model, batch_size, sample, blocks, directory):
+def _measure(model, batch_size, precision, sample, blocks, directory):
     output = os.path.join(directory, "embeddings")
     started = time.perf_counter()
     Embed(
@@ -75,6 +81,7 @@ def _measure(model, batch_size, sample, blocks, directory):
         blocks=sample,
         output=output,
         batch_size=batch_size,
+        precision=precision,
     ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
@@ -99,9 +106,16 @@ def _measure(model, batch_size, sample, blocks, directory):
             "padding": round(1 - sum(lengths) / (len(blocks) * length), 4),
         },
         "ratio": round(rate / peer_rate, 2),
+        "precision": precision,
         "largest_difference": float(np.abs(ours - rows).max()),
+        "smallest_cosine": float(_cosines(ours, rows).min()),
         "cores": len(os.sched_getaffinity(0)),
     }
+
+
+def _cosines(one, two):
+    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+    return (one * two).sum(axis=1) / norms
 
 
 def _predict(model, batch_size, blocks, length):
