@@ -1,5 +1,7 @@
 """REALM's pre-training model: retrieve, then predict masked words."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -114,12 +116,9 @@ class RealmModel(keras.Model):
         self.sep_id = sep_id
         self.block_segment_ids = tuple(block_segment_ids)
         self.score_scale = score_scale
-        num_searched = num_retrieved + num_spare
-        if block_table is not None:
-            num_retrieved = min(num_retrieved, block_table.num_blocks)
-            num_searched = min(num_searched, block_table.num_blocks)
-        self.num_retrieved = num_retrieved
-        self.num_searched = num_searched
+        most = math.inf if block_table is None else block_table.num_blocks
+        self.num_retrieved = min(num_retrieved, most)
+        self.num_searched = min(num_retrieved + num_spare, most)
         self.rerank = rerank
         self.max_block_length = max_block_length
         self.join_bert = packing.JoinBert(sep_id, max_joint_length)
@@ -270,7 +269,6 @@ class RealmModel(keras.Model):
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
         joined = packing.join_block(
-            # (b * k, ...)
             *(
                 ops.reshape(found[name], (-1, *found[name].shape[2:]))
                 for name in _CONTENT
@@ -280,10 +278,9 @@ class RealmModel(keras.Model):
             max_length=self.max_block_length,
             segment_ids=self.block_segment_ids,
         )
-        embeddings = self.block_embedder(joined, training=training)
+        rows = self.block_embedder(joined, training=training)
         return ops.reshape(
-            embeddings,
-            (-1, found["lengths"].shape[1], self.block_embedder.embedding_dim),
+            rows, (-1, found["lengths"].shape[1], rows.shape[-1])
         )
 
     def read(self, query, mask_positions, found, *, training):
