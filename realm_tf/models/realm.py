@@ -268,11 +268,9 @@ class RealmModel(keras.Model):
 
     def _embed_blocks(self, found, *, training):
         """`(batch_size, num, embedding_dim)`, with the current weights."""
+        contents = [found[name] for name in _CONTENT]
         joined = packing.join_block(
-            *(
-                ops.reshape(found[name], (-1, *found[name].shape[2:]))
-                for name in _CONTENT
-            ),
+            *(ops.reshape(x, (-1, *x.shape[2:])) for x in contents),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
             max_length=self.max_block_length,
