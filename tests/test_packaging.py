@@ -88,7 +88,7 @@ def test_other_files_are_package_data(config, folders):
 @pytest.mark.parametrize(
     ("where", "extras"),
     [
-        *((folder, {"gcp", "jax", "garden"}) for folder in FOLDERS),
+        *((folder, {"gcp", "jax", "garden", "int8"}) for folder in FOLDERS),
         ("tests", {"dev"}),
         ("docs", {"docs"}),
     ],
