@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def pytest_collection_modifyitems(items):
         others = {mark.name for mark in item.iter_markers()}
         if _is_fast(item.path) and not others & {"slow", "data", "gpu"}:
             item.add_marker("fast")
+
+
+def pytest_collection_finish():
+    """Whole tracebacks, and a tenth less time in layers and operations."""
+    if "keras" in sys.modules:
+        sys.modules["keras"].config.disable_traceback_filtering()
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].debugging.disable_traceback_filtering()
 
 
 def pytest_ignore_collect(collection_path, config):

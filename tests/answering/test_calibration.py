@@ -39,12 +39,11 @@ def _prediction(spans):
 def _overconfident(num, right, margin):
     """Questions whose answer wins by a margin and is right at times."""
     random = np.random.default_rng(0)
-    questions, predictions = [], []
-    for _ in range(num):
-        is_right = random.random() < right
-        questions.append(Question("q", ("yes" if is_right else "else",)))
-        predictions.append(_prediction([("yes", margin), ("no", 0.0)]))
-    return questions, predictions
+    questions = [
+        Question("q", ("yes" if is_right else "else",))
+        for is_right in random.random(num) < right
+    ]
+    return questions, num * [_prediction([("yes", margin), ("no", 0.0)])]
 
 
 @pytest.mark.parametrize("right, margin", [(0.6, 8.0), (0.9, 0.5), (0.75, 3)])

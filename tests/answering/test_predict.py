@@ -143,6 +143,7 @@ def _assert_same(found, expected):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_any_batch_size_gives_the_same(corpus, predictions):
     predictor = Predictor(
         corpus, num_candidates=6, num_reader_blocks=3, batch_size=2
@@ -159,6 +160,7 @@ def test_an_empty_question_has_no_answer(predictor, predictions):
     assert predictor.predict([]) == []
 
 
+@pytest.mark.slow
 def test_as_many_blocks_are_retrieved_as_are_read(corpus):
     (found,) = Predictor(corpus, num_candidates=2, num_reader_blocks=7).predict(
         QUESTIONS[:1]

@@ -64,7 +64,11 @@ INPUTS = {
 }
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["brute_force", "scann"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, marks=pytest.mark.slow), 2],
+    ids=["brute_force", "scann"],
+)
 def version(request):
     return request.param
 
@@ -135,7 +139,12 @@ def _numbers_and_rest(answer):
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(1, marks=pytest.mark.slow), 2, 3]
+    "version",
+    [
+        pytest.param(1, marks=pytest.mark.slow),
+        2,
+        pytest.param(3, marks=pytest.mark.slow),
+    ],
 )
 def test_answers_are_those_of_the_python_code(
     exported,

@@ -132,6 +132,7 @@ def test_damaged_weights_fail(copy, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_load_fails(copy, capsys, monkeypatch):
     monkeypatch.setattr(verify_module.card, "read", lambda _: {})
     (copy / "1" / "saved_model.pb").write_bytes(b"\xff\xff")

@@ -68,6 +68,7 @@ def test_the_pooled_output_is_not_trained(reader):
     assert frozen == {"pooled_dense"}
 
 
+@pytest.mark.slow
 def test_a_reader_knows_whether_it_was_trained(make_encoder, token_batch):
     reader = Reader(make_encoder(), span_hidden_dim=6, max_span_width=3)
     assert not reader.is_trained

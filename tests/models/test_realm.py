@@ -234,11 +234,11 @@ def _expected(model):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"share": True, "block_segment_ids": (0, 0)},
-        {"marginalization": "span"},
+        pytest.param({"marginalization": "span"}, marks=pytest.mark.slow),
         {"rerank": True},
-        {"num_spare": 0},
+        pytest.param({"num_spare": 0}, marks=pytest.mark.slow),
     ],
     ids=["separate", "shared", "span", "rerank", "no-spare"],
 )
@@ -268,6 +268,7 @@ def test_candidates_follow_the_rules(make_model):
     assert 1 not in first and 6 not in first
 
 
+@pytest.mark.slow
 def test_candidates_from_the_host(make_model):
     """The same blocks, found by the index or brought along."""
     model = make_model()

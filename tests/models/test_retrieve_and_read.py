@@ -144,6 +144,7 @@ def test_another_retrievers_blocks_are_read_instead(model):
             )
 
 
+@pytest.mark.slow
 def test_an_index_without_embeddings_trains_with_those_given(
     make_model, model, answers
 ):

@@ -50,9 +50,8 @@ def _train(model):
     return history.history["loss"]
 
 
-@pytest.mark.parametrize(
-    "num_frozen_layers", [pytest.param(0, marks=pytest.mark.slow), 1]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("num_frozen_layers", [0, 1])
 def test_checkpointing_changes_nothing_but_memory(num_frozen_layers):
     plain = _model(num_frozen_layers=num_frozen_layers)
     checkpointed = _model(num_frozen_layers=num_frozen_layers, recompute=True)

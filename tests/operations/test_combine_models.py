@@ -96,6 +96,7 @@ def test_scores_are_those_of_the_reader(models):
     assert not np.allclose(found, towers)
 
 
+@pytest.mark.slow
 def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
     embeddings, index = str(tmp_path / "embeddings"), str(tmp_path / "index")
     Embed(
@@ -108,6 +109,7 @@ def test_an_index_of_the_towers_fits(directories, blocks_dir, tmp_path):
         Corpus.load(directories["reader"], blocks_dir, index)
 
 
+@pytest.mark.slow
 def test_a_licence_that_is_not_shared_is_not_claimed(
     directories, models, tmp_path
 ):

@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 
 from realm_tf.operations.evaluate import Evaluate
 
 
+@pytest.mark.slow
 def test_bfloat16_rounds_the_scores(
     model_dir, blocks_dir, brute_force_index_dir, questions_path, tmp_path
 ):

@@ -139,6 +139,7 @@ def test_it_can_be_imported_again(open_qa, exported, tmp_path):
     assert not (exported / "encoder").exists()
 
 
+@pytest.mark.slow
 def test_a_masked_lm_head_and_two_towers(tmp_path):
     paths = [str(tmp_path / name) for name in ("model", "hf", "again")]
     vocab = str(GOLDEN / "embedder" / "vocab.txt")

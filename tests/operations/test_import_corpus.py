@@ -107,6 +107,7 @@ def test_a_row_that_is_no_number_is_refused(tmp_path):
         embeddings.read(2, 6)
 
 
+@pytest.mark.slow
 def test_embeddings_of_another_tower_are_told_of(tmp_path, capsys):
     """As those of a fine-tuned checkpoint, whose tower is the questions'."""
     paths = [str(tmp_path / name) for name in ("model", "blocks", "rows")]
@@ -167,6 +168,7 @@ def _tf1_names(tensors):
     return found
 
 
+@pytest.mark.slow
 def test_the_originals_files_give_the_same(open_qa, tmp_path):
     """TF1 checkpoints, embeddings, texts and titles."""
     source = open_torch_file(str(GOLDEN / "openqa" / "pytorch_model.bin"))

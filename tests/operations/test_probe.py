@@ -123,6 +123,7 @@ def _own_block(world):
     return own
 
 
+@pytest.mark.slow
 def test_the_sentence_s_own_block_is_left_out(world):
     own = _own_block(world)
     # All of them: it is left out wherever it would stand.
@@ -135,6 +136,7 @@ def test_the_sentence_s_own_block_is_left_out(world):
     assert found.left_out == []
 
 
+@pytest.mark.slow
 def test_added_blocks(world):
     retrieved, left_out = probe_oracle.search(world, *RIVER)
     own = _own_block(world)
@@ -156,6 +158,7 @@ def test_added_blocks(world):
     assert found.retrieved_log_prob == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "num_masks"),
     [("Ada wrote [MASK].", 1), ("[MASK] wrote music in [MASK].", 2)],
@@ -188,6 +191,7 @@ def test_predictions_without_an_answer(world, text, num_masks):
     )
 
 
+@pytest.mark.slow
 def test_packed_blocks_give_the_same(world):
     found = _probe(world, *RIVER)
     packed = _probe(world, *RIVER, blocks=world["packed"])
@@ -201,6 +205,7 @@ def test_packed_blocks_give_the_same(world):
         )
 
 
+@pytest.mark.slow
 def test_blocks_are_cut_as_in_pre_training(world, make_model):
     text, answers = "Italy flow [MASK].", ["waters"]
     query, _, _ = probe_oracle.masked_query(world["loaded"], text, answers)

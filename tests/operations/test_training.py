@@ -24,7 +24,6 @@ from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.training import dense_retrieval
 from realm_tf.training.callbacks import Diverged
 
-KINDS = ("ict", "dpr")
 DEV = [
     {"question": "Where was Ada in 1843?", "answer": ["London"]},
     {"question": "Who wrote music in the city?", "answer": ["Bach"]},
@@ -75,7 +74,9 @@ def _operation(kind, world, output, **changes):
     return FineTune(**{**given, **changes})
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module", params=["ict", pytest.param("dpr", marks=pytest.mark.slow)]
+)
 def trained(request, world):
     output = world["root"] / f"trained-{request.param}"
     return request.param, _operation(request.param, world, output).run(
@@ -299,6 +300,7 @@ def test_a_recipe_is_shown_by_its_name_and_what_differs(world, tmp_path):
     assert operation.parameters() == recipe.flat() | {"precision": "float32"}
 
 
+@pytest.mark.slow
 def test_training_stops_at_a_loss_that_is_not_finite(world, tmp_path):
     loaded = model_directory.load(world["model"])
     kernel = loaded.model.query_embedder.get_layer("projection").kernel

@@ -19,7 +19,7 @@ from realm_tf.models import model_directory
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
-ONE_BATCH = ("batch_size=8",)
+ONE_BATCH = ("batch_size=8", "num_reader_blocks=1")
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,7 @@ def test_a_curve_of_each_value_and_run(monkeypatch):
     assert [t.get_text() for t in legend.get_texts()] == ["seed 0", "seed 1"]
 
 
+@pytest.mark.slow
 def test_it_writes_a_png(tmp_path):
     path = tmp_path / "runs.png"
     lines = [

@@ -204,6 +204,7 @@ def test_a_callback_may_end_the_run(tmp_path):
     assert len(rows) == 1
 
 
+@pytest.mark.slow
 def test_what_is_damaged_or_anothers_is_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _fit(tmp_path, Stop(4))
