@@ -20,7 +20,7 @@ def export(fields: dict, *, expected: dict | None = None) -> SavedModel:
     """Runs an `Export` where Keras runs on TensorFlow.
 
     Args:
-        fields: dict. Of the operation; JSON values.
+        fields: dict. Of the operation.
         expected: dict. See `Export.write_version`. Defaults to `None`.
 
     Raises:
@@ -29,7 +29,8 @@ def export(fields: dict, *, expected: dict | None = None) -> SavedModel:
     """
     done = subprocess.run(
         [sys.executable, "-m", __name__],
-        input=json.dumps([fields, expected]),
+        # Directories as their paths.
+        input=json.dumps([fields, expected], default=str),
         env={**os.environ, "KERAS_BACKEND": "tensorflow"},
         stdout=subprocess.PIPE,
         text=True,

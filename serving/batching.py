@@ -92,7 +92,8 @@ class BatchingServable:
     ) -> dict[str, np.ndarray]:
         """Runs a signature; any number of threads may do so at once.
 
-        Arguments, result and errors as of `SavedModelServable.run`.
+        As `SavedModelServable.run`, but of the outputs only those in
+        `output_filter`, if it names any.
         """
         # Before it is queued: its mistakes must not fail other requests.
         definition = self._servable.check(

@@ -148,7 +148,6 @@ class RestApi:
 
     def __init__(self, handler: RequestHandler):
         self._handler = handler
-        self._files = StaticFiles(directory=PAGE_DIRECTORY)
         # More than requests may be pending, so that one too many is refused
         # and does not wait.
         self._threads = anyio.CapacityLimiter(
@@ -164,8 +163,7 @@ class RestApi:
                 Route("/about.json", self.about, methods=["GET"]),
                 Route("/healthz", self.healthz, methods=["GET"]),
                 Route("/readyz", self.readyz, methods=["GET"]),
-                Route("/", self.page, methods=["GET"]),
-                Mount("/", self._files),
+                Mount("/", StaticFiles(directory=PAGE_DIRECTORY, html=True)),
             ],
             middleware=[
                 Middleware(GuardMiddleware, options=self._handler.options),
@@ -186,10 +184,6 @@ class RestApi:
         if self._handler.is_ready():
             return PlainTextResponse("ready")
         return PlainTextResponse("not ready", status_code=503)
-
-    async def page(self, request: Request) -> Response:
-        """The web page, or 304 if the browser has it."""
-        return await self._files.get_response("index.html", request.scope)
 
     async def models(self, request: Request) -> Response:
         """Status, metadata and predict."""

@@ -174,7 +174,10 @@ class SavedModelServable:
     ):
         """Refuses what `run` would refuse before it runs anything.
 
-        Arguments as of `run`.
+        Args:
+            inputs: as of `run`.
+            signature: as of `run`.
+            output_filter: names of the outputs wanted. Defaults to all.
 
         Returns:
             `SignatureDef`.
@@ -219,7 +222,6 @@ class SavedModelServable:
         inputs: Mapping[str, np.ndarray],
         *,
         signature: str = "",
-        output_filter: tuple[str, ...] = (),
         timeout_seconds: float | None = None,
     ) -> dict[str, np.ndarray]:
         """Runs a signature; any number of threads may do so at once.
@@ -228,7 +230,6 @@ class SavedModelServable:
             inputs: mapping of name to array; strings as bytes in an array
                 of dtype object.
             signature: str. Defaults to `serving_default`.
-            output_filter: names of the outputs wanted. Defaults to all.
             timeout_seconds: float. Cancels the run after this long.
                 Defaults to no limit.
 
@@ -239,9 +240,7 @@ class SavedModelServable:
             RequestError: if the request does not fit the signature, the
                 graph fails on it, time runs out or the servable is closed.
         """
-        definition = self.check(
-            inputs, signature=signature, output_filter=output_filter
-        )
+        definition = self.check(inputs, signature=signature)
         options = None
         if timeout_seconds is not None:
             # 0 would mean no limit.
@@ -271,7 +270,7 @@ class SavedModelServable:
                     definition.outputs[name].dtype
                 ).as_numpy_dtype,
             )
-            for name in output_filter or fetches
+            for name in fetches
         }
 
     def ask(self, questions: list[str]) -> list[Answer]:

@@ -2,6 +2,7 @@
 
 import functools
 
+import keras_hub
 import numpy as np
 
 from realm_tf.artifacts.model_card import Card
@@ -128,7 +129,8 @@ def make_mimetic(encoder, seed: int = 0):
         table.assign(values * (deviation / values.std()))
     table = variables["position_embedding/embeddings"]
     # A sine's standard deviation is the square root of one half.
-    table.assign(_sinusoids(*table.shape) * (deviation * 2**0.5))
+    sines = keras_hub.layers.SinePositionEncoding()(np.asarray(table)[None])
+    table.assign(sines[0] * (deviation * 2**0.5))
     for index in range(encoder.num_layers):
         attention = f"transformer_layer_{index}/self_attention_layer"
         queries = variables[f"{attention}/query/kernel"]
@@ -137,14 +139,3 @@ def make_mimetic(encoder, seed: int = 0):
         )
         queries.assign(drawn)
         variables[f"{attention}/key/kernel"].assign(drawn)
-
-
-def _sinusoids(length, width):
-    """Positions of Vaswani et al., section 3.5: `(length, width)`."""
-    angles = np.arange(length)[:, None] / 10_000 ** (
-        np.arange(0, width, 2) / width
-    )
-    table = np.empty((length, width))
-    table[:, 0::2] = np.sin(angles)
-    table[:, 1::2] = np.cos(angles[:, : width // 2])
-    return table

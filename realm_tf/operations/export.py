@@ -109,10 +109,7 @@ class Export(Computing):
         from realm_tf.export import other_backends
 
         fields = {
-            field.name: value
-            if (value := getattr(self, field.name)) is None
-            or isinstance(value, int)
-            else str(value)
+            field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
         }
         # That process's processor may be another one, too.

@@ -63,12 +63,6 @@ def test_runs_tables_variables_and_text_ops(servable):
             r"question must be string of shape \(None,\) .*of \(1, 1\)",
         ),
         (
-            questions("x"),
-            {"output_filter": ["nope"]},
-            "INVALID_ARGUMENT",
-            "alias not found in signature: nope",
-        ),
-        (
             {"steps": np.array(-1, np.int32)},
             {"signature": "slow"},
             "INVALID_ARGUMENT",
@@ -80,6 +74,13 @@ def test_requests_that_do_not_fit(servable, inputs, arguments, code, message):
     with pytest.raises(RequestError, match=message) as caught:
         servable.run(inputs, **arguments)
     assert caught.value.code == grpc.StatusCode[code]
+
+
+def test_an_output_that_is_not_there_is_refused(servable):
+    complaint = "alias not found in signature: nope"
+    with pytest.raises(RequestError, match=complaint) as caught:
+        servable.check(questions("x"), output_filter=["nope"])
+    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_time_runs_out(servable):

@@ -14,6 +14,7 @@ from realm_tf.evaluation.probing.probed import ProbedBlock
 from realm_tf.evaluation.probing.probed import Wordpiece
 from realm_tf.models import candidates
 from realm_tf.models.realm import RealmModel
+from realm_tf.text.packing import pad
 from realm_tf.text.tokenizer import to_text
 
 # Predictions of each mask that are kept (our choice).
@@ -197,10 +198,8 @@ def _contents(blocks, max_length):
         ("title_ids", "title_lengths", [block.title_ids for block in blocks]),
     ):
         rows = [row[:max_length] for row in rows]
-        table = np.zeros((len(rows), max(map(len, rows))), "int32")
-        for number, row in enumerate(rows):
-            table[number, : len(row)] = row
-        found |= {ids: table, lengths: [len(row) for row in rows]}
+        found[lengths] = [len(row) for row in rows]
+        found[ids] = pad(rows, max(found[lengths]))
     return {
         name: ops.convert_to_tensor([value], "int32")
         for name, value in found.items()
