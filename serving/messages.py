@@ -19,6 +19,8 @@ from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
 from google.protobuf import message_factory
 
+from realm_tf.serving.version import State
+
 _PACKAGE = "realm.wire"
 
 # Message: {field: (number, type)}. A map is repeated entries and an enum is
@@ -63,15 +65,7 @@ _SCHEMA = {
 # Field of the values by number in tensorflow/core/framework/types.proto.
 _DT_STRING = 7
 _VALUES = {1: "float_val", _DT_STRING: "string_val", 9: "int64_val"}
-# Of get_model_status.proto.
-VERSION_STATES = {
-    0: "UNKNOWN",
-    10: "START",
-    20: "LOADING",
-    30: "AVAILABLE",
-    40: "UNLOADING",
-    50: "END",
-}
+VERSION_STATES = {state.value: state.name for state in State}
 
 
 def _build_messages() -> types.SimpleNamespace:

@@ -7,6 +7,8 @@ import enum
 class State(enum.IntEnum):
     """`tensorflow.serving.ModelVersionStatus.State`."""
 
+    UNKNOWN = 0
+    START = 10
     LOADING = 20
     AVAILABLE = 30
     UNLOADING = 40

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 import re
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import matching
@@ -46,7 +45,7 @@ class Ablate(Operation):
     Writes results.json, results.md and results.png, again after each seed.
     """
 
-    command: ClassVar[str] = "ablate"
+    command = "ablate"
 
     suite: Literal[*ablations.SUITES]
     """which systems are compared"""

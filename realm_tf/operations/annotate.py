@@ -1,7 +1,6 @@
 """`realm annotate`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.articles import pages
@@ -56,7 +55,7 @@ class Annotate(Computing):
     missing. Unknown options go to Beam (e.g. --runner, --direct_num_workers).
     """
 
-    command: ClassVar[str] = "annotate"
+    command = "annotate"
     makes = Passages
     manner = ("batch_size",)
 

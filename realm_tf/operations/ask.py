@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-from typing import ClassVar
 
 import tyro
 from rich.console import Console
@@ -46,7 +45,7 @@ class Ask(Operation):
     object a line.
     """
 
-    command: ClassVar[str] = "ask"
+    command = "ask"
 
     question: tyro.conf.Positional[tuple[str, ...]] = ()
     """what to ask"""

@@ -1,7 +1,6 @@
 """`realm index`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
@@ -24,7 +23,7 @@ class BuildIndex(Operation):
     Unknown options go to Beam (such as --runner).
     """
 
-    command: ClassVar[str] = "index"
+    command = "index"
     makes = Index
 
     embeddings: Embeddings

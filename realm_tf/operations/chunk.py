@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import re
 import sys
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.articles import readers
@@ -47,7 +46,7 @@ class Chunk(Operation):
     --direct_num_workers=2 --direct_running_mode=multi_processing.
     """
 
-    command: ClassVar[str] = "chunk"
+    command = "chunk"
     makes = Blocks
 
     input: tuple[str, ...]

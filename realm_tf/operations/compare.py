@@ -1,7 +1,6 @@
 """`realm compare`."""
 
 import dataclasses
-from typing import ClassVar
 
 import tyro
 
@@ -22,7 +21,7 @@ class Compare(Operation):
     comparison.md and comparison.html (with recall curves).
     """
 
-    command: ClassVar[str] = "compare"
+    command = "compare"
     makes = Comparison
 
     evaluations: tyro.conf.Positional[tuple[Evaluation, ...]]

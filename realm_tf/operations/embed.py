@@ -1,7 +1,6 @@
 """`realm embed`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
@@ -26,7 +25,7 @@ class Embed(Computing):
     missing. Unknown options go to Beam (such as --direct_num_workers).
     """
 
-    command: ClassVar[str] = "embed"
+    command = "embed"
     makes = Embeddings
     manner = ("batch_size",)
 

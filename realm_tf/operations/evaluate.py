@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts.objects import Blocks
@@ -47,7 +46,7 @@ class Evaluate(Computing):
     here.
     """
 
-    command: ClassVar[str] = "evaluate"
+    command = "evaluate"
     makes = Evaluation
     # The index is of the blocks, and the temperature is a parameter.
     manner = ("blocks", "calibration")

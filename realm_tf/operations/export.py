@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import sys
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.answering import calibration
@@ -43,7 +42,7 @@ class Export(Computing):
     use.
     """
 
-    command: ClassVar[str] = "export"
+    command = "export"
     makes = SavedModel
     # The temperature is a parameter.
     manner = ("calibration", "questions")

@@ -1,7 +1,6 @@
 """`realm export-checkpoint`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts.objects import Blocks
@@ -30,7 +29,7 @@ class ExportCheckpoint(Operation):
     It knows REALM's own towers only: [CLS] with a projection, inner products.
     """
 
-    command: ClassVar[str] = "export-checkpoint"
+    command = "export-checkpoint"
     makes = HuggingFaceModel
 
     to: Literal["hf"]

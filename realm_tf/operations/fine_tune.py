@@ -1,7 +1,6 @@
 """`realm finetune`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
@@ -27,7 +26,7 @@ class FineTune(Training):
     same command.
     """
 
-    command: ClassVar[str] = "finetune"
+    command = "finetune"
     recipes = finetune.RECIPES
 
     recipe: Literal[*finetune.RECIPES, *dpr.RECIPES] = "laptop"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from typing import ClassVar
 from typing import Literal
 
 import tyro
@@ -63,7 +62,7 @@ class ImportCheckpoint(Operation):
     go to Beam, which writes the blocks.
     """
 
-    command: ClassVar[str] = "import"
+    command = "import"
     makes = Model
 
     kind: tyro.conf.Positional[Literal["hf", "tf1"]]

@@ -2,7 +2,6 @@
 
 import dataclasses
 from typing import Annotated
-from typing import ClassVar
 from typing import Literal
 
 import tyro
@@ -41,7 +40,7 @@ class Init(Operation):
     `realm import`.
     """
 
-    command: ClassVar[str] = "init"
+    command = "init"
     makes = Model
     # Its checksum is verified: every copy is the same.
     manner = ("wheel",)

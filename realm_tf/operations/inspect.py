@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-from typing import ClassVar
 
 import tyro
 
@@ -30,7 +29,7 @@ class Inspect(Operation):
                                            files)
     """
 
-    command: ClassVar[str] = "inspect"
+    command = "inspect"
 
     directories: tyro.conf.Positional[tuple[str, ...]]
     """what a command of realm wrote; several only with --plot"""

@@ -1,7 +1,6 @@
 """`realm ict`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts.objects import Model
@@ -18,7 +17,7 @@ class InverseClozeTask(Training):
     batch. A run that was stopped goes on where it was with the same command.
     """
 
-    command: ClassVar[str] = "ict"
+    command = "ict"
     recipes = ict.RECIPES
 
     recipe: Literal[*ict.RECIPES] = "wiki-small"

@@ -1,7 +1,6 @@
 """`realm pack`."""
 
 import dataclasses
-from typing import ClassVar
 
 from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts.objects import Blocks
@@ -25,7 +24,7 @@ class Pack(Operation):
     that trains.
     """
 
-    command: ClassVar[str] = "pack"
+    command = "pack"
 
     blocks: Blocks | None = None
     """directory of `realm chunk`; either this or --annotated"""

@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Callable
 from typing import Annotated
-from typing import ClassVar
 from typing import Literal
 
 import tyro
@@ -61,7 +60,7 @@ class PrepareQuestions(Operation):
     white space becomes one space. What is dropped is counted.
     """
 
-    command: ClassVar[str] = "questions"
+    command = "questions"
     makes = QuestionSet
 
     form: Annotated[Literal[tuple(_READERS)], tyro.conf.arg(name="from")]

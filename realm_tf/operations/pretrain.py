@@ -1,7 +1,6 @@
 """`realm pretrain`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import matching
@@ -25,7 +24,7 @@ class Pretrain(Training):
     refresh=pipeline, unknown options go to Beam.
     """
 
-    command: ClassVar[str] = "pretrain"
+    command = "pretrain"
     recipes = pretrain.RECIPES
     # It is of the model and the blocks.
     manner = ("index",)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from typing import Annotated
-from typing import ClassVar
 
 import tyro
 
@@ -36,7 +35,7 @@ class Probe(Operation):
     --block-id reads any block.
     """
 
-    command: ClassVar[str] = "probe"
+    command = "probe"
 
     text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
     """a sentence with [MASK] in it, each a word of its own: what stands beside

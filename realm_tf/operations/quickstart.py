@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import time
-from typing import ClassVar
 
 import realm_tf
 from realm_tf import quickstart
@@ -37,7 +36,7 @@ class Quickstart(Operation):
     OUTPUT. A run that was interrupted goes on with the step it was in.
     """
 
-    command: ClassVar[str] = "quickstart"
+    command = "quickstart"
 
     output: str = "quickstart-output"
     """where everything goes"""

@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import ClassVar
 
 import tyro
 
@@ -62,7 +61,7 @@ class Reproduce(Operation):
     again, others go on as they do by themselves.
     """
 
-    command: ClassVar[str] = "reproduce"
+    command = "reproduce"
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """what to measure (if not given: only list what there is)"""

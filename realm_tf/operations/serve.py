@@ -1,7 +1,6 @@
 """`realm serve`."""
 
 import dataclasses
-from typing import ClassVar
 
 from realm_tf.operations.operation import Operation
 from realm_tf.serving.options import ServerOptions
@@ -16,7 +15,7 @@ class Serve(ServerOptions, Operation):
     requests finish and ends it.
     """
 
-    command: ClassVar[str] = "serve"
+    command = "serve"
 
     def run(self) -> None:
         """Serves until a signal ends it; in the main thread of a process.

@@ -1,7 +1,6 @@
 """`realm train-tagger`."""
 
 import dataclasses
-from typing import ClassVar
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
@@ -25,7 +24,7 @@ class TrainTagger(RecipeOperation):
     metrics.json holds precision, recall and F1 of each type.
     """
 
-    command: ClassVar[str] = "train-tagger"
+    command = "train-tagger"
     makes = Tagger
     recipes = configs.RECIPES
 

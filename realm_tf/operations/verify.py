@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import sys
-from typing import ClassVar
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import SavedModel
@@ -28,7 +27,7 @@ class Verify(Operation):
     not: an empty string, 10,000 characters, emoji, invalid UTF-8.
     """
 
-    command: ClassVar[str] = "verify"
+    command = "verify"
     makes = Verification
 
     saved_model: str
