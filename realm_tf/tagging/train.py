@@ -1,7 +1,7 @@
 """Trains the BERT tagger on sentences with marked names."""
 
+import itertools
 import json
-import sys
 import tempfile
 
 import numpy as np
@@ -15,9 +15,8 @@ from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
 from realm_tf.tagging.scores import entity_scores
+from realm_tf.training import resume
 from realm_tf.training import trainers
-from realm_tf.training.callbacks import ProgressLines
-from realm_tf.training.callbacks import StopAtNonFinite
 from realm_tf.training.selection import SelectBest
 
 METRICS = "metrics.json"
@@ -141,19 +140,22 @@ class TaggedBatches:
     def __len__(self):
         return len(self._epoch_rows(0))
 
-    def epoch(self, number: int):
-        """Batches `(inputs, labels, weights)` of an epoch.
+    def batches(self, epoch: int = 0, step: int = 0):
+        """Batches `(inputs, labels, weights)` from a step on, without end.
 
         Args:
-            number: int. From 0; decides the order.
+            epoch: int. Decides the order.
+            step: int. Of the epoch.
 
         Yields:
             tuple of the model's inputs, int32 labels `(batch_size,
             sequence_length)` and float32 weights of that shape: 1 at the
             first wordpiece of each word.
         """
-        for rows in self._epoch_rows(number):
-            yield self._batch(rows)
+        for number in itertools.count(epoch):
+            for rows in self._epoch_rows(number)[step:]:
+                yield self._batch(rows)
+            step = 0
 
     def _epoch_rows(self, number):
         random = np.random.default_rng([self._seed, number])
@@ -191,41 +193,30 @@ def _fit(tagger, batches, dev, recipe, verbose):
 
     with tempfile.TemporaryDirectory() as directory:
         selection = SelectBest(measure, model, directory, metric="f1")
-        callbacks = [StopAtNonFinite(), selection]
-        if verbose == "auto" and not sys.stdout.isatty():
-            verbose = 0
-            callbacks.append(ProgressLines(num_steps))
-        history = model.fit(
-            _dataset(batches, recipe.num_epochs),
-            epochs=recipe.num_epochs,
+        history = resume.fit(
+            model,
+            batches.batches,
+            num_steps=num_steps,
             steps_per_epoch=len(batches),
+            directory=directory,
+            callbacks=[selection],
+            feed=_feed,
             verbose=verbose,
-            # The batches come shuffled.
-            shuffle=False,
-            callbacks=callbacks,
-        ).history
+        )
         selection.restore_best()
-    return [
-        dict(zip(history, row, strict=True))
-        for row in zip(*history.values(), strict=True)
-    ]
+    return history
 
 
-def _dataset(batches, num_epochs):
-    """Epochs as a `tf.data.Dataset`, its dimensions left open.
+def _feed(make):
+    """Batches as a `tf.data.Dataset`, its dimensions left open.
 
     So no length is traced again.
     """
-
-    def made():
-        for number in range(num_epochs):
-            yield from batches.epoch(number)
-
     signature = tf.nest.map_structure(
-        lambda array: tf.TensorSpec([None, None], array.dtype), next(made())
+        lambda array: tf.TensorSpec([None, None], array.dtype), next(make())
     )
     return tf.data.Dataset.from_generator(
-        made, output_signature=signature
+        make, output_signature=signature
     ).prefetch(2)
 
 
