@@ -141,12 +141,7 @@ class Export(Computing):
         path = os.path.join(
             self.output, str(max(self._versions(), default=0) + 1)
         )
-        with artifact.write(
-            path,
-            kind=self.makes.kinds[0],
-            parameters=self.parameters(),
-            parents=self.parents(),
-        ) as stage:
+        with self.write(path) as stage:
             saved_model.write(
                 stage,
                 corpus,

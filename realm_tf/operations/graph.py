@@ -177,7 +177,7 @@ class Graph:
         text = f"; {len(rest)} step{'s' * (len(rest) > 1)} left"
         if known:
             seconds = sum(statistics.mean(timed[step.kind]) for step in known)
-            text += f", {len(known)} of them about {_duration(seconds)}"
+            text += f", {len(known)} of them about {seconds / 60:,.1f} minutes"
         return text
 
 
@@ -197,11 +197,3 @@ def _forget_models():
     """Lets go of an operation's models: many follow in one process."""
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()
-
-
-def _duration(seconds):
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

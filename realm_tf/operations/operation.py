@@ -120,10 +120,10 @@ class Operation:
             if name not in self.manner
         }
 
-    def write(self, *, resumable: bool = False):
+    def write(self, output: str | None = None, *, resumable: bool = False):
         """Opens `output` to be written; see `artifact.write`."""
         return artifact.write(
-            self.output,
+            output or self.output,
             kind=self.makes.kinds[0],
             parameters=self.parameters(),
             parents=self.parents(),

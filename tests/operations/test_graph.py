@@ -115,7 +115,7 @@ def test_what_is_left_is_estimated_from_the_same_kind(output, capsys):
     graph = _graph(output)
     assert graph.steps[0].seconds == 600.0
     assert graph._estimate(graph.steps) == (
-        "; 2 steps left, 1 of them about 10 min"
+        "; 2 steps left, 1 of them about 10.0 minutes"
     )
 
 
