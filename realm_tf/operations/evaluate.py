@@ -162,17 +162,10 @@ class Evaluate(Computing):
             )
 
     def report(self, result: Evaluation) -> str:
+        from realm_tf.evaluation import text_table
         from realm_tf.evaluation.reports import report
 
-        metrics = result.metrics
-        with_interval = report.metric_names(metrics)
-        width = max(map(len, metrics)) + 4
-        lines = []
-        for name, value in metrics.items():
-            if name in with_interval:
-                interval = report.format_interval(metrics[f"{name}_interval"])
-                lines.append(f"{name:<{width}}{value:.3f}   95 % {interval}")
-            elif not name.endswith("_interval"):
-                shown = f"{value:.3f}" if isinstance(value, float) else value
-                lines.append(f"{name:<{width}}{shown}")
-        return "\n".join([*lines, result.file(report.REPORT)])
+        header, rows = report.metrics_table(result.metrics)
+        # The last column is a bar of the page.
+        table = text_table.render(header[:-1], [row[:-1] for row in rows])
+        return table + result.file(report.REPORT)

@@ -324,13 +324,19 @@ def test_the_command_prints_the_metrics(world, evaluated, capsys):
         arguments += [f"--{name}", world[name]]
     assert cli.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    names = [each for each in found.metrics if "_interval" not in each]
-    assert [line.split()[0] for line in lines[:-1]] == names
+    cells = [[c.strip() for c in line.split("|")[1:-1]] for line in lines[:-1]]
+    assert cells[0] == ["metric", "mean", "95 %"]
+    rows = {label: numbers for label, *numbers in cells[2:]}
+    assert set(rows) == {
+        name.replace("_", " ").replace("f1", "F1")
+        for name in found.metrics
+        if "_interval" not in name
+    }
     low, high = evaluated.metrics["exact_match_interval"]
-    rows = dict(line.split(maxsplit=1) for line in lines[:-1])
-    assert rows["exact_match"] == f"0.333   95 % {low:.3f} to {high:.3f}"
-    assert rows["questions"] == "6" and "bm25_answer_recall@20" in rows
-    assert len({line.rindex(rows[line.split()[0]]) for line in lines[:-1]}) == 1
+    assert rows["exact match"] == ["0.333", f"{low:.3f} to {high:.3f}"]
+    assert rows["questions"] == ["6", ""] and "bm25 answer recall@20" in rows
+    assert len({len(line) for line in lines[:-1]}) == 1
+    assert lines[-1] == f"{output}/report.html"
     assert cli.main(arguments) == 2
     assert "exists already" in capsys.readouterr().err
 

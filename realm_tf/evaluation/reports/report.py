@@ -72,7 +72,7 @@ def write(
         subtitle=f"{len(lines):,} questions. Intervals hold 95 %: of metrics by "
         "bootstrap, of groups by Wilson's score.",
         sections=[
-            Section("Metrics", table=_metrics(metrics)),
+            Section("Metrics", table=metrics_table(metrics)),
             *recall(breakdowns.recall_curves(lines)),
             *(_of_answers(lines) if answered else ()),
             _made_with(parameters),
@@ -205,7 +205,12 @@ def recall(curves: dict[str, list[float]]) -> list[Section]:
     ]
 
 
-def _metrics(metrics):
+def metrics_table(metrics: dict) -> tuple[list, list]:
+    """Header and rows of all metrics, those with an interval first.
+
+    The last cell of a row is empty, or the mean and the interval as numbers,
+    of which the page draws a bar.
+    """
     rows = [
         [
             metric_label(name),
