@@ -161,7 +161,8 @@ class RestApi:
                 Route("/v1/{path:path}", self.models, methods=["GET", "POST"]),
                 Route(METRICS_PATH, self.metrics, methods=["GET"]),
                 Route("/about.json", self.about, methods=["GET"]),
-                Route("/healthz", self.healthz, methods=["GET"]),
+                # Whether the process answers at all; needs no key.
+                Route("/healthz", PlainTextResponse("ok"), methods=["GET"]),
                 Route("/readyz", self.readyz, methods=["GET"]),
                 Mount("/", StaticFiles(directory=PAGE_DIRECTORY, html=True)),
             ],
@@ -174,10 +175,6 @@ class RestApi:
                 HTTPException: _on_http_error,
             },
         )
-
-    async def healthz(self, request: Request) -> Response:
-        """Whether the process answers at all; needs no key."""
-        return PlainTextResponse("ok")
 
     async def readyz(self, request: Request) -> Response:
         """Whether a question would be answered; needs no key."""

@@ -4,7 +4,6 @@ Each takes a path and yields `Entry`; files may be compressed. What a reader
 does not find where it belongs is an `InputError` that names file and place.
 """
 
-import bisect
 import contextlib
 import json
 import re
@@ -156,12 +155,11 @@ def _sentence(answer, context, bounds):
     start, text = answer.get("answer_start", -1), answer["text"]
     if start < 0 or not text or not context.startswith(text, start):
         return ""
-    starts = [first for first, _ in bounds]
-    limits = [last for _, last in bounds]
     # An answer may go beyond its sentence: then it is all it touches.
-    first = max(0, bisect.bisect_right(starts, start) - 1)
-    last = bisect.bisect_left(limits, start + len(text))
-    return context[starts[first] : limits[min(last, len(limits) - 1)]]
+    limit = start + len(text)
+    first = max((s for s, _ in bounds if s <= start), default=bounds[0][0])
+    last = min((s for _, s in bounds if s >= limit), default=bounds[-1][1])
+    return context[first:last]
 
 
 def read_natural_questions(
