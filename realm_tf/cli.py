@@ -1,8 +1,10 @@
 """The command `realm`: one table of subcommands, the chosen one imported."""
 
+import ast
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import io
 import os
 import re
@@ -14,74 +16,33 @@ import realm_tf
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
-# Command: (public name of its operation, summary).
-# Order: as in the life of a model.
+# Command: public name of its operation. Order: as in the life of a model.
 COMMANDS = {
-    "quickstart": ("Quickstart", "run the whole chain on the embedded corpus"),
-    "init": ("Init", "make a model directory to start from"),
-    "import": (
-        "ImportCheckpoint",
-        "make a model directory of a published REALM or ORQA checkpoint",
-    ),
-    "chunk": ("Chunk", "cut articles (a Wikipedia dump, JSONL) into blocks"),
-    "annotate": (
-        "Annotate",
-        "mark the salient spans of passages, for pre-training",
-    ),
-    "pack": (
-        "Pack",
-        "make blocks or annotated passages memory-mapped arrays for training",
-    ),
-    "train-tagger": ("TrainTagger", "train the tagger of names on CoNLL files"),
-    "embed": ("Embed", "compute the embeddings of all blocks"),
-    "index": ("BuildIndex", "build a search index over the embeddings"),
-    "ict": (
-        "InverseClozeTask",
-        "train the retriever: a sentence finds its block",
-    ),
-    "pretrain": (
-        "Pretrain",
-        "pre-train: retrieve blocks, then predict what is masked",
-    ),
-    "probe": ("Probe", "show what retrieval adds to the prediction of [MASK]"),
-    "questions": (
-        "PrepareQuestions",
-        "make questions files of a public question set",
-    ),
-    "finetune": (
-        "FineTune",
-        "train retriever and reader on questions and answers",
-    ),
-    "evaluate": (
-        "Evaluate",
-        "exact match, F1 and recall on a file of questions",
-    ),
-    "compare": (
-        "Compare",
-        "set evaluations of the same questions side by side",
-    ),
-    "ablate": ("Ablate", "train and measure all systems of a comparison"),
-    "export": (
-        "Export",
-        "write one SavedModel: question in, answer with evidence out",
-    ),
-    "export-checkpoint": (
-        "ExportCheckpoint",
-        "write a model in Hugging Face's format",
-    ),
-    "verify": ("Verify", "check a SavedModel in a fresh process"),
-    "serve": (
-        "Serve",
-        "serve a SavedModel: TF Serving's gRPC and REST APIs, a web page",
-    ),
-    "ask": ("Ask", "ask a server or a SavedModel a question"),
-    "inspect": ("Inspect", "say what a directory holds"),
-    "reproduce": (
-        "Reproduce",
-        "measure again what this project publishes, and compare",
-    ),
+    "quickstart": "Quickstart",
+    "init": "Init",
+    "import": "ImportCheckpoint",
+    "chunk": "Chunk",
+    "annotate": "Annotate",
+    "pack": "Pack",
+    "train-tagger": "TrainTagger",
+    "embed": "Embed",
+    "index": "BuildIndex",
+    "ict": "InverseClozeTask",
+    "pretrain": "Pretrain",
+    "probe": "Probe",
+    "questions": "PrepareQuestions",
+    "finetune": "FineTune",
+    "evaluate": "Evaluate",
+    "compare": "Compare",
+    "ablate": "Ablate",
+    "export": "Export",
+    "export-checkpoint": "ExportCheckpoint",
+    "verify": "Verify",
+    "serve": "Serve",
+    "ask": "Ask",
+    "inspect": "Inspect",
+    "reproduce": "Reproduce",
 }
-
 USAGE_ERROR = 2
 # What is around a message of tyro, and how its parts that only explain begin.
 _FRAME = str.maketrans("─│╭╮╰╯", "-     ")
@@ -98,11 +59,26 @@ def _help() -> str:
         "answers.",
         "",
         "Commands:",
-        *(f"  {n:<{width}}  {text}" for n, (_, text) in COMMANDS.items()),
+        *(f"  {n:<{width}}  {_summary(kind)}" for n, kind in COMMANDS.items()),
         "",
         "`realm COMMAND --help` explains one. Start with: realm quickstart",
     ]
     return "\n".join(lines)
+
+
+def _summary(kind):
+    """The first line of an operation's docstring.
+
+    Read, not imported: TensorFlow takes seconds.
+    """
+    module = f"realm_tf.{realm_tf.MODULES[kind]}"
+    source = importlib.util.find_spec(module).loader.get_source(module)
+    (found,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == kind
+    )
+    return ast.get_docstring(found).partition("\n")[0]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -153,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def operation_class(name: str) -> type:
     """The `Operation` that a command runs; only now its module is imported."""
-    return getattr(realm_tf, COMMANDS[name][0])
+    return getattr(realm_tf, COMMANDS[name])
 
 
 def parse(kind: type, arguments: list[str]):
