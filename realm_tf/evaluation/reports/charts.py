@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib import ticker
 
@@ -14,21 +15,6 @@ _DASHES = ("none", "7 3", "2 3", "9 3 2 3")
 _WIDTH, _HEIGHT = 4.4, 2.8
 # Points that are few are marked.
 _MAX_MARKED = 12
-
-
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """One curve.
-
-    Args:
-        name: str. In the legend.
-        points: list of (x, y), x rising.
-        intervals: list of (low, high), of y. Defaults to none.
-    """
-
-    name: str
-    points: list[tuple[float, float]]
-    intervals: list[tuple[float, float]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +34,13 @@ class Chart:
 
 
 def line_chart(
-    series: list[Series],
+    curves: dict[str, list[tuple[float, float]]],
     *,
     description: str,
     x_label: str,
     y_label: str,
     log_x: bool = False,
-    diagonal: bool = False,
+    intervals: list[tuple[float, float]] | None = None,
 ) -> Chart:
     """Curves over one axis, with a legend.
 
@@ -62,54 +48,57 @@ def line_chart(
     small, before.
 
     Args:
-        series: list of `Series`. All points have x from 0 to 1 or, with
-            `log_x`, from 1.
+        curves: dict of a name in the legend to a list of (x, y), x rising
+            from 0 to 1 or, with `log_x`, from 1.
         description: str. What is shown, for those who hear the page.
         x_label: str.
         y_label: str.
         log_x: bool. Defaults to `False`.
-        diagonal: bool. Draw the line of y = x, with the vertical axis up to
-            1. Defaults to `False`.
+        intervals: list of (low, high), of y of the one curve. They are drawn
+            over the line of y = x, with the vertical axis up to 1. Defaults
+            to `None`.
 
     Returns:
         `Chart`.
     """
     figure = figures.new_figure(_WIDTH, _HEIGHT)
     axes = figure.subplots()
-    if diagonal:
+    if intervals:
         axes.axline((0, 0), slope=1, color=figures.COLORS["soft"], ls="--")
+        xs = [x for points in curves.values() for x, _ in points]
+        color = figures.COLORS["c0"]
+        axes.vlines(xs, *zip(*intervals, strict=True), color=color)
     legend = [
         {
-            "name": each.name,
+            "name": name,
             "color": f"c{number % _NUM_COLORS}",
             "dashes": _DASHES[number % len(_DASHES)],
         }
-        for number, each in enumerate(series)
+        for number, name in enumerate(curves)
     ]
-    for each, style in zip(series, legend, strict=True):
-        _draw(axes, each, figures.COLORS[style["color"]], style["dashes"])
+    for points, style in zip(curves.values(), legend, strict=True):
+        _draw(axes, points, figures.COLORS[style["color"]], style["dashes"])
+    last_x, highest = np.max(np.concatenate(list(curves.values())), axis=0)
     if log_x:
-        right = max(x for each in series for x, _ in each.points)
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         # A corpus of one block has a single k.
-        axes.set_xlim(1, max(right, 2))
+        axes.set_xlim(1, max(last_x, 2))
     else:
         axes.set_xlim(0, 1)
-    highest = max(y for each in series for _, y in each.points)
-    axes.set_ylim(0, 1 if diagonal or not highest else min(1, 1.2 * highest))
+    axes.set_ylim(0, 1 if intervals or not highest else min(1, 1.2 * highest))
     figures.finish_axes(axes, x_label=x_label, y_label=y_label)
     return Chart(
         Markup(figures.to_svg(figure)),
         description,
-        legend if len(series) > 1 else [],
+        legend if len(curves) > 1 else [],
     )
 
 
-def _draw(axes, series, color, dashes):
-    xs, ys = zip(*series.points, strict=True)
+def _draw(axes, points, color, dashes):
+    xs, ys = zip(*points, strict=True)
     axes.plot(
         xs,
         ys,
@@ -123,5 +112,3 @@ def _draw(axes, series, color, dashes):
         markersize=4,
         clip_on=False,
     )
-    if series.intervals:
-        axes.vlines(xs, *zip(*series.intervals, strict=True), color=color)

@@ -177,10 +177,7 @@ def recall(curves: dict[str, list[float]]) -> list[Section]:
     longest = max(map(len, curves.values()))
     shown = [k for k in RECALL_TABLE_AT if k <= longest]
     chart = charts.line_chart(
-        [
-            charts.Series(name, list(enumerate(curve, 1)))
-            for name, curve in curves.items()
-        ],
+        {name: list(enumerate(curve, 1)) for name, curve in curves.items()},
         description="Share of questions with an answer among the first k "
         "blocks, for each retriever; the table below has its numbers.",
         x_label="k, blocks retrieved",
@@ -262,25 +259,23 @@ def _confidence(lines, bins):
         "area": curve["area"],
         "wrong": 1 - sum(line["exact_match"] for line in lines) / len(lines),
         "chart": charts.line_chart(
-            [charts.Series("risk", curve["points"])],
+            {"risk": curve["points"]},
             description="Share of wrong answers among the questions of "
             "highest confidence, over the share that is answered.",
             x_label="coverage, share of questions answered",
             y_label="risk, share of them wrong",
         ),
         "reliability": charts.line_chart(
-            [
-                charts.Series(
-                    "exact match",
-                    [(b["confidence"], b["exact_match"]) for b in bins],
-                    [b["interval"] for b in bins],
-                )
-            ],
+            {
+                "exact match": [
+                    (b["confidence"], b["exact_match"]) for b in bins
+                ]
+            },
+            intervals=[b["interval"] for b in bins],
             description="Exact match over confidence, in bins; the table "
             "below has its numbers.",
             x_label="mean confidence",
             y_label="exact match",
-            diagonal=True,
         ),
     }
 
