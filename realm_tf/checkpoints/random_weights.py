@@ -48,19 +48,19 @@ def random(
             paper's towers give random scores, the null block's among them.
 
     Raises:
-        InputError: if a size is impossible or the vocabulary is unreadable.
+        InputError: if the heads do not divide the width, or the vocabulary is
+            unreadable.
     """
     sizes = {
         "num_heads": num_heads,
         "hidden_dim": hidden_dim,
         "intermediate_dim": intermediate_dim,
     }
-    _check_sizes(
-        num_layers=num_layers,
-        reader_layers=reader_layers,
-        projection_dim=options.get("projection_dim"),
-        **sizes,
-    )
+    if hidden_dim % num_heads:
+        raise InputError(
+            "--hidden-dim must be a multiple of --num-heads. Received: "
+            f"hidden_dim={hidden_dim}, num_heads={num_heads}"
+        )
     tokenizer = Tokenizer.from_file(vocab)
 
     def make_encoder(layers):
@@ -79,19 +79,6 @@ def random(
         seed=seed,
         **options,
     )
-
-
-def _check_sizes(**sizes):
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise InputError(
-                f"Sizes must be at least 1. Received: {name}={value}"
-            )
-    if sizes["hidden_dim"] % sizes["num_heads"]:
-        raise InputError(
-            "--hidden-dim must be a multiple of --num-heads. Received: "
-            f"hidden_dim={sizes['hidden_dim']}, num_heads={sizes['num_heads']}"
-        )
 
 
 def make_mimetic(encoder, seed: int = 0):

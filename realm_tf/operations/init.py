@@ -10,6 +10,11 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 
+_SIZES = (
+    *("num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
+    *("reader_layers", "projection_dim"),
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Init(Operation):
@@ -104,6 +109,7 @@ class Init(Operation):
         """
         from realm_tf.models import model_directory
 
+        self.check_least(1, *_SIZES)
         loaded = self._make()
         if self.license:
             card = dataclasses.replace(loaded.card, license=self.license)

@@ -90,15 +90,21 @@ def test_mimetic_weights(vocabulary_path):
     ("changes", "message"),
     [
         ({"num_heads": 3}, "a multiple of --num-heads.*num_heads=3"),
-        ({"num_layers": 0}, "at least 1.*num_layers=0"),
-        ({"num_heads": 0}, "at least 1.*num_heads=0"),
-        ({"reader_layers": 0}, "at least 1.*reader_layers=0"),
-        ({"projection_dim": -1}, "at least 1.*projection_dim=-1"),
+        ({"num_layers": 0}, "--num-layers 0: expected 1 or more"),
+        ({"num_heads": 0}, "--num-heads 0: expected 1 or more"),
+        ({"reader_layers": 0}, "--reader-layers 0: expected 1 or more"),
+        ({"projection_dim": -1}, "--projection-dim -1: expected 1 or more"),
     ],
 )
-def test_impossible_sizes_are_refused(vocabulary_path, changes, message):
+def test_impossible_sizes_are_refused(
+    vocabulary_path, tmp_path, changes, message
+):
+    output = tmp_path / "model"
+    sizes = {**SIZES, **changes}
+    init = Init(from_="random", vocab=vocabulary_path, output=output, **sizes)
     with pytest.raises(InputError, match=message):
-        random_weights.random(vocab=vocabulary_path, **{**SIZES, **changes})
+        init.run()
+    assert not output.exists()
 
 
 def test_the_command_writes_a_model_directory(
