@@ -10,6 +10,8 @@ import keras
 
 # What a thread makes when there is no more.
 _END = object()
+# Batches that TensorFlow holds ready (our choice).
+_NUM_READY = 2
 
 
 class ReadAhead:
@@ -74,8 +76,11 @@ def ahead(make: Callable[[], Iterator[dict]]):
     Returns:
         What `fit` takes as its `x`, with `steps_per_epoch`.
     """
-    # Keras wants tuples of a generator.
-    return ((batch,) for batch in make())
+    if keras.backend.backend() != "tensorflow":
+        # Keras wants tuples of a generator.
+        return ((batch,) for batch in make())
+    dataset = _dataset(make, lambda name, shape: [None, *shape[1:]])
+    return dataset.prefetch(_NUM_READY)
 
 
 def varying(make: Callable[[], Iterator[dict]], *, of_one_width=()):
@@ -94,13 +99,14 @@ def varying(make: Callable[[], Iterator[dict]], *, of_one_width=()):
     """
     if keras.backend.backend() != "tensorflow":
         return ahead(make)
-    return _dataset(
+    dataset = _dataset(
         make,
         lambda name, shape: [
             *(None for _ in shape[1:]),
             shape[-1] if name in of_one_width else None,
         ],
     )
+    return dataset.prefetch(_NUM_READY)
 
 
 def on_demand(make: Callable[[], Iterator[dict]]):
@@ -121,26 +127,26 @@ def on_demand(make: Callable[[], Iterator[dict]]):
     """
     if keras.backend.backend() != "tensorflow":
         return _OnDemand(make)
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.inject_prefetch = False
-    dataset = _dataset(make, lambda name, shape: [None, *shape[1:]])
-    return dataset.with_options(options)
+    return _dataset(make, lambda name, shape: [None, *shape[1:]])
 
 
 def _dataset(make, known_shape):
     """`tf.data.Dataset` of batches: what of their shapes is always the same."""
     import tensorflow as tf
 
+    options = tf.data.Options()
+    # A thread that tunes sleeps for up to a minute, and who forgets an
+    # iterator waits for it to wake.
+    options.autotune.enabled = False
+    options.experimental_optimization.inject_prefetch = False
     signature = {
         name: tf.TensorSpec(known_shape(name, rows.shape), rows.dtype)
         for name, rows in next(iter(make())).items()
     }
-    return tf.data.Dataset.from_generator(
+    dataset = tf.data.Dataset.from_generator(
         lambda: ((batch,) for batch in make()), output_signature=(signature,)
     )
+    return dataset.with_options(options)
 
 
 class _OnDemand(keras.utils.PyDataset):
