@@ -7,6 +7,7 @@ compares the two.
 import dataclasses
 from collections.abc import Callable
 
+import keras
 import numpy as np
 
 from realm_tf.answering import calibration
@@ -118,6 +119,8 @@ class Predictor:
             num_reader_blocks=num_reader_blocks,
             rows_per_group=ROWS_PER_GROUP,
         )
+        # Names of the inputs to what computes their outputs.
+        self._functions = {}
 
     def predict(
         self,
@@ -147,22 +150,35 @@ class Predictor:
                     [questions[row] for row in batch], self._num_candidates
                 )
                 inputs.update(candidate_ids=block_ids, candidate_scores=scores)
-            outputs = self._model.predict_on_batch(inputs)
+            outputs = self._compute(inputs)
             spans = best_spans(
                 outputs,
-                num_best=min(NUM_BEST, outputs["span_scores"][0].size),
+                num_best=min(
+                    NUM_BEST, np.prod(outputs["span_scores"].shape[1:])
+                ),
                 temperatures=TEMPERATURES,
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
+            for name in ("read_ids", "candidate_ids"):
+                spans[name] = np.asarray(outputs[name])
             for position, row in enumerate(batch):
-                predictions[row] = self._prediction(outputs, spans, position)
+                predictions[row] = self._prediction(spans, position)
         return predictions
 
-    def _prediction(self, outputs, spans, row):
-        read = outputs["read_ids"][row].tolist()
+    def _compute(self, inputs):
+        """What the model gives for a batch, compiled."""
+        if keras.backend.backend() != "tensorflow":
+            return self._model.predict_on_batch(inputs)
+        names = frozenset(inputs)
+        if names not in self._functions:
+            self._functions[names] = _compiled(self._model, inputs)
+        return self._functions[names](inputs)
+
+    def _prediction(self, spans, row):
+        read = spans["read_ids"][row].tolist()
         return calibration.choose(
             Prediction(
-                retrieved=outputs["candidate_ids"][row].tolist(),
+                retrieved=spans["candidate_ids"][row].tolist(),
                 candidates=self._candidates(read, spans, row),
                 nbest=self._nbest(read, spans, row),
                 log_totals=tuple(spans["log_totals"][row].tolist()),
@@ -204,6 +220,24 @@ class Predictor:
                 )
             )
         return nbest
+
+
+def _compiled(model, inputs):
+    """One function for all numbers and lengths of questions.
+
+    Keras's `predict_on_batch` is traced again where these change, which takes
+    seconds each time.
+    """
+    import tensorflow as tf
+
+    lengths = {"token_ids": None, "padding_mask": None}
+    signature = {
+        name: tf.TensorSpec(
+            (None, lengths.get(name, rows.shape[1])), rows.dtype
+        )
+        for name, rows in inputs.items()
+    }
+    return tf.function(model, input_signature=[signature])
 
 
 def _rows(spans, row, kind, columns):
