@@ -3,10 +3,12 @@ import subprocess
 import sys
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
 from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.transformer_encoder import TransformerEncoder
 
 
 def _model(**settings):
@@ -48,6 +50,36 @@ def _train(model):
         *_batches(), batch_size=8, epochs=2, shuffle=False, verbose=0
     )
     return history.history["loss"]
+
+
+@pytest.mark.parametrize("activation", ["relu", keras.activations.gelu])
+def test_it_computes_what_keras_hub_does(activation):
+    settings = dict(
+        intermediate_dim=24,
+        num_heads=2,
+        activation=activation,
+        layer_norm_epsilon=1e-6,
+        # Weights of this size make every part of it count.
+        kernel_initializer=keras.initializers.RandomNormal(stddev=0.5),
+        bias_initializer=keras.initializers.RandomNormal(stddev=0.5),
+    )
+    keras.utils.set_random_seed(0)
+    inputs = keras.random.normal((3, 7, 8))
+    padding_mask = keras.ops.convert_to_tensor(
+        [[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6]
+    )
+    ours = TransformerEncoder(**settings)
+    theirs = keras_hub.layers.TransformerEncoder(**settings)
+    for layer in (ours, theirs):
+        layer(inputs, padding_mask=padding_mask)
+    theirs.set_weights(ours.get_weights())
+    for mask in (padding_mask, None):
+        one, two = (
+            keras.ops.convert_to_numpy(layer(inputs, padding_mask=mask))
+            for layer in (ours, theirs)
+        )
+        np.testing.assert_allclose(one, two, atol=2e-6)
+        assert np.abs(one).max() > 1
 
 
 @pytest.mark.slow
