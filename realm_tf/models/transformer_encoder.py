@@ -51,11 +51,11 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
         attended = self._attend(x, shape, padding_mask, training)
         attended = ops.reshape(attended, (-1, hidden_dim))
         output = _dense(self._self_attention_layer._output_dense, attended)
-        output = self._self_attention_dropout(output, training=training)
+        output = _drop(self._self_attention_dropout, output, training)
         x = self._self_attention_layer_norm(x + output)
         hidden = _dense(self._feedforward_intermediate_dense, x)
         output = _dense(self._feedforward_output_dense, hidden)
-        output = self._feedforward_dropout(output, training=training)
+        output = _drop(self._feedforward_dropout, output, training)
         x = self._feedforward_layer_norm(x + output)
         return ops.reshape(x, (batch_size, length, hidden_dim))
 
@@ -82,7 +82,7 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
             bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
             scores = scores + bias[:, None, None]
         shares = ops.cast(ops.softmax(scores), values.dtype)
-        shares = attention._dropout_layer(shares, training=training)
+        shares = _drop(attention._dropout_layer, shares, training)
         return ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
 
     def _call_recomputed(self, inputs, padding_mask):
@@ -123,6 +123,29 @@ def _dense(layer, x):
     bias = ops.reshape(layer.bias, (-1,))
     output = ops.matmul(x, ops.reshape(layer.kernel, (x.shape[-1], -1)))
     return layer.activation(ops.add(output, bias))
+
+
+def _drop(layer, x, training):
+    """A layer of dropout, on TensorFlow with 16 random bits a number.
+
+    Keras draws 32 of them there, and makes a float of them; that is a sixth
+    of a step of training. The rate is a multiple of 2^-16.
+    """
+    if not (training and layer.rate) or keras.backend.backend() != "tensorflow":
+        return layer(x, training=training)
+    import tensorflow as tf
+
+    size = tf.size(x)
+    bits = tf.random.stateless_uniform(
+        [(size + 3) // 4],
+        seed=layer.seed_generator.next(),
+        minval=None,
+        maxval=None,
+        dtype=tf.uint64,
+    )
+    bits = tf.reshape(tf.bitcast(bits, tf.uint16), [-1])[:size]
+    is_kept = tf.reshape(bits, tf.shape(x)) >= round(layer.rate * 2**16)
+    return x * (tf.cast(is_kept, x.dtype) / (1.0 - layer.rate))
 
 
 def _is_seed(variable):

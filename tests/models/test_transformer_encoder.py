@@ -112,6 +112,39 @@ def test_another_dropout_rate():
     assert np.abs(trained - two).max() > 1e-3
 
 
+def test_dropout_leaves_its_share_and_the_mean():
+    layer = TransformerEncoder(
+        intermediate_dim=8,
+        num_heads=2,
+        dropout=0.25,
+        # Nothing but the residual, so that what is dropped is seen.
+        kernel_initializer="zeros",
+        bias_initializer="ones",
+    )
+    keras.utils.set_random_seed(0)
+    # An odd number of numbers.
+    x = keras.ops.zeros((11, 37, 9 * 2))
+    layer(x)
+    # Without the norms.
+    layer._self_attention_layer_norm = layer._feedforward_layer_norm = _same
+    first, second = (
+        keras.ops.convert_to_numpy(layer(x, training=True)) for _ in range(2)
+    )
+    # Two sums of ones that were dropped or divided by 0.75.
+    values, counts = np.unique(np.round(first * 0.75), return_counts=True)
+    np.testing.assert_array_equal(values, [0, 1, 2])
+    np.testing.assert_allclose(
+        counts / first.size, [0.0625, 0.375, 0.5625], atol=0.015
+    )
+    assert np.mean(first != second) > 0.5
+    kept = keras.ops.convert_to_numpy(layer(x, training=False))
+    np.testing.assert_array_equal(kept, np.full(kept.shape, 2, "float32"))
+
+
+def _same(x):
+    return x
+
+
 # JAX tells what the backward pass is given.
 _KEPT = """
 import jax, numpy as np
