@@ -193,35 +193,35 @@ class PackedArrays:
             for name, column in self.limits.items()
         }
 
+    def padded(
+        self, name: str, max_length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """An array's rows, one of the table's for each item, in memory.
+
+        Args:
+            name: str. Of an array of one dimension.
+            max_length: int. What is longer is cut.
+
+        Returns:
+            int array `(num_items, length)` of the type on the disk, padded
+            with 0, no wider than the longest; int32 array `(num_items,)`, how
+            many are each item's.
+        """
+        flat, limits = self.arrays[name], self.table[:, self.limits[name]]
+        lengths = np.minimum(np.diff(limits), max_length).astype("int32")
+        columns = np.arange(lengths.max(initial=0))
+        table = mapped_zeros((len(lengths), len(columns)), flat.dtype)
+        for first in range(0, len(table), _PART):
+            part = slice(first, first + _PART)
+            inside = columns < lengths[part, None]
+            places = (limits[:-1][part, None] + columns)[inside]
+            table[part][inside] = flat[places]
+        return table, lengths
+
     def count_sentences(self) -> np.ndarray:
         """Sentences of each item, int32 `(num_items,)`."""
         column = self.limits["sentences"]
         return np.diff(self.table[:, column]).astype("int32")
-
-
-def padded(flat, limits, max_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lists of numbers as one table in memory.
-
-    Args:
-        flat: int array. All of them.
-        limits: int array `(num_rows + 1,)`. Where each list begins.
-        max_length: int. Longer lists are cut.
-
-    Returns:
-        array `(num_rows, length)` of the type of `flat`, padded with 0, no
-        wider than the longest; int32 array `(num_rows,)`, how many are each
-        row's.
-    """
-    lengths = np.minimum(np.diff(limits), max_length).astype("int32")
-    width = int(lengths.max(initial=0))
-    table = mapped_zeros((len(lengths), width), flat.dtype)
-    columns = np.arange(width)
-    for first in range(0, len(table), _PART):
-        part = slice(first, first + _PART)
-        inside = columns < lengths[part, None]
-        places = (limits[:-1][part, None] + columns)[inside]
-        table[part][inside] = flat[places]
-    return table, lengths
 
 
 def mapped_zeros(shape: tuple[int, ...], dtype) -> np.ndarray:

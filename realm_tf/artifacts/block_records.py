@@ -107,8 +107,7 @@ class BlockRecords:
             for number, name in enumerate(_STRINGS, 1)
         )
         self.first_wordpieces = np.ascontiguousarray(table[:, 0])
-        self.token_starts = arrays["token_starts"]
-        self.token_limits = arrays["token_limits"]
+        _, self.token_starts, self.token_limits = map(arrays.get, _TABLES)
         # A body longer than the budget (one over-long sentence) is cut when
         # it is encoded; a table need not be wider than the others.
         self.lengths = np.minimum(
@@ -126,12 +125,7 @@ class BlockRecords:
     def token_ids(self) -> np.ndarray:
         """Wordpieces of all bodies, in memory: uint16 or int32 array
         `(num_blocks, longest)`, padded with 0."""
-        table, _ = array_files.padded(
-            self._columns.arrays["token_ids"],
-            self.first_wordpieces,
-            self.longest,
-        )
-        return table
+        return self._columns.padded("token_ids", self.longest)[0]
 
     def span_text(self, block_id: int, start: int, limit: int) -> str:
         """The text of some wordpieces, sliced from the block's own text.
@@ -182,9 +176,7 @@ def _write(blocks, path, dtype="uint16"):
     progress = Progress("open", "blocks", len(blocks))
     try:
         with _Columns.write(
-            path,
-            parents={"blocks": blocks.fingerprint},
-            dtype=dtype,
+            path, parents={"blocks": blocks.fingerprint}, dtype=dtype
         ) as (files, stage):
             files["blocks"].append(np.zeros((1, len(_STRINGS) + 1)))
             for columns in blocks.read_columns(*_STRINGS, *_TABLES):

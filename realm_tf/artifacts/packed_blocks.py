@@ -182,12 +182,8 @@ class PackedBlocks(array_files.PackedArrays):
             with 0, no wider than the longest; int32 array `(num_blocks,)`,
             the wordpieces of each.
         """
-        return array_files.padded(
-            self.arrays["token_ids"], self.table[:, 0], max_length
-        )
+        return self.padded("token_ids", max_length)
 
     def titles(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """As `bodies`, of the titles."""
-        return array_files.padded(
-            self.arrays["title_ids"], self.table[:, 2], max_length
-        )
+        return self.padded("title_ids", max_length)

@@ -46,22 +46,21 @@ def shared(array: np.ndarray):
         Tensor, or the array, if it lies elsewhere, its file is gone, or the
         Keras backend is another.
     """
-    owner, base = array, array.base
-    if isinstance(base, np.memmap) and (
-        array.__array_interface__ == base.__array_interface__
-    ):
-        owner = base
+    owner = array
+    if isinstance(array.base, np.memmap):
+        owner = array.base
     if (
         keras.backend.backend() != "tensorflow"
-        or array.dtype.isbuiltin != 1
         or not isinstance(owner.base, mmap.mmap)
-        or not owner.flags.c_contiguous
-        or owner.ctypes.data % _ALIGNMENT
+        or owner.__array_interface__ != array.__array_interface__
+        or array.dtype.isbuiltin != 1
+        or not array.flags.c_contiguous
+        or array.ctypes.data % _ALIGNMENT
     ):
         return array
     import tensorflow as tf
 
-    if not owner.flags.writeable:
+    if not array.flags.writeable:
         # Private: the exchange format has no memory that is only read.
         try:
             owner = np.memmap(

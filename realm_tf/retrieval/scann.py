@@ -156,9 +156,9 @@ class Scann(Index):
                 # A scalar string, or one string in a list: `(1, length)`.
                 string = value.tobytes()
                 value = string if value.ndim == 1 else [string]
-                tensors.append(tf.constant(value))
             else:
-                tensors.append(tf.convert_to_tensor(shared(value)))
+                value = shared(value)
+            tensors.append(tf.convert_to_tensor(value))
         module = ops.ScannState(tensors)
         # Without a name of its own the searcher would live in the kernel
         # cache, which setting a random seed clears.
