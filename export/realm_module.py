@@ -68,8 +68,7 @@ class RealmModule(tf.Module):
         self.titles = CompressedTexts(records.titles)
         self.texts = CompressedTexts(records.texts)
         self.urls = CompressedTexts(records.urls)
-        # Of all blocks, one after the other: padded, they would be twice as
-        # large.
+        # Of all blocks, one after the other: padded, they would take more.
         self.first_wordpieces = tf.Variable(
             records.first_wordpieces, trainable=False
         )
