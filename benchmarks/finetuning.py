@@ -64,7 +64,7 @@ def main(args):
     return {
         "step": _steps(args, corpus, asked),
         "matching": _matching(args, corpus, asked),
-        "longest_block": int(corpus.records.token_ids.shape[1]),
+        "longest_block": corpus.records.longest,
         "mean_block": float(corpus.records.lengths.mean()),
     }
 
@@ -135,11 +135,11 @@ def _matching(args, corpus, asked):
     records = corpus.records
     tokenizer = corpus.loaded.tokenizer
     rows = np.arange(_NUM_MATCHED) % len(records)
-    position = np.arange(records.token_ids.shape[1])
+    position = np.arange(records.longest)
     token_ids = tf.constant(
         np.where(
             position < records.lengths[rows, None],
-            records.token_ids[rows].astype("int32"),
+            records.token_ids()[rows].astype("int32"),
             -2,
         )[None]
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.models.fixed_weight import shared
 from realm_tf.text.integer_types import smallest_dtype
 
 # Strings compressed together: half the size of English blocks, where one by
@@ -32,16 +33,15 @@ class CompressedTexts(tf.Module):
 
     def __init__(self, texts: Sequence[str]):
         super().__init__()
-        encoded = [text.encode("utf-8") for text in texts]
-        lengths = np.array([len(text) for text in encoded], "int64")
-        groups = [
-            encoded[first : first + STRINGS_PER_GROUP]
-            for first in range(0, len(encoded), STRINGS_PER_GROUP)
-        ]
-        starts = np.concatenate(
-            [np.cumsum([0, *map(len, group[:-1])]) for group in groups]
-        )
-        packed = [zlib.compress(b"".join(group), 9) for group in groups]
+        packed = []
+        lengths, starts = np.zeros((2, len(texts)), "int32")
+        # Group by group: all texts need not be in memory.
+        for first in range(0, len(texts), STRINGS_PER_GROUP):
+            part = slice(first, first + STRINGS_PER_GROUP)
+            group = [text.encode("utf-8") for text in texts[part]]
+            lengths[part] = [len(text) for text in group]
+            starts[part] = np.cumsum(lengths[part]) - lengths[part]
+            packed.append(zlib.compress(b"".join(group), 9))
         self.groups = tf.Variable(packed, dtype=tf.string, trainable=False)
         self.starts = small_table(starts)
         self.lengths = small_table(lengths)
@@ -70,6 +70,7 @@ class CompressedTexts(tf.Module):
 
 def small_table(values) -> tf.Variable:
     """Integers from 0 on, in the least type that takes them."""
+    dtype = smallest_dtype(int(values.max()))
     return tf.Variable(
-        values.astype(smallest_dtype(int(values.max()))), trainable=False
+        shared(values.astype(dtype, copy=False)), trainable=False
     )

@@ -68,6 +68,10 @@ class RealmModule(tf.Module):
         self.titles = CompressedTexts(records.titles)
         self.texts = CompressedTexts(records.texts)
         self.urls = CompressedTexts(records.urls)
+        # Of all blocks, one after the other: padded, they would take more.
+        self.first_wordpieces = tf.Variable(
+            records.first_wordpieces, trainable=False
+        )
         self.token_starts = small_table(records.token_starts)
         self.token_limits = small_table(records.token_limits)
 
@@ -79,7 +83,12 @@ class RealmModule(tf.Module):
         parts = {
             "index": _num_bytes(index.variables),
             "wordpieces of the blocks": _num_bytes(
-                [*table.variables, self.token_starts, self.token_limits]
+                [
+                    *table.variables,
+                    self.first_wordpieces,
+                    self.token_starts,
+                    self.token_limits,
+                ]
             ),
             "texts, titles and addresses": sum(
                 _num_bytes(each.variables) for each in texts
@@ -221,8 +230,8 @@ class RealmModule(tf.Module):
         found = starts >= 0
         first = tf.maximum(starts, 0)
         last = tf.maximum(limits - 1, 0)
-        from_code_point = _pick(self.token_starts, block_ids, first)
-        to_code_point = _pick(self.token_limits, block_ids, last)
+        from_code_point = self._offset(self.token_starts, block_ids, first)
+        to_code_point = self._offset(self.token_limits, block_ids, last)
         answers = tf.strings.substr(
             texts,
             tf.where(found, from_code_point, 0),
@@ -230,6 +239,13 @@ class RealmModule(tf.Module):
             unit="UTF8_CHAR",
         )
         return answers, from_code_point, to_code_point
+
+    def _offset(self, table, block_ids, wordpieces):
+        """Code points of wordpieces of blocks; any where a block has none."""
+        places = tf.gather(self.first_wordpieces, block_ids)
+        places += tf.cast(wordpieces, places.dtype)
+        places = tf.minimum(places, tf.size(table, places.dtype) - 1)
+        return tf.cast(tf.gather(table, places), tf.int32)
 
     def _candidates(self, block_ids, texts, answers, log_probs):
         padding = [[0, 0], [0, self._num_padding]]
@@ -247,11 +263,6 @@ class RealmModule(tf.Module):
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }
-
-
-def _pick(table, rows, columns):
-    found = tf.gather_nd(table, tf.stack([rows, columns], axis=-1))
-    return tf.cast(found, tf.int32)
 
 
 def _num_bytes(variables) -> int:

@@ -1,6 +1,7 @@
 """A model together with the blocks and the index that it answers from."""
 
 import dataclasses
+import functools
 
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.block_records import BlockRecords
@@ -55,12 +56,19 @@ class Corpus:
         loaded.model = loaded.model.without_masked_lm_head()
         records = blocks.records
         matching.check_length(
-            MAX_QUERY_LENGTH + records.token_ids.shape[1] + 1,
+            MAX_QUERY_LENGTH + records.longest + 1,
             loaded.model.reader.encoder.max_sequence_length,
             what=f"Question and block of {blocks}",
             mend="run `realm chunk` with a smaller --max-block-length",
         )
         return cls(loaded, records, index.load(quantize=quantize))
+
+    @functools.cached_property
+    def block_table(self):
+        """`BlockTable` of the bodies, which models over the corpus share."""
+        from realm_tf.models.block_table import BlockTable
+
+        return BlockTable(self.records.token_ids(), self.records.lengths)
 
     def retrieve_and_read(self, *, model=None, **arguments):
         """`RetrieveAndRead` over these blocks.
@@ -70,13 +78,12 @@ class Corpus:
             **arguments: of `RetrieveAndRead`.
         """
         from realm_tf.models import retrieve_and_read
-        from realm_tf.models.block_table import BlockTable
 
         tokenizer = self.loaded.tokenizer
         return retrieve_and_read.RetrieveAndRead(
             model or self.loaded.model,
             self.index,
-            BlockTable(self.records.token_ids, self.records.lengths),
+            self.block_table,
             is_continuation=[
                 piece.startswith("##") for piece in tokenizer.vocabulary
             ],

@@ -6,7 +6,10 @@ numpy alone: no TensorFlow, no tokenizer.
 """
 
 import contextlib
+import functools
 import hashlib
+import math
+import mmap
 import os
 from typing import ClassVar
 
@@ -21,6 +24,8 @@ from realm_tf.errors import InputError
 from realm_tf.text.integer_types import smallest_dtype
 
 VOCABULARY = "vocab.txt"
+# Rows of a table that are filled at once.
+_PART = 4096
 
 
 class _ArrayFile:
@@ -75,14 +80,12 @@ class PackedArrays:
         columns: dict. Name of each file to its type and its number of
             columns, `None` for an array of one dimension. The first array,
             `table`, has a row for each item and one more, which holds the
-            totals. Where the vocabulary needs it, `token_ids` and `title_ids`
-            are int32.
+            totals. Where numbers need it, those of uint16 are int32.
         limits: dict. Name of each other array to the column of `table` that
             points into it.
         metadata: dict. Of the directory.
         arrays: dict. Name of each to the array, mapped into memory.
         table: int64 array `(num_items + 1, num_columns)`.
-        wordpieces: list of str. The vocabulary.
 
     Raises:
         InputError: if the directory is not complete or damaged.
@@ -109,7 +112,11 @@ class PackedArrays:
             for name, column in self.limits.items()
         ):
             raise _damaged(directory, "its files disagree")
-        self.wordpieces = read_vocabulary(self.directory)
+
+    @functools.cached_property
+    def wordpieces(self) -> list[str]:
+        """The vocabulary."""
+        return read_vocabulary(self.directory)
 
     @classmethod
     @contextlib.contextmanager
@@ -117,17 +124,22 @@ class PackedArrays:
         cls,
         output: str,
         *,
-        tokenizer: str,
         parents: dict,
-        wordpieces: list[str],
+        tokenizer: str | None = None,
+        wordpieces: list[str] | None = None,
+        dtype: str | None = None,
     ):
         """Opens a directory to write and completes it at the end.
 
         Args:
             output: str. The directory to make, on a local disk.
-            tokenizer: str. Fingerprint of what made the wordpieces.
             parents: dict. Name to fingerprint of what is packed.
-            wordpieces: list of str. The vocabulary.
+            tokenizer: str. Fingerprint of what made the wordpieces. Defaults
+                to `None`.
+            wordpieces: list of str. The vocabulary. Defaults to `None`: it is
+                not written.
+            dtype: str. `"uint16"` or `"int32"`, of the arrays that are uint16
+                in `columns`. Defaults to what the vocabulary needs.
 
         Yields:
             dict of name to file, to which rows are appended, and the `Stage`,
@@ -151,17 +163,19 @@ class PackedArrays:
             contextlib.ExitStack() as stack,
         ):
             files = {}
-            for name, (dtype, number) in cls.columns.items():
-                if name.endswith("_ids"):
-                    dtype = smallest_dtype(len(wordpieces) - 1)
+            small = dtype or smallest_dtype(len(wordpieces) - 1)
+            for name, (usual, number) in cls.columns.items():
                 path = Path(stage.path(f"{name}.npy"))
                 file = stack.enter_context(path.open("wb"))
-                files[name] = _ArrayFile(file, dtype, number)
+                files[name] = _ArrayFile(
+                    file, small if usual == "uint16" else usual, number
+                )
             yield files, stage
             stage.metadata["fingerprint"] = fingerprints.fingerprint(
                 *(file.finish() for file in files.values())
             )
-            write_vocabulary(stage.directory, wordpieces)
+            if wordpieces is not None:
+                write_vocabulary(stage.directory, wordpieces)
 
     def __reduce__(self):
         return type(self), (self.directory,)
@@ -179,10 +193,42 @@ class PackedArrays:
             for name, column in self.limits.items()
         }
 
+    def padded(
+        self, name: str, max_length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """An array's rows, one of the table's for each item, in memory.
+
+        Args:
+            name: str. Of an array of one dimension.
+            max_length: int. What is longer is cut.
+
+        Returns:
+            int array `(num_items, length)` of the type on the disk, padded
+            with 0, no wider than the longest; int32 array `(num_items,)`, how
+            many are each item's.
+        """
+        flat, limits = self.arrays[name], self.table[:, self.limits[name]]
+        lengths = np.minimum(np.diff(limits), max_length).astype("int32")
+        columns = np.arange(lengths.max(initial=0))
+        table = mapped_zeros((len(lengths), len(columns)), flat.dtype)
+        for first in range(0, len(table), _PART):
+            part = slice(first, first + _PART)
+            inside = columns < lengths[part, None]
+            places = (limits[:-1][part, None] + columns)[inside]
+            table[part][inside] = flat[places]
+        return table, lengths
+
     def count_sentences(self) -> np.ndarray:
         """Sentences of each item, int32 `(num_items,)`."""
         column = self.limits["sentences"]
         return np.diff(self.table[:, column]).astype("int32")
+
+
+def mapped_zeros(shape: tuple[int, ...], dtype) -> np.ndarray:
+    """Zeros in pages of their own, which `fixed_weight` need not copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    pages = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE)
+    return np.ndarray(shape, dtype, pages)
 
 
 def _damaged(directory, why):

@@ -12,6 +12,10 @@ LOCK = ".lock"
 _DISK_FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
 
+class BeingWritten(InputError):
+    """Another process has the lock of a directory."""
+
+
 @contextlib.contextmanager
 def locked(output: str):
     """Keeps other processes of this machine from writing one directory.
@@ -22,8 +26,8 @@ def locked(output: str):
         output: str. The directory, which need not be there.
 
     Raises:
-        InputError: if another process has it, which is named, or the lock
-            cannot be made.
+        BeingWritten: if another process has it, which is named.
+        InputError: if the lock cannot be made.
     """
     path = f"{output}{LOCK}"
     try:
@@ -41,7 +45,7 @@ def locked(output: str):
             os.stat(path)
         except (BlockingIOError, FileNotFoundError) as error:
             file.seek(0)
-            raise InputError(
+            raise BeingWritten(
                 f"{output} is being written by {file.read() or 'another run'}"
                 ": wait for it or choose another --output."
             ) from error

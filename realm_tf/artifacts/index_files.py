@@ -6,6 +6,8 @@ with them; an index loads what its kind needs.
 """
 
 import os
+import shutil
+import tempfile
 
 import numpy as np
 
@@ -31,7 +33,7 @@ def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
         directory: str. Index directory that is being written.
 
     Returns:
-        float32 array `(num_blocks, embedding_dim)`; memory-mapped if local.
+        float32 array `(num_blocks, embedding_dim)`; memory-mapped.
 
     Raises:
         InputError: if a shard is missing or damaged, or has another number of
@@ -78,7 +80,9 @@ def load_embeddings(directory: str) -> np.ndarray:
 
 
 def load_array(path: str) -> np.ndarray:
-    """A file of embeddings or of an index; memory-mapped if it is local.
+    """A file of embeddings or of an index, memory-mapped.
+
+    A remote one is copied to a temporary file, which goes with the array.
 
     Raises:
         InputError: if it is missing or damaged.
@@ -88,8 +92,12 @@ def load_array(path: str) -> np.ndarray:
     try:
         if not is_remote(path):
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        with Path(path).open("rb") as file:
-            return np.load(file, allow_pickle=False)
+        with tempfile.NamedTemporaryFile(suffix=".npy") as copy:
+            with Path(path).open("rb") as file:
+                shutil.copyfileobj(file, copy)
+            copy.flush()
+            # Private: when it is shared, no file is there to be opened again.
+            return np.load(copy.name, mmap_mode="c", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise InputError(
             f"{path} is damaged ({error}): make its directory again."

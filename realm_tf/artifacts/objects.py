@@ -73,7 +73,7 @@ class Blocks(Texts, Artifact):
 
     @functools.cached_property
     def records(self):
-        """`BlockRecords` of all blocks, in memory; read once."""
+        """`BlockRecords` of all blocks; opened once."""
         from realm_tf.artifacts.block_records import BlockRecords
 
         return BlockRecords(self)

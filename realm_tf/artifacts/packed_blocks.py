@@ -26,9 +26,6 @@ from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.progress import Progress
 
-# Rows of a table that are filled at once.
-_PART = 4096
-
 
 @dataclasses.dataclass(frozen=True)
 class PackedBlock:
@@ -185,21 +182,8 @@ class PackedBlocks(array_files.PackedArrays):
             with 0, no wider than the longest; int32 array `(num_blocks,)`,
             the wordpieces of each.
         """
-        return _table(self.arrays["token_ids"], self.table[:, 0], max_length)
+        return self.padded("token_ids", max_length)
 
     def titles(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """As `bodies`, of the titles."""
-        return _table(self.arrays["title_ids"], self.table[:, 2], max_length)
-
-
-def _table(flat, limits, max_length):
-    lengths = np.minimum(np.diff(limits), max_length).astype("int32")
-    width = int(lengths.max(initial=0))
-    table = np.zeros((len(lengths), width), flat.dtype)
-    columns = np.arange(width)
-    for first in range(0, len(table), _PART):
-        part = slice(first, first + _PART)
-        inside = columns < lengths[part, None]
-        places = (limits[:-1][part, None] + columns)[inside]
-        table[part][inside] = flat[places]
-    return table, lengths
+        return self.padded("title_ids", max_length)

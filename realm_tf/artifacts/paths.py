@@ -6,6 +6,7 @@ which go through TensorFlow's file system.
 
 import contextlib
 import os
+import tempfile
 import threading
 
 from etils.epath import Path
@@ -55,6 +56,21 @@ def write_text(path: str, text: str) -> None:
     temporary = Path(f"{path}{TEMPORARY}")
     temporary.write_text(text)
     os.replace(temporary, path)
+
+
+def cache_dir() -> str:
+    """A directory of this machine for what can be made again.
+
+    `$XDG_CACHE_HOME/realm`, or in ~/.cache, or, where neither can be written,
+    one of this user among the temporary files.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    path = os.path.join(os.path.expanduser(cache), "realm")
+    with contextlib.suppress(OSError):
+        os.makedirs(path, exist_ok=True)
+    if os.access(path, os.W_OK):
+        return path
+    return os.path.join(tempfile.gettempdir(), f"realm-{os.getuid()}")
 
 
 def list_files(directory: str) -> list[str]:

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.text.integer_types import smallest_dtype
 
 
@@ -49,15 +50,8 @@ class BlockTable(keras.layers.Layer):
             return None
         array = np.asarray(array)
         dtype = smallest_dtype(int(array.max(initial=0)))
-        weight = self.add_weight(
-            shape=array.shape,
-            dtype=dtype,
-            initializer="zeros",
-            trainable=False,
-            name=name,
-        )
-        weight.assign(array.astype(dtype))
-        return weight
+        with keras.name_scope(self.name):
+            return fixed_weight(array.astype(dtype, copy=False), name)
 
     @property
     def num_blocks(self):

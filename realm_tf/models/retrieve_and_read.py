@@ -11,6 +11,7 @@ from realm_tf.errors import InputError
 from realm_tf.models import answer_matching
 from realm_tf.models import length_groups
 from realm_tf.models import packing
+from realm_tf.models.fixed_weight import fixed_weight
 
 
 class RetrieveAndRead(keras.Model):
@@ -106,14 +107,10 @@ class RetrieveAndRead(keras.Model):
         self._embeddings = None
         if embeddings is not None:
             # A weight: a constant of a graph may not pass 2 GB.
-            self._embeddings = self.add_weight(
-                shape=np.shape(embeddings),
-                dtype="float32",
-                initializer="zeros",
-                trainable=False,
-                name="block_embeddings",
-            )
-            self._embeddings.assign(embeddings)
+            with keras.name_scope(self.name):
+                self._embeddings = fixed_weight(
+                    np.asarray(embeddings, "float32"), "block_embeddings"
+                )
         self._trackers = {
             name: keras.metrics.Mean(name=name)
             for name in (

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import Rows
@@ -126,14 +127,8 @@ class BruteForce(_Exhaustive):
             axis = self._sharding.spec[0]
             self._num_devices = self._sharding.mesh.shape[axis]
         with keras.name_scope(self.name):
-            self.embeddings = keras.Variable(
-                self._place(embeddings),
-                dtype="float32",
-                trainable=False,
-                # A model of mixed precision would cast the table every time.
-                autocast=False,
-                name="embeddings",
-                layout=self._sharding,
+            self.embeddings = fixed_weight(
+                self._place(embeddings), "embeddings", layout=self._sharding
             )
         self.built = True
 

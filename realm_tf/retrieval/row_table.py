@@ -7,7 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.artifacts.array_files import mapped_zeros
 from realm_tf.errors import InputError
+from realm_tf.models.fixed_weight import fixed_weight
 
 QUANTIZATIONS = ("none", "int8", "bfloat16")
 # Rows that are float32 at once, while a search scores them: 32 MiB of 128
@@ -82,7 +84,7 @@ class RowTable(keras.layers.Layer):
         shape = tuple(embeddings.shape)
         # NumPy knows bfloat16 since Keras was imported.
         dtype = "float32" if self.quantize == "none" else self.quantize
-        values = np.empty(shape, dtype)
+        values = mapped_zeros(shape, dtype)
         scales = None
         if self.quantize == "int8":
             scales = np.empty(shape[:1], "float32")
@@ -148,18 +150,6 @@ class Rows:
         if self.scales is None:
             return scores
         return scores * ops.take(self.scales, places)
-
-
-def fixed_weight(array, name):
-    """A variable of an array, as it is, which is not trained."""
-    return keras.Variable(
-        array,
-        dtype=array.dtype.name,
-        trainable=False,
-        # A model of mixed precision would cast the table every time.
-        autocast=False,
-        name=name,
-    )
 
 
 def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from realm_tf.errors import InputError
+from realm_tf.models.fixed_weight import shared
 from realm_tf.retrieval.index import Index
 
 # The variables of scann_ops.ScannState, in the order of its constructor.
@@ -155,7 +156,9 @@ class Scann(Index):
                 # A scalar string, or one string in a list: `(1, length)`.
                 string = value.tobytes()
                 value = string if value.ndim == 1 else [string]
-            tensors.append(tf.constant(value))
+            else:
+                value = shared(value)
+            tensors.append(tf.convert_to_tensor(value))
         module = ops.ScannState(tensors)
         # Without a name of its own the searcher would live in the kernel
         # cache, which setting a random seed clears.

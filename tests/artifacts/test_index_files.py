@@ -122,6 +122,7 @@ def test_on_an_object_store(tmp_path, embeddings):
         output = f"{root}/{kind}"
         BuildIndex(embeddings=embeddings, output=output, kind=kind).run()
         _check(Index(output).load(), rows)
+        assert isinstance(Index(output).embeddings, np.memmap)
     remove(f"{root}/brute_force/embeddings.npy")
     with pytest.raises(InputError, match="embeddings.npy is missing"):
         Index(f"{root}/brute_force").load()

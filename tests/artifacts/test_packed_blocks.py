@@ -1,5 +1,6 @@
 import pytest
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts import schema
@@ -76,7 +77,7 @@ def test_blocks_of_an_article_share_its_number(packed, blocks_dir):
 
 def test_tables(packed, blocks_dir, monkeypatch):
     # More parts than one.
-    monkeypatch.setattr(packed_blocks, "_PART", 4)
+    monkeypatch.setattr(array_files, "_PART", 4)
     found = PackedBlocks(packed)
     blocks = list(Blocks(blocks_dir).read())
     for max_length in (5, 1000):

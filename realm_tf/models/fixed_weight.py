@@ -1,0 +1,72 @@
+"""Weights that are not trained, over memory that is there already."""
+
+import mmap
+
+import keras
+import numpy as np
+
+# Bytes, of TensorFlow's tensors; arrays in .npy files have as much.
+_ALIGNMENT = 64
+
+
+def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
+    """A variable of an array, as it is, which is not trained.
+
+    See `shared`: where that shares memory, so does the variable, until it is
+    assigned to.
+
+    Args:
+        array: array.
+        name: str. Of the variable.
+        **options: more arguments of `keras.Variable`.
+    """
+    return keras.Variable(
+        shared(array),
+        dtype=array.dtype.name,
+        trainable=False,
+        # A model of mixed precision would cast a table every time.
+        autocast=False,
+        name=name,
+        **options,
+    )
+
+
+def shared(array: np.ndarray):
+    """An array's memory as a TensorFlow tensor, where it need not be copied.
+
+    Made of an array, a tensor or a variable is a copy, and for a moment two. A
+    file that is mapped (`np.load` with `mmap_mode`) or `mapped_zeros`, whole,
+    is used where it lies, and pages of a file that are not needed need not be
+    in memory. The file is not written to, whatever becomes of the tensor.
+
+    Args:
+        array: array. If it is shared, it must not change afterwards.
+
+    Returns:
+        Tensor, or the array, if it lies elsewhere, its file is gone, or the
+        Keras backend is another.
+    """
+    owner = array
+    if isinstance(array.base, np.memmap):
+        owner = array.base
+    if (
+        keras.backend.backend() != "tensorflow"
+        or not isinstance(owner.base, mmap.mmap)
+        or owner.__array_interface__ != array.__array_interface__
+        or array.dtype.isbuiltin != 1
+        or not array.flags.c_contiguous
+        or array.ctypes.data % _ALIGNMENT
+    ):
+        return array
+    import tensorflow as tf
+
+    if not array.flags.writeable:
+        # Private: the exchange format has no memory that is only read.
+        try:
+            owner = np.memmap(
+                owner.filename, owner.dtype, "c", owner.offset, owner.shape
+            )
+        except (OSError, ValueError):
+            # The file has been removed or replaced; its pages are still here.
+            return array
+    return tf.experimental.dlpack.from_dlpack(owner.__dlpack__())
