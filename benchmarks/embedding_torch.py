@@ -1,0 +1,155 @@
+"""Blocks embedded in a second, beside PyTorch in the same run.
+
+    python benchmarks/embedding_torch.py --peer-python PEER/bin/python \
+        --model MODEL --corpus corpus.jsonl
+
+`minilm`: texts to embeddings of passages of natural length, spread evenly over
+a corpus, tokenizing included; MODEL is what `realm init --from minilm` makes,
+the peer is sentence-transformers. `bert-base`: 16 blocks of 288 wordpieces
+through a BERT of random weights with REALM's projection; the peer is
+transformers' RealmEmbedder. Peers compute in float32, and in bfloat16 by
+torch.autocast; `torch_worker.py` says how their environment is made.
+
+Ratios are a peer's seconds to ours: median, least and highest of the rounds.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from typing import Literal
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import pairs
+import tyro
+
+_LENGTH, _NUM_BLOCKS = 288, 16
+_BATCH_SIZE = 32
+_PEERS = ("float32", "bfloat16")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What is measured, and how often."""
+
+    peer_python: str = sys.executable
+    """interpreter of the peer's environment"""
+    model: str | None = None
+    """MiniLM's directory"""
+    corpus: str | None = None
+    """passages, JSONL"""
+    work: tuple[Literal["minilm", "bert-base"], ...] = ("minilm", "bert-base")
+    num_passages: int = 1_500
+    precision: str = "auto"
+    rounds: int = 3
+    worker: str | None = None
+    """be the worker of these inputs"""
+
+
+def main(args):
+    found = {"cpu": pairs.cpu_flags()}
+    with tempfile.TemporaryDirectory() as directory:
+        for work in args.work:
+            is_texts = work == "minilm"
+            inputs = os.path.join(directory, f"{work}.npz")
+            (_write_texts if is_texts else _write_ids)(args, inputs)
+            ours = [sys.executable, __file__, "--worker", inputs]
+            ours += ["--work", work, "--precision", args.precision]
+            ours += ["--model", args.model] if is_texts else []
+            peer = pathlib.Path(__file__).with_name("torch_worker.py")
+            theirs = {
+                f"torch, {precision}": [
+                    *(args.peer_python, str(peer), work),
+                    *("--inputs", inputs, "--precision", precision),
+                ]
+                for precision in _PEERS
+            }
+            found[work] = pairs.measure({"ours": ours, **theirs}, args.rounds)
+            number = args.num_passages if is_texts else _NUM_BLOCKS
+            for result in found[work].values():
+                result["blocks_per_second"] = round(
+                    number / result["seconds"], 2
+                )
+    return found
+
+
+def _write_texts(args, path):
+    from realm_tf.articles import readers
+
+    pages = [(p.title, p.text) for p in readers.read_pages(args.corpus)]
+    places = np.linspace(0, len(pages) - 1, args.num_passages).astype(int)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump([pages[place] for place in places], file)
+
+
+def _write_ids(args, path):
+    random = np.random.default_rng(0)
+    token_ids = random.integers(1_000, 30_000, (_NUM_BLOCKS, _LENGTH))
+    segment_ids = np.zeros_like(token_ids)
+    segment_ids[:, 13:] = 1
+    np.savez(
+        path,
+        token_ids=token_ids,
+        segment_ids=segment_ids,
+        padding_mask=np.ones_like(token_ids),
+    )
+
+
+def _work_on_texts(args):
+    from realm_tf.artifacts.objects import Model
+    from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+    with open(args.worker, encoding="utf-8") as file:
+        texts = json.load(file)
+    loaded = Model(args.model).load(precision=args.precision)
+    embedder = BlockEmbedder(loaded, max_length=256)
+    tokenizer = loaded.tokenizer
+
+    def embed():
+        titles, bodies = (
+            [tokenizer.tokenize_text(text)[0] for text in column]
+            for column in zip(*texts, strict=True)
+        )
+        lengths = [*map(len, bodies)]
+        order = np.argsort(lengths, kind="stable")
+        for first in range(0, len(order), _BATCH_SIZE):
+            batch = order[first : first + _BATCH_SIZE]
+            embedder.embed_ids(
+                [titles[row] for row in batch], [bodies[row] for row in batch]
+            )
+
+    return embed
+
+
+def _work_on_ids(args):
+    from realm_tf.models.bert_encoder import BertEncoder
+    from realm_tf.models.embedder import Embedder
+    from realm_tf.models.precision import computing_in
+
+    with computing_in(args.precision):
+        tower = Embedder(
+            BertEncoder(
+                vocabulary_size=30_522,
+                num_layers=12,
+                num_heads=12,
+                hidden_dim=768,
+                intermediate_dim=3_072,
+            )
+        )
+    with np.load(args.worker) as arrays:
+        inputs = {name: array.astype("int32") for name, array in arrays.items()}
+    return lambda: tower.predict_on_batch(inputs)
+
+
+if __name__ == "__main__":
+    arguments = tyro.cli(Arguments, description=__doc__)
+    if arguments.worker:
+        is_texts = arguments.work == ("minilm",)
+        make = _work_on_texts if is_texts else _work_on_ids
+        pairs.serve(make(arguments))
+    else:
+        print(json.dumps(main(arguments), indent=1))
