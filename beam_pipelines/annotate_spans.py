@@ -131,14 +131,14 @@ class AnnotateShard(ShardStep):
 
     def make(self, shard):
         with resumable.writing_records(shard) as records:
-            for number, passage in self._annotate(
-                shard, records.summary.counts
-            ):
-                # With its place, so that order counts.
-                records.write(
-                    schema.to_example(passage),
-                    place=number.to_bytes(8, "big"),
-                )
+            found = self._annotate(shard, records.summary.counts)
+            while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
+                numbers, passages = zip(*batch, strict=True)
+                for number, record in zip(
+                    numbers, schema.to_examples(passages), strict=True
+                ):
+                    # With its place, so that order counts.
+                    records.write(record, place=number.to_bytes(8, "big"))
 
     def _annotate(self, shard, counts):
         found = self.blocks.read(shard.start, shard.limit)

@@ -15,6 +15,7 @@ from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import sources
@@ -92,7 +93,8 @@ class Chunking:
         """The directory of the parts, with those of an interrupted run.
 
         Its name says what they are made of. So no worker of a run that was
-        killed can add a part to those of a run with other options or inputs.
+        killed can add a part to those of a run with other options or inputs,
+        or of another version of the files.
         """
         stage = self.stage
         states = [
@@ -101,7 +103,7 @@ class Chunking:
             for path in (source.path, source.index)
             if path
         ]
-        made_of = json.dumps([stage.parameters, states])
+        made_of = json.dumps([stage.parameters, states, parts.BLOCKS.descr])
         name = f"{_PARTS}{fingerprints.fingerprint(made_of)}"
         directory = stage.path(name)
         there = sorted(each.name for each in Path(stage.directory).iterdir())
@@ -124,11 +126,7 @@ class Chunking:
         keep_first = transforms.KeepFirst(
             directory=directory, paths=[source.path for source in self.inputs]
         )
-        write = shards.WriteBlocks(
-            directory=directory,
-            packing=self.packing,
-            unknown_id=self.tokenizer.unk_id,
-        )
+        write = shards.WriteBlocks(directory=directory, packing=self.packing)
         chunked = (
             pipeline
             | "Files" >> beam.Create(elements)

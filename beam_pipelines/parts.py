@@ -30,6 +30,10 @@ PAGES = np.dtype(
         ("blocks", "<i4"),
     ]
 )
+# What the metadata count of a block: bytes of its record, wordpieces of its
+# text and of its title, unknown ones among those of the text, sentences.
+_OF_BLOCK = ("size", "wordpieces", "title", "unknown", "sentences")
+BLOCKS = np.dtype([(name, "<i8") for name in _OF_BLOCK])
 # Pages are compared with those of the same bucket: few enough that a part has
 # many of one, enough to compare them in parallel (our choice).
 NUM_BUCKETS = 16
@@ -57,9 +61,8 @@ def read(
         directory: str. Where the parts are.
         part: (file number, number in the file).
         names: sequence of str. `"pages"` (of `PAGES`, in the order of the
-            file), `"counts"` (of `COUNTS`), `"records"` (the bytes of
-            all blocks, one after the other) or `"sizes"` (how many bytes each
-            has).
+            file), `"counts"` (of `COUNTS`), `"blocks"` (of `BLOCKS`) or
+            `"records"` (the bytes of all blocks, one after the other).
     """
     path = Path(_path(directory, part))
     with path.open("rb") as file, np.load(file) as arrays:
@@ -69,42 +72,59 @@ def read(
 class PartWriter:
     """Collects a part.
 
+    Args:
+        unknown_id: int. The wordpiece of unknown words, which is counted.
+
     Attributes:
         counts: Counter. What is counted of the pages.
     """
 
-    def __init__(self):
+    def __init__(self, unknown_id: int):
         self.counts = collections.Counter()
+        self._unknown_id = unknown_id
         self._pages = []
-        self._sizes = []
-        self._records = bytearray()
+        self._blocks = []
+        self._records = []
 
-    def add(self, page: Page, blocks: list[BlockText]) -> None:
-        """Adds the blocks of a page."""
-        digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
-        text_digest = hashlib.sha256(page.text.encode("utf-8")).digest()
-        self._pages.append(
-            (
-                int.from_bytes(digest[:8], "big"),
-                int.from_bytes(digest[8:16], "big"),
-                int.from_bytes(text_digest[:8], "big"),
-                page.number,
-                len(blocks),
+    def add(self, cut: list[tuple[Page, list[BlockText]]]) -> None:
+        """Adds some pages and their blocks; some 100 at once are faster."""
+        found = []
+        for page, blocks in cut:
+            digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
+            text_digest = hashlib.sha256(page.text.encode("utf-8")).digest()
+            self._pages.append(
+                (
+                    int.from_bytes(digest[:8], "big"),
+                    int.from_bytes(digest[8:16], "big"),
+                    int.from_bytes(text_digest[:8], "big"),
+                    page.number,
+                    len(blocks),
+                )
             )
-        )
-        for block in blocks:
-            # The id is 0 until it is known.
-            record = schema.to_example(
+            found += [
                 schema.Block(
+                    # Until it is known.
                     block_id=0,
                     article_id=page.article_id,
                     title=page.title,
                     url=page.url,
                     **vars(block),
                 )
-            )
-            self._records += record
-            self._sizes.append(len(record))
+                for block in blocks
+            ]
+        records = schema.to_examples(found)
+        self._records += records
+        table = np.zeros(len(found), BLOCKS)
+        table["size"] = [*map(len, records)]
+        table["wordpieces"] = [len(block.token_ids) for block in found]
+        table["title"] = [len(block.title_ids) for block in found]
+        table["sentences"] = [len(block.sentence_starts) for block in found]
+        ids = np.concatenate([block.token_ids for block in found])
+        unknown = np.flatnonzero(ids == self._unknown_id)
+        limits = np.cumsum(table["wordpieces"])
+        rows = np.searchsorted(limits, unknown, side="right")
+        table["unknown"] = np.bincount(rows, minlength=len(found))
+        self._blocks.append(table)
 
     def write(self, directory: str, part: tuple[int, int]) -> None:
         """Writes the part (file number, number in the file)."""
@@ -112,9 +132,9 @@ class PartWriter:
         np.savez(
             content,
             pages=np.array(self._pages, dtype=PAGES),
-            sizes=np.array(self._sizes, np.int64),
+            blocks=np.concatenate([np.zeros(0, BLOCKS), *self._blocks]),
             counts=np.array([*self.counts.items()], dtype=COUNTS),
-            records=np.frombuffer(self._records, np.uint8),
+            records=np.frombuffer(b"".join(self._records), np.uint8),
         )
         with writing(_path(directory, part)) as path:
             Path(path).write_bytes(content.getvalue())

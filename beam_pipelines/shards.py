@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
-import tensorflow as tf
 
+from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
@@ -116,12 +116,10 @@ class WriteBlocks(beam.DoFn):
     Args:
         directory: str. Where the parts are.
         packing: `blocks.Packing`.
-        unknown_id: int. The wordpiece of unknown words, which is counted.
     """
 
     directory: str
     packing: blocks.Packing
-    unknown_id: int
 
     def process(self, shard: BlockShard):
         if Path(shard.summary_path).exists() and Path(shard.path).exists():
@@ -131,44 +129,43 @@ class WriteBlocks(beam.DoFn):
             directory=self.directory,
             compression_level=COMPRESSION_LEVEL,
         ) as written:
-            for block_id, record in enumerate(
-                self._records(shard), shard.start
-            ):
-                example = tf.train.Example.FromString(record)
-                values = {
-                    name: feature.int64_list.value
-                    for name, feature in example.features.feature.items()
-                }
-                values["block_id"][0] = block_id
-                written.write(example.SerializeToString(deterministic=True))
-                self._count(written.summary, values)
+            block_id = shard.start
+            for table, records in self._parts(shard):
+                for record in records:
+                    written.write(schema.with_block_id(record, block_id))
+                    block_id += 1
+                self._count(written.summary, table)
 
-    def _records(self, shard):
-        """Yields the records of all parts, those of dropped pages left out."""
+    def _parts(self, shard):
+        """Yields `parts.BLOCKS` and records, those of dropped pages left out."""
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
-            pages, sizes, content = parts.read(
-                self.directory, part, ("pages", "sizes", "records")
+            pages, table, content = parts.read(
+                self.directory, part, ("pages", "blocks", "records")
             )
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
             chosen = chosen[skip : skip + missing]
             missing -= len(chosen)
-            records = np.split(content, np.cumsum(sizes))
-            for row in chosen:
-                yield records[row].tobytes()
+            limits = np.cumsum(table["size"])[chosen]
+            table = table[chosen]
+            bounds = zip(limits - table["size"], limits, strict=True)
+            yield table, (content[a:b].tobytes() for a, b in bounds)
 
-    def _count(self, summary, values):
-        token_ids = values["token_ids"]
-        joint = len(values["title_ids"]) + len(token_ids) + blocks.NUM_SPECIAL
-        summary.longest |= {"block": len(token_ids), "joint": joint}
-        counts = summary.counts
-        counts["blocks"] += 1
-        counts["wordpieces"] += len(token_ids)
-        counts["unknown_wordpieces"] += list(token_ids).count(self.unknown_id)
-        counts["sentences"] += len(values["sentence_starts"])
+    def _count(self, summary, table):
+        joint = table["title"] + table["wordpieces"] + blocks.NUM_SPECIAL
+        longest = {"block": table["wordpieces"].max(), "joint": joint.max()}
+        counts = {
+            "blocks": len(table),
+            "wordpieces": table["wordpieces"].sum(),
+            "unknown_wordpieces": table["unknown"].sum(),
+            "sentences": table["sentences"].sum(),
+        }
         if self.packing.unit == blocks.WORDPIECES:
-            counts["overlong_sentences"] += joint > self.packing.max_length
+            is_overlong = joint > self.packing.max_length
+            counts["overlong_sentences"] = np.count_nonzero(is_overlong)
+        summary.longest |= {k: int(longest[k]) for k in longest}
+        summary.counts.update({k: int(counts[k]) for k in counts})
 
 
 def metadata(

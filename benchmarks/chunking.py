@@ -158,14 +158,17 @@ def _batches(kept):
 
 def _chunk(batches, tokenizer):
     packing = blocks.Packing()
-    writer = parts.PartWriter()
+    writer = parts.PartWriter(tokenizer.unk_id)
     for batch in batches:
         found = blocks.split_articles(
             [article for _, article in batch], tokenizer, packing
         )
-        for (page, _), article_blocks in zip(batch, found, strict=True):
-            if article_blocks:
-                writer.add(page, article_blocks)
+        writer.add(
+            [
+                (page, article_blocks)
+                for (page, _), article_blocks in zip(batch, found, strict=True)
+            ]
+        )
 
 
 def _bare_tokenizer(vocabulary):

@@ -6,10 +6,15 @@ dataclass. Names ending in `_starts` and `_limits` count Unicode code points of
 """
 
 import dataclasses
+import functools
 import gzip
+import itertools
 import os
 import zlib
 from collections.abc import Iterator
+from collections.abc import Sequence
+
+import numpy as np
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
@@ -17,6 +22,10 @@ from realm_tf.errors import InputError
 # TFRecord: the length, its checksum, the record, its checksum.
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
+# Fields of `tf.train.Feature` (tensorflow/core/example/feature.proto).
+_BYTES_LIST = b"\n"
+_INT64_LIST = b"\x1a"
+_LARGEST = (1 << 64) - 1
 
 
 @dataclasses.dataclass
@@ -112,23 +121,127 @@ class AnnotatedPassage:
 
 def to_example(record: Block | AnnotatedPassage) -> bytes:
     """A record as a serialised `tf.train.Example`."""
-    import tensorflow as tf
+    return to_examples([record])[0]
 
-    example = tf.train.Example()
-    # Filled in place: half the time of features made one by one.
-    features = example.features.feature
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        values = [value] if field.type in (int, str) else value
-        feature = features[field.name]
-        found = feature.int64_list
-        if field.type in (str, list[str]):
-            values = [text.encode("utf-8") for text in values]
-            found = feature.bytes_list
-        # So that an empty list is written too.
-        found.SetInParent()
-        found.value.extend(values)
-    return example.SerializeToString(deterministic=True)
+
+def to_examples(records: Sequence[Block] | Sequence[AnnotatedPassage]):
+    """Records of one kind as serialised examples.
+
+    The bytes are those of protobuf's `SerializeToString(deterministic=True)`.
+    Made here, column by column, they take a quarter of the time.
+
+    Args:
+        records: sequence of `Block` or of `AnnotatedPassage`. A list of int
+            may be an array; all of a field are then.
+
+    Returns:
+        list of bytes.
+    """
+    columns = []
+    fields = dataclasses.fields(records[0])
+    # As protobuf's runtime sorts them: "title" after "title_ids".
+    for field in sorted(fields, key=lambda field: f"{field.name}~"):
+        values = [getattr(record, field.name) for record in records]
+        tag = _BYTES_LIST if field.type in (str, list[str]) else _INT64_LIST
+        if field.type is str:
+            contents = [text.encode("utf-8") for text in values]
+        elif field.type == list[str]:
+            contents = [
+                b"".join(_delimited(text.encode("utf-8")) for text in texts)
+                for texts in values
+            ]
+        elif field.type is int:
+            contents = _packed([(value,) for value in values])
+        else:
+            contents = _packed(values)
+        is_one = field.type != list[str]
+        columns.append(
+            [_header(field.name, tag, len(each), is_one) for each in contents]
+        )
+        columns.append(contents)
+    return [_delimited(b"".join(row)) for row in zip(*columns, strict=True)]
+
+
+def with_block_id(record: bytes, block_id: int) -> bytes:
+    """The record of a block with another id; the rest is not parsed."""
+    _, start = _read_length(record, 0)
+    # Features are in the order of their names: article_id, block_id.
+    length, place = _read_length(record, start)
+    before = place + length
+    length, place = _read_length(record, before)
+    content = _varint(block_id)
+    header = _header("block_id", _INT64_LIST, len(content), True)
+    after = record[place + length :]
+    return _delimited(record[start:before] + header + content + after)
+
+
+# Protobuf's encoding (protobuf.dev/programming-guides/encoding): a field is
+# its tag, its length and its content; an integer is a varint, 7 bits a byte.
+
+
+@functools.lru_cache(1 << 16)
+def _header(name, tag, length, is_one):
+    """What precedes values: the lengths of all that they are in, the name.
+
+    `is_one` says that they are one field: a text, or packed integers (none are
+    no field).
+    """
+    is_field = is_one and (length or tag == _BYTES_LIST)
+    found = b"\n" + _varint(length) if is_field else b""
+    found = tag + _varint(length + len(found)) + found
+    key = _delimited(name.encode("utf-8"))
+    found = key + b"\x12" + _varint(length + len(found)) + found
+    return b"\n" + _varint(length + len(found)) + found
+
+
+def _delimited(content):
+    return b"\n" + _varint(len(content)) + content
+
+
+def _read_length(record, place):
+    """Length of the field that begins there, and where its content begins."""
+    length = shift = 0
+    while True:
+        place += 1
+        length |= (record[place] & 127) << shift
+        if record[place] < 128:
+            return length, place + 1
+        shift += 7
+
+
+@functools.lru_cache(1 << 16)
+def _varint(value):
+    (found,) = _packed([(value,)])
+    return found
+
+
+def _packed(lists):
+    """The varints of each list of integers."""
+    if isinstance(lists[0], np.ndarray):
+        values = np.concatenate(lists)
+    else:
+        values = np.fromiter(itertools.chain.from_iterable(lists), np.int64)
+    largest = int(values.max(initial=0))
+    if values.min(initial=0) < 0:
+        # Two's complement.
+        largest, values = _LARGEST, values.astype(np.int64).view(np.uint64)
+    elif largest < 1 << 31:
+        values = values.astype(np.uint32)
+    num_bytes = max(1, -(-largest.bit_length() // 7))
+    digits = np.empty((len(values), num_bytes), np.uint8)
+    is_used = np.ones(digits.shape, bool)
+    ends = np.arange(1, len(values) + 1)
+    for number in range(num_bytes):
+        if number:
+            is_used[:, number] = values > 0
+            ends += np.cumsum(is_used[:, number])
+        digits[:, number] = values & 127
+        values = values >> 7
+        digits[:, number] |= (values > 0).view(np.uint8) << 7
+    content = digits[is_used].tobytes()
+    limits = np.cumsum([0, *map(len, lists)])
+    limits = np.concatenate([[0], ends])[limits].tolist()
+    return [content[start:limit] for start, limit in itertools.pairwise(limits)]
 
 
 def from_example(kind: type, serialized: bytes):

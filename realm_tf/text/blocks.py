@@ -31,20 +31,20 @@ class BlockText:
 
     Args:
         text: str. The sentences, joined by one space.
-        title_ids: list of int. Wordpieces of the article's title.
-        token_ids: list of int. Wordpieces of the text.
-        token_starts: list of int. Where each wordpiece begins.
-        token_limits: list of int. Where it ends.
+        title_ids: int array. Wordpieces of the article's title.
+        token_ids: int array. Wordpieces of the text.
+        token_starts: int array. Where each wordpiece begins.
+        token_limits: int array. Where it ends.
         sentence_starts: list of int. Where each sentence begins.
         link_starts: list of int. Where each link inside one sentence begins.
         link_limits: list of int. Where it ends.
     """
 
     text: str
-    title_ids: list[int]
-    token_ids: list[int]
-    token_starts: list[int]
-    token_limits: list[int]
+    title_ids: np.ndarray
+    token_ids: np.ndarray
+    token_starts: np.ndarray
+    token_limits: np.ndarray
     sentence_starts: list[int]
     link_starts: list[int]
     link_limits: list[int]
@@ -118,10 +118,7 @@ def split_articles(
     joined = _Joined(articles, spans, tokenizer)
     if joined.drop_empty(spans):
         joined = _Joined(articles, spans, tokenizer)
-    return [
-        joined.blocks(number, packing, spans[number])
-        for number in range(len(articles))
-    ]
+    return joined.blocks(packing, spans)
 
 
 def is_overlong(block: BlockText, max_block_length: int) -> bool:
@@ -156,6 +153,7 @@ class _Joined:
         )
         # The first wordpiece of each item, and the number of all.
         self._pieces = self._find_pieces(self._item_starts)
+        self._sizes = [b - a for a, b in itertools.pairwise(self._pieces)]
 
     def _find_pieces(self, places):
         # Of the same type, or numpy would convert all starts at every call.
@@ -164,40 +162,60 @@ class _Joined:
 
     def drop_empty(self, spans):
         """Drops sentences without a wordpiece; returns whether there are."""
+        empty = (item for item, size in enumerate(self._sizes) if not size)
+        if not set(empty).difference(self._titles):
+            return False
         found = False
         for title, sentence_spans in zip(self._titles, spans, strict=True):
             first = title + 1
             kept = [
                 span
                 for item, span in enumerate(sentence_spans, start=first)
-                if self._pieces[item + 1] > self._pieces[item]
+                if self._sizes[item]
             ]
             found = found or len(kept) < len(sentence_spans)
             sentence_spans[:] = kept
         return found
 
-    def blocks(self, number, packing, spans):
-        """The blocks of an article."""
-        title = self._titles[number]
-        first, limit = title + 1, title + 1 + len(spans)
-        if not spans:
-            return []
-        title_ids = self._ids[self._pieces[title] : self._pieces[first]]
-        if packing.unit == WORDS:
-            cuts = self._cut_words(first, limit, packing)
-        elif packing.unit == ROWS:
-            cuts = [(self._item_starts[first], self._item_starts[limit] - 1)]
-        else:
-            sizes = np.diff(self._pieces[first : limit + 1]).tolist()
-            budget = packing.max_length - NUM_SPECIAL - len(title_ids)
-            cuts = [
-                (self._item_starts[first + i], self._item_starts[first + j] - 1)
-                for i, j in _pack(sizes, budget, packing.overlap)
-            ]
-        links = self._links(self._articles[number], first, spans)
-        sentence_starts = self._item_starts[first:limit]
+    def blocks(self, packing, spans):
+        """The blocks of each article."""
+        cuts = [
+            self._cuts(title, title + 1 + len(sentence_spans), packing)
+            for title, sentence_spans in zip(self._titles, spans, strict=True)
+        ]
+        places = itertools.chain.from_iterable(itertools.chain(*cuts))
+        bounds = iter(self._find_pieces(list(places)))
+        pieces = zip(bounds, bounds, strict=True)
         return [
-            self._block(cut, title_ids.tolist(), sentence_starts, *links)
+            self._article_blocks(number, sentence_spans, cuts[number], pieces)
+            for number, sentence_spans in enumerate(spans)
+        ]
+
+    def _cuts(self, title, limit, packing):
+        """Where the blocks of an article begin and end in the text."""
+        first = title + 1
+        if first == limit:
+            return []
+        starts = self._item_starts
+        if packing.unit == WORDS:
+            return self._cut_words(first, limit, packing)
+        if packing.unit == ROWS:
+            return [(starts[first], starts[limit] - 1)]
+        sizes = self._sizes[first:limit]
+        budget = packing.max_length - NUM_SPECIAL - self._sizes[title]
+        return [
+            (starts[first + i], starts[first + j] - 1)
+            for i, j in _pack(sizes, budget, packing.overlap)
+        ]
+
+    def _article_blocks(self, number, spans, cuts, pieces):
+        title = self._titles[number]
+        first = title + 1
+        title_ids = self._ids[self._pieces[title] : self._pieces[first]]
+        links = self._links(self._articles[number], first, spans)
+        sentence_starts = self._item_starts[first : first + len(spans)]
+        return [
+            self._block(cut, next(pieces), title_ids, sentence_starts, *links)
             for cut in cuts
         ]
 
@@ -231,9 +249,11 @@ class _Joined:
                 limits.append(limit + shift)
         return starts, limits
 
-    def _block(self, cut, title_ids, sentence_starts, link_starts, link_limits):
+    def _block(
+        self, cut, pieces, title_ids, sentence_starts, link_starts, link_limits
+    ):
         start, limit = cut
-        first, last = self._find_pieces(cut)
+        first, last = pieces
         begun = bisect.bisect_right(sentence_starts, start)
         ended = bisect.bisect_left(sentence_starts, limit)
         link = bisect.bisect_left(link_starts, start)
@@ -241,9 +261,9 @@ class _Joined:
         return BlockText(
             text=self._text[start:limit],
             title_ids=title_ids,
-            token_ids=self._ids[first:last].tolist(),
-            token_starts=(self._starts[first:last] - start).tolist(),
-            token_limits=(self._limits[first:last] - start).tolist(),
+            token_ids=self._ids[first:last],
+            token_starts=self._starts[first:last] - start,
+            token_limits=self._limits[first:last] - start,
             # Words may begin in the middle of a sentence.
             sentence_starts=[0]
             + [place - start for place in sentence_starts[begun:ended]],

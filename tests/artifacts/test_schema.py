@@ -1,7 +1,9 @@
 import dataclasses
 import os
+import random
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -72,6 +74,71 @@ def test_a_record_is_what_the_format_says():
     assert features["title"].bytes_list.value == ["Café 東京".encode()]
     assert features["block_id"].int64_list.value == [7]
     assert features["token_starts"].int64_list.value == [0, 2, 5, 9]
+
+
+def _random_fields(kind, generator):
+    """Values at the bounds of what takes one byte more."""
+    sizes = [0, 1, 127, 128, 300]
+    numbers = [0, 1, 127, 128, 16383, 16384, 1 << 31, (1 << 63) - 1, -1]
+
+    def text():
+        return "".join(generator.choices("aé東🙂", k=generator.choice(sizes)))
+
+    def some(make):
+        return [make() for _ in range(generator.choice(sizes[:3]))]
+
+    def number():
+        return generator.choice(numbers[: generator.randint(1, len(numbers))])
+
+    makers = {
+        int: number,
+        str: text,
+        list[int]: lambda: some(number),
+        list[str]: lambda: some(text),
+    }
+    return {
+        field.name: makers[field.type]() for field in dataclasses.fields(kind)
+    }
+
+
+def _protobuf(fields):
+    example = tf.train.Example()
+    for name, value in fields.items():
+        values = value if isinstance(value, list) else [value]
+        feature = example.features.feature[name]
+        if name in ("article_id", "title", "text", "url", "span_label"):
+            feature.bytes_list.SetInParent()
+            feature.bytes_list.value.extend(text.encode() for text in values)
+        else:
+            feature.int64_list.SetInParent()
+            feature.int64_list.value.extend(values)
+    return example.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("kind", [schema.Block, schema.AnnotatedPassage])
+def test_the_bytes_are_those_of_protobuf(kind):
+    generator = random.Random(5)
+    for _ in range(40):
+        found = [
+            _random_fields(kind, generator)
+            for _ in range(generator.randint(1, 4))
+        ]
+        records = schema.to_examples([kind(**fields) for fields in found])
+        assert records == [_protobuf(fields) for fields in found]
+        if kind is schema.Block:
+            block_id = generator.choice([0, 127, 128, 1 << 40])
+            assert [
+                schema.with_block_id(each, block_id) for each in records
+            ] == [
+                _protobuf({**fields, "block_id": block_id}) for fields in found
+            ]
+
+
+def test_arrays_are_as_lists():
+    names = [n for n, v in vars(BLOCK).items() if isinstance(v, list)]
+    arrays = {n: np.array(getattr(BLOCK, n), np.int32) for n in names}
+    block = dataclasses.replace(BLOCK, **arrays)
+    assert schema.to_example(block) == schema.to_example(BLOCK)
 
 
 @pytest.mark.parametrize("start", [0, 3, 4, 5, 9])

@@ -21,13 +21,13 @@ BLOCKS = [
 ]
 
 
-NAMES = ("pages", "counts", "sizes", "records")
+NAMES = ("pages", "counts", "blocks", "records")
 
 
 def write(directory, part):
-    writer = parts.PartWriter()
+    writer = parts.PartWriter(unknown_id=4)
     writer.counts["pages_read"] += 1
-    writer.add(PAGE, BLOCKS)
+    writer.add([(PAGE, BLOCKS)])
     writer.write(str(directory), part)
 
 
@@ -35,23 +35,25 @@ def test_a_part_is_read_as_it_was_written(tmp_path):
     assert not parts.is_there(str(tmp_path), (3, 12))
     write(tmp_path, (3, 12))
     assert parts.is_there(str(tmp_path), (3, 12))
-    pages, counts, sizes, records = parts.read(str(tmp_path), (3, 12), NAMES)
+    pages, counts, table, records = parts.read(str(tmp_path), (3, 12), NAMES)
 
     assert counts.tolist() == [("pages_read", 1)]
     assert pages[["number", "blocks"]].tolist() == [(7, 2)]
     found = [
         schema.from_example(schema.Block, record.tobytes())
-        for record in np.split(records, np.cumsum(sizes))[:-1]
+        for record in np.split(records, np.cumsum(table["size"]))[:-1]
     ]
     assert found == [
         schema.Block(0, "é7", "Tëst", url="http://u", **vars(block))
         for block in BLOCKS
     ]
+    # Wordpieces of the text and of the title, unknown ones, sentences.
+    assert [row[1:] for row in table.tolist()] == [(2, 2, 0, 1), (3, 2, 1, 2)]
     assert os.listdir(tmp_path) == ["00003-00000012.npz"]
 
 
 def test_a_part_without_blocks(tmp_path):
-    writer = parts.PartWriter()
+    writer = parts.PartWriter(unknown_id=4)
     writer.counts["dropped_redirect"] += 1
     writer.write(str(tmp_path), (0, 0))
     pages, counts, *others = parts.read(str(tmp_path), (0, 0), NAMES)

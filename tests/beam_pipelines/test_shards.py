@@ -90,11 +90,11 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        writer = parts.PartWriter()
+        writer = parts.PartWriter(unknown_id=1)
         for number in numbers:
             found = [BLOCK, LONG][: 3 - number // 2]
             page = Page(number, "here", f"id{number}", f"T{number}", "x")
-            writer.add(page, found[: 1 if number == 3 else 2])
+            writer.add([(page, found[: 1 if number == 3 else 2])])
         writer.write(directory, part)
     return directory
 
@@ -111,7 +111,7 @@ def block_shard(tmp_path, written, start, limit, *held):
 
 def write_step(directory, **packing):
     return shards.WriteBlocks(
-        directory=directory, packing=blocks.Packing(**packing), unknown_id=1
+        directory=directory, packing=blocks.Packing(**packing)
     )
 
 

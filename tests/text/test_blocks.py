@@ -68,8 +68,8 @@ def test_places_are_those_of_the_block_text(tokenizer):
     block = found[0]
 
     assert block.text == "The river is long. A lake is longer."
-    assert block.title_ids == [6]
-    assert block.token_ids == [5, 6, 7, 8, 12, 10, 11, 7, 8, 9, 12]
+    assert block.title_ids.tolist() == [6]
+    assert block.token_ids.tolist() == [5, 6, 7, 8, 12, 10, 11, 7, 8, 9, 12]
     words = [
         block.text[start:limit]
         for start, limit in zip(
@@ -82,7 +82,7 @@ def test_places_are_those_of_the_block_text(tokenizer):
     )
     assert block.sentence_starts == [0, 19]
     assert found[1].text == THIRD
-    assert found[1].token_starts == [0, 4, 9, 12, 16]
+    assert found[1].token_starts.tolist() == [0, 4, 9, 12, 16]
 
 
 # What follows compares with references that go sentence by sentence, or word
@@ -144,10 +144,10 @@ def slow_sentence_blocks(article, tokenizer, max_length, overlap):
 def check_block(block, article, tokenizer):
     """Checks what every block of any kind must say of its text."""
     whole = tokenizer.tokenize(block.text)
-    assert block.title_ids == tokenizer.tokenize(article.title).ids
-    assert block.token_ids == whole.ids
-    assert block.token_starts == whole.starts
-    assert block.token_limits == whole.limits
+    assert block.title_ids.tolist() == tokenizer.tokenize(article.title).ids
+    assert block.token_ids.tolist() == whole.ids
+    assert block.token_starts.tolist() == whole.starts
+    assert block.token_limits.tolist() == whole.limits
     assert block.sentence_starts[0] == 0
     assert block.sentence_starts == sorted(set(block.sentence_starts))
 
