@@ -5,6 +5,7 @@ timed; only one computes at a time, and every round begins with another one.
 """
 
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -94,15 +95,20 @@ def measure(commands: dict[str, list[str]], rounds: int) -> dict:
                 theirs / run["seconds"]
                 for theirs, run in zip(seconds, ours, strict=True)
             ]
-            summary[name]["ratio"] = [
-                round(value, 2)
-                for value in (
-                    statistics.median(ratios),
-                    min(ratios),
-                    max(ratios),
-                )
-            ]
+            summary[name]["ratio"] = spread(ratios)
     return summary
+
+
+def spread(ratios: list[float]) -> list[float]:
+    """Median, least and highest."""
+    found = statistics.median(ratios), min(ratios), max(ratios)
+    return [round(value, 2) for value in found]
+
+
+def peak_gigabytes() -> float:
+    """The most memory that this process has had."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return round(usage.ru_maxrss * 1024 / 1e9, 2)
 
 
 def cpu_flags() -> list[str]:

