@@ -114,7 +114,7 @@ def _work_on_texts(args):
             [tokenizer.tokenize_text(text)[0] for text in column]
             for column in zip(*texts, strict=True)
         )
-        lengths = [*map(len, bodies)]
+        lengths = np.array([*map(len, titles)]) + [*map(len, bodies)]
         order = np.argsort(lengths, kind="stable")
         for first in range(0, len(order), _BATCH_SIZE):
             batch = order[first : first + _BATCH_SIZE]
