@@ -120,9 +120,13 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
 
 def _dense(layer, x):
     """A layer of a product, a bias and an activation, of a matrix."""
-    bias = ops.reshape(layer.bias, (-1,))
-    output = ops.matmul(x, ops.reshape(layer.kernel, (x.shape[-1], -1)))
-    return layer.activation(ops.add(output, bias))
+    # Keras casts weights inside a layer's call, where the backward pass of
+    # `recompute` is not.
+    kernel, bias = (
+        ops.cast(each, x.dtype) for each in (layer.kernel, layer.bias)
+    )
+    output = ops.matmul(x, ops.reshape(kernel, (x.shape[-1], -1)))
+    return layer.activation(ops.add(output, ops.reshape(bias, (-1,))))
 
 
 def _drop(layer, x, training):
