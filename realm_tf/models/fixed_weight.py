@@ -46,12 +46,13 @@ def shared(array: np.ndarray):
         Tensor, or the array, if it lies elsewhere, its file is gone, or the
         Keras backend is another.
     """
+    if keras.backend.backend() != "tensorflow":
+        return array
     owner = array
     if isinstance(array.base, np.memmap):
         owner = array.base
     if (
-        keras.backend.backend() != "tensorflow"
-        or not isinstance(owner.base, mmap.mmap)
+        not isinstance(owner.base, mmap.mmap)
         or owner.__array_interface__ != array.__array_interface__
         or array.dtype.isbuiltin != 1
         or not array.flags.c_contiguous

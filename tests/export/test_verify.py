@@ -80,7 +80,7 @@ def test_bfloat16_is_told_from_float32(
     assert [c["name"] for c in report["checks"] if not c["ok"]] == []
     differences = report["differences"]
     assert differences["of"] == 6
-    assert 0 < differences["largest_of_scores"] < 0.1
+    assert 0 < differences["largest_of_scores"] < 0.2
     assert "of 6 answers are the same" in operation.report(report)
 
 
