@@ -132,8 +132,9 @@ def _dense(layer, x):
 def _drop(layer, x, training):
     """A layer of dropout, on TensorFlow with 16 random bits a number.
 
-    Keras draws 32 of them there, and makes a float of them; that is a sixth
-    of a step of training. The rate is a multiple of 2^-16.
+    Keras draws 32 of them there, and makes a float of them: 22 ms instead of
+    8.5 for 3840 x 1536 numbers in bfloat16 on two AMD EPYC cores. The rate is
+    rounded to a multiple of 2^-16.
     """
     if not (training and layer.rate) or keras.backend.backend() != "tensorflow":
         return layer(x, training=training)
