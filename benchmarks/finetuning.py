@@ -56,6 +56,7 @@ class Arguments:
     set: Repeated = ()
     num_batches: int = 4
     rounds: int = 3
+    precision: str = "auto"
 
 
 def main(args):
@@ -113,7 +114,9 @@ def _padded(batch):
 
 
 def _rate(args, corpus, embeddings, recipe, batches):
-    loaded = model_directory.load(args.model)
+    loaded = model_directory.load(
+        args.model, precision=args.precision, for_training=True
+    )
     corpus = dataclasses.replace(corpus, loaded=loaded)
     loaded.model = loaded.model.without_masked_lm_head()
     trainer = fine_tuning.make_trainer(corpus, embeddings, recipe)

@@ -111,7 +111,7 @@ def _summary(found, ways):
 def _peer_inputs():
     """Arrays of the same sizes, as the peer wants them."""
     random = np.random.default_rng(1)
-    batch = _batch()
+    batch = make_batch()
     length = _QUERY + _BLOCK
     shape = 1, _NUM_CANDIDATES
     candidates = random.integers(1_000, 30_000, (*shape, _BLOCK))
@@ -135,8 +135,8 @@ def _step(args):
     from realm_tf.models.precision import computing_in
 
     with computing_in(args.precision):
-        trainer = _trainer(args.checkpointing)
-    batch = _batch()
+        trainer = make_trainer(args.checkpointing)
+    batch = make_batch()
     pairs.serve(
         lambda: trainer.train_on_batch(batch),
         gigabytes=pairs.peak_gigabytes,
@@ -144,7 +144,7 @@ def _step(args):
     )
 
 
-def _trainer(checkpointing):
+def make_trainer(checkpointing):
     import keras
 
     from realm_tf.configs.recipes import Optimizer
@@ -190,7 +190,7 @@ def _trainer(checkpointing):
     return trainer
 
 
-def _batch():
+def make_batch():
     random = np.random.default_rng(1)
     token_ids = random.integers(1_000, 30_000, (1, _QUERY)).astype("int32")
     sentence = token_ids[:, 1:-1].copy()

@@ -33,7 +33,7 @@ class Corpus:
         index: Index | str,
         *,
         quantize: str = "none",
-        precision: str | None = None,
+        **arguments,
     ):
         """Opens three directories, given as objects or paths.
 
@@ -42,7 +42,7 @@ class Corpus:
             blocks: `Blocks`.
             index: `Index`.
             quantize: str. See `Index.from_files`. Defaults to `"none"`.
-            precision: str. See `model_directory.load`. Defaults to `None`.
+            **arguments: of `model_directory.load`.
 
         Raises:
             InputError: if one is missing or they do not match.
@@ -52,7 +52,7 @@ class Corpus:
         matching.check_has_texts(blocks)
         matching.check_vocabulary(blocks, model)
         matching.check_index(index, blocks=blocks, model=model)
-        loaded = model.load(precision=precision)
+        loaded = model.load(**arguments)
         loaded.model = loaded.model.without_masked_lm_head()
         records = blocks.records
         matching.check_length(

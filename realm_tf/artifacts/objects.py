@@ -188,15 +188,15 @@ class Model(Artifact):
         """The content of config.json."""
         return self.read_json("config.json")
 
-    def load(self, *, precision: str | None = None):
+    def load(self, **arguments):
         """`LoadedModel` of its own, with the weights as they are saved.
 
         Args:
-            precision: str. See `model_directory.load`. Defaults to `None`.
+            **arguments: of `model_directory.load`.
         """
         from realm_tf.models import model_directory
 
-        return model_directory.load(self, precision=precision)
+        return model_directory.load(self, **arguments)
 
     def summary(self) -> str:
         encoder = self.config["query_embedder"]["encoder"]

@@ -16,6 +16,8 @@ class Candidates(recipes.Group):
         num_candidates: int. Blocks in the retriever's loss.
         num_reader_blocks: int. Blocks read for a question in training.
         read_an_answer: bool. See `RetrieveAndRead`.
+        gold: str. `"ignore"`, `"read"` or `"only"`: what the evidence of a
+            question is for, see `RetrieveAndRead`; the paper has none.
         match_whole_words: bool. See `RetrieveAndRead`.
         retriever: str. Whose blocks are read: the model's own (`"realm"`), or
             those of `"bm25"` or `"hybrid"`, found once before the first step.
@@ -27,6 +29,7 @@ class Candidates(recipes.Group):
     num_candidates: recipes.Positive = 5000
     num_reader_blocks: recipes.Positive = 5
     read_an_answer: bool = False
+    gold: Literal["ignore", "read", "only"] = "ignore"
     match_whole_words: bool = True
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"
     refresh_every: recipes.Natural = 0

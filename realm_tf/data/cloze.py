@@ -32,8 +32,8 @@ def make_cloze_questions(blocks, *, num_questions: int, seed: int = 0):
         seed: int. Defaults to `0`.
 
     Returns:
-        list of dict in the form of a questions file: `question`, `answer`,
-        `block_id`.
+        list of dict in the form of a questions file: `question`, `answer` and
+        `evidence`.
     """
     generator = random.Random(seed)
     found = []
@@ -43,7 +43,8 @@ def make_cloze_questions(blocks, *, num_questions: int, seed: int = 0):
             for span in find_spans(sentence):
                 question = _cloze(sentence, span, generator)
                 if question:
-                    found.append({**question, "block_id": block.block_id})
+                    evidence = {"title": block.title, "sentence": sentence}
+                    found.append({**question, "evidence": evidence})
     generator.shuffle(found)
     return found[:num_questions]
 

@@ -22,6 +22,7 @@ class _Example:
     answer_ids: list[list[int]]
     # Of the candidates.
     row: int
+    gold_id: int
 
 
 class QuestionBatches:
@@ -33,7 +34,8 @@ class QuestionBatches:
     int32 `token_ids` and `padding_mask` `(batch_size, query_length)`,
     `answer_ids` `(batch_size, num_answers, max_answer_length)`, padded with
     -1, and, if given, `candidate_ids` and float32 `candidate_scores`
-    `(batch_size, num_candidates)`.
+    `(batch_size, num_candidates)`, and `gold_ids` `(batch_size,)`, -1 for
+    none.
 
     The same question several times (white space and case aside) is one, with
     the answers of all: each alone would call the others wrong.
@@ -48,6 +50,8 @@ class QuestionBatches:
         seed: int. Defaults to `0`.
         candidates: `(scores, block_ids)`, arrays `(num_questions,
             num_candidates)` of another retriever. Defaults to `None`.
+        gold_ids: list of int or `None`. The block that each question is
+            about, `None` where it is not known. Defaults to `None`.
 
     Attributes:
         counts: dict of int. `questions`; `united`, further copies of one;
@@ -66,11 +70,13 @@ class QuestionBatches:
         batch_size: int,
         seed: int = 0,
         candidates=None,
+        gold_ids=None,
     ):
         self._batch_size = batch_size
         self._seed = seed
         self._pad_id = tokenizer.pad_id
         self._candidates = candidates
+        self._has_gold = gold_ids is not None
         self._examples = []
         counts = collections.Counter(questions=len(questions))
         for rows in _same_questions(questions):
@@ -91,7 +97,9 @@ class QuestionBatches:
             query_ids = question_files.query_wordpieces(
                 questions[first].question, tokenizer
             )
-            self._examples.append(_Example(query_ids, answers, first))
+            known = [gold_ids[row] for row in rows] if gold_ids else [None]
+            gold_id = next((each for each in known if each is not None), -1)
+            self._examples.append(_Example(query_ids, answers, first, gold_id))
         self.counts = {
             name: counts[name]
             for name in ("questions", "united", "patterns", "without_answer")
@@ -156,6 +164,10 @@ class QuestionBatches:
             places = [example.row for example in examples]
             batch["candidate_ids"] = block_ids[places]
             batch["candidate_scores"] = scores[places]
+        if self._has_gold:
+            batch["gold_ids"] = np.array(
+                [example.gold_id for example in examples], "int32"
+            )
         return batch
 
 

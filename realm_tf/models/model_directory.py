@@ -132,7 +132,10 @@ def _weights(model):
 
 
 def load(
-    directory: str | Model, *, precision: Precision | None = None
+    directory: str | Model,
+    *,
+    precision: Precision | None = None,
+    for_training: bool = False,
 ) -> LoadedModel:
     """Opens a model directory.
 
@@ -142,6 +145,8 @@ def load(
         precision: str. In which the encoders compute; see
             `models.precision.computing_in`. Defaults to `None`: as Keras'
             dtype policy says.
+        for_training: bool. See `models.precision.computing_in`. Defaults to
+            `False`.
 
     Returns:
         `LoadedModel`.
@@ -152,7 +157,10 @@ def load(
     """
     directory = Model.of(directory)
     config = directory.config
-    with computing_in(precision) if precision else contextlib.nullcontext():
+    policy = contextlib.nullcontext()
+    if precision:
+        policy = computing_in(precision, for_training=for_training)
+    with policy:
         model = _make(config)
     load_weights(model, directory)
     tokenizer = Tokenizer.from_file(

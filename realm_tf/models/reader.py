@@ -79,7 +79,8 @@ class SpanScorer(keras.layers.Layer):
     def __init__(
         self, span_hidden_dim, max_span_width, layer_norm_epsilon, **kwargs
     ):
-        super().__init__(**kwargs)
+        # Weights are used as they are; `endpoints` has the policy of all.
+        super().__init__(dtype="float32", **kwargs)
         self.span_hidden_dim = span_hidden_dim
         self.max_span_width = max_span_width
         self.endpoints = keras.layers.Dense(
@@ -108,13 +109,44 @@ class SpanScorer(keras.layers.Layer):
         starts, ends = ops.split(self.endpoints(sequence), 2, axis=-1)
         length = ops.shape(sequence)[1]
         padded = ops.pad(ends, [[0, 0], [0, self.max_span_width - 1], [0, 0]])
-        logits = []
         # One width after the other: (b, l, w, s) at once would be ten times
         # the memory of the sequence itself.
-        for width in range(self.max_span_width):
-            spans = ops.relu(starts + padded[:, width : width + length])
-            logits.append(self.score(self.layer_norm(spans)))
-        return ops.concatenate(logits, axis=-1)
+        spans = (
+            ops.relu(starts + padded[:, width : width + length])
+            for width in range(self.max_span_width)
+        )
+        return ops.concatenate([self._score(each) for each in spans], axis=-1)
+
+    def _score(self, spans):
+        """Layer normalisation and score, without the normalised numbers.
+
+            v . (g (x - mean) / deviation + b) + c
+                = ((g v) . x - mean sum(g v)) / deviation + b . v + c
+
+        Of (b, l, s), only (b, l, 2) are written: four times less to go through
+        than the two layers one after the other.
+        """
+        norm = self.layer_norm
+        spans = ops.cast(spans, "float32")
+        # (s, 1)
+        weights = norm.gamma[:, None] * self.score.kernel
+        mean_weights = ops.full_like(weights, 1 / self.span_hidden_dim)
+        means, products = ops.split(
+            _product(spans, ops.concatenate([mean_weights, weights], axis=1)),
+            2,
+            axis=-1,
+        )
+        variances = ops.mean(ops.square(spans), axis=-1, keepdims=True)
+        variances = ops.maximum(variances - ops.square(means), 0.0)
+        return (products - means * ops.sum(weights)) * ops.rsqrt(
+            variances + norm.epsilon
+        ) + (ops.matmul(norm.beta, self.score.kernel) + self.score.bias)
 
     def compute_output_shape(self, sequence_shape):
         return (*sequence_shape[:-1], self.max_span_width)
+
+
+def _product(x, weights):
+    """x @ weights, as the one product of matrices that TensorFlow has fast."""
+    rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), weights)
+    return ops.reshape(rows, (*ops.shape(x)[:-1], weights.shape[-1]))

@@ -29,8 +29,9 @@ class RetrieveAndRead(keras.Model):
 
     Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
     `(batch_size, query_length)`, the packed question; in training also
-    `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1.
-    With `candidate_ids` and `candidate_scores`, `(batch_size, num)`, another
+    `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1,
+    and, where they are known, `gold_ids`, `(batch_size,)`, the block that a
+    question was asked about, -1 for none. With `candidate_ids` and `candidate_scores`, `(batch_size, num)`, another
     retriever's blocks are read instead; the retriever's loss then has no
     gradient.
 
@@ -50,6 +51,11 @@ class RetrieveAndRead(keras.Model):
             an answer in the last place if none is among those read. The
             paper does not; small beams on a small budget need it. Defaults
             to `False`.
+        gold: str. What `gold_ids` are for in training: `"ignore"`, as the
+            paper; `"read"`, the gold block is what `read_an_answer` reads in
+            the last place, if it is a candidate; `"only"`, besides, a span of
+            another block that is read is neither right nor wrong if it equals
+            an answer. Defaults to `"ignore"`.
         match_whole_words: bool. Whether a block contains an answer only
             where the answer's last word ends; without, as the original's
             test for a raw substring: see `answer_matching.contains_answer`. The
@@ -81,6 +87,7 @@ class RetrieveAndRead(keras.Model):
         num_reader_blocks=5,
         embeddings=None,
         read_an_answer=False,
+        gold="ignore",
         match_whole_words=True,
         num_length_groups=1,
         rows_per_group=None,
@@ -100,6 +107,7 @@ class RetrieveAndRead(keras.Model):
         self.num_candidates = min(num_candidates, index.num_blocks)
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
+        self.gold = gold
         self.match_whole_words = match_whole_words
         self.num_length_groups = num_length_groups
         self.rows_per_group = rows_per_group
@@ -153,7 +161,10 @@ class RetrieveAndRead(keras.Model):
             has_answer = self._has_answer(candidate_ids, inputs["answer_ids"])
             outputs["has_answer"] = has_answer
             if training and self.read_an_answer:
-                positions = _include_answer(positions, has_answer)
+                wanted = has_answer
+                if self._knows_gold(inputs):
+                    wanted = _gold_or(candidate_ids, inputs, has_answer)
+                positions = _include(positions, wanted)
         read_ids = ops.take_along_axis(candidate_ids, positions, axis=1)
         read_scores = ops.take_along_axis(scores, positions, axis=1)
         outputs.update(
@@ -161,7 +172,12 @@ class RetrieveAndRead(keras.Model):
         )
         if "answer_ids" in inputs:
             outputs["correct"] = self._correct(outputs, inputs["answer_ids"])
+            if training and self.gold == "only" and self._knows_gold(inputs):
+                outputs.update(_only_gold(outputs, inputs["gold_ids"]))
         return outputs
+
+    def _knows_gold(self, inputs):
+        return self.gold != "ignore" and "gold_ids" in inputs
 
     def _retrieve(self, query, training):
         # (b, d)
@@ -288,10 +304,35 @@ def _hide_padding(token_ids, lengths):
     return ops.where(position < lengths[..., None], token_ids, -2)
 
 
-def _include_answer(positions, has_answer):
-    """Puts the best candidate with an answer last, if none is read."""
+def _gold_or(candidate_ids, inputs, has_answer):
+    """Which candidate is the gold block; which ones answer, if none is."""
+    is_gold = ops.equal(candidate_ids, inputs["gold_ids"][:, None])
+    return ops.where(
+        ops.any(is_gold, axis=1, keepdims=True), is_gold, has_answer
+    )
+
+
+def _only_gold(outputs, gold_ids):
+    """What is right and what counts, if only the gold block can be right."""
+    # (b, r, 1, 1)
+    is_gold = ops.equal(outputs["read_ids"], gold_ids[:, None])[..., None, None]
+    elsewhere = ops.logical_and(
+        outputs["correct"],
+        ops.logical_and(
+            ops.any(is_gold, axis=1, keepdims=True), ops.logical_not(is_gold)
+        ),
+    )
+    counts = ops.logical_not(elsewhere)
+    return {
+        name: ops.logical_and(outputs[name], counts)
+        for name in ("correct", "allowed")
+    }
+
+
+def _include(positions, wanted):
+    """Puts the best wanted candidate last, if none is read."""
     num_read = positions.shape[1]
-    first = ops.cast(ops.argmax(ops.cast(has_answer, "int32"), axis=1), "int32")
-    # Without any answer, argmax is 0, which is read anyway.
+    first = ops.cast(ops.argmax(ops.cast(wanted, "int32"), axis=1), "int32")
+    # Without any, argmax is 0, which is read anyway.
     last = ops.where(first < num_read, positions[:, -1], first)
     return ops.concatenate([positions[:, :-1], last[:, None]], axis=1)

@@ -18,10 +18,12 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     computed one after the other. The softmax of the attention is computed in
     float32 under any dtype policy.
 
-    With `recompute`, training keeps only the layer's input and computes the
-    rest again in the backward pass: about a third more time for memory that
-    no longer grows with what is inside the layer (Chen et al., 2016). The
-    weights and the result are the same, dropout included.
+    With `recompute`, training keeps the inputs of four parts of the layer,
+    each as wide as a wordpiece's embedding, and computes what is inside them
+    again in the backward pass, but for the last product of each: some tenth
+    more time for memory that no longer grows with heads and feed-forward width
+    (Chen et al., 2016). The weights and the result are the same, dropout
+    included.
 
     `keras.RematScope` cannot be used here: it wraps a call whose dropout
     changes the state of its seed generator, which must not happen inside of
@@ -37,121 +39,139 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     """
 
     recompute = False
-    _is_inside = False
 
     def call(self, inputs, padding_mask=None, training=None):
-        if self.recompute and training and not self._is_inside:
-            return self._call_recomputed(inputs, padding_mask)
         batch_size, length = ops.shape(inputs)[:2]
         hidden_dim = inputs.shape[-1]
         # (b * l, h)
         x = ops.reshape(inputs, (-1, hidden_dim))
         head_dim = hidden_dim // self.num_heads
         shape = (batch_size, length, self.num_heads, head_dim)
-        attended = self._attend(x, shape, padding_mask, training)
-        attended = ops.reshape(attended, (-1, hidden_dim))
-        output = _dense(self._self_attention_layer._output_dense, attended)
-        output = _drop(self._self_attention_dropout, output, training)
-        x = self._self_attention_layer_norm(x + output)
-        hidden = _dense(self._feedforward_intermediate_dense, x)
-        output = _dense(self._feedforward_output_dense, hidden)
-        output = _drop(self._feedforward_dropout, output, training)
-        x = self._feedforward_layer_norm(x + output)
+        attention = self._self_attention_layer
+        drop_shares, drop_attended, drop_hidden = (
+            _Dropout(layer) if training and layer.rate else _same
+            for layer in (
+                attention._dropout_layer,
+                self._self_attention_dropout,
+                self._feedforward_dropout,
+            )
+        )
+        keep = keras.remat if self.recompute and training else _same
+
+        def attend(x, *weights):
+            return _attend(x, weights, shape, padding_mask, drop_shares)
+
+        def feed_forward(x, kernel, bias, output_kernel, output_bias):
+            hidden = _dense(x, kernel, bias)
+            hidden = self._feedforward_intermediate_dense.activation(hidden)
+            return _dense(hidden, output_kernel, output_bias)
+
+        def add_norm(layer, drop, x, output):
+            def add(x, output, gamma, beta):
+                return ops.layer_normalization(
+                    x + drop(output), gamma, beta, epsilon=layer.epsilon
+                )
+
+            return keep(add)(x, output, *_weights(x, layer))
+
+        weights = _weights(
+            x,
+            attention._query_dense,
+            attention._key_dense,
+            attention._value_dense,
+            attention._output_dense,
+        )
+        output = keep(attend)(x, *weights)
+        x = add_norm(self._self_attention_layer_norm, drop_attended, x, output)
+        weights = _weights(
+            x,
+            self._feedforward_intermediate_dense,
+            self._feedforward_output_dense,
+        )
+        output = keep(feed_forward)(x, *weights)
+        x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
         return ops.reshape(x, (batch_size, length, hidden_dim))
 
-    def _attend(self, x, shape, padding_mask, training):
-        """What the heads find, `(batch_size, length, num_heads, head_dim)`."""
-        attention = self._self_attention_layer
 
-        def heads(dense):
-            # (b, n, l, h)
-            return ops.transpose(
-                ops.reshape(_dense(dense, x), shape), (0, 2, 1, 3)
-            )
-
-        queries, keys, values = (
-            heads(attention._query_dense),
-            heads(attention._key_dense),
-            heads(attention._value_dense),
-        )
-        scale = shape[-1] ** -0.5
-        # (b, n, l, l)
-        scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
-        scores = ops.cast(scores, "float32")
-        if padding_mask is not None:
-            bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
-            scores = scores + bias[:, None, None]
-        shares = ops.cast(ops.softmax(scores), values.dtype)
-        shares = _drop(attention._dropout_layer, shares, training)
-        return ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
-
-    def _call_recomputed(self, inputs, padding_mask):
-        # Frozen weights and, as they are now, seeds: a variable would be read
-        # again in the backward pass. No arguments: TensorFlow warns of
-        # integers.
-        state = [
-            keras.ops.copy(v.value) if _is_seed(v) else v.value
-            for v in self.non_trainable_variables
-        ]
-
-        @keras.remat
-        def call(weights, inputs):
-            self._is_inside = True
-            try:
-                return self.stateless_call(
-                    weights,
-                    state,
-                    inputs,
-                    padding_mask=padding_mask,
-                    training=True,
-                )
-            finally:
-                self._is_inside = False
-
-        weights = [v.value for v in self.trainable_variables]
-        outputs, state_after = call(weights, inputs)
-        for variable, value in zip(
-            self.non_trainable_variables, state_after, strict=True
-        ):
-            if _is_seed(variable):
-                variable.assign(value)
-        return outputs
+def _same(x):
+    return x
 
 
-def _dense(layer, x):
-    """A layer of a product, a bias and an activation, of a matrix."""
-    # Keras casts weights inside a layer's call, where the backward pass of
-    # `recompute` is not.
-    kernel, bias = (
-        ops.cast(each, x.dtype) for each in (layer.kernel, layer.bias)
-    )
-    output = ops.matmul(x, ops.reshape(kernel, (x.shape[-1], -1)))
-    return layer.activation(ops.add(output, ops.reshape(bias, (-1,))))
+def _weights(x, *layers):
+    """Kernels and biases, or gains, of layers, in the type of `x`.
 
-
-def _drop(layer, x, training):
-    """A layer of dropout, on TensorFlow with 16 random bits a number.
-
-    Keras draws 32 of them there, and makes a float of them: 22 ms instead of
-    8.5 for 3840 x 1536 numbers in bfloat16 on two AMD EPYC cores. The rate is
-    rounded to a multiple of 2^-16.
+    Keras casts weights inside a layer's call, where a backward pass is not.
     """
-    if not (training and layer.rate) or keras.backend.backend() != "tensorflow":
-        return layer(x, training=training)
-    import tensorflow as tf
+    return [
+        ops.cast(variable, x.dtype)
+        for layer in layers
+        for variable in layer.weights
+    ]
 
-    size = tf.size(x)
-    bits = tf.random.stateless_uniform(
-        [(size + 3) // 4],
-        seed=layer.seed_generator.next(),
-        minval=None,
-        maxval=None,
-        dtype=tf.uint64,
+
+def _attend(x, weights, shape, padding_mask, drop):
+    """What the heads find, `(batch_size * length, hidden_dim)`."""
+    *inner, output_kernel, output_bias = weights
+    # (b, n, l, h)
+    queries, keys, values = (
+        ops.transpose(ops.reshape(_dense(x, kernel, bias), shape), (0, 2, 1, 3))
+        for kernel, bias in zip(inner[::2], inner[1::2], strict=True)
     )
-    bits = tf.reshape(tf.bitcast(bits, tf.uint16), [-1])[:size]
-    is_kept = tf.reshape(bits, tf.shape(x)) >= round(layer.rate * 2**16)
-    return x * (tf.cast(is_kept, x.dtype) / (1.0 - layer.rate))
+    scale = shape[-1] ** -0.5
+    # (b, n, l, l)
+    scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
+    scores = ops.cast(scores, "float32")
+    if padding_mask is not None:
+        bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
+        scores = scores + bias[:, None, None]
+    shares = drop(ops.cast(ops.softmax(scores), values.dtype))
+    attended = ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
+    attended = ops.reshape(attended, (-1, x.shape[-1]))
+    return _dense(attended, output_kernel, output_bias)
 
 
-def _is_seed(variable):
-    return "seed_generator_state" in variable.path
+def _dense(x, kernel, bias):
+    """A product and a bias; of an einsum's weights, too."""
+    output = ops.matmul(x, ops.reshape(kernel, (x.shape[-1], -1)))
+    return ops.add(output, ops.reshape(bias, (-1,)))
+
+
+class _Dropout:
+    """A layer of dropout with a seed that is drawn once, however often called.
+
+    On TensorFlow with 8 random bits a number: Keras draws 32 of them there,
+    and makes a float of them. The rate is rounded to a multiple of 2^-8; what
+    is kept is divided by the share that this keeps.
+    """
+
+    def __init__(self, layer):
+        self._rate = layer.rate
+        self._seed = layer.seed_generator.next()
+
+    def __call__(self, x):
+        if keras.backend.backend() != "tensorflow":
+            return keras.random.dropout(x, self._rate, seed=_Drawn(self._seed))
+        import tensorflow as tf
+
+        size = tf.size(x)
+        bits = tf.random.stateless_uniform(
+            [(size + 7) // 8],
+            seed=self._seed,
+            minval=None,
+            maxval=None,
+            dtype=tf.uint64,
+        )
+        bits = tf.reshape(tf.bitcast(bits, tf.uint8), [-1])[:size]
+        dropped = round(self._rate * 2**8)
+        is_kept = tf.reshape(bits, tf.shape(x)) >= dropped
+        return x * (tf.cast(is_kept, x.dtype) / (1.0 - dropped / 2**8))
+
+
+class _Drawn(keras.random.SeedGenerator):
+    """A seed in the form that Keras takes."""
+
+    def __init__(self, seed):
+        self._drawn = seed
+
+    def next(self, ordered=True):
+        return self._drawn

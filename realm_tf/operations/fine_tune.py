@@ -137,6 +137,7 @@ class FineTune(Training):
             self.blocks,
             self.index,
             precision=self.computes_in,
+            for_training=True,
         )
         fine_tuning.check(self.settings, corpus.loaded.model, self.model)
         with self.write() as stage:

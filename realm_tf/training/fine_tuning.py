@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from realm_tf.answering import recall
 from realm_tf.answering.predict import Predictor
 from realm_tf.data import feeding
 from realm_tf.data import patterns
@@ -163,6 +164,9 @@ class FineTuning:
                         [q.question for q in questions],
                         self._trainer.num_candidates,
                     ),
+                    gold_ids=None
+                    if recipe.candidates.gold == "ignore"
+                    else recall.gold_blocks(questions, self._corpus.records),
                 )
             )
         return files
@@ -263,6 +267,7 @@ def make_trainer(corpus, embeddings, recipe):
         num_candidates=candidates.num_candidates,
         num_reader_blocks=candidates.num_reader_blocks,
         read_an_answer=candidates.read_an_answer,
+        gold=candidates.gold,
         match_whole_words=candidates.match_whole_words,
         num_length_groups=_num_length_groups(
             recipe.batch_size * candidates.num_reader_blocks

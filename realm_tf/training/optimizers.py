@@ -79,6 +79,9 @@ class BertAdamW(keras.optimizers.AdamW):
             **kwargs,
         )
         self.bias_correction = bias_correction
+        # On TensorFlow: what has changed the last variable of this step, and
+        # what gradients are multiplied by.
+        self._last = self._clipping = None
         # A pattern for the end of the name: TensorFlow's variables are named
         # with their layers and ":0".
         self.exclude_from_weight_decay(var_names=[r"(bias|beta|gamma)(:\d+)?$"])
@@ -86,18 +89,47 @@ class BertAdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         if keras.backend.backend() == "tensorflow":
             grads = _to_dense(grads)
+            self._last = None
         super().apply(grads, trainable_variables)
 
+    def _clip_gradients(self, grads):
+        if keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
+        # A second copy of all gradients would be in memory at once.
+        import tensorflow as tf
+
+        limit = self.global_clipnorm
+        norm = tf.linalg.global_norm(grads)
+        self._clipping = limit / tf.maximum(norm, limit)
+        return grads
+
+    def _apply_weight_decay(self, variables):
+        # `update_step` does it: as neither moment depends on w, the sum is the
+        # formula's.
+        pass
+
     def update_step(self, gradient, variable, learning_rate):
-        # Keras has taken weight_decay * learning_rate * w off before: as
-        # neither moment depends on w, the sum is the formula's.
-        if self.bias_correction:
-            super().update_step(gradient, variable, learning_rate)
-            return
         learning_rate = keras.ops.cast(learning_rate, variable.dtype)
         gradient = keras.ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
-        first, second = self._momentums[index], self._velocities[index]
+        moments = self._momentums[index], self._velocities[index]
+        # What the bias correction divides by, 1 - beta^step, or 1.
+        powers = [0.0, 0.0]
+        if self.bias_correction:
+            step = keras.ops.cast(self.iterations + 1, variable.dtype)
+            powers = [
+                keras.ops.power(keras.ops.cast(beta, variable.dtype), step)
+                for beta in (self.beta_1, self.beta_2)
+            ]
+        decay = 0.0
+        if self._use_weight_decay(variable):
+            decay = self.weight_decay * learning_rate
+        if keras.backend.backend() == "tensorflow":
+            self._update_in_turn(
+                gradient, variable, moments, powers, learning_rate, decay
+            )
+            return
+        first, second = moments
         self.assign_add(
             first, (1 - self.beta_1) * keras.ops.subtract(gradient, first)
         )
@@ -106,10 +138,42 @@ class BertAdamW(keras.optimizers.AdamW):
             (1 - self.beta_2)
             * keras.ops.subtract(keras.ops.square(gradient), second),
         )
+        learning_rate *= (1 - powers[1]) ** 0.5 / (1 - powers[0])
         self.assign_sub(
             variable,
-            learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
+            decay * variable
+            + learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
         )
+
+    def _update_in_turn(
+        self, gradient, variable, moments, powers, learning_rate, decay
+    ):
+        """One operation for all of the formula, after the variable before.
+
+        Left to itself, TensorFlow computes the same part of the formula for all
+        variables before the next part, which takes the memory of several
+        models.
+        """
+        import tensorflow as tf
+
+        first, second = (each.value.handle for each in moments)
+        # Outside of a graph there is nothing to wait for.
+        before = [] if self._last is None else [self._last]
+        with tf.control_dependencies(before):
+            if self._use_weight_decay(variable):
+                variable.assign_sub(decay * variable)
+            self._last = tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first,
+                v=second,
+                beta1_power=powers[0],
+                beta2_power=powers[1],
+                lr=learning_rate,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                epsilon=self.epsilon,
+                grad=gradient * self._clipping,
+            )
 
 
 def _to_dense(gradients):

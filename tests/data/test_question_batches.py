@@ -188,3 +188,26 @@ def test_a_curriculum_goes_on_anywhere(tokenizer):
     done = steps[0] + 3
     assert _equal(everything[done:], list(curriculum.batches(1, 3)))
     assert not list(curriculum.batches(4, 0))
+
+
+def test_gold_blocks_go_with_their_questions(tokenizer):
+    questions = [
+        Question(f"{word} city", ("London",)) for word in ("moon", "fire")
+    ]
+    batches = _batches(
+        tokenizer,
+        questions=[*questions, questions[0]],
+        # Where a question occurs twice, one of them knows.
+        gold_ids=[None, None, 7],
+    )
+    moon = _ids(tokenizer, "[CLS] moon city [SEP]")
+    gold = {
+        row: gold_id
+        for batch in batches.epoch(0)
+        for row, gold_id in zip(
+            _rows([batch]), batch["gold_ids"].tolist(), strict=True
+        )
+    }
+    assert sorted(gold.values()) == [-1, 7]
+    assert gold[tuple(moon)] == 7
+    assert "gold_ids" not in next(_batches(tokenizer).epoch(0))

@@ -148,3 +148,59 @@ def test_an_answer_is_read_in_the_last_place(
     np.testing.assert_array_equal(
         calm["read_ids"], calm["candidate_ids"][:, :num_read]
     )
+
+
+def _with_gold(answers, gold_ids):
+    return {
+        **oracle.batch(answers),
+        "gold_ids": np.array(gold_ids, "int32"),
+    }
+
+
+def test_the_gold_block_is_read_in_the_last_place(
+    make_model, answers, expected
+):
+    model = make_model(read_an_answer=True, gold="read", num_reader_blocks=2)
+    # The fourth candidate of the first question, the first of the second;
+    # of the others no gold block is known, or it is no candidate.
+    gold = [-1] * len(expected)
+    gold[0], gold[1] = (
+        expected[i]["candidates"][p] for i, p in ((0, 3), (1, 0))
+    )
+    gold[2] = next(
+        block for block in range(99) if block not in expected[2]["candidates"]
+    )
+    outputs = oracle.to_numpy(model(_with_gold(answers, gold), training=True))
+    without = oracle.to_numpy(model(oracle.batch(answers), training=True))
+    first = expected[0]["candidates"]
+    assert outputs["read_ids"][0].tolist() == [first[0], first[3]]
+    assert outputs["read_ids"][1].tolist() == expected[1]["candidates"][:2]
+    np.testing.assert_array_equal(
+        outputs["read_ids"][2:], without["read_ids"][2:]
+    )
+
+
+def test_an_answer_outside_of_the_gold_block_does_not_count(
+    make_model, answers
+):
+    model = make_model(gold="only")
+    plain = oracle.to_numpy(model(oracle.batch(answers), training=True))
+    # (b, r)
+    is_right = plain["correct"].any(axis=(2, 3))
+    (row,) = np.flatnonzero(is_right.sum(axis=1) > 1)[:1]
+    gold = [-1] * len(answers)
+    place = np.flatnonzero(is_right[row])[0]
+    gold[row] = plain["read_ids"][row, place]
+    found = oracle.to_numpy(model(_with_gold(answers, gold), training=True))
+    elsewhere = plain["correct"][row].copy()
+    elsewhere[place] = False
+    assert elsewhere.any()
+    for name, wanted in (
+        ("correct", plain["correct"][row] & ~elsewhere),
+        ("allowed", plain["allowed"][row] & ~elsewhere),
+    ):
+        np.testing.assert_array_equal(found[name][row], wanted)
+        others = np.arange(len(answers)) != row
+        np.testing.assert_array_equal(found[name][others], plain[name][others])
+    calm = oracle.to_numpy(model(_with_gold(answers, gold), training=False))
+    np.testing.assert_array_equal(calm["correct"], plain["correct"])
