@@ -32,6 +32,8 @@ class Calibration:
     Args:
         temperature: float. One of `TEMPERATURES`.
         aggregate_answers: bool. Whether equal strings were added up.
+        lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
+            searched.
         questions: int. How many it was fitted on.
         negative_log_likelihood: float. In nats a question.
         expected_calibration_error: float. See `calibration_error`.
@@ -43,6 +45,7 @@ class Calibration:
 
     temperature: float = 1.0
     aggregate_answers: bool = False
+    lexical_weight: float | None = None
     questions: int = 0
     negative_log_likelihood: float = 0.0
     expected_calibration_error: float = 0.0
@@ -92,7 +95,13 @@ def _key(span):
     return answers.normalize_answer(span.answer) or span.answer
 
 
-def fit(questions, predictions, *, aggregate: bool = False) -> Calibration:
+def fit(
+    questions,
+    predictions,
+    *,
+    aggregate: bool = False,
+    lexical_weight: float | None = None,
+) -> Calibration:
     """Fits the temperature by maximum likelihood.
 
         -1/n sum_i [c_i log p_i + (1 - c_i) log(1 - p_i)]
@@ -104,6 +113,8 @@ def fit(questions, predictions, *, aggregate: bool = False) -> Calibration:
         questions: list of `Question`, with answers.
         predictions: list of `Prediction`.
         aggregate: bool. As `choose`. Defaults to `False`.
+        lexical_weight: float. What `lexical_weight.fit` gave. Defaults to
+            `None`.
 
     Returns:
         `Calibration`.
@@ -127,6 +138,7 @@ def fit(questions, predictions, *, aggregate: bool = False) -> Calibration:
     return Calibration(
         temperature=best,
         aggregate_answers=aggregate,
+        lexical_weight=lexical_weight,
         questions=len(predictions),
         negative_log_likelihood=round(loss, 6),
         expected_calibration_error=calibration_error(correct, shares),

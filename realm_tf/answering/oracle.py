@@ -12,9 +12,9 @@ class Oracle:
 
     What is then answered wrong is the reader's doing, but for blocks that hold
     an answer's words and not the answer: a retriever that told these apart
-    could do better. Within both groups the model's order stays. As in
-    `retrievers.Hybrid`, the block at a rank has the f(x, z) of the model's own
-    block at that rank, so that the reader does not undo the order.
+    could do better. Within both groups the model's order stays. The
+    block at a rank has the f(x, z) of the model's own block at that rank, so
+    that the reader does not undo the order.
 
     Args:
         dense: `retrievers.Dense`.

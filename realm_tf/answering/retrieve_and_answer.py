@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
 from realm_tf.answering.oracle import Oracle
 from realm_tf.retrieval import retrievers
@@ -19,11 +20,14 @@ class Answered:
         records: `BlockRecords`; `None` for closed-book answers.
         rankings: dict. Name of a retriever to the block ids that it found
             for each question, best first. The first one's blocks were read.
+        lexical_weight: float. What fits these questions best, if a hybrid
+            retriever searched; else `None`.
     """
 
     predictions: list = dataclasses.field(default_factory=list)
     records: object = None
     rankings: dict = dataclasses.field(default_factory=dict)
+    lexical_weight: float | None = None
 
 
 def answer(
@@ -36,6 +40,7 @@ def answer(
     compare,
     num_reader_blocks,
     precision,
+    lexical_weight=retrievers.LEXICAL_WEIGHT,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
 
@@ -49,6 +54,8 @@ def answer(
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
         precision: str. See `model_directory.load`.
+        lexical_weight: float. Of BM25 in a hybrid retriever. Defaults to
+            `LEXICAL_WEIGHT`.
 
     Returns:
         `Answered`.
@@ -67,6 +74,10 @@ def answer(
 
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
+    searching = {
+        name: _make_retriever(name, corpus, asked, lexical_weight)
+        for name in dict.fromkeys((retriever, *compare))
+    }
     if num_reader_blocks:
         predictor = Predictor(
             corpus,
@@ -75,21 +86,27 @@ def answer(
         )
         search = None
         if retriever != "realm":
-            search = _make_retriever(retriever, corpus, asked).search
+            search = searching[retriever].search
         answered.predictions = predictor.predict(texts, search=search)
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]
-    for name in (retriever, *compare):
+    for name, each in searching.items():
         if name not in answered.rankings:
-            search = _make_retriever(name, corpus, asked).search
-            answered.rankings[name] = _ranking(search, texts)
+            answered.rankings[name] = _ranking(each.search, texts)
+    if "hybrid" in searching:
+        answered.lexical_weight = lexical_weights.fit(
+            asked,
+            searching["hybrid"],
+            corpus.records.texts,
+            depth=recall.NUM_RANKED,
+        )
     return answered
 
 
-def _make_retriever(name, corpus, asked):
+def _make_retriever(name, corpus, asked, lexical_weight):
     if name != ORACLE:
-        return retrievers.make(name, corpus)
+        return retrievers.make(name, corpus, lexical_weight=lexical_weight)
     return Oracle(
         retrievers.Dense(corpus),
         corpus.records.texts,

@@ -37,7 +37,10 @@ def write(stage, asked, answered, *, title, aggregate_answers, known) -> None:
     if answered.predictions:
         stage.metadata["calibration"] = dataclasses.asdict(
             calibration.fit(
-                asked, answered.predictions, aggregate=aggregate_answers
+                asked,
+                answered.predictions,
+                aggregate=aggregate_answers,
+                lexical_weight=answered.lexical_weight,
             )
         )
         predictions = [

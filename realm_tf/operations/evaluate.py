@@ -35,7 +35,7 @@ class Evaluate(Computing):
     `realm ict` or `realm pretrain` made.
 
     Retrievers: realm (the model's own tower over the index), bm25, hybrid
-    (both, fused by reciprocal ranks), none (closed-book: the masked LM of a
+    (both, by a weighted sum of their scores), none (closed-book: the masked LM of a
     pre-trained model answers without any block), oracle (the model's own, but
     blocks with an answer first: what is left to the reader). reading_accuracy
     is exact_match of the questions for which a block that was read holds an
@@ -43,7 +43,7 @@ class Evaluate(Computing):
 
     Confidences are calibrated with --calibration DIR, an evaluation of other
     questions (those of dev), whose temperature and thresholds are then used
-    here.
+    here, and whose weight of BM25 in a hybrid retriever.
     """
 
     command = "evaluate"
@@ -82,7 +82,18 @@ class Evaluate(Computing):
             "aggregate_answers": self.aggregate_answers,
             "temperature": self._known.temperature if self._known else 1.0,
             "precision": self.computes_in,
+            **self._weights,
         }
+
+    @property
+    def _weights(self):
+        """Of the retrievers in use."""
+        if "hybrid" not in (self.retriever, *self.compare):
+            return {}
+        from realm_tf.retrieval.retrievers import LEXICAL_WEIGHT
+
+        known = self._known and self._known.lexical_weight
+        return {"lexical_weight": LEXICAL_WEIGHT if known is None else known}
 
     @functools.cached_property
     def _known(self):
@@ -118,6 +129,7 @@ class Evaluate(Computing):
                 compare=self.compare,
                 num_reader_blocks=self.num_reader_blocks,
                 precision=self.computes_in,
+                **self._weights,
             )
             scores.write(
                 stage,

@@ -95,13 +95,21 @@ class Quickstart(Operation):
         return graph
 
     def _add_measurements(self, graph, **corpus):
-        test = Questions(quickstart.questions("test"))
+        dev, test = (
+            Questions(quickstart.questions(split)) for split in ("dev", "test")
+        )
+        fitted = graph.add(
+            realm_tf.Evaluate(
+                **corpus, questions=dev, output=self._evaluation("dev")
+            )
+        )
         for retriever in RETRIEVERS:
             graph.add(
                 realm_tf.Evaluate(
                     **corpus,
                     questions=test,
                     retriever=retriever,
+                    calibration=fitted if retriever == "realm" else None,
                     output=self._evaluation(retriever),
                 )
             )
@@ -109,6 +117,7 @@ class Quickstart(Operation):
             realm_tf.Export(
                 **corpus,
                 questions=test,
+                calibration=fitted,
                 evidence_license=EVIDENCE_LICENSE,
                 output=self._path("saved_model"),
             )

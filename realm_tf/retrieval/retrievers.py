@@ -5,32 +5,38 @@
 of each, so that whoever reads or measures does not ask which it is.
 """
 
+import dataclasses
+
 import numpy as np
 
 from realm_tf.artifacts import question_files as data
 
-# Cormack et al., 2009, section 3: "k = 60 was fixed during a pilot".
-RANK_CONSTANT = 60
 # Of each list that is fused, at least.
 FUSED_DEPTH = 100
+# What a point of BM25 is worth beside f(x, z), where no questions are there to
+# fit it to (our choice; see docs/open_qa.md).
+LEXICAL_WEIGHT = 0.25
 _BATCH_SIZE = 32
 
 NAMES = ("realm", "bm25", "hybrid")
 
 
-def make(name: str, corpus):
+def make(name: str, corpus, *, lexical_weight: float = LEXICAL_WEIGHT):
     """A retriever by name.
 
     Args:
         name: str. One of `NAMES`.
         corpus: `answering.corpus.Corpus`.
+        lexical_weight: float. Of `Hybrid`. Defaults to `LEXICAL_WEIGHT`.
     """
     from realm_tf.retrieval.bm25 import Bm25
 
     if name == "realm":
         return Dense(corpus)
     bm25 = Bm25(corpus.records.titles, corpus.records.texts)
-    return bm25 if name == "bm25" else Hybrid(Dense(corpus), bm25)
+    if name == "bm25":
+        return bm25
+    return Hybrid(Dense(corpus), bm25, lexical_weight)
 
 
 class Dense:
@@ -85,63 +91,84 @@ class Dense:
 
 
 class Hybrid:
-    """Two rankings fused by the reciprocals of ranks.
+    """Two retrievers, by a weighted sum of their scores.
 
-        r(z) = sum_lists 1 / (60 + rank of z in the list)
+        s(x, z) = f(x, z) + weight * BM25(x, z)
 
-    A block that a list lacks counts nothing there. Equal sums: the smaller
-    id. Sums of reciprocal ranks hardly differ, and a reader is trained beside
-    f(x, z): so the block at a rank of the fusion is given the f(x, z) that the
-    dense retriever has at that rank (our choice). Each block's own f(x, z)
-    would undo the fusion where the reader adds it to its spans' scores.
+    of the blocks that either finds among its best 100. Where one of them lacks
+    a block, the block has the lowest score of that list, as it can have no
+    higher one. Equal sums: the smaller id. A reader adds s(x, z) to its spans'
+    scores as it adds f(x, z).
 
     Args:
         dense: `Dense`.
         lexical: `Bm25`, or another retriever.
+        weight: float.
 
     References:
-        [Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114).
+        [Ma et al., 2021](https://arxiv.org/abs/2104.05740), section 3.4.
     """
 
-    def __init__(self, dense, lexical):
-        self._dense = dense
-        self._lexical = lexical
+    def __init__(self, dense, lexical, weight: float):
+        self._parts = dense, lexical
+        self._weight = weight
 
     def search(self, questions: list[str], num_candidates: int):
-        """As `Dense.search`, in the order of the fused ranks."""
+        """As `Dense.search`, by the sum."""
+        found = self.candidates(questions, num_candidates)
+        best = [each.best(self._weight, num_candidates) for each in found]
+        scores, block_ids = zip(*best, strict=True)
+        return np.stack(scores), np.stack(block_ids)
+
+    def candidates(self, questions: list[str], num_candidates: int) -> list:
+        """`Candidates` of each question.
+
+        Args:
+            questions: list of str.
+            num_candidates: int. Of each of the two, at least.
+        """
         depth = max(num_candidates, FUSED_DEPTH)
-        scores, dense = self._dense.search(questions, depth)
-        _, lexical = self._lexical.search(questions, depth)
-        scores = scores[:, :num_candidates]
-        block_ids = np.array(
-            [
-                fuse(rankings)[: scores.shape[1]]
-                for rankings in zip(dense, lexical, strict=True)
-            ],
-            dtype="int32",
-        )
-        return scores, block_ids
+        lists = [part.search(questions, depth) for part in self._parts]
+        return [
+            Candidates.of(*((scores[row], ids[row]) for scores, ids in lists))
+            for row in range(len(questions))
+        ]
 
 
-def fuse(rankings) -> list[int]:
-    """Block ids of several rankings, by the sum of reciprocal ranks.
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """What two retrievers found for a question.
 
     Args:
-        rankings: list of int arrays. Block ids, best first.
-
-    Returns:
-        list of int, best first; see `Hybrid`.
-
-    Example:
-
-    >>> fuse([[7, 3, 5], [3, 9]])
-    [3, 7, 9, 5]
+        block_ids: int32 array `(num_candidates,)`, rising.
+        dense: float32 array `(num_candidates,)`. f(x, z).
+        lexical: float32 array `(num_candidates,)`. BM25.
     """
-    sums = {}
-    for ranking in rankings:
-        for rank, block_id in enumerate(ranking, 1):
-            block_id = int(block_id)
-            sums[block_id] = sums.get(block_id, 0.0) + 1 / (
-                RANK_CONSTANT + rank
-            )
-    return sorted(sums, key=lambda block_id: (-sums[block_id], block_id))
+
+    block_ids: np.ndarray
+    dense: np.ndarray
+    lexical: np.ndarray
+
+    @classmethod
+    def of(cls, dense, lexical):
+        """The union of two lists, each `(scores, block_ids)`.
+
+        Example:
+
+        >>> found = Candidates.of(([9.0, 7.0], [5, 2]), ([3.0, 1.0], [2, 8]))
+        >>> found.block_ids.tolist(), found.lexical.tolist()
+        ([2, 5, 8], [3.0, 1.0, 1.0])
+        """
+        block_ids = np.union1d(dense[1], lexical[1]).astype("int32")
+        columns = []
+        for scores, found in (dense, lexical):
+            column = np.full(len(block_ids), np.min(scores), "float32")
+            column[np.searchsorted(block_ids, found)] = scores
+            columns.append(column)
+        return cls(block_ids, *columns)
+
+    def best(self, weight: float, num: int):
+        """`(scores, block_ids)` of the best `num` by the weighted sum."""
+        scores = self.dense + np.float32(weight) * self.lexical
+        order = np.argsort(-scores, kind="stable")[:num]
+        return scores[order], self.block_ids[order]

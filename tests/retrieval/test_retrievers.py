@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from realm_tf.answering import lexical_weight
 from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts.question_files import Question
 from realm_tf.artifacts.question_files import query_wordpieces
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.bm25 import Bm25
@@ -51,30 +53,50 @@ def test_dense_finds_the_largest_inner_products(corpus, queries):
     assert sorted(block_ids[0]) == list(range(len(corpus.records)))
 
 
-def test_hybrid_sums_reciprocal_ranks(corpus, queries):
-    table = np.asarray(corpus.index.embeddings)
-    hybrid = retrievers.make("hybrid", corpus)
-    scores, block_ids = hybrid.search(QUESTIONS[:4], 6)
-    products = queries @ table.T
-    dense = np.argsort(-products, axis=1, kind="stable")
-    _, lexical = Bm25(corpus.records.titles, corpus.records.texts).search(
-        QUESTIONS[:4], 100
+@pytest.mark.parametrize("weight", [0.0, 0.25, 50.0])
+def test_hybrid_is_a_weighted_sum(corpus, queries, weight, monkeypatch):
+    monkeypatch.setattr(retrievers, "FUSED_DEPTH", 4)
+    hybrid = retrievers.make("hybrid", corpus, lexical_weight=weight)
+    scores, block_ids = hybrid.search(QUESTIONS[:4], 3)
+    assert scores.dtype == "float32" and block_ids.dtype == "int32"
+    products = queries @ np.asarray(corpus.index.embeddings).T
+    lexical = Bm25(corpus.records.titles, corpus.records.texts).search(
+        QUESTIONS[:4], 4
     )
     for row in range(4):
-        sums = np.zeros(len(table))
-        for ranking in (dense[row], lexical[row]):
-            for rank, block_id in enumerate(ranking, 1):
-                sums[block_id] += 1 / (60 + rank)
-        order = np.argsort(-sums, kind="stable")[:6]
+        dense = np.argsort(-products[row], kind="stable")[:4]
+        of_block = dict(zip(lexical[1][row], lexical[0][row], strict=True))
+        sums = {
+            block_id: (
+                products[row][block_id]
+                if block_id in dense
+                else products[row][dense[-1]]
+            )
+            + weight * of_block.get(block_id, min(of_block.values()))
+            for block_id in {*dense, *of_block}
+        }
+        order = sorted(sums, key=lambda each: (-sums[each], each))[:3]
         np.testing.assert_array_equal(block_ids[row], order)
-        # What the dense retriever has at these ranks.
         np.testing.assert_allclose(
-            scores[row], -np.sort(-products[row])[:6], atol=1e-5
+            scores[row], [sums[each] for each in order], atol=1e-4
         )
-    assert scores.dtype == "float32" and block_ids.dtype == "int32"
 
 
-def test_a_block_that_one_list_lacks_still_counts():
-    assert retrievers.fuse([[7, 3, 5], [3, 9]]) == [3, 7, 9, 5]
-    assert retrievers.fuse([[2, 1], [1, 2]]) == [1, 2]
-    assert retrievers.fuse([[], []]) == []
+def test_the_weight_is_fitted_to_known_answers():
+    """One question that only BM25 answers first, and the other way round."""
+    texts = ["nothing", "the moon", "the sun", "nothing"]
+    questions = [Question("a", ("moon",)), Question("b", ("sun",))]
+
+    class Found:
+        def candidates(self, asked, depth):
+            dense = [9.0, 7.0], [0, 1]
+            assert (asked, depth) == (["a", "b"], 2)
+            return [
+                retrievers.Candidates.of(dense, lexical)
+                for lexical in (([8.0, 1.0], [1, 3]), ([3.0, 0.0], [3, 2]))
+            ]
+
+    # From 2 / 7 on, block 1 passes block 0 for the first question. For the
+    # second, block 2 is never seen: it has the lowest score of both lists.
+    weight = lexical_weight.fit(questions, Found(), texts, depth=2)
+    assert weight == min(w for w in lexical_weight.WEIGHTS if w > 2 / 7)

@@ -207,17 +207,21 @@ class _Systems:
 
     def _evaluate(self, name, model, index, **options):
         """Name of each test to the `Evaluation` of a model."""
-        return {
-            test: self._add(
+        given = self._given
+        options.update(model=model, blocks=given.blocks, index=index)
+        if options.get("retriever") == "hybrid" and given.dev:
+            # Tests use the weight that was fitted to dev.
+            options["calibration"] = self._add(
                 Evaluate,
-                f"{name}-{test}",
-                model=model,
-                blocks=self._given.blocks,
-                index=index,
-                questions=questions,
+                name.replace("evaluation", "calibration", 1),
+                questions=given.dev,
                 **options,
             )
-            for test, questions in self._given.tests.items()
+        return {
+            test: self._add(
+                Evaluate, f"{name}-{test}", questions=questions, **options
+            )
+            for test, questions in given.tests.items()
         }
 
     def _label(self, model):

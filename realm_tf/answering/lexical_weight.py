@@ -1,0 +1,42 @@
+"""How much BM25 counts beside a model's own retriever, by known answers."""
+
+import numpy as np
+
+from realm_tf.text import answers
+
+# Tried when one is fitted: 0, and 2 ** (-6 .. 2), two to a doubling.
+WEIGHTS = (0.0, *(2.0 ** (step / 2) for step in range(-12, 5)))
+
+
+def fit(questions, hybrid, texts, *, depth: int) -> float:
+    """The weight that puts blocks with an answer first.
+
+        1/n sum_i 1 / rank_i
+
+    rank_i is that of the first block that holds an answer, infinite without
+    one among the first `depth`. Equal sums: the smaller weight.
+
+    Args:
+        questions: list of `Question`, with answers.
+        hybrid: `retrievers.Hybrid`. Its own weight does not matter.
+        texts: sequence of str. Of the blocks, by id.
+        depth: int. Blocks of each ranking.
+
+    Returns:
+        float, one of `WEIGHTS`.
+    """
+    finder = answers.AnswerFinder(texts)
+    found = hybrid.candidates([each.question for each in questions], depth)
+    totals = np.zeros(len(WEIGHTS))
+    for question, candidates in zip(questions, found, strict=True):
+        holding = [
+            block_id
+            for block_id in candidates.block_ids.tolist()
+            if finder.contains(block_id, question.answers, question.answer_type)
+        ]
+        for place, weight in enumerate(WEIGHTS):
+            _, block_ids = candidates.best(weight, depth)
+            (ranks,) = np.nonzero(np.isin(block_ids, holding))
+            if len(ranks):
+                totals[place] += 1 / (1 + ranks[0])
+    return WEIGHTS[int(np.argmax(totals))]
