@@ -209,7 +209,7 @@ class _Systems:
         """Name of each test to the `Evaluation` of a model."""
         given = self._given
         options.update(model=model, blocks=given.blocks, index=index)
-        if options.get("retriever") == "hybrid" and given.dev:
+        if options.get("retriever") == "hybrid" and given.dev is not None:
             # Tests use the weight that was fitted to dev.
             options["calibration"] = self._add(
                 Evaluate,

@@ -169,6 +169,14 @@ def test_the_steps_of_table_1(list_all):
             evaluated = found[f"evaluation-{name}-0-{test}"]
             assert _read(evaluated, "model") == [f"finetuned-{model}-0"]
             assert evaluated.retriever == retriever
+    # The weight of BM25 is fitted on dev, once for all tests.
+    fitted = found["calibration-hybrid-0"]
+    assert str(fitted.questions.path) == str(
+        found["finetuned-realm-0"].dev.path
+    )
+    for name, wanted in (("hybrid", fitted.result.path), ("realm", None)):
+        known = found[f"evaluation-{name}-0-nq.test"].calibration
+        assert (known and known.path) == wanted
     # With the start's encoder, and with that of the warm-up.
     for name, before, index in (
         ("bm25", "start", "start"),
