@@ -15,7 +15,8 @@ class Computing(Operation):
     precision: Precision = "auto"
     """in which encoders compute: bfloat16 takes half of the memory and, where
     the processor multiplies it, half of the time; auto takes it there, and
-    float32 elsewhere. Weights, losses and scores are float32 in any case"""
+    float32 elsewhere. Losses and scores are float32 in any case, and so are
+    the weights in training"""
 
     @functools.cached_property
     def computes_in(self) -> str:
