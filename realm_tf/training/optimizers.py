@@ -95,7 +95,8 @@ class BertAdamW(keras.optimizers.AdamW):
     def _clip_gradients(self, grads):
         if keras.backend.backend() != "tensorflow":
             return super()._clip_gradients(grads)
-        # A second copy of all gradients would be in memory at once.
+        # Each gradient is scaled where it is used, so that no second copy of
+        # all of them is in memory.
         import tensorflow as tf
 
         limit = self.global_clipnorm
@@ -121,14 +122,15 @@ class BertAdamW(keras.optimizers.AdamW):
                 keras.ops.power(keras.ops.cast(beta, variable.dtype), step)
                 for beta in (self.beta_1, self.beta_2)
             ]
-        decay = 0.0
-        if self._use_weight_decay(variable):
-            decay = self.weight_decay * learning_rate
         if keras.backend.backend() == "tensorflow":
             self._update_in_turn(
-                gradient, variable, moments, powers, learning_rate, decay
+                gradient, variable, moments, powers, learning_rate
             )
             return
+        if self._use_weight_decay(variable):
+            self.assign_sub(
+                variable, self.weight_decay * learning_rate * variable
+            )
         first, second = moments
         self.assign_add(
             first, (1 - self.beta_1) * keras.ops.subtract(gradient, first)
@@ -141,18 +143,16 @@ class BertAdamW(keras.optimizers.AdamW):
         learning_rate *= (1 - powers[1]) ** 0.5 / (1 - powers[0])
         self.assign_sub(
             variable,
-            decay * variable
-            + learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
+            learning_rate * first / (keras.ops.sqrt(second) + self.epsilon),
         )
 
     def _update_in_turn(
-        self, gradient, variable, moments, powers, learning_rate, decay
+        self, gradient, variable, moments, powers, learning_rate
     ):
-        """One operation for all of the formula, after the variable before.
+        """TensorFlow's one operation for the formula, a variable at a time.
 
-        Left to itself, TensorFlow computes the same part of the formula for all
-        variables before the next part, which takes the memory of several
-        models.
+        Left to itself, TensorFlow scales the gradients of all variables before
+        it changes the first.
         """
         import tensorflow as tf
 
@@ -161,7 +161,9 @@ class BertAdamW(keras.optimizers.AdamW):
         before = [] if self._last is None else [self._last]
         with tf.control_dependencies(before):
             if self._use_weight_decay(variable):
-                variable.assign_sub(decay * variable)
+                variable.assign_sub(
+                    self.weight_decay * learning_rate * variable
+                )
             self._last = tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=first,
