@@ -123,8 +123,8 @@ class SpanScorer(keras.layers.Layer):
             v . (g (x - mean) / deviation + b) + c
                 = ((g v) . x - mean sum(g v)) / deviation + b . v + c
 
-        Of (b, l, s), only (b, l, 2) are written: four times less to go through
-        than the two layers one after the other.
+        Beside the spans, (b, l, s), and their squares, only numbers of (b, l, 2)
+        are written.
         """
         norm = self.layer_norm
         spans = ops.cast(spans, "float32")

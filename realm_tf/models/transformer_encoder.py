@@ -20,10 +20,10 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
 
     With `recompute`, training keeps the inputs of four parts of the layer,
     each as wide as a wordpiece's embedding, and computes what is inside them
-    again in the backward pass, but for the last product of each: some tenth
-    more time for memory that no longer grows with heads and feed-forward width
-    (Chen et al., 2016). The weights and the result are the same, dropout
-    included.
+    again in the backward pass, but for the last product of each: about a
+    quarter more time (docs/measurements.md) for memory that no longer grows
+    with heads and feed-forward width (Chen et al., 2016). The weights and the
+    result are the same, dropout included.
 
     `keras.RematScope` cannot be used here: it wraps a call whose dropout
     changes the state of its seed generator, which must not happen inside of

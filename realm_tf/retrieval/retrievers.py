@@ -106,7 +106,7 @@ class Hybrid:
         weight: float.
 
     References:
-        [Ma et al., 2021](https://arxiv.org/abs/2104.05740), section 3.4.
+        [Ma et al., 2021](https://arxiv.org/abs/2104.05740).
     """
 
     def __init__(self, dense, lexical, weight: float):

@@ -40,13 +40,22 @@ def check(recipe, model, directory) -> None:
         directory: `Model`. Its directory.
 
     Raises:
-        InputError: if towers shall learn that nothing can be learned from.
+        InputError: if towers shall learn that nothing can be learned from, or
+            gold blocks shall be read and nothing reads them.
     """
     retriever = recipe.candidates.retriever
     if retriever != "realm" and recipe.train_query_tower:
         raise InputError(
             f"retriever={retriever} finds the same blocks whatever the query "
             "tower does: add --set train_query_tower=false."
+        )
+    if (
+        recipe.candidates.gold == "read"
+        and not recipe.candidates.read_an_answer
+    ):
+        raise InputError(
+            "gold=read says which block read_an_answer reads: add --set "
+            "read_an_answer=true."
         )
     if recipe.candidates.refresh_every and not (
         model.share_embedders and recipe.train_query_tower

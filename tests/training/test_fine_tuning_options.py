@@ -172,3 +172,9 @@ def test_a_recipe_says_what_learns(open_qa_world, changes, tower, reader):
     assert len(trainer.trainable_variables) == len(
         model.query_embedder.trainable_variables
     ) + len(model.reader.trainable_variables)
+
+
+def test_gold_blocks_that_nothing_reads_are_refused(open_qa_world, tmp_path):
+    with pytest.raises(InputError, match="add --set read_an_answer=true"):
+        operation(open_qa_world, tmp_path / "model", "gold=read").run()
+    assert not list(tmp_path.iterdir())
