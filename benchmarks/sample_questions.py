@@ -8,7 +8,8 @@ squad_open, webquestions and curatedtrec, lines of `realm questions` with
 FILE is the corpus, JSON lines with "id" and "title". Written are train.jsonl and
 dev.jsonl, in which the corpus holds every answer, train.NAME.jsonl, what train.jsonl
 has of each, and a file for each test set. The same numbers for all systems, with a
-seed.
+seed. all.jsonl has every training question whose answer the corpus holds, those of
+nq_open_extra, too. The gold passage of a question is its "evidence".
 
 Questions whose gold passage has no title (of SQuAD) are a test set of their own,
 and in no other file. Test questions whose gold passage a training question shares
@@ -19,8 +20,12 @@ import gzip
 import json
 import pathlib
 import random
+import sys
 
 import tyro
+
+from realm_tf.text import answers
+from realm_tf.text import sentences
 
 # Of train and dev; nq_open has 1,308 and 333.
 _NUM_TRAIN = {
@@ -43,7 +48,10 @@ def main(
     *, questions: pathlib.Path, corpus: pathlib.Path, output: pathlib.Path
 ):
     """Draws the questions and writes them."""
-    untitled = {row["id"] for row in _read(corpus) if not row["title"].strip()}
+    passages = {row["id"]: row for row in _read(corpus)}
+    untitled = {
+        name for name, row in passages.items() if not row["title"].strip()
+    }
 
     def draw(name, split, number, keep):
         """Some of a file's questions that are to be kept, in its order."""
@@ -76,11 +84,35 @@ def main(
     files[_UNTITLED] = draw(
         "squad_open", "test", _NUM_TEST, lambda row: not titled(row)
     )
+    files["all"] = [
+        row
+        for name in (*_NUM_TRAIN, "nq_open_extra")
+        for row in draw(name, "train", sys.maxsize, answered)
+    ]
     output.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():
         with open(output / f"{name}.jsonl", "w") as file:
-            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+            file.writelines(
+                f"{json.dumps({**row, **_evidence(row, passages)})}\n"
+                for row in rows
+            )
         print(f"{name:<20}{len(rows):>6}")
+
+
+def _evidence(row, passages):
+    """The first sentence of the gold passage that holds an answer."""
+    passage = passages.get(row.get("gold_passage_id"))
+    if passage is None:
+        return {}
+    text = passage["text"]
+    found = [text[first:limit] for first, limit in sentences.split(text)]
+    rank = answers.AnswerFinder(found).first_rank(
+        range(len(found)), row["answers"], row["answer_type"]
+    )
+    if rank is None:
+        return {}
+    evidence = {"title": passage["title"], "sentence": found[rank - 1]}
+    return {"evidence": evidence}
 
 
 def _read(path):
