@@ -83,6 +83,10 @@ def _render(facts) -> str:
     search = facts["index"] + (
         "" if quantize == "none" else f", embeddings as {quantize}"
     )
+    if facts.get("lexical_weight") is not None:
+        search += (
+            f", with BM25 of wordpieces at weight {facts['lexical_weight']:g}"
+        )
     lines = [
         "---",
         f"license: {card.license}",

@@ -1,12 +1,13 @@
 """What the Python code answers, for `realm verify` to compare with."""
 
+import dataclasses
 import time
 
 from realm_tf.answering import calibration
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import Predictor
+from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.numpy_index import NumpyIndex
-from realm_tf.retrieval.retrievers import Dense
 
 FILE = "assets.extra/expected.json"
 
@@ -18,6 +19,7 @@ def compute(
     *,
     num_reader_blocks: int,
     temperature: float,
+    lexical_weight: float | None = None,
 ) -> dict:
     """Answers questions on this process's Keras backend.
 
@@ -27,6 +29,7 @@ def compute(
         asked: list of `Question`.
         num_reader_blocks: int. Blocks read for a question.
         temperature: float. See `RealmModule`.
+        lexical_weight: float. See `RealmModule`. Defaults to `None`.
 
     Returns:
         dict, JSON values: `questions`, a dict a question with what the export
@@ -40,11 +43,12 @@ def compute(
         corpus,
         num_reader_blocks=num_reader_blocks,
         num_candidates=num_retrieved,
+        lexical_weight=lexical_weight,
     )
     predictions = predictor.predict(questions)
-    exact = NumpyIndex(index.embeddings).search(
-        Dense(corpus).embed(questions), min(num_retrieved, len(corpus.records))
-    )[1]
+    _, exact = _exact_retriever(corpus, index, lexical_weight).search(
+        questions, min(num_retrieved, len(corpus.records))
+    )
     rows = [
         {
             "question": question,
@@ -67,6 +71,14 @@ def compute(
         "questions": rows,
         "milliseconds_per_question": round(1000 * seconds / len(questions), 1),
     }
+
+
+def _exact_retriever(corpus, index, lexical_weight):
+    """What the export would find if its index missed nothing."""
+    exact = NumpyIndex(index.embeddings)
+    corpus = dataclasses.replace(corpus, index=exact)
+    name = "realm" if lexical_weight is None else "hybrid"
+    return retrievers.make(name, corpus, lexical_weight=lexical_weight)
 
 
 def _row(prediction) -> dict:

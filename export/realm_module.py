@@ -27,6 +27,8 @@ class RealmModule(tf.Module):
             padded with id -1.
         temperature: float. What scores are divided by in the confidence.
             Defaults to `1.0`.
+        lexical_weight: float. Of BM25 beside the index. Defaults to `None`:
+            the index alone searches.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class RealmModule(tf.Module):
         *,
         num_reader_blocks: int,
         temperature: float = 1.0,
+        lexical_weight: float | None = None,
     ):
         super().__init__()
         corpus = dataclasses.replace(corpus, index=corpus.index.for_graph())
@@ -55,6 +58,7 @@ class RealmModule(tf.Module):
                 num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
                 num_reader_blocks=num_reader_blocks,
                 rows_per_group=ROWS_PER_GROUP,
+                lexical_weight=lexical_weight,
             ),
         )
         # Keras's variables, as TensorFlow's own, are what is saved.
@@ -94,6 +98,9 @@ class RealmModule(tf.Module):
                 _num_bytes(each.variables) for each in texts
             ),
         }
+        lexical = self._keras.retrieve_and_read.lexical
+        if lexical is not None:
+            parts["lists of BM25"] = _num_bytes(lexical.variables)
         # A tower that is shared is there once.
         rest = _num_bytes(self.variables) - sum(parts.values())
         return {"towers and reader": rest, **parts}
@@ -172,9 +179,8 @@ class RealmModule(tf.Module):
     def retrieve(self, question):
         """question `(batch_size,)` -> the best blocks, best first."""
         inputs, asked = self._pack(question)
-        embeddings = self._embed(inputs)
-        scores, block_ids = self._keras.index.search(
-            embeddings, self._keras.retrieve_and_read.num_candidates
+        scores, block_ids = self._keras.retrieve_and_read.retrieve(
+            packing.query_inputs(inputs)
         )
         block_ids = tf.where(asked[:, None], block_ids, -1)
         return {

@@ -44,7 +44,8 @@ def write(
 
     Args:
         stage: `artifact.Stage`, the version directory, with its parameters
-            `num_reader_blocks`, `quantize`, `temperature` and `precision`.
+            `num_reader_blocks`, `quantize`, `temperature`, `precision` and,
+            for hybrid search, `lexical_weight`.
         corpus: `Corpus`.
         index: `Index`, the directory that the corpus's index is from.
         asked: list of `Question`. Their answers are stored, so that `realm
@@ -61,7 +62,8 @@ def write(
     """
     parameters = stage.parameters
     reading = {
-        name: parameters[name] for name in ("num_reader_blocks", "temperature")
+        name: parameters.get(name)
+        for name in ("num_reader_blocks", "temperature", "lexical_weight")
     }
     parts = _write_graph(stage.directory, corpus, index.search, **reading)
     # What follows makes such a model again: both are twice the memory.

@@ -29,8 +29,11 @@ class Answerer:
         blocks: `Blocks`, or the path of its directory.
         index: `Index`, or the path of its directory.
         num_reader_blocks: int. Blocks read for a question. Defaults to `5`.
+        retriever: str. `"realm"` or `"hybrid"`, as of the export. Defaults to
+            `"realm"`.
         calibrated_by: `Evaluation`, or the path of its directory. Confidences
-            are at the temperature that it fitted. Defaults to `None`: 1.
+            are at the temperature that it fitted, and BM25 has the weight.
+            Defaults to `None`: as the export.
         quantize: str. See `retrieval.index.Index.from_files`. Defaults to `"none"`.
         precision: str. In which the encoders compute, as `--precision` of the
             export. Defaults to `"auto"`.
@@ -46,6 +49,7 @@ class Answerer:
         index,
         *,
         num_reader_blocks: int = NUM_READER_BLOCKS,
+        retriever: str = "realm",
         calibrated_by=None,
         quantize: str = "none",
         precision: str = "auto",
@@ -55,7 +59,11 @@ class Answerer:
         )
         self.temperature = calibration.temperature_of(calibrated_by)
         self._predictor = Predictor(
-            self.corpus, num_reader_blocks=num_reader_blocks
+            self.corpus,
+            num_reader_blocks=num_reader_blocks,
+            lexical_weight=calibration.lexical_weight_of(calibrated_by)
+            if retriever == "hybrid"
+            else None,
         )
 
     def ask(self, questions: str | Sequence[str]) -> Answer | list[Answer]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.errors import InputError
+from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.text import answers
 
 # Tried when one is fitted: 2 ** (-3 .. 5), four to a doubling.
@@ -113,7 +114,7 @@ def fit(
         questions: list of `Question`, with answers.
         predictions: list of `Prediction`.
         aggregate: bool. As `choose`. Defaults to `False`.
-        lexical_weight: float. What `lexical_weight.fit` gave. Defaults to
+        lexical_weight: float. Of BM25 in a hybrid retriever. Defaults to
             `None`.
 
     Returns:
@@ -262,6 +263,26 @@ def read(evaluation: Evaluation) -> Calibration:
             "`realm evaluate` again."
         )
     return Calibration(**evaluation.metadata["calibration"])
+
+
+def lexical_weight_of(evaluation: Evaluation | str | None) -> float:
+    """The weight of BM25 in a hybrid retriever.
+
+    Args:
+        evaluation: `Evaluation`, or its path; `None` for `LEXICAL_WEIGHT`.
+
+    Raises:
+        InputError: if it is one of a model that searched alone.
+    """
+    if evaluation is None:
+        return LEXICAL_WEIGHT
+    fitted = read(Evaluation.of(evaluation))
+    if fitted.lexical_weight is None:
+        raise InputError(
+            f"--calibration {evaluation} fitted no weight of BM25: run `realm "
+            "evaluate` with --retriever hybrid."
+        )
+    return fitted.lexical_weight
 
 
 def temperature_of(evaluation: Evaluation | str | None) -> float:

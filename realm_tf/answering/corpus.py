@@ -70,15 +70,45 @@ class Corpus:
 
         return BlockTable(self.records.token_ids(), self.records.lengths)
 
-    def retrieve_and_read(self, *, model=None, **arguments):
+    @functools.cached_property
+    def lexical(self):
+        """`WordpieceBm25` of titles and bodies, for hybrid search."""
+        from realm_tf.retrieval import wordpiece_bm25
+
+        tokenizer = self.loaded.tokenizer
+        titles = {title: None for title in self.records.titles}
+        pieces = tokenizer.tokenize_batch(list(titles))
+        for title, of_title in zip(titles, pieces, strict=True):
+            titles[title] = of_title.ids
+        return wordpiece_bm25.WordpieceBm25(
+            wordpiece_bm25.postings(
+                [titles[title] for title in self.records.titles],
+                self.records.token_ids(),
+                self.records.lengths,
+                tokenizer.vocabulary_size,
+            ),
+            name="lexical",
+        )
+
+    def retrieve_and_read(
+        self, *, model=None, lexical_weight=None, **arguments
+    ):
         """`RetrieveAndRead` over these blocks.
 
         Args:
             model: `OpenQa`. Defaults to the loaded one.
+            lexical_weight: float. Of BM25 beside the index. Defaults to `None`:
+                the index alone searches.
             **arguments: of `RetrieveAndRead`.
         """
         from realm_tf.models import retrieve_and_read
 
+        if lexical_weight is not None:
+            from realm_tf.retrieval.hybrid import Hybrid
+
+            arguments["hybrid"] = Hybrid(
+                self.index, self.lexical, lexical_weight
+            )
         tokenizer = self.loaded.tokenizer
         return retrieve_and_read.RetrieveAndRead(
             model or self.loaded.model,

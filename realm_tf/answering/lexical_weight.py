@@ -28,15 +28,20 @@ def fit(questions, hybrid, texts, *, depth: int) -> float:
     finder = answers.AnswerFinder(texts)
     found = hybrid.candidates([each.question for each in questions], depth)
     totals = np.zeros(len(WEIGHTS))
-    for question, candidates in zip(questions, found, strict=True):
-        holding = [
-            block_id
-            for block_id in candidates.block_ids.tolist()
-            if finder.contains(block_id, question.answers, question.answer_type)
-        ]
+    for row, question in enumerate(questions):
+        block_ids, dense, lexical = (
+            found[name][row][~found["is_repeated"][row]]
+            for name in ("block_ids", "dense", "lexical")
+        )
+        holds = np.array(
+            [
+                finder.contains(each, question.answers, question.answer_type)
+                for each in block_ids.tolist()
+            ]
+        )
         for place, weight in enumerate(WEIGHTS):
-            _, block_ids = candidates.best(weight, depth)
-            (ranks,) = np.nonzero(np.isin(block_ids, holding))
+            order = np.argsort(-(dense + weight * lexical), kind="stable")
+            (ranks,) = np.nonzero(holds[order[:depth]])
             if len(ranks):
                 totals[place] += 1 / (1 + ranks[0])
     return WEIGHTS[int(np.argmax(totals))]

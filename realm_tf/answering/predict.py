@@ -98,6 +98,8 @@ class Predictor:
         batch_size: int. Questions computed at once. Defaults to `16`.
         model: `OpenQa`. Another one than the corpus's, such as one in
             training. Defaults to `None`.
+        lexical_weight: float. See `Corpus.retrieve_and_read`. Defaults to
+            `None`.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Predictor:
         num_candidates: int = NUM_RETRIEVED,
         num_reader_blocks: int = NUM_READER_BLOCKS,
         batch_size: int = 16,
+        lexical_weight: float | None = None,
     ):
         self._corpus = corpus
         self._batch_size = batch_size
@@ -115,6 +118,7 @@ class Predictor:
         self._num_candidates = min(num_candidates, len(corpus.records))
         self._model = corpus.retrieve_and_read(
             model=model,
+            lexical_weight=lexical_weight,
             num_candidates=num_candidates,
             num_reader_blocks=num_reader_blocks,
             rows_per_group=ROWS_PER_GROUP,

@@ -5,10 +5,12 @@ import dataclasses
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
 from realm_tf.answering.oracle import Oracle
+from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
 
 CLOSED_BOOK = "none"
 ORACLE = "oracle"
+FIT = "fit"
 
 
 @dataclasses.dataclass
@@ -20,8 +22,8 @@ class Answered:
         records: `BlockRecords`; `None` for closed-book answers.
         rankings: dict. Name of a retriever to the block ids that it found
             for each question, best first. The first one's blocks were read.
-        lexical_weight: float. What fits these questions best, if a hybrid
-            retriever searched; else `None`.
+        lexical_weight: float. Of BM25, if a hybrid retriever searched; else
+            `None`.
     """
 
     predictions: list = dataclasses.field(default_factory=list)
@@ -40,7 +42,7 @@ def answer(
     compare,
     num_reader_blocks,
     precision,
-    lexical_weight=retrievers.LEXICAL_WEIGHT,
+    lexical_weight=hybrid.LEXICAL_WEIGHT,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
 
@@ -54,8 +56,8 @@ def answer(
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
         precision: str. See `model_directory.load`.
-        lexical_weight: float. Of BM25 in a hybrid retriever. Defaults to
-            `LEXICAL_WEIGHT`.
+        lexical_weight: float. Of BM25 in a hybrid retriever; `FIT` for what
+            fits these questions best. Defaults to `LEXICAL_WEIGHT`.
 
     Returns:
         `Answered`.
@@ -74,6 +76,15 @@ def answer(
 
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
+    if lexical_weight == FIT:
+        lexical_weight = lexical_weights.fit(
+            asked,
+            retrievers.make("hybrid", corpus),
+            corpus.records.texts,
+            depth=recall.NUM_RANKED,
+        )
+    if "hybrid" in (retriever, *compare):
+        answered.lexical_weight = lexical_weight
     searching = {
         name: _make_retriever(name, corpus, asked, lexical_weight)
         for name in dict.fromkeys((retriever, *compare))
@@ -83,9 +94,10 @@ def answer(
             corpus,
             num_candidates=recall.NUM_RANKED,
             num_reader_blocks=num_reader_blocks,
+            lexical_weight=lexical_weight if retriever == "hybrid" else None,
         )
         search = None
-        if retriever != "realm":
+        if retriever not in ("realm", "hybrid"):
             search = searching[retriever].search
         answered.predictions = predictor.predict(texts, search=search)
         answered.rankings[retriever] = [
@@ -94,13 +106,6 @@ def answer(
     for name, each in searching.items():
         if name not in answered.rankings:
             answered.rankings[name] = _ranking(each.search, texts)
-    if "hybrid" in searching:
-        answered.lexical_weight = lexical_weights.fit(
-            asked,
-            searching["hybrid"],
-            corpus.records.texts,
-            depth=recall.NUM_RANKED,
-        )
     return answered
 
 

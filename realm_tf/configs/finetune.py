@@ -19,8 +19,9 @@ class Candidates(recipes.Group):
         gold: str. `"ignore"`, `"read"` or `"only"`: what the evidence of a
             question is for, see `RetrieveAndRead`; the paper has none.
         match_whole_words: bool. See `RetrieveAndRead`.
-        retriever: str. Whose blocks are read: the model's own (`"realm"`), or
-            those of `"bm25"` or `"hybrid"`, found once before the first step.
+        retriever: str. Whose blocks are read: the model's own (`"realm"`), also
+            with BM25 beside it (`"hybrid"`), or those of `"bm25"`, found once
+            before the first step.
         refresh_every: int. Steps between two embeddings of all blocks with
             the query tower, which is then the blocks' tower too, while
             training waits; 0, as in the paper, keeps the index and its tower.

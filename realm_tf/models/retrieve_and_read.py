@@ -9,6 +9,7 @@ from keras import ops
 from realm_tf import losses
 from realm_tf.errors import InputError
 from realm_tf.models import answer_matching
+from realm_tf.models import gold_blocks
 from realm_tf.models import length_groups
 from realm_tf.models import packing
 from realm_tf.models.fixed_weight import fixed_weight
@@ -91,6 +92,7 @@ class RetrieveAndRead(keras.Model):
         match_whole_words=True,
         num_length_groups=1,
         rows_per_group=None,
+        hybrid=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -111,6 +113,9 @@ class RetrieveAndRead(keras.Model):
         self.match_whole_words = match_whole_words
         self.num_length_groups = num_length_groups
         self.rows_per_group = rows_per_group
+        self.hybrid = hybrid
+        # A layer, and so its weights are this model's.
+        self.lexical = hybrid and hybrid.lexical
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
         self._embeddings = None
         if embeddings is not None:
@@ -150,7 +155,7 @@ class RetrieveAndRead(keras.Model):
             candidate_ids = inputs["candidate_ids"]
             scores = inputs["candidate_scores"]
         else:
-            scores, candidate_ids = self._retrieve(query, training)
+            scores, candidate_ids = self.retrieve(query, training=training)
         outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
         num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
         positions = ops.broadcast_to(
@@ -163,8 +168,10 @@ class RetrieveAndRead(keras.Model):
             if training and self.read_an_answer:
                 wanted = has_answer
                 if self._knows_gold(inputs):
-                    wanted = _gold_or(candidate_ids, inputs, has_answer)
-                positions = _include(positions, wanted)
+                    wanted = gold_blocks.gold_or(
+                        candidate_ids, inputs["gold_ids"], has_answer
+                    )
+                positions = gold_blocks.include(positions, wanted)
         read_ids = ops.take_along_axis(candidate_ids, positions, axis=1)
         read_scores = ops.take_along_axis(scores, positions, axis=1)
         outputs.update(
@@ -173,18 +180,39 @@ class RetrieveAndRead(keras.Model):
         if "answer_ids" in inputs:
             outputs["correct"] = self._correct(outputs, inputs["answer_ids"])
             if training and self.gold == "only" and self._knows_gold(inputs):
-                outputs.update(_only_gold(outputs, inputs["gold_ids"]))
+                outputs.update(
+                    gold_blocks.only_gold(outputs, inputs["gold_ids"])
+                )
         return outputs
 
     def _knows_gold(self, inputs):
         return self.gold != "ignore" and "gold_ids" in inputs
 
-    def _retrieve(self, query, training):
+    def retrieve(self, query, *, training=False):
+        """The best blocks for each question.
+
+        Args:
+            query: dict of int tensors `(batch_size, query_length)`, as of
+                `packing.query_inputs`.
+            training: bool. With a gradient. Defaults to `False`.
+
+        Returns:
+            `(scores, block_ids)`, tensors `(batch_size, num_candidates)`.
+        """
         # (b, d)
         embeddings = self.open_qa.embed_queries(query, training=training)
-        scores, candidate_ids = self.index.search(
-            ops.stop_gradient(embeddings), self.num_candidates
-        )
+        fixed = ops.stop_gradient(embeddings)
+        lexical = 0.0
+        if self.hybrid is None:
+            scores, candidate_ids = self.index.search(
+                fixed, self.num_candidates
+            )
+        else:
+            found = self.hybrid.search(
+                fixed, query["token_ids"], self.num_candidates
+            )
+            scores, candidate_ids = found["scores"], found["block_ids"]
+            lexical = found["lexical"]
         if training:
             # The index only chooses; the scores are computed again, so that
             # a gradient reaches the query tower.
@@ -195,7 +223,7 @@ class RetrieveAndRead(keras.Model):
                 else self._embeddings
             )
             blocks = ops.take(table, candidate_ids, axis=0)
-            scores = ops.einsum(
+            scores = lexical + ops.einsum(
                 "bd,bkd->bk", embeddings, ops.stop_gradient(blocks)
             )
         return scores, candidate_ids
@@ -302,37 +330,3 @@ def _largest(scores, mask, *, axis):
 def _hide_padding(token_ids, lengths):
     position = ops.arange(ops.shape(token_ids)[-1], dtype="int32")
     return ops.where(position < lengths[..., None], token_ids, -2)
-
-
-def _gold_or(candidate_ids, inputs, has_answer):
-    """Which candidate is the gold block; which ones answer, if none is."""
-    is_gold = ops.equal(candidate_ids, inputs["gold_ids"][:, None])
-    return ops.where(
-        ops.any(is_gold, axis=1, keepdims=True), is_gold, has_answer
-    )
-
-
-def _only_gold(outputs, gold_ids):
-    """What is right and what counts, if only the gold block can be right."""
-    # (b, r, 1, 1)
-    is_gold = ops.equal(outputs["read_ids"], gold_ids[:, None])[..., None, None]
-    elsewhere = ops.logical_and(
-        outputs["correct"],
-        ops.logical_and(
-            ops.any(is_gold, axis=1, keepdims=True), ops.logical_not(is_gold)
-        ),
-    )
-    counts = ops.logical_not(elsewhere)
-    return {
-        name: ops.logical_and(outputs[name], counts)
-        for name in ("correct", "allowed")
-    }
-
-
-def _include(positions, wanted):
-    """Puts the best wanted candidate last, if none is read."""
-    num_read = positions.shape[1]
-    first = ops.cast(ops.argmax(ops.cast(wanted, "int32"), axis=1), "int32")
-    # Without any, argmax is 0, which is read anyway.
-    last = ops.where(first < num_read, positions[:, -1], first)
-    return ops.concatenate([positions[:, :-1], last[:, None]], axis=1)

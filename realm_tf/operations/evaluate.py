@@ -49,7 +49,7 @@ class Evaluate(Computing):
     command = "evaluate"
     makes = Evaluation
     # The index is of the blocks, and the temperature is a parameter.
-    manner = ("blocks", "calibration")
+    manner = ("blocks", "calibration", "fit_lexical_weight")
 
     model: Model
     """model directory"""
@@ -65,6 +65,10 @@ class Evaluate(Computing):
     """whose blocks are read"""
     compare: tuple[Literal["realm", "bm25", "hybrid"], ...] = ()
     """further retrievers whose recall is measured"""
+    fit_lexical_weight: bool = False
+    """weigh BM25 in a hybrid retriever so that blocks with an answer come
+    first: for questions that nothing is judged by, whose evaluation is then a
+    --calibration (if not given: the weight of --calibration, or 0.25)"""
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
     aggregate_answers: bool = False
@@ -90,8 +94,11 @@ class Evaluate(Computing):
         """Of the retrievers in use."""
         if "hybrid" not in (self.retriever, *self.compare):
             return {}
-        from realm_tf.retrieval.retrievers import LEXICAL_WEIGHT
+        from realm_tf.answering.retrieve_and_answer import FIT
+        from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 
+        if self.fit_lexical_weight:
+            return {"lexical_weight": FIT}
         known = self._known and self._known.lexical_weight
         return {"lexical_weight": LEXICAL_WEIGHT if known is None else known}
 
@@ -164,6 +171,13 @@ class Evaluate(Computing):
                 "With --num-reader-blocks 0 nothing is answered: leave "
                 "--calibration and --aggregate-answers out, and choose a "
                 "--retriever that searches."
+            )
+        if self.fit_lexical_weight and (
+            self.calibration or self.retriever != "hybrid"
+        ):
+            raise InputError(
+                "--fit-lexical-weight is for --retriever hybrid without a "
+                "--calibration, which has a weight."
             )
         if self._known and (
             self._known.aggregate_answers != self.aggregate_answers

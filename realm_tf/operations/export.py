@@ -61,10 +61,14 @@ class Export(Computing):
     """of a brute_force or ivf index: hold the embeddings in half (bfloat16) or
     a quarter (int8) of the memory, at some recall; scann: `realm index
     --reordering int8`"""
+    retriever: Literal["realm", "hybrid"] = "realm"
+    """what finds the blocks: the model's own towers, or these and BM25 of
+    wordpieces, by a weighted sum (every server can do it)"""
     calibration: Evaluation | None = None
-    """an evaluation (`realm evaluate`) of this model on held-out questions:
-    confidences are at the temperature that it fitted (if not given: temperature
-    1)"""
+    """an evaluation (`realm evaluate`, of the same --retriever) of this model
+    on held-out questions: confidences are at the temperature that it fitted,
+    BM25 has the weight that it fitted (if not given: temperature 1, the weight
+    of `realm evaluate`)"""
     evidence_license: str | None = None
     """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
     4.0'"""
@@ -79,12 +83,17 @@ class Export(Computing):
         return SavedModel(os.path.join(self.output, str(version)))
 
     def parameters(self) -> dict:
-        return {
+        parameters = {
             "num_reader_blocks": self.num_reader_blocks,
             "quantize": self.quantize_embeddings,
             "temperature": calibration.temperature_of(self.calibration),
             "precision": self.computes_in,
         }
+        if self.retriever == "hybrid":
+            parameters["lexical_weight"] = calibration.lexical_weight_of(
+                self.calibration
+            )
+        return parameters
 
     def run(self) -> SavedModel:
         """Writes a new version of the SavedModel.
@@ -188,6 +197,7 @@ class Export(Computing):
             asked,
             num_reader_blocks=self.num_reader_blocks,
             temperature=self.parameters()["temperature"],
+            lexical_weight=self.parameters().get("lexical_weight"),
         )
 
     def _asked(self) -> list[question_files.Question]:

@@ -27,6 +27,7 @@ class NumpyIndex:
 
     def __init__(self, embeddings):
         self._embeddings = np.asarray(embeddings, "float32")
+        self.num_blocks = len(self._embeddings)
 
     def search(self, queries, num_candidates):
         """As `retrieval.index.Index.search`, NumPy arrays."""

@@ -1,27 +1,21 @@
 """Retrievers of one form: questions in, blocks out, best first.
 
 `Dense` is the model's own, `Bm25` (in `retrieval.bm25`) the lexical baseline,
-`Hybrid` both. `search(questions, num_candidates)` gives `(scores, block_ids)`
+`Hybrid` the model's own and BM25 of wordpieces. `search(questions, num_candidates)` gives `(scores, block_ids)`
 of each, so that whoever reads or measures does not ask which it is.
 """
-
-import dataclasses
 
 import numpy as np
 
 from realm_tf.artifacts import question_files as data
+from realm_tf.retrieval import hybrid
 
-# Of each list that is fused, at least.
-FUSED_DEPTH = 100
-# What a point of BM25 is worth beside f(x, z), where no questions are there to
-# fit it to (our choice; see docs/open_qa.md).
-LEXICAL_WEIGHT = 0.25
 _BATCH_SIZE = 32
 
 NAMES = ("realm", "bm25", "hybrid")
 
 
-def make(name: str, corpus, *, lexical_weight: float = LEXICAL_WEIGHT):
+def make(name: str, corpus, *, lexical_weight: float = hybrid.LEXICAL_WEIGHT):
     """A retriever by name.
 
     Args:
@@ -29,14 +23,13 @@ def make(name: str, corpus, *, lexical_weight: float = LEXICAL_WEIGHT):
         corpus: `answering.corpus.Corpus`.
         lexical_weight: float. Of `Hybrid`. Defaults to `LEXICAL_WEIGHT`.
     """
-    from realm_tf.retrieval.bm25 import Bm25
-
     if name == "realm":
         return Dense(corpus)
-    bm25 = Bm25(corpus.records.titles, corpus.records.texts)
-    if name == "bm25":
-        return bm25
-    return Hybrid(Dense(corpus), bm25, lexical_weight)
+    if name == "hybrid":
+        return Hybrid(corpus, lexical_weight)
+    from realm_tf.retrieval.bm25 import Bm25
+
+    return Bm25(corpus.records.titles, corpus.records.texts)
 
 
 class Dense:
@@ -53,7 +46,7 @@ class Dense:
         """Query embeddings, `(num_questions, embedding_dim)`, scaled."""
         tokenizer = self._corpus.loaded.tokenizer
         model = self._corpus.loaded.model
-        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
+        rows = self._wordpieces(questions)
         embeddings = np.zeros((len(rows), model.embedding_dim), "float32")
         # Of like length, so that little is padding.
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
@@ -65,6 +58,10 @@ class Dense:
             inputs["segment_ids"] = np.zeros_like(inputs["token_ids"])
             embeddings[batch] = np.asarray(model.embed_queries(inputs))
         return embeddings
+
+    def _wordpieces(self, questions):
+        tokenizer = self._corpus.loaded.tokenizer
+        return [data.query_wordpieces(q, tokenizer) for q in questions]
 
     def search(self, questions: list[str], num_candidates: int):
         """The best blocks for each question by f(x, z), best first.
@@ -90,85 +87,42 @@ class Dense:
         return np.concatenate(scores), np.concatenate(block_ids)
 
 
-class Hybrid:
-    """Two retrievers, by a weighted sum of their scores.
-
-        s(x, z) = f(x, z) + weight * BM25(x, z)
-
-    of the blocks that either finds among its best 100. Where one of them lacks
-    a block, the block has the lowest score of that list, as it can have no
-    higher one. Equal sums: the smaller id. A reader adds s(x, z) to its spans'
-    scores as it adds f(x, z).
+class Hybrid(Dense):
+    """The same with BM25 of wordpieces beside it, see `retrieval.hybrid`.
 
     Args:
-        dense: `Dense`.
-        lexical: `Bm25`, or another retriever.
+        corpus: `answering.corpus.Corpus`, with an index.
         weight: float.
-
-    References:
-        [Ma et al., 2021](https://arxiv.org/abs/2104.05740).
     """
 
-    def __init__(self, dense, lexical, weight: float):
-        self._parts = dense, lexical
-        self._weight = weight
+    def __init__(self, corpus, weight: float):
+        super().__init__(corpus)
+        self._hybrid = hybrid.Hybrid(corpus.index, corpus.lexical, weight)
 
     def search(self, questions: list[str], num_candidates: int):
-        """As `Dense.search`, by the sum."""
-        found = self.candidates(questions, num_candidates)
-        best = [each.best(self._weight, num_candidates) for each in found]
-        scores, block_ids = zip(*best, strict=True)
-        return np.stack(scores), np.stack(block_ids)
+        """As `Dense.search`, by the weighted sum."""
+        num = min(num_candidates, self._corpus.index.num_blocks)
+        found = self._each(self._hybrid.search, questions, num)
+        return found["scores"], found["block_ids"]
 
-    def candidates(self, questions: list[str], num_candidates: int) -> list:
-        """`Candidates` of each question.
+    def candidates(self, questions: list[str], num_candidates: int) -> dict:
+        """As `retrieval.hybrid.Hybrid.candidates`, NumPy arrays."""
+        return self._each(self._hybrid.candidates, questions, num_candidates)
 
-        Args:
-            questions: list of str.
-            num_candidates: int. Of each of the two, at least.
-        """
-        depth = max(num_candidates, FUSED_DEPTH)
-        lists = [part.search(questions, depth) for part in self._parts]
-        return [
-            Candidates.of(*((scores[row], ids[row]) for scores, ids in lists))
-            for row in range(len(questions))
-        ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Candidates:
-    """What two retrievers found for a question.
-
-    Args:
-        block_ids: int32 array `(num_candidates,)`, rising.
-        dense: float32 array `(num_candidates,)`. f(x, z).
-        lexical: float32 array `(num_candidates,)`. BM25.
-    """
-
-    block_ids: np.ndarray
-    dense: np.ndarray
-    lexical: np.ndarray
-
-    @classmethod
-    def of(cls, dense, lexical):
-        """The union of two lists, each `(scores, block_ids)`.
-
-        Example:
-
-        >>> found = Candidates.of(([9.0, 7.0], [5, 2]), ([3.0, 1.0], [2, 8]))
-        >>> found.block_ids.tolist(), found.lexical.tolist()
-        ([2, 5, 8], [3.0, 1.0, 1.0])
-        """
-        block_ids = np.union1d(dense[1], lexical[1]).astype("int32")
-        columns = []
-        for scores, found in (dense, lexical):
-            column = np.full(len(block_ids), np.min(scores), "float32")
-            column[np.searchsorted(block_ids, found)] = scores
-            columns.append(column)
-        return cls(block_ids, *columns)
-
-    def best(self, weight: float, num: int):
-        """`(scores, block_ids)` of the best `num` by the weighted sum."""
-        scores = self.dense + np.float32(weight) * self.lexical
-        order = np.argsort(-scores, kind="stable")[:num]
-        return scores[order], self.block_ids[order]
+    def _each(self, function, questions, num_candidates):
+        rows = self._wordpieces(questions)
+        embeddings = self.embed(questions)
+        found = []
+        for first in range(0, len(rows), _BATCH_SIZE):
+            batch = slice(first, first + _BATCH_SIZE)
+            inputs = data.pack_queries(
+                rows[batch], self._corpus.loaded.tokenizer.pad_id
+            )
+            outputs = function(
+                embeddings[batch], inputs["token_ids"], num_candidates
+            )
+            found.append({k: np.asarray(v) for k, v in outputs.items()})
+        return {
+            name: np.concatenate([each[name] for each in found])
+            for name in found[0]
+        }

@@ -12,6 +12,7 @@ from realm_tf.data import patterns
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
+from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.text import answers
@@ -43,11 +44,10 @@ def check(recipe, model, directory) -> None:
         InputError: if towers shall learn that nothing can be learned from, or
             gold blocks shall be read and nothing reads them.
     """
-    retriever = recipe.candidates.retriever
-    if retriever != "realm" and recipe.train_query_tower:
+    if recipe.candidates.retriever == "bm25" and recipe.train_query_tower:
         raise InputError(
-            f"retriever={retriever} finds the same blocks whatever the query "
-            "tower does: add --set train_query_tower=false."
+            "retriever=bm25 finds the same blocks whatever the query tower "
+            "does: add --set train_query_tower=false."
         )
     if (
         recipe.candidates.gold == "read"
@@ -85,10 +85,8 @@ class FineTuning:
         self._stage = stage
         # What finds the blocks, if it is not the model that is trained.
         self._retriever = None
-        if recipe.candidates.retriever != "realm":
-            self._retriever = retrievers.make(
-                recipe.candidates.retriever, corpus
-            )
+        if recipe.candidates.retriever == "bm25":
+            self._retriever = retrievers.make("bm25", corpus)
         # Before the query tower moves.
         self._trainer = make_trainer(corpus, index.embeddings, recipe)
 
@@ -211,7 +209,11 @@ class FineTuning:
             step = max(1, len(dev) // settings.num_dev_questions)
             dev = dev[::step][: settings.num_dev_questions]
         retriever = self._retriever
-        predictor = Predictor(self._corpus, model=self._trainer.open_qa)
+        predictor = Predictor(
+            self._corpus,
+            model=self._trainer.open_qa,
+            lexical_weight=_lexical_weight(self._recipe),
+        )
 
         def evaluate():
             if self._recipe.candidates.refresh_every:
@@ -273,6 +275,7 @@ def make_trainer(corpus, embeddings, recipe):
     exact = hasattr(corpus.index, "embeddings")
     return corpus.retrieve_and_read(
         model=model,
+        lexical_weight=_lexical_weight(recipe),
         num_candidates=candidates.num_candidates,
         num_reader_blocks=candidates.num_reader_blocks,
         read_an_answer=candidates.read_an_answer,
@@ -283,6 +286,12 @@ def make_trainer(corpus, embeddings, recipe):
         ),
         embeddings=None if exact else np.asarray(embeddings),
     )
+
+
+def _lexical_weight(recipe):
+    """Of BM25 beside f(x, z), or `None`."""
+    is_hybrid = recipe.candidates.retriever == "hybrid"
+    return hybrid.LEXICAL_WEIGHT if is_hybrid else None
 
 
 def _num_length_groups(num_rows):

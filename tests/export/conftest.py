@@ -1,6 +1,7 @@
 """Exports of the tiny world.
 
-Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions.
+Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions and by
+BM25.
 """
 
 import json
@@ -21,6 +22,7 @@ ASKED = [
 GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
 # One of `calibration.TEMPERATURES`.
 TEMPERATURE = 4.0
+LEXICAL_WEIGHT = 2.0
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +32,13 @@ def asked():
 
 @pytest.fixture(scope="session")
 def evaluation_dir(tmp_path_factory):
-    """An evaluation that fitted a temperature, and nothing else."""
+    """An evaluation that fitted a temperature and a weight, and nothing else."""
     path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
     with artifact.write(path, kind="evaluation") as stage:
-        stage.metadata["calibration"] = {"temperature": TEMPERATURE}
+        stage.metadata["calibration"] = {
+            "temperature": TEMPERATURE,
+            "lexical_weight": LEXICAL_WEIGHT,
+        }
     return path
 
 
@@ -69,6 +74,7 @@ def exported(
                 {
                     "questions": str(questions),
                     "quantize_embeddings": "bfloat16",
+                    "retriever": "hybrid",
                     "calibration": evaluation_dir,
                     "evidence_license": "Our own, CC0 1.0",
                 },

@@ -118,6 +118,10 @@ def test_the_card_says_what_the_model_holds(exported, asked):
     text = Path(f"{exported}/3/README.md").read_text()
     assert "License of the texts: Our own, CC0 1.0." in text
     assert "- confidence at temperature 4\n" in text
+    assert (
+        "search: ivf, embeddings as bfloat16, with BM25 of wordpieces at "
+        "weight 2\n"
+    ) in text
 
 
 def test_parts_add_up_to_the_variables(exported):
@@ -135,6 +139,25 @@ def test_parts_add_up_to_the_variables(exported):
         # Strings: texts, and parts of ScaNN's state.
         rest = sum(parts.values()) - of_numbers
         assert 0 < rest < parts["texts, titles and addresses"] + parts["index"]
+
+
+def test_a_weight_that_was_not_fitted_is_missed(
+    tmp_path, model_dir, blocks_dir, ivf_index_dir
+):
+    path = str(tmp_path / "evaluated")
+    with artifact.write(path, kind="evaluation") as stage:
+        stage.metadata["calibration"] = {"temperature": 1.0}
+    operation = Export(
+        model=model_dir,
+        blocks=blocks_dir,
+        index=ivf_index_dir,
+        output=str(tmp_path / "exported"),
+        retriever="hybrid",
+        calibration=path,
+    )
+    with pytest.raises(InputError, match="with --retriever hybrid"):
+        operation.run()
+    assert not os.path.exists(operation.output)
 
 
 def test_a_disk_that_is_too_full_is_refused(

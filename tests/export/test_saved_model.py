@@ -143,7 +143,7 @@ def _numbers_and_rest(answer):
     [
         pytest.param(1, marks=pytest.mark.slow),
         2,
-        pytest.param(3, marks=pytest.mark.slow),
+        3,
     ],
 )
 def test_answers_are_those_of_the_python_code(
@@ -159,7 +159,11 @@ def test_answers_are_those_of_the_python_code(
     arguments = {
         1: {"num_reader_blocks": 15},
         2: {},
-        3: {"quantize": "bfloat16", "calibrated_by": evaluation_dir},
+        3: {
+            "quantize": "bfloat16",
+            "retriever": "hybrid",
+            "calibrated_by": evaluation_dir,
+        },
     }
     answerer = Answerer(
         model_dir,

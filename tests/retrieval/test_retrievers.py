@@ -6,9 +6,12 @@ import pytest
 from realm_tf.answering import lexical_weight
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.question_files import Question
+from realm_tf.artifacts.question_files import pack_queries
 from realm_tf.artifacts.question_files import query_wordpieces
+from realm_tf.models import packing
+from realm_tf.models.open_qa import OpenQa
+from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
-from realm_tf.retrieval.bm25 import Bm25
 
 QUESTIONS = [
     "Where was Ada?",
@@ -55,31 +58,69 @@ def test_dense_finds_the_largest_inner_products(corpus, queries):
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 50.0])
 def test_hybrid_is_a_weighted_sum(corpus, queries, weight, monkeypatch):
-    monkeypatch.setattr(retrievers, "FUSED_DEPTH", 4)
-    hybrid = retrievers.make("hybrid", corpus, lexical_weight=weight)
-    scores, block_ids = hybrid.search(QUESTIONS[:4], 3)
+    monkeypatch.setattr(hybrid, "FUSED_DEPTH", 4)
+    found = retrievers.make("hybrid", corpus, lexical_weight=weight)
+    scores, block_ids = found.search(QUESTIONS[:4], 3)
     assert scores.dtype == "float32" and block_ids.dtype == "int32"
     products = queries @ np.asarray(corpus.index.embeddings).T
-    lexical = Bm25(corpus.records.titles, corpus.records.texts).search(
-        QUESTIONS[:4], 4
-    )
-    for row in range(4):
+    tokenizer = corpus.loaded.tokenizer
+    for row, question in enumerate(QUESTIONS[:4]):
         dense = np.argsort(-products[row], kind="stable")[:4]
-        of_block = dict(zip(lexical[1][row], lexical[0][row], strict=True))
+        pieces = np.array([query_wordpieces(question, tokenizer)])
+        lexical = np.asarray(corpus.lexical(pieces))[0]
         sums = {
             block_id: (
                 products[row][block_id]
                 if block_id in dense
                 else products[row][dense[-1]]
             )
-            + weight * of_block.get(block_id, min(of_block.values()))
-            for block_id in {*dense, *of_block}
+            + weight * lexical[block_id]
+            for block_id in {*dense, *np.argsort(-lexical, kind="stable")[:4]}
         }
-        order = sorted(sums, key=lambda each: (-sums[each], each))[:3]
-        np.testing.assert_array_equal(block_ids[row], order)
+        best = sorted(sums.values(), reverse=True)[:3]
+        np.testing.assert_allclose(scores[row], best, atol=1e-4)
         np.testing.assert_allclose(
-            scores[row], [sums[each] for each in order], atol=1e-4
+            [sums[each] for each in block_ids[row]], best, atol=1e-4
         )
+        assert len(set(block_ids[row])) == 3
+
+
+def test_bm25_of_wordpieces_knows_titles_and_bodies(corpus):
+    tokenizer = corpus.loaded.tokenizer
+    for asked in (corpus.records.titles[3], "river of Rome"):
+        pieces = np.array([query_wordpieces(asked, tokenizer)])
+        best = int(np.argmax(np.asarray(corpus.lexical(pieces))))
+        text = f"{corpus.records.titles[best]} {corpus.records.texts[best]}"
+        assert asked in text
+
+
+def test_a_model_in_training_learns_from_the_sum(corpus, monkeypatch):
+    """f(x, z) of the found blocks anew, and what BM25 gives them."""
+    embed = OpenQa.embed_queries
+    # Without dropout.
+    monkeypatch.setattr(
+        OpenQa, "embed_queries", lambda self, query, **_: embed(self, query)
+    )
+    model = corpus.retrieve_and_read(lexical_weight=2.0, num_candidates=5)
+    rows = [query_wordpieces(q, corpus.loaded.tokenizer) for q in QUESTIONS[:2]]
+    query = packing.query_inputs(
+        pack_queries(rows, corpus.loaded.tokenizer.pad_id)
+    )
+    found = model.hybrid.search(
+        model.open_qa.embed_queries(query), query["token_ids"], 5
+    )
+    scores, block_ids = model.retrieve(query, training=True)
+    np.testing.assert_array_equal(block_ids, found["block_ids"])
+    lexical = np.take_along_axis(
+        np.asarray(corpus.lexical(query["token_ids"])),
+        np.asarray(block_ids),
+        axis=1,
+    )
+    table = np.asarray(corpus.index.embeddings)[np.asarray(block_ids)]
+    embeddings = np.asarray(model.open_qa.embed_queries(query))
+    products = np.einsum("bd,bkd->bk", embeddings, table)
+    # Every block is in the dense list of so small a corpus.
+    np.testing.assert_allclose(scores, products + 2 * lexical, atol=1e-4)
 
 
 def test_the_weight_is_fitted_to_known_answers():
@@ -89,12 +130,15 @@ def test_the_weight_is_fitted_to_known_answers():
 
     class Found:
         def candidates(self, asked, depth):
-            dense = [9.0, 7.0], [0, 1]
             assert (asked, depth) == (["a", "b"], 2)
-            return [
-                retrievers.Candidates.of(dense, lexical)
-                for lexical in (([8.0, 1.0], [1, 3]), ([3.0, 0.0], [3, 2]))
-            ]
+            return {
+                "block_ids": np.array([[0, 1, 1, 3], [0, 1, 3, 2]]),
+                "dense": np.array([[9.0, 7.0, 7.0, 7.0]] * 2),
+                "lexical": np.array([[1.0, 8.0, 8.0, 1.0], [0, 0, 3.0, 0]]),
+                "is_repeated": np.array(
+                    [[False, False, True, False], [False] * 4]
+                ),
+            }
 
     # From 2 / 7 on, block 1 passes block 0 for the first question. For the
     # second, block 2 is never seen: it has the lowest score of both lists.

@@ -215,6 +215,7 @@ class _Systems:
                 Evaluate,
                 name.replace("evaluation", "calibration", 1),
                 questions=given.dev,
+                fit_lexical_weight=True,
                 **options,
             )
         return {

@@ -1,0 +1,152 @@
+"""BM25 over wordpieces, inside a graph, beside a dense index."""
+
+import keras
+import numpy as np
+import scipy.sparse
+from keras import ops
+
+from realm_tf.models.fixed_weight import fixed_weight
+
+# The defaults of bm25s, as of `bm25.Bm25`.
+K1 = 1.5
+B = 0.75
+# Wordpieces of more than this share of the blocks say nothing, and their lists
+# are the longest: 35 of English ("the", ","), at no loss of recall (our choice;
+# docs/open_qa.md).
+MOST_BLOCKS = 0.2
+# Blocks that are counted at once, so that memory stays small.
+_SLICE = 200_000
+
+
+class WordpieceBm25(keras.layers.Layer):
+    """BM25 of the wordpieces of titles and bodies, with plain ops.
+
+        s(x, z) = sum_{t in x} idf(t) n / (n + k1 (1 - b + b |z| / mean |z|))
+        idf(t) = log(1 + (N - N_t + 0.5) / (N_t + 0.5))
+
+    n is how often the block z of |z| wordpieces holds the wordpiece t, N_t how
+    many of the N blocks hold it. What a block scores for a wordpiece is computed
+    once; a question adds the lists of its own wordpieces up. So it runs wherever
+    a graph does, on the ids that towers and readers have anyway; `bm25.Bm25`
+    stems and leaves stop words out, on the host.
+
+    Args:
+        postings: `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`,
+            float, as of `postings`.
+
+    Attributes:
+        num_blocks: int.
+
+    References:
+        [Robertson and Zaragoza, 2009](https://doi.org/10.1561/1500000019), in
+        the form of Lucene ([Kamphuis et al.,
+        2020](https://doi.org/10.1007/978-3-030-45442-5_4)).
+    """
+
+    def __init__(self, postings, **kwargs):
+        super().__init__(**kwargs)
+        self.num_blocks = postings.shape[0]
+        limits = postings.indptr.astype("int32")
+        self._longest = int(np.diff(limits).max(initial=1))
+        with keras.name_scope(self.name):
+            self._limits = fixed_weight(limits, "limits")
+            self._block_ids = fixed_weight(
+                postings.indices.astype("int32"), "block_ids"
+            )
+            # 11 bits are plenty beside what BM25 is unsure of.
+            self._scores = fixed_weight(
+                postings.data.astype("float16"), "scores"
+            )
+
+    def call(self, token_ids):
+        """Scores of all blocks.
+
+        Args:
+            token_ids: int tensor `(batch_size, query_length)`. [CLS], [SEP] and
+                padding are in no block and count nothing.
+
+        Returns:
+            float32 tensor `(batch_size, num_blocks)`.
+        """
+        # (b, q)
+        starts = ops.take(self._limits, token_ids)
+        lengths = ops.take(self._limits, token_ids + 1) - starts
+        longest = self._longest
+        if keras.backend.backend() != "jax":
+            # A compiled shape may not depend on the question there.
+            longest = ops.maximum(ops.max(lengths), 1)
+        # (b, q, p)
+        place = ops.arange(longest, dtype="int32")
+        is_listed = place < lengths[..., None]
+        listed = ops.where(is_listed, starts[..., None] + place, 0)
+        scores = ops.where(
+            is_listed,
+            ops.cast(ops.take(self._scores, listed), "float32"),
+            0.0,
+        )
+        batch_size = ops.shape(token_ids)[0]
+        rows = ops.arange(batch_size, dtype="int32") * self.num_blocks
+        blocks = ops.take(self._block_ids, listed) + rows[:, None, None]
+        total = ops.segment_sum(
+            ops.reshape(scores, (-1,)),
+            ops.reshape(blocks, (-1,)),
+            num_segments=batch_size * self.num_blocks,
+        )
+        return ops.reshape(total, (batch_size, self.num_blocks))
+
+
+def postings(
+    title_ids, token_ids, lengths, vocabulary_size: int
+) -> scipy.sparse.csc_array:
+    """What each block scores for each of its wordpieces.
+
+    Args:
+        title_ids: sequence of lists of int. Wordpieces of each block's title.
+        token_ids: int array `(num_blocks, block_length)`. Of each body.
+        lengths: int array `(num_blocks,)`. Wordpieces of each body.
+        vocabulary_size: int.
+
+    Returns:
+        `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`, float32;
+        empty columns for wordpieces of more than `MOST_BLOCKS` of the blocks.
+    """
+    num_blocks = len(lengths)
+    slices = [
+        _counts(
+            title_ids[first : first + _SLICE],
+            token_ids[first : first + _SLICE],
+            lengths[first : first + _SLICE],
+            vocabulary_size,
+        )
+        for first in range(0, num_blocks, _SLICE)
+    ]
+    counts = scipy.sparse.vstack(slices, format="csc")
+    held_by = np.diff(counts.indptr)
+    idf = np.log1p((num_blocks - held_by + 0.5) / (held_by + 0.5))
+    # A corpus of few blocks has no word that says nothing.
+    idf[held_by > max(MOST_BLOCKS * num_blocks, 10)] = 0
+    sizes = np.asarray(counts.sum(axis=1)).reshape(-1)
+    norms = K1 * (1 - B + B * sizes / sizes.mean())
+    found = counts.data
+    found /= found + norms[counts.indices].astype("float32")
+    found *= np.repeat(idf, held_by).astype("float32")
+    counts.eliminate_zeros()
+    return counts
+
+
+def _counts(title_ids, token_ids, lengths, vocabulary_size):
+    """How often each block holds each wordpiece, float32 CSC."""
+    is_piece = np.arange(token_ids.shape[1]) < lengths[:, None]
+    title_lengths = np.fromiter(map(len, title_ids), int, len(title_ids))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    title_rows = np.repeat(np.arange(len(lengths)), title_lengths)
+    columns = np.concatenate(
+        [token_ids[is_piece], *(ids for ids in title_ids if len(ids))]
+    )
+    return scipy.sparse.coo_array(
+        (
+            np.ones(len(columns), "float32"),
+            (np.concatenate([rows, title_rows]), columns.astype("int32")),
+        ),
+        shape=(len(lengths), vocabulary_size),
+    ).tocsc()
