@@ -25,8 +25,9 @@ def write(directory: str, facts: dict) -> None:
     Args:
         directory: str. The version directory, with everything else in it.
         facts: dict. `num_blocks`, `index` (kind of search), `quantize`,
-            `num_reader_blocks`, `temperature`, `evidence_license` (str or
-            `None`), `example_questions` (list of str that the model answers
+            `num_reader_blocks`, `precision`, `calibration` (dict) and
+            `lexical_weight` (float) where there is one, `evidence_license`
+            (str or `None`), `example_questions` (list of str that the model answers
             rightly), `example_titles` (list of str), `parents`
             (fingerprints), `parts` (name to bytes) and `model_card` (as in
             the model's metadata.json), `warnings` (list of str).
@@ -75,6 +76,15 @@ def read(directory: str) -> dict:
     return facts
 
 
+def _confidence(fitted) -> str:
+    if fitted is None:
+        return "- not calibrated: confidences are shares, all is `answered`"
+    return (
+        f"- confidence fitted to {fitted['questions']:,} questions, `answered` "
+        f"from {fitted['threshold']:.2f} on"
+    )
+
+
 def _render(facts) -> str:
     card = model_card.Card.from_json(facts["model_card"])
     license = facts["evidence_license"] or "not stated"
@@ -106,7 +116,7 @@ def _render(facts) -> str:
         f"- {facts['num_blocks']:,} blocks, search: {search}",
         f"- reads {facts['num_reader_blocks']} blocks a question",
         f"- encoders compute in {facts['precision']}",
-        f"- confidence at temperature {facts['temperature']:g}",
+        _confidence(facts.get("calibration")),
         *(
             f"- fingerprint of the {name}: {fingerprint}"
             for name, fingerprint in facts["parents"].items()

@@ -18,7 +18,7 @@ def compute(
     asked: list,
     *,
     num_reader_blocks: int,
-    temperature: float,
+    fitted=None,
     lexical_weight: float | None = None,
 ) -> dict:
     """Answers questions on this process's Keras backend.
@@ -28,7 +28,7 @@ def compute(
         index: `Index`, the directory that the corpus's index is from.
         asked: list of `Question`.
         num_reader_blocks: int. Blocks read for a question.
-        temperature: float. See `RealmModule`.
+        fitted: `Calibration`. See `RealmModule`. Defaults to `None`.
         lexical_weight: float. See `RealmModule`. Defaults to `None`.
 
     Returns:
@@ -52,7 +52,7 @@ def compute(
     rows = [
         {
             "question": question,
-            **_row(calibration.choose(prediction, temperature=temperature)),
+            **_row(calibration.choose(prediction, fitted=fitted)),
             "block_ids": prediction.retrieved,
             "exact_block_ids": neighbors if prediction.retrieved else [],
         }

@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
+from realm_tf.answering.calibration import LEAST_SHARE
+from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import ROWS_PER_GROUP
@@ -25,8 +27,8 @@ class RealmModule(tf.Module):
         corpus: `Corpus`.
         num_reader_blocks: int. Blocks read; fewer blocks than that are
             padded with id -1.
-        temperature: float. What scores are divided by in the confidence.
-            Defaults to `1.0`.
+        fitted: `Calibration`. Defaults to `None`: the confidence is a share,
+            and every answer is given.
         lexical_weight: float. Of BM25 beside the index. Defaults to `None`:
             the index alone searches.
     """
@@ -36,13 +38,13 @@ class RealmModule(tf.Module):
         corpus: Corpus,
         *,
         num_reader_blocks: int,
-        temperature: float = 1.0,
+        fitted: Calibration | None = None,
         lexical_weight: float | None = None,
     ):
         super().__init__()
         corpus = dataclasses.replace(corpus, index=corpus.index.for_graph())
         records = corpus.records
-        self._temperature = temperature
+        self._fitted = fitted
         self._num_padding = max(0, num_reader_blocks - len(records))
         self._max_block_length = records.metadata["max_block_length"]
         self.tokenizer = GraphTokenizer(
@@ -128,7 +130,6 @@ class RealmModule(tf.Module):
         spans = best_spans(
             outputs,
             num_best=NUM_ALTERNATIVES,
-            temperatures=(self._temperature,),
         )
         block_ids = outputs["read_ids"]
         # (b, n): the block of each of the n best spans.
@@ -153,13 +154,16 @@ class RealmModule(tf.Module):
         best = tf.where(found, nbest_blocks[:, 0], -1)
         place = spans["nbest_positions"][:, :1]
 
+        confidence, threshold = self._confidence(spans)
+
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
 
         return {
             "answer": if_found(nbest_answers[:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
-            "confidence": if_found(spans["confidence"], 0.0),
+            "confidence": if_found(confidence, 0.0),
+            "answered": found & (confidence >= threshold),
             "block_id": tf.cast(best, tf.int64),
             "title": self.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
@@ -208,6 +212,18 @@ class RealmModule(tf.Module):
             segment_ids=self._keras.loaded.block_segment_ids,
         )
         return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
+
+    def _confidence(self, spans):
+        """As `Calibration.confidence`, and the least at which it is given."""
+        share, fitted = spans["share"], self._fitted
+        if fitted is None:
+            return share, 0.0
+        log_share = tf.math.log(tf.maximum(share, LEAST_SHARE))
+        return tf.sigmoid(
+            fitted.bias
+            + fitted.score_weight * spans["nbest_scores"][:, 0]
+            + fitted.share_weight * log_share
+        ), fitted.threshold
 
     def _pack(self, question):
         """Packed questions, and which of them ask anything at all."""

@@ -8,6 +8,7 @@ import sys
 
 import tensorflow as tf
 
+from realm_tf.answering import calibration
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import write_text
@@ -44,8 +45,8 @@ def write(
 
     Args:
         stage: `artifact.Stage`, the version directory, with its parameters
-            `num_reader_blocks`, `quantize`, `temperature`, `precision` and,
-            for hybrid search, `lexical_weight`.
+            `num_reader_blocks`, `quantize`, `precision` and, where there is
+            one, `calibration` and `lexical_weight`.
         corpus: `Corpus`.
         index: `Index`, the directory that the corpus's index is from.
         asked: list of `Question`. Their answers are stored, so that `realm
@@ -61,9 +62,11 @@ def write(
         InputError: if the disk is too full for it.
     """
     parameters = stage.parameters
+    fitted = parameters.get("calibration")
     reading = {
-        name: parameters.get(name)
-        for name in ("num_reader_blocks", "temperature", "lexical_weight")
+        "num_reader_blocks": parameters["num_reader_blocks"],
+        "fitted": fitted and calibration.Calibration(**fitted),
+        "lexical_weight": parameters.get("lexical_weight"),
     }
     parts = _write_graph(stage.directory, corpus, index.search, **reading)
     # What follows makes such a model again: both are twice the memory.

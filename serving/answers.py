@@ -109,7 +109,7 @@ def _rows(
     names = [
         field.name
         for field in dataclasses.fields(record)
-        if field.type in (str, int, float)
+        if field.type in (str, int, float, bool)
         and (
             field.default is dataclasses.MISSING
             or prefix + field.name in outputs

@@ -53,8 +53,9 @@ class Answer:
     Args:
         answer: str. Empty where nothing was found.
         score: float. Best span logit plus retrieval score.
-        confidence: float. Share of the span in the softmax over all spans
-            that were read, between 0 and 1, at the calibrated temperature.
+        confidence: float. Between 0 and 1: the probability that the answer is
+            right, of a model that is calibrated; else the share of the span in
+            the softmax over all spans that were read.
         block_id: int. The block that holds the answer; -1 for none.
         title: str. That block's article.
         text: str. That block.
@@ -63,6 +64,8 @@ class Answer:
         limit: int. One past its last code point.
         nbest: tuple of `Alternative`, best first.
         candidates: tuple of `Candidate`, best first.
+        answered: bool. Whether the model is sure enough to give the answer;
+            always, of one that is not calibrated. Defaults to `True`.
     """
 
     answer: str
@@ -76,3 +79,4 @@ class Answer:
     limit: int
     nbest: tuple[Alternative, ...]
     candidates: tuple[Candidate, ...]
+    answered: bool = True

@@ -31,9 +31,8 @@ class Answerer:
         num_reader_blocks: int. Blocks read for a question. Defaults to `5`.
         retriever: str. `"realm"` or `"hybrid"`, as of the export. Defaults to
             `"realm"`.
-        calibrated_by: `Evaluation`, or the path of its directory. Confidences
-            are at the temperature that it fitted, and BM25 has the weight.
-            Defaults to `None`: as the export.
+        calibrated_by: `Evaluation`, or the path of its directory, as
+            `--calibration` of the export. Defaults to `None`.
         quantize: str. See `retrieval.index.Index.from_files`. Defaults to `"none"`.
         precision: str. In which the encoders compute, as `--precision` of the
             export. Defaults to `"auto"`.
@@ -57,11 +56,11 @@ class Answerer:
         self.corpus = Corpus.load(
             model, blocks, index, quantize=quantize, precision=precision
         )
-        self.temperature = calibration.temperature_of(calibrated_by)
+        self._calibration = calibration.of_best_spans(calibrated_by)
         self._predictor = Predictor(
             self.corpus,
             num_reader_blocks=num_reader_blocks,
-            lexical_weight=calibration.lexical_weight_of(calibrated_by)
+            lexical_weight=calibration.lexical_weight_of(self._calibration)
             if retriever == "hybrid"
             else None,
         )
@@ -82,7 +81,7 @@ class Answerer:
         return [self._answer(prediction) for prediction in predictions]
 
     def _answer(self, prediction):
-        chosen = calibration.choose(prediction, temperature=self.temperature)
+        chosen = calibration.choose(prediction, fitted=self._calibration)
         return Answer(
             chosen.answer,
             chosen.score,
@@ -104,4 +103,5 @@ class Answerer:
                 )
                 for candidate in chosen.candidates
             ),
+            answered=chosen.answered,
         )

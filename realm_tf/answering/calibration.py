@@ -1,9 +1,13 @@
-"""How sure an answer is, and when it is better to give none.
+"""How sure an answer is, and whether it is given.
 
-The confidence of an answer is its share in the softmax over all spans that
-were read, with scores divided by a temperature that is fitted on questions
-with known answers ([Guo et al., 2017](https://arxiv.org/abs/1706.04599)). The
-share of a string is that of all its spans, where they are added up.
+Without a calibration the confidence of an answer is its share in the softmax
+over all spans that were read; that of a string is the share of all its spans,
+where they are added up. The share says which of the spans, not whether any of
+them answers: questions that the corpus cannot answer get one, too. A
+calibration makes it a probability that the answer is right, of the share and of
+the score, which such questions do not reach, by logistic regression (Platt, 1999;
+for questions that had better not be answered, [Kamath et al.,
+2020](https://arxiv.org/abs/2006.09462)).
 """
 
 import collections
@@ -11,84 +15,109 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy.optimize
 
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.errors import InputError
 from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.text import answers
 
-# Tried when one is fitted: 2 ** (-3 .. 5), four to a doubling.
-TEMPERATURES = tuple(2.0 ** (step / 4) for step in range(-12, 21))
-# A confidence that is wrong is no worse than this, in the fit.
-_LEAST_PROBABILITY = 1e-6
 NUM_BINS = 10
-# Shares of wrong answers among those given, for which thresholds are kept.
-RISKS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+# Of the questions of a user so many have no answer in the corpus (our choice).
+UNANSWERABLE = 0.25
+# Strength of the penalty on weights, so that some hundred questions will do
+# (our choice).
+_PENALTY = 1e-3
+# Of a share, before its logarithm.
+LEAST_SHARE = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
     """What was fitted on questions with known answers.
 
+        confidence = sigmoid(bias + score_weight score + share_weight log(share))
+
     Args:
-        temperature: float. One of `TEMPERATURES`.
+        bias: float.
+        score_weight: float. Not negative.
+        share_weight: float. Not negative.
+        threshold: float. The least confidence of an answer that is given.
         aggregate_answers: bool. Whether equal strings were added up.
         lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
             searched.
         questions: int. How many it was fitted on.
         negative_log_likelihood: float. In nats a question.
-        expected_calibration_error: float. See `calibration_error`.
-        error_at_temperature_1: float. The same, uncalibrated.
-        thresholds: dict. Share of wrong answers (as str) to `{"threshold",
-            "coverage"}`: the least confidence of an answer that is given,
-            and how many questions that answers.
     """
 
-    temperature: float = 1.0
+    bias: float
+    score_weight: float
+    share_weight: float
+    threshold: float
     aggregate_answers: bool = False
     lexical_weight: float | None = None
     questions: int = 0
     negative_log_likelihood: float = 0.0
-    expected_calibration_error: float = 0.0
-    error_at_temperature_1: float = 0.0
-    thresholds: dict = dataclasses.field(default_factory=dict)
+
+    def confidence(self, score, share):
+        """The probability that an answer is right, array or float.
+
+        Args:
+            score: float or array. Of the answer.
+            share: float or array. In the softmax over all spans.
+        """
+        return scipy.special.expit(
+            self.bias
+            + self.score_weight * np.asarray(score)
+            + self.share_weight * np.log(np.maximum(share, LEAST_SHARE))
+        )
 
 
-def confidence(score: float, log_total: float, temperature: float) -> float:
-    """exp(score / temperature - log_total), at most 1."""
-    return math.exp(min(score / temperature - float(log_total), 0.0))
-
-
-def choose(prediction, *, temperature: float = 1.0, aggregate: bool = False):
-    """The answer of an n-best list, and how sure it is.
+def choose(
+    prediction, *, fitted: Calibration | None = None, aggregate: bool = False
+):
+    """The answer of an n-best list, how sure it is, and whether it is given.
 
     Args:
         prediction: `Prediction`.
-        temperature: float. One of `TEMPERATURES`. Defaults to `1.0`.
+        fitted: `Calibration`. Defaults to `None`: the confidence is the share,
+            and every answer is given.
         aggregate: bool. Add the shares of equal strings (normalised as for
             exact match) up, over all blocks, and take the likeliest string;
             the span shown is its best one. Defaults to `False`: the best
             span.
 
     Returns:
-        `Prediction` with another answer and confidence.
+        `Prediction` with another answer, `confidence` and `answered`.
     """
+    best, share = _likeliest(prediction, aggregate=aggregate)
+    confidence, answered = share, bool(best.answer)
+    if fitted is not None and answered:
+        confidence = float(fitted.confidence(best.score, share))
+        answered = confidence >= fitted.threshold
+    values = {} if best is prediction else vars(best)
+    return dataclasses.replace(
+        prediction, **values, confidence=confidence, answered=answered
+    )
+
+
+def _likeliest(prediction, *, aggregate):
+    """A span of the n-best list, and its share."""
     if not prediction.nbest:
-        return prediction
-    log_total = prediction.log_totals[TEMPERATURES.index(temperature)]
+        # A closed book's has a confidence of its own.
+        return prediction, prediction.confidence
     shares = [
-        confidence(span.score, log_total, temperature)
+        math.exp(min(span.score - prediction.log_total, 0.0))
         for span in prediction.nbest
     ]
-    best, share = prediction.nbest[0], shares[0]
-    if aggregate:
-        totals = collections.defaultdict(float)
-        for span, of_span in zip(prediction.nbest, shares, strict=True):
-            totals[_key(span)] += of_span
-        key = max(totals, key=totals.get)
-        share = min(totals[key], 1.0)
-        best = next(s for s in prediction.nbest if _key(s) == key)
-    return dataclasses.replace(prediction, **vars(best), confidence=share)
+    if not aggregate:
+        return prediction.nbest[0], shares[0]
+    totals = collections.defaultdict(float)
+    for span, of_span in zip(prediction.nbest, shares, strict=True):
+        totals[_key(span)] += of_span
+    key = max(totals, key=totals.get)
+    best = next(span for span in prediction.nbest if _key(span) == key)
+    return best, min(totals[key], 1.0)
 
 
 def _key(span):
@@ -99,20 +128,25 @@ def _key(span):
 def fit(
     questions,
     predictions,
+    unanswerable=(),
     *,
     aggregate: bool = False,
     lexical_weight: float | None = None,
 ) -> Calibration:
-    """Fits the temperature by maximum likelihood.
+    """Fits the confidence by maximum likelihood, and then the threshold.
 
-        -1/n sum_i [c_i log p_i + (1 - c_i) log(1 - p_i)]
+        -sum_i w_i [c_i log p_i + (1 - c_i) log(1 - p_i)] / sum_i w_i
 
-    c says whether an answer is right, p is its confidence. Predictions
-    without an n-best list (closed-book ones) keep theirs.
+    c says whether an answer is right, p is its confidence; w gives what cannot
+    be answered a share of `UNANSWERABLE`. At the threshold most of the choices,
+    weighted so, are right: to give an answer that is right, or to give none
+    instead of one that is wrong.
 
     Args:
         questions: list of `Question`, with answers.
         predictions: list of `Prediction`.
+        unanswerable: list of `Prediction`. Of questions that could not be
+            answered. Defaults to none.
         aggregate: bool. As `choose`. Defaults to `False`.
         lexical_weight: float. Of BM25 in a hybrid retriever. Defaults to
             `None`.
@@ -120,41 +154,80 @@ def fit(
     Returns:
         `Calibration`.
     """
-    found = {}
-    for temperature in TEMPERATURES:
-        chosen = [
-            choose(p, temperature=temperature, aggregate=aggregate)
-            for p in predictions
-        ]
-        correct = np.array(
-            [
-                answers.is_correct(p.answer, q.answers, q.answer_type)
-                for q, p in zip(questions, chosen, strict=True)
-            ]
-        )
-        shares = np.array([p.confidence for p in chosen])
-        found[temperature] = correct, shares, _loss(correct, shares)
-    best = min(found, key=lambda temperature: found[temperature][2])
-    correct, shares, loss = found[best]
-    return Calibration(
-        temperature=best,
+    given = [
+        _likeliest(each, aggregate=aggregate)
+        for each in (*predictions, *unanswerable)
+    ]
+    correct = np.zeros(len(given), bool)
+    correct[: len(questions)] = [
+        answers.is_correct(best.answer, q.answers, q.answer_type)
+        for q, (best, _) in zip(questions, given, strict=False)
+    ]
+    weights = np.ones(len(given))
+    if unanswerable:
+        weights[len(questions) :] = (
+            UNANSWERABLE / (1 - UNANSWERABLE) * len(questions)
+        ) / len(unanswerable)
+    weights /= weights.sum()
+    scores = np.array([best.score for best, _ in given])
+    shares = np.array([share for _, share in given])
+    found = _logistic(
+        np.stack([scores, np.log(np.maximum(shares, LEAST_SHARE))], axis=1),
+        correct,
+        weights,
+    )
+    found = Calibration(
+        *map(float, found),
+        threshold=0.0,
         aggregate_answers=aggregate,
         lexical_weight=lexical_weight,
-        questions=len(predictions),
-        negative_log_likelihood=round(loss, 6),
-        expected_calibration_error=calibration_error(correct, shares),
-        error_at_temperature_1=calibration_error(*found[1.0][:2]),
-        thresholds={
-            str(risk): found_at
-            for risk in RISKS
-            if (found_at := threshold(correct, shares, risk))
-        },
+        questions=len(given),
+    )
+    confidences = found.confidence(scores, shares)
+    likely = np.clip(np.where(correct, confidences, 1 - confidences), 1e-6, 1)
+    return dataclasses.replace(
+        found,
+        threshold=_threshold(confidences, correct, weights),
+        negative_log_likelihood=round(
+            float(-np.sum(weights * np.log(likely))), 6
+        ),
     )
 
 
-def _loss(correct, shares):
-    likely = np.clip(shares, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
-    return float(-np.mean(np.where(correct, np.log(likely), np.log1p(-likely))))
+def _logistic(features, correct, weights):
+    """Bias and weights, these not negative, of a logistic regression."""
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    rows = np.c_[np.ones(len(features)), (features - mean) / scale]
+    signs = np.where(correct, 1.0, -1.0)
+
+    def loss(parameters):
+        margins = signs * (rows @ parameters)
+        wrong = scipy.special.expit(-margins)
+        gradient = -(weights * signs * wrong) @ rows
+        gradient[1:] += 2 * _PENALTY * parameters[1:]
+        value = weights @ np.logaddexp(0, -margins)
+        return value + _PENALTY * parameters[1:] @ parameters[1:], gradient
+
+    # The bias of all right or all wrong would be infinite.
+    bounds = [(-10, 10), (0, None), (0, None)]
+    found = scipy.optimize.minimize(loss, np.zeros(3), jac=True, bounds=bounds)
+    slopes = found.x[1:] / scale
+    return found.x[0] - slopes @ mean, *slopes
+
+
+def _threshold(confidences, correct, weights) -> float:
+    """The confidence from which on giving answers is right most often."""
+    order = np.argsort(-confidences, kind="stable")
+    gains = np.cumsum(np.where(correct, weights, -weights)[order])
+    falling = confidences[order]
+    # Questions of one confidence are answered together.
+    ends = np.flatnonzero(np.append(falling[1:] < falling[:-1], True))
+    best = ends[np.argmax(gains[ends])]
+    if gains[best] <= 0:
+        return 1.0
+    below = falling[best + 1] if best + 1 < len(falling) else 0.0
+    return float(falling[best] + below) / 2
 
 
 def calibration_error(correct, shares) -> float:
@@ -225,28 +298,6 @@ def risk_and_coverage(correct, shares):
     return -thresholds, answered / len(place), wrong / answered
 
 
-def threshold(correct, shares, risk: float) -> dict | None:
-    """The least confidence at which at most a share `risk` is wrong.
-
-    Args:
-        correct: bool array `(num_questions,)`.
-        shares: float array `(num_questions,)`. Confidences.
-        risk: float. Wrong answers among those given, at most.
-
-    Returns:
-        dict of `threshold` and `coverage`, for the most questions answered;
-        `None` if no threshold keeps to the risk.
-    """
-    thresholds, coverage, risks = risk_and_coverage(correct, shares)
-    kept = np.flatnonzero(risks <= risk)
-    if not len(kept):
-        return None
-    return {
-        "threshold": float(thresholds[kept[-1]]),
-        "coverage": round(float(coverage[kept[-1]]), 6),
-    }
-
-
 def read(evaluation: Evaluation) -> Calibration:
     """The calibration that an evaluation holds.
 
@@ -256,52 +307,52 @@ def read(evaluation: Evaluation) -> Calibration:
     Raises:
         InputError: if it has none.
     """
-    if "calibration" not in evaluation.metadata:
+    fitted = evaluation.metadata.get("calibration", {})
+    # An earlier version fitted a temperature.
+    if "bias" not in fitted:
         raise InputError(
-            f"{evaluation} holds no calibration: it has no answers "
-            "(--num-reader-blocks 0) or was made by an earlier version; run "
-            "`realm evaluate` again."
+            f"{evaluation} holds no calibration: run `realm evaluate "
+            "--calibrate` on questions of dev."
         )
-    return Calibration(**evaluation.metadata["calibration"])
+    return Calibration(**fitted)
 
 
-def lexical_weight_of(evaluation: Evaluation | str | None) -> float:
-    """The weight of BM25 in a hybrid retriever.
+def of_best_spans(evaluation: Evaluation | str | None) -> Calibration | None:
+    """The calibration of a model that gives its best span as the answer.
 
     Args:
-        evaluation: `Evaluation`, or its path; `None` for `LEXICAL_WEIGHT`.
+        evaluation: `Evaluation`, or its path; `None` for none.
 
     Raises:
-        InputError: if it is one of a model that searched alone.
+        InputError: if it holds none, or one of answers whose shares were added
+            up.
     """
     if evaluation is None:
-        return LEXICAL_WEIGHT
-    fitted = read(Evaluation.of(evaluation))
-    if fitted.lexical_weight is None:
-        raise InputError(
-            f"--calibration {evaluation} fitted no weight of BM25: run `realm "
-            "evaluate` with --retriever hybrid."
-        )
-    return fitted.lexical_weight
-
-
-def temperature_of(evaluation: Evaluation | str | None) -> float:
-    """The temperature of a model that gives its best span as the answer.
-
-    Args:
-        evaluation: `Evaluation`, or its path; `None` for 1.
-
-    Raises:
-        InputError: if it holds no calibration, or one of answers whose shares
-            were added up.
-    """
-    if evaluation is None:
-        return 1.0
+        return None
     fitted = read(Evaluation.of(evaluation))
     if fitted.aggregate_answers:
         raise InputError(
             f"--calibration {evaluation} was fitted on answers that were "
-            "added up, which an export does not: run `realm evaluate` "
-            "without --aggregate-answers."
+            "added up, which an export does not: run `realm evaluate "
+            "--calibrate` without --aggregate-answers."
         )
-    return fitted.temperature
+    return fitted
+
+
+def lexical_weight_of(fitted: Calibration | None) -> float:
+    """The weight of BM25 in a hybrid retriever.
+
+    Args:
+        fitted: `Calibration`; `None` for `LEXICAL_WEIGHT`.
+
+    Raises:
+        InputError: if it is one of a model that searched alone.
+    """
+    if fitted is None:
+        return LEXICAL_WEIGHT
+    if fitted.lexical_weight is None:
+        raise InputError(
+            "--calibration has no weight of BM25: run `realm evaluate "
+            "--calibrate` with --retriever hybrid."
+        )
+    return fitted.lexical_weight

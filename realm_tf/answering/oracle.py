@@ -17,15 +17,15 @@ class Oracle:
     that the reader does not undo the order.
 
     Args:
-        dense: `retrievers.Dense`.
+        retriever: `retrievers.Dense`, or another one.
         texts: sequence of str. Of the blocks, by id.
         questions: list of `Question`. With one text and several sets of
             answers, any of these will do.
         depth: int. Of the model's own ranking; an answer beyond is not found.
     """
 
-    def __init__(self, dense, texts, questions, *, depth: int):
-        self._dense = dense
+    def __init__(self, retriever, texts, questions, *, depth: int):
+        self._retriever = retriever
         self._depth = depth
         self._finder = answers.AnswerFinder(texts)
         self._answers = collections.defaultdict(list)
@@ -36,7 +36,7 @@ class Oracle:
 
     def search(self, questions: list[str], num_candidates: int):
         """As `Dense.search`, for questions that are known."""
-        scores, block_ids = self._dense.search(
+        scores, block_ids = self._retriever.search(
             questions, max(num_candidates, self._depth)
         )
         ordered = [
@@ -54,4 +54,37 @@ class Oracle:
         return any(
             self._finder.contains(block_id, *known)
             for known in self._answers[asked]
+        )
+
+
+class Hiding(Oracle):
+    """A retriever that never finds a block that holds an answer.
+
+    Its questions cannot be answered, whatever a reader makes of the next best
+    blocks; their scores stay. Where too few blocks are left, as in a very small
+    corpus, these come several times.
+
+    Its arguments are those of `Oracle`.
+    """
+
+    def search(self, questions: list[str], num_candidates: int):
+        """As `Dense.search`, for questions that are known."""
+        scores, block_ids = self._retriever.search(
+            questions, num_candidates + self._depth
+        )
+        places = [
+            [
+                place
+                for place, block in enumerate(found.tolist())
+                if not self._holds(asked, block)
+            ]
+            for asked, found in zip(questions, block_ids, strict=True)
+        ]
+        # The last block is one of the worst, if all of them hold an answer.
+        places = np.stack(
+            [np.resize(kept or [-1], num_candidates) for kept in places]
+        )
+        return tuple(
+            np.take_along_axis(values, places, axis=1)
+            for values in (scores, block_ids)
         )

@@ -11,7 +11,6 @@ import keras
 import numpy as np
 
 from realm_tf.answering import calibration
-from realm_tf.answering.calibration import TEMPERATURES
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.models.best_spans import best_spans
@@ -68,20 +67,20 @@ class Prediction(Span):
     """The best answer, with its evidence.
 
     Args:
-        confidence: float. Share of the span in the softmax over all spans
-            that were read, between 0 and 1; see `calibration.choose`.
+        confidence: float. Between 0 and 1; see `calibration`.
+        answered: bool. Whether the answer is sure enough to be given.
         retrieved: list of int. Block ids, best first, as many as asked for.
         candidates: list of `Candidate`. The blocks read, best first.
         nbest: list of `Span`. Best first.
-        log_totals: tuple of float. Log sum exp over all spans that were
-            read, at each of `calibration.TEMPERATURES`.
+        log_total: float. Log sum exp over all spans that were read.
     """
 
     confidence: float = 0.0
+    answered: bool = False
     retrieved: list[int] = dataclasses.field(default_factory=list)
     candidates: list[Candidate] = dataclasses.field(default_factory=list)
     nbest: list[Span] = dataclasses.field(default_factory=list)
-    log_totals: tuple[float, ...] = ()
+    log_total: float = 0.0
 
 
 NO_ANSWER = Prediction()
@@ -160,7 +159,6 @@ class Predictor:
                 num_best=min(
                     NUM_BEST, np.prod(outputs["span_scores"].shape[1:])
                 ),
-                temperatures=TEMPERATURES,
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
             for name in ("read_ids", "candidate_ids"):
@@ -185,7 +183,7 @@ class Predictor:
                 retrieved=spans["candidate_ids"][row].tolist(),
                 candidates=self._candidates(read, spans, row),
                 nbest=self._nbest(read, spans, row),
-                log_totals=tuple(spans["log_totals"][row].tolist()),
+                log_total=float(spans["log_total"][row]),
             )
         )
 

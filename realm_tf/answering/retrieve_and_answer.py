@@ -4,6 +4,7 @@ import dataclasses
 
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
+from realm_tf.answering.oracle import Hiding
 from realm_tf.answering.oracle import Oracle
 from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
@@ -24,12 +25,15 @@ class Answered:
             for each question, best first. The first one's blocks were read.
         lexical_weight: float. Of BM25, if a hybrid retriever searched; else
             `None`.
+        unanswerable: list of `Prediction`. The same questions where no block
+            holds an answer; empty unless they were asked for.
     """
 
     predictions: list = dataclasses.field(default_factory=list)
     records: object = None
     rankings: dict = dataclasses.field(default_factory=dict)
     lexical_weight: float | None = None
+    unanswerable: list = dataclasses.field(default_factory=list)
 
 
 def answer(
@@ -42,6 +46,7 @@ def answer(
     compare,
     num_reader_blocks,
     precision,
+    calibrate=False,
     lexical_weight=hybrid.LEXICAL_WEIGHT,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
@@ -56,6 +61,8 @@ def answer(
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
         precision: str. See `model_directory.load`.
+        calibrate: bool. Whether to ask again with every block hidden that
+            holds an answer. Defaults to `False`.
         lexical_weight: float. Of BM25 in a hybrid retriever; `FIT` for what
             fits these questions best. Defaults to `LEXICAL_WEIGHT`.
 
@@ -100,6 +107,16 @@ def answer(
         if retriever not in ("realm", "hybrid"):
             search = searching[retriever].search
         answered.predictions = predictor.predict(texts, search=search)
+        if calibrate:
+            hiding = Hiding(
+                searching[retriever],
+                corpus.records.texts,
+                asked,
+                depth=recall.NUM_RANKED,
+            )
+            answered.unanswerable = predictor.predict(
+                texts, search=hiding.search
+            )
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]

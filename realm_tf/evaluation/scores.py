@@ -17,16 +17,19 @@ from realm_tf.text import answers
 NUM_SHOWN = 5
 
 
-def write(stage, asked, answered, *, title, aggregate_answers, known) -> None:
+def write(
+    stage, asked, answered, *, title, aggregate_answers, calibrate, known
+) -> None:
     """Writes metrics.json, predictions.jsonl and report.html.
 
     Args:
-        stage: `artifact.Stage`, whose parameters hold the `temperature`; its
-            metadata get `metrics` and `calibration`.
+        stage: `artifact.Stage`; its metadata get `metrics` and, to
+            `calibrate`, `calibration`.
         asked: list of `Question`.
         answered: `Answered`.
         title: str. Of the report.
         aggregate_answers: bool. See `calibration.choose`.
+        calibrate: bool. Whether to fit a `Calibration` to these questions.
         known: `Calibration` of other questions, or `None`.
     """
     rows, own = [{} for _ in asked], {}
@@ -35,25 +38,24 @@ def write(stage, asked, answered, *, title, aggregate_answers, known) -> None:
         first = next(iter(answered.rankings.values()))
         lines = [{"retrieved": block_ids} for block_ids in first]
     if answered.predictions:
-        stage.metadata["calibration"] = dataclasses.asdict(
-            calibration.fit(
+        if calibrate:
+            fitted = calibration.fit(
                 asked,
                 answered.predictions,
+                answered.unanswerable,
                 aggregate=aggregate_answers,
                 lexical_weight=answered.lexical_weight,
             )
-        )
+            stage.metadata["calibration"] = dataclasses.asdict(fitted)
         predictions = [
             calibration.choose(
-                prediction,
-                temperature=stage.parameters["temperature"],
-                aggregate=aggregate_answers,
+                prediction, fitted=known, aggregate=aggregate_answers
             )
             for prediction in answered.predictions
         ]
         rows = score(asked, predictions, rows)
         lines = [_line(each, answered.records) for each in predictions]
-        own = _at_thresholds(known, predictions, rows) if known else {}
+        own = _of_answered(predictions, rows) if known else {}
     metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
     metrics.update(own)
     lines = [
@@ -124,17 +126,15 @@ def _metrics_of(row):
     return own
 
 
-def _at_thresholds(known, predictions, rows):
-    """What thresholds found elsewhere do here."""
-    found = {"temperature": known.temperature}
+def _of_answered(predictions, rows):
+    """How many questions are answered, and how many of these wrongly."""
+    given = np.array([p.answered for p in predictions])
     correct = np.array([row["exact_match"] for row in rows])
-    shares = np.array([p.confidence for p in predictions])
-    for risk, at in known.thresholds.items():
-        given = shares >= at["threshold"]
-        wrong = 1 - correct[given].mean() if given.any() else 0.0
-        for name, share in (("coverage", given.mean()), ("wrong", wrong)):
-            found[f"{name}@risk_{risk}"] = round(float(share), bootstrap.DIGITS)
-    return found
+    wrong = 1 - correct[given].mean() if given.any() else 0.0
+    return {
+        "answered": round(float(given.mean()), bootstrap.DIGITS),
+        "answered_wrong": round(float(wrong), bootstrap.DIGITS),
+    }
 
 
 def _line(prediction, records):
@@ -143,6 +143,7 @@ def _line(prediction, records):
         "prediction": prediction.answer,
         "score": prediction.score,
         "confidence": prediction.confidence,
+        "answered": prediction.answered,
         "block_id": prediction.block_id,
         **evidence(records, prediction.block_id),
         "start": prediction.start,

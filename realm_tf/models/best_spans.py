@@ -5,14 +5,12 @@ from keras import ops
 from realm_tf import losses
 
 
-def best_spans(outputs, *, num_best, temperatures=(1.0,)):
+def best_spans(outputs, *, num_best):
     """What the scores say: the best span of each block, and of all.
 
     Args:
         outputs: dict. What `RetrieveAndRead` returns, arrays or tensors.
         num_best: int. Length of the n-best list, at most the number of spans.
-        temperatures: tuple of float. What scores are divided by in
-            `log_totals`. Defaults to `(1.0,)`.
 
     Returns:
         A dict of tensors. `candidate_starts`, `candidate_limits` and
@@ -22,10 +20,9 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
         log-softmax of the relevance over the blocks read. `nbest_positions`
         (place of the block among those read), `nbest_starts`,
         `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
-        first. `log_totals`, `(batch_size, num_temperatures)`: log sum exp
-        over all spans read, at each temperature. `confidence`,
-        `(batch_size,)`: the share of the best span in the softmax over them,
-        at the first temperature.
+        first. `log_total`, `(batch_size,)`: log sum exp over all spans read.
+        `share`, the same shape: that of the best span in the softmax over
+        them.
     """
     scores = ops.where(
         outputs["allowed"],
@@ -41,17 +38,8 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
     # (b, r * l * w)
     of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
     nbest_scores, nbest = ops.top_k(of_all, num_best)
-    # (b, r * l * w, t)
-    divided = ops.cast(
-        ops.reshape(outputs["span_scores"], (batch_size, -1, 1)), "float32"
-    ) / ops.convert_to_tensor(temperatures, "float32")
-    log_totals = losses.masked_logsumexp(
-        divided,
-        ops.broadcast_to(
-            ops.reshape(outputs["allowed"], (batch_size, -1, 1)),
-            ops.shape(divided),
-        ),
-        axis=1,
+    log_total = losses.masked_logsumexp(
+        of_all, ops.reshape(outputs["allowed"], ops.shape(of_all)), axis=1
     )
     nbest = ops.cast(nbest, "int32")
     nbest_starts, nbest_limits = _limits(
@@ -68,12 +56,8 @@ def best_spans(outputs, *, num_best, temperatures=(1.0,)):
         "nbest_starts": nbest_starts,
         "nbest_limits": nbest_limits,
         "nbest_scores": nbest_scores,
-        "log_totals": log_totals,
-        "confidence": ops.exp(
-            ops.minimum(
-                nbest_scores[:, 0] / temperatures[0] - log_totals[:, 0], 0.0
-            )
-        ),
+        "log_total": log_total,
+        "share": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
     }
 
 

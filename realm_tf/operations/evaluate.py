@@ -41,15 +41,17 @@ class Evaluate(Computing):
     is exact_match of the questions for which a block that was read holds an
     answer.
 
-    Confidences are calibrated with --calibration DIR, an evaluation of other
-    questions (those of dev), whose temperature and thresholds are then used
-    here, and whose weight of BM25 in a hybrid retriever.
+    --calibrate, for the questions of dev, fits how sure an answer is, so that
+    `confidence` is the probability that it is right, and the threshold from
+    which on a question counts as `answered`. It asks each question a second
+    time with every block hidden that holds an answer, to learn what an answer
+    looks like where there is none. --calibration DIR uses what was fitted.
     """
 
     command = "evaluate"
     makes = Evaluation
-    # The index is of the blocks, and the temperature is a parameter.
-    manner = ("blocks", "calibration", "fit_lexical_weight")
+    # The index is of the blocks, and what was fitted is a parameter.
+    manner = ("blocks", "calibration", "calibrate")
 
     model: Model
     """model directory"""
@@ -65,18 +67,19 @@ class Evaluate(Computing):
     """whose blocks are read"""
     compare: tuple[Literal["realm", "bm25", "hybrid"], ...] = ()
     """further retrievers whose recall is measured"""
-    fit_lexical_weight: bool = False
-    """weigh BM25 in a hybrid retriever so that blocks with an answer come
-    first: for questions that nothing is judged by, whose evaluation is then a
-    --calibration (if not given: the weight of --calibration, or 0.25)"""
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
     aggregate_answers: bool = False
     """add up the probabilities of equal strings over blocks, instead of
     taking the single best span"""
+    calibrate: bool = False
+    """fit to these questions how sure an answer is, from where on it is
+    `answered`, and the weight of BM25 in a hybrid retriever: for a --calibration
+    of other evaluations and of the export"""
     calibration: Evaluation | None = None
-    """evaluation of other questions, whose temperature is used (if not given: a
-    temperature of 1)"""
+    """evaluation of other questions (dev), made with --calibrate, whose
+    confidence, threshold and weight are used (if not given: shares, all
+    `answered`, a weight of 0.25)"""
 
     def parameters(self) -> dict:
         return {
@@ -84,7 +87,8 @@ class Evaluate(Computing):
             "compare": list(self.compare),
             "num_reader_blocks": self.num_reader_blocks,
             "aggregate_answers": self.aggregate_answers,
-            "temperature": self._known.temperature if self._known else 1.0,
+            "calibrate": self.calibrate,
+            "calibration": self._known and dataclasses.asdict(self._known),
             "precision": self.computes_in,
             **self._weights,
         }
@@ -97,7 +101,7 @@ class Evaluate(Computing):
         from realm_tf.answering.retrieve_and_answer import FIT
         from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 
-        if self.fit_lexical_weight:
+        if self.calibrate and self.retriever == "hybrid":
             return {"lexical_weight": FIT}
         known = self._known and self._known.lexical_weight
         return {"lexical_weight": LEXICAL_WEIGHT if known is None else known}
@@ -114,9 +118,8 @@ class Evaluate(Computing):
 
         Returns:
             `Evaluation`. Its `metrics` are of all questions; with
-            `calibration`, `coverage@risk_R` and `wrong@risk_R` say which
-            share of them its threshold for risk R lets through, and which
-            share of these is wrong.
+            `calibration`, `answered` says which share of them is sure enough,
+            and `answered_wrong` which share of these is wrong.
 
         Raises:
             InputError: if the inputs are missing or do not match.
@@ -136,6 +139,7 @@ class Evaluate(Computing):
                 compare=self.compare,
                 num_reader_blocks=self.num_reader_blocks,
                 precision=self.computes_in,
+                calibrate=self.calibrate,
                 **self._weights,
             )
             scores.write(
@@ -144,6 +148,7 @@ class Evaluate(Computing):
                 answered,
                 title=f"{self.output}: {self.questions}",
                 aggregate_answers=self.aggregate_answers,
+                calibrate=self.calibrate,
                 known=self._known,
             )
         return self.result
@@ -164,20 +169,18 @@ class Evaluate(Computing):
             )
         if self.num_reader_blocks == 0 and (
             self.calibration
+            or self.calibrate
             or self.aggregate_answers
             or self.retriever == _CLOSED_BOOK
         ):
             raise InputError(
                 "With --num-reader-blocks 0 nothing is answered: leave "
-                "--calibration and --aggregate-answers out, and choose a "
+                "--calibration, --calibrate and --aggregate-answers out, and choose a "
                 "--retriever that searches."
             )
-        if self.fit_lexical_weight and (
-            self.calibration or self.retriever != "hybrid"
-        ):
+        if self.calibrate and self.calibration:
             raise InputError(
-                "--fit-lexical-weight is for --retriever hybrid without a "
-                "--calibration, which has a weight."
+                "--calibrate fits what --calibration has: give one of them."
             )
         if self._known and (
             self._known.aggregate_answers != self.aggregate_answers

@@ -44,7 +44,7 @@ class Export(Computing):
 
     command = "export"
     makes = SavedModel
-    # The temperature is a parameter.
+    # What was fitted is a parameter.
     manner = ("calibration", "questions")
 
     model: Model
@@ -65,10 +65,10 @@ class Export(Computing):
     """what finds the blocks: the model's own towers, or these and BM25 of
     wordpieces, by a weighted sum (every server can do it)"""
     calibration: Evaluation | None = None
-    """an evaluation (`realm evaluate`, of the same --retriever) of this model
-    on held-out questions: confidences are at the temperature that it fitted,
-    BM25 has the weight that it fitted (if not given: temperature 1, the weight
-    of `realm evaluate`)"""
+    """an evaluation (`realm evaluate --calibrate`, of the same --retriever) of
+    this model on held-out questions: confidences are probabilities, answers
+    below a threshold are not `answered`, and BM25 has the weight that was
+    fitted (if not given: shares, all `answered`, a weight of 0.25)"""
     evidence_license: str | None = None
     """a line that is shown with the evidence, such as 'Wikipedia, CC BY-SA
     4.0'"""
@@ -86,13 +86,13 @@ class Export(Computing):
         parameters = {
             "num_reader_blocks": self.num_reader_blocks,
             "quantize": self.quantize_embeddings,
-            "temperature": calibration.temperature_of(self.calibration),
             "precision": self.computes_in,
         }
+        fitted = calibration.of_best_spans(self.calibration)
+        if fitted is not None:
+            parameters["calibration"] = dataclasses.asdict(fitted)
         if self.retriever == "hybrid":
-            parameters["lexical_weight"] = calibration.lexical_weight_of(
-                self.calibration
-            )
+            parameters["lexical_weight"] = calibration.lexical_weight_of(fitted)
         return parameters
 
     def run(self) -> SavedModel:
@@ -196,7 +196,7 @@ class Export(Computing):
             self.index,
             asked,
             num_reader_blocks=self.num_reader_blocks,
-            temperature=self.parameters()["temperature"],
+            fitted=calibration.of_best_spans(self.calibration),
             lexical_weight=self.parameters().get("lexical_weight"),
         )
 

@@ -100,7 +100,10 @@ class Quickstart(Operation):
         )
         fitted = graph.add(
             realm_tf.Evaluate(
-                **corpus, questions=dev, output=self._evaluation("dev")
+                **corpus,
+                questions=dev,
+                calibrate=True,
+                output=self._evaluation("dev"),
             )
         )
         for retriever in RETRIEVERS:

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 
 from realm_tf.answering import calibration
-from realm_tf.answering.calibration import TEMPERATURES
+from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.predict import NO_ANSWER
 from realm_tf.answering.predict import Span
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
+
+pytestmark = pytest.mark.fast
 
 
 def _prediction(spans):
@@ -20,11 +24,6 @@ def _prediction(spans):
         Span(answer, score, number, 0, len(answer))
         for number, (answer, score) in enumerate(spans)
     ]
-    scores = np.array([score for _, score in spans])
-    totals = tuple(
-        float(np.log(np.exp(scores / temperature).sum()))
-        for temperature in TEMPERATURES
-    )
     best = nbest[0]
     return dataclasses.replace(
         NO_ANSWER,
@@ -32,33 +31,78 @@ def _prediction(spans):
         score=best.score,
         block_id=best.block_id,
         nbest=nbest,
-        log_totals=totals,
+        log_total=float(np.log(np.sum(np.exp([score for _, score in spans])))),
     )
 
 
-def _overconfident(num, right, margin):
-    """Questions whose answer wins by a margin and is right at times."""
+def _asked(num, probability):
+    """Questions of scores and margins, right with a probability of both."""
     random = np.random.default_rng(0)
-    questions = [
-        Question("q", ("yes" if is_right else "else",))
-        for is_right in random.random(num) < right
-    ]
-    return questions, num * [_prediction([("yes", margin), ("no", 0.0)])]
+    questions, predictions, truth = [], [], []
+    for _ in range(num):
+        score, margin = random.uniform(0, 10), random.exponential(2)
+        found = _prediction([("yes", score), ("no", score - margin)])
+        share = 1 / (1 + math.exp(-margin))
+        truth.append(probability(score, share))
+        right = "yes" if random.random() < truth[-1] else "else"
+        questions.append(Question("q", (right,)))
+        predictions.append(found)
+    return questions, predictions, np.array(truth)
 
 
-@pytest.mark.parametrize("right, margin", [(0.6, 8.0), (0.9, 0.5), (0.75, 3)])
-def test_the_temperature_makes_confidence_the_share_of_right_answers(
-    right, margin
-):
-    questions, predictions = _overconfident(4000, right, margin)
+def test_the_confidence_is_the_probability_that_an_answer_is_right():
+    questions, predictions, truth = _asked(
+        6000,
+        lambda score, share: (
+            1 / (1 + math.exp(4 - 0.7 * score - 3 * math.log(share)))
+        ),
+    )
     fitted = calibration.fit(questions, predictions)
-    # sigmoid(margin / t) = right
-    ideal = margin / math.log(right / (1 - right))
-    assert abs(math.log2(fitted.temperature / ideal)) <= 0.25
-    before = abs(1 / (1 + math.exp(-margin)) - right)
-    assert fitted.error_at_temperature_1 == pytest.approx(before, abs=0.03)
-    assert fitted.expected_calibration_error < 0.05
-    assert fitted.questions == 4000
+    assert fitted.questions == 6000
+    assert fitted.score_weight == pytest.approx(0.7, abs=0.06)
+    assert fitted.share_weight == pytest.approx(3, abs=0.5)
+    found = [calibration.choose(each, fitted=fitted) for each in predictions]
+    confidences = np.array([each.confidence for each in found])
+    assert np.abs(confidences - truth).mean() < 0.02
+    # What is likelier right than wrong is given.
+    assert fitted.threshold == pytest.approx(0.5, abs=0.08)
+    given = np.array([each.answered for each in found])
+    np.testing.assert_array_equal(given, confidences >= fitted.threshold)
+    loss = -np.mean(truth * np.log(truth) + (1 - truth) * np.log1p(-truth))
+    assert fitted.negative_log_likelihood == pytest.approx(loss, abs=0.03)
+
+
+def test_what_cannot_be_answered_counts_by_its_share():
+    """All of one score and share: confidence is the share of right ones."""
+    found = _prediction([("yes", 1.0), ("no", 0.0)])
+    questions = [
+        Question("q", ("yes" if n < 80 else "no",)) for n in range(100)
+    ]
+    fitted = calibration.fit(questions, 100 * [found], 7 * [found])
+    confidence = calibration.choose(found, fitted=fitted).confidence
+    right = 0.8 * (1 - calibration.UNANSWERABLE)
+    assert confidence == pytest.approx(right, abs=1e-3)
+    assert fitted.threshold < confidence
+
+
+def test_a_score_that_unanswerable_questions_do_not_reach():
+    high = _prediction([("yes", 9.0), ("no", 8.0)])
+    low = _prediction([("yes", 3.0), ("no", 2.0)])
+    fitted = calibration.fit(40 * [Question("q", ("yes",))], 40 * [high], [low])
+    high, low = (
+        calibration.choose(each, fitted=fitted) for each in (high, low)
+    )
+    # Shares say nothing: they are the same.
+    assert low.confidence < fitted.threshold < high.confidence
+    assert (low.answered, high.answered) == (False, True)
+    assert low.answer == "yes"
+
+
+def test_a_model_that_is_never_right_never_answers():
+    found = _prediction([("yes", 9.0), ("no", 8.0)])
+    fitted = calibration.fit(5 * [Question("q", ("else",))], 5 * [found])
+    chosen = calibration.choose(found, fitted=fitted)
+    assert chosen.confidence < 0.01 and not chosen.answered
 
 
 def test_strings_are_added_up_and_shown_by_their_best_span():
@@ -70,13 +114,17 @@ def test_strings_are_added_up_and_shown_by_their_best_span():
     single = calibration.choose(prediction)
     assert (single.answer, single.block_id) == ("Rome", 0)
     assert single.confidence == pytest.approx(shares[0])
+    assert single.answered
     both = calibration.choose(prediction, aggregate=True)
     assert (both.answer, both.block_id, both.score) == ("the Nile", 1, 1.6)
     assert both.confidence == pytest.approx(shares[1] + shares[2])
-    # So cold that the best span alone counts.
-    cold = calibration.choose(prediction, temperature=0.125, aggregate=True)
-    assert cold.answer == "Rome"
+    fitted = Calibration(0.5, 0.25, 2.0, threshold=0.9)
+    sure = calibration.choose(prediction, fitted=fitted, aggregate=True)
+    logit = 0.5 + 0.25 * 1.6 + 2 * math.log(shares[1] + shares[2])
+    assert sure.confidence == pytest.approx(1 / (1 + math.exp(-logit)))
+    assert not sure.answered
     assert calibration.choose(NO_ANSWER, aggregate=True) == NO_ANSWER
+    assert calibration.choose(NO_ANSWER, fitted=fitted) == NO_ANSWER
 
 
 def test_the_calibration_error_by_hand():
@@ -89,31 +137,13 @@ def test_the_calibration_error_by_hand():
     )
 
 
-def test_thresholds_against_trying_all():
-    random = np.random.default_rng(1)
-    shares = random.choice(np.linspace(0, 1, 15), 60)
-    correct = random.random(60) < shares
-    for risk in (0.0, 0.1, 0.3, 0.6):
-        tried = [
-            (float((shares >= t).mean()), float(t))
-            for t in np.unique(shares)
-            if 1 - correct[shares >= t].mean() <= risk + 1e-12
-        ]
-        found = calibration.threshold(correct, shares, risk)
-        assert (found is None) == (not tried)
-        if tried:
-            coverage, threshold = max(tried)
-            assert found["threshold"] == threshold
-            assert found["coverage"] == pytest.approx(coverage, abs=1e-6)
-    assert calibration.threshold([False], np.array([0.5]), 0.5) is None
-
-
 def test_an_evaluation_without_calibration_is_refused(tmp_path):
-    from realm_tf.artifacts import artifact
-    from realm_tf.artifacts.objects import Evaluation
-
-    old = str(tmp_path / "old")
-    with artifact.write(old, kind="evaluation", parameters={}, parents={}):
-        pass
-    with pytest.raises(InputError, match="holds no calibration"):
-        calibration.read(Evaluation(old))
+    for name, metadata in (
+        ("none", {}),
+        ("earlier version", {"calibration": {"temperature": 2.0}}),
+    ):
+        path = str(tmp_path / name)
+        with artifact.write(path, kind="evaluation") as stage:
+            stage.metadata.update(metadata)
+        with pytest.raises(InputError, match="holds no calibration"):
+            calibration.read(Evaluation(path))

@@ -4,10 +4,12 @@ Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions and by
 BM25.
 """
 
+import dataclasses
 import json
 
 import pytest
 
+from realm_tf.answering.calibration import Calibration
 from realm_tf.artifacts import artifact
 
 # Titles that are blocks' and others; what has no answer is stored, too.
@@ -20,9 +22,15 @@ ASKED = [
 ]
 # Patterns that every answer matches, and answers that none is.
 GOLD = [[".+"], ["["], [".+"], [".+"], [".+"]]
-# One of `calibration.TEMPERATURES`.
-TEMPERATURE = 4.0
-LEXICAL_WEIGHT = 2.0
+# So that some of the questions are answered.
+CALIBRATION = Calibration(
+    bias=-1.0,
+    score_weight=0.2,
+    share_weight=0.5,
+    threshold=0.4,
+    lexical_weight=2.0,
+    questions=100,
+)
 
 
 @pytest.fixture(scope="session")
@@ -32,13 +40,10 @@ def asked():
 
 @pytest.fixture(scope="session")
 def evaluation_dir(tmp_path_factory):
-    """An evaluation that fitted a temperature and a weight, and nothing else."""
+    """An evaluation that was calibrated, and nothing else."""
     path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
     with artifact.write(path, kind="evaluation") as stage:
-        stage.metadata["calibration"] = {
-            "temperature": TEMPERATURE,
-            "lexical_weight": LEXICAL_WEIGHT,
-        }
+        stage.metadata["calibration"] = dataclasses.asdict(CALIBRATION)
     return path
 
 

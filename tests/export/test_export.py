@@ -1,5 +1,6 @@
 """What `realm export` writes around the graph, and what it refuses."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from realm_tf.answering.calibration import Calibration
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
@@ -77,7 +79,9 @@ def test_what_does_not_match_is_refused(
 
     aggregated = str(tmp_path / "aggregated")
     with artifact.write(aggregated, kind="evaluation") as stage:
-        stage.metadata["calibration"] = {"aggregate_answers": True}
+        stage.metadata["calibration"] = dataclasses.asdict(
+            Calibration(0.0, 1.0, 1.0, 0.5, aggregate_answers=True)
+        )
     with pytest.raises(InputError, match="without --aggregate-answers"):
         export(calibration=aggregated)
     with pytest.raises(InputError, match="--reordering int8"):
@@ -117,7 +121,9 @@ def test_the_card_says_what_the_model_holds(exported, asked):
     }
     text = Path(f"{exported}/3/README.md").read_text()
     assert "License of the texts: Our own, CC0 1.0." in text
-    assert "- confidence at temperature 4\n" in text
+    assert (
+        "- confidence fitted to 100 questions, `answered` from 0.40 on\n"
+    ) in text
     assert (
         "search: ivf, embeddings as bfloat16, with BM25 of wordpieces at "
         "weight 2\n"
@@ -146,7 +152,9 @@ def test_a_weight_that_was_not_fitted_is_missed(
 ):
     path = str(tmp_path / "evaluated")
     with artifact.write(path, kind="evaluation") as stage:
-        stage.metadata["calibration"] = {"temperature": 1.0}
+        stage.metadata["calibration"] = dataclasses.asdict(
+            Calibration(0.0, 1.0, 1.0, 0.5)
+        )
     operation = Export(
         model=model_dir,
         blocks=blocks_dir,

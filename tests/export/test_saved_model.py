@@ -31,6 +31,7 @@ OUTPUTS = {
         "answer": (tf.string, 1),
         "score": (tf.float32, 1),
         "confidence": (tf.float32, 1),
+        "answered": (tf.bool, 1),
         "block_id": (tf.int64, 1),
         "title": (tf.string, 1),
         "text": (tf.string, 1),

@@ -82,7 +82,7 @@ def test_best_spans_against_sorting(model, expected):
                 score, abs=2e-5
             )
         scores = np.array([score for score, _ in ranked])
-        assert best["confidence"][row] == pytest.approx(
+        assert best["share"][row] == pytest.approx(
             np.exp(scores[0]) / np.exp(scores).sum(), abs=1e-5
         )
         read_scores = wanted["scores"][: oracle.NUM_READ]
@@ -112,7 +112,7 @@ def test_blocks_without_a_wordpiece_have_no_span(model):
     assert best["candidate_limits"].tolist() == [[-1]]
     assert best["nbest_starts"].tolist() == [[-1, -1]]
     assert best["nbest_limits"].tolist() == [[-1, -1]]
-    assert np.isfinite(best["confidence"]).all()
+    assert np.isfinite(best["share"]).all()
 
 
 def test_another_retrievers_blocks_are_read_instead(model):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from realm_tf import cli
+from realm_tf.answering import calibration
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
@@ -260,11 +261,11 @@ def test_recall_alone_reads_no_block(world, evaluated):
         assert evaluated.metrics[name] == value
     page = Path(found.file("report.html")).read_text()
     assert "answer recall@k" in page and "By question word" not in page
-    with pytest.raises(InputError, match="no calibration: it has no answers"):
+    with pytest.raises(InputError, match="holds no calibration"):
         _evaluate(world, "other", calibration=found)
     for options in (
         {"aggregate_answers": True},
-        {"calibration": evaluated},
+        {"calibrate": True},
         {"retriever": "none", "blocks": None, "index": None},
     ):
         with pytest.raises(InputError, match="nothing is answered: leave"):
@@ -272,25 +273,36 @@ def test_recall_alone_reads_no_block(world, evaluated):
 
 
 def test_another_evaluations_calibration_is_used(world, evaluated):
-    calibrated = _evaluate(world, "calibrated", calibration=evaluated)
-    metrics, lines = calibrated.metrics, calibrated.predictions
-    fitted, before = evaluated.metadata["calibration"], evaluated.predictions
-    assert metrics["temperature"] == fitted["temperature"] != 1.0
-    assert [line["prediction"] for line in lines] == [
-        line["prediction"] for line in before
-    ]
-    assert [line["confidence"] for line in lines] != [
-        line["confidence"] for line in before
-    ]
-    # The same questions: the thresholds do what they were fitted for.
-    for risk, at in fitted["thresholds"].items():
-        assert metrics[f"coverage@risk_{risk}"] == pytest.approx(
-            at["coverage"], abs=1e-4
+    dev = _evaluate(world, "dev", calibrate=True)
+    # Nothing else changes.
+    assert dev.metrics == evaluated.metrics
+    fitted = calibration.read(dev)
+    assert fitted.questions == 2 * len(ASKED)
+    calibrated = _evaluate(world, "calibrated", calibration=dev)
+    before = evaluated.predictions
+    for line, was in zip(calibrated.predictions, before, strict=True):
+        assert line["prediction"] == was["prediction"]
+        if not line["prediction"]:
+            assert (line["confidence"], line["answered"]) == (0.0, False)
+            continue
+        assert line["confidence"] == pytest.approx(
+            fitted.confidence(was["score"], was["confidence"])
         )
-        assert metrics[f"wrong@risk_{risk}"] <= float(risk)
-    assert fitted["thresholds"]
-    with pytest.raises(InputError, match="aggregate_answers=False"):
-        _evaluate(world, "other", calibration=evaluated, aggregate_answers=True)
+        assert line["answered"] == (line["confidence"] >= fitted.threshold)
+        assert was["answered"]
+    given = [line for line in calibrated.predictions if line["answered"]]
+    metrics = calibrated.metrics
+    assert metrics["answered"] == pytest.approx(
+        len(given) / len(ASKED), abs=1e-4
+    )
+    wrong = np.mean([1 - line["exact_match"] for line in given] or [0])
+    assert metrics["answered_wrong"] == pytest.approx(wrong, abs=1e-4)
+    for options, message in (
+        ({"aggregate_answers": True}, "aggregate_answers=False"),
+        ({"calibrate": True}, "give one of them"),
+    ):
+        with pytest.raises(InputError, match=message):
+            _evaluate(world, "other", calibration=dev, **options)
 
 
 def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):

@@ -215,7 +215,7 @@ class _Systems:
                 Evaluate,
                 name.replace("evaluation", "calibration", 1),
                 questions=given.dev,
-                fit_lexical_weight=True,
+                calibrate=True,
                 **options,
             )
         return {
