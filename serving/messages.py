@@ -35,6 +35,7 @@ _SCHEMA = {
         "float_val": (5, "repeated float"),
         "string_val": (8, "repeated bytes"),
         "int64_val": (10, "repeated int64"),
+        "bool_val": (11, "repeated bool"),
     },
     "TensorEntry": {"key": (1, "string"), "value": (2, "Tensor")},
     "ModelSpec": {
@@ -64,7 +65,12 @@ _SCHEMA = {
 
 # Field of the values by number in tensorflow/core/framework/types.proto.
 _DT_STRING = 7
-_VALUES = {1: "float_val", _DT_STRING: "string_val", 9: "int64_val"}
+_VALUES = {
+    1: "float_val",
+    _DT_STRING: "string_val",
+    9: "int64_val",
+    10: "bool_val",
+}
 VERSION_STATES = {state.value: state.name for state in State}
 
 
@@ -118,7 +124,7 @@ def decode_tensor(tensor):
     """A tensor as nested lists, bytes where the values are strings.
 
     Args:
-        tensor: `wire.Tensor` of dtype string, float32 or int64, with
+        tensor: `wire.Tensor` of dtype string, float32, int64 or bool, with
             repeated values, as TF Serving and our server send them.
 
     Returns:

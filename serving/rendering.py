@@ -93,7 +93,7 @@ class AnswerView:
             yield Text("A: (no answer)")
         else:
             yield Text.assemble(
-                "A: ",
+                "A: " if answer.answered else "A: not sure; the likeliest is ",
                 (_printable(answer.answer), "bold" if bold else ""),
                 f"   (score {answer.score:.2f}, confidence "
                 f"{answer.confidence:.2f})",
@@ -115,7 +115,7 @@ class AnswerView:
                 terms = _printable(self.evidence_license)
                 yield Text(f"Evidence: {terms}")
         if answer.candidates:
-            yield Text("p(z|x)  block read: its own answer")
+            yield Text("p(z|x)  block read, its share, and its own answer")
         for candidate in answer.candidates:
             yield Text(
                 f"{candidate.probability:6.4f}  "

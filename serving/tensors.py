@@ -19,6 +19,7 @@ _VALUE_FIELDS = {
     tf.float32: "float_val",
     tf.int64: "int64_val",
     tf.string: "string_val",
+    tf.bool: "bool_val",
 }
 
 

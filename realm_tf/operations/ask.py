@@ -33,7 +33,15 @@ _OF_SERVER = (
     "api_key_file",
 )
 # What a file of answers says of each, beside the answer.
-_OF_ANSWERS = ("score", "block_id", "title", "text", "url")
+_OF_ANSWERS = (
+    "score",
+    "confidence",
+    "answered",
+    "block_id",
+    "title",
+    "text",
+    "url",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,8 @@ export function readAnswer(outputs) {
     answer: asText(one("answer")),
     score: one("score"),
     confidence: one("confidence"),
+    // Earlier exports give every answer.
+    answered: outputs.answered ? one("answered") : true,
     blockId: one("block_id"),
     title: asText(one("title")),
     text: asText(one("text")),
@@ -102,9 +104,11 @@ function copyButton(question) {
 
 function headline(answer, question) {
   const found = answer.answer !== "";
-  const words = element("p", { class: found ? "answer" : "answer none" });
+  const sure = found && answer.answered;
+  const words = element("p", { class: sure ? "answer" : "answer none" });
   words.dir = "auto";
-  words.textContent = found ? answer.answer : "No answer found.";
+  if (found && !sure) words.append("Not sure; the likeliest is ");
+  words.append(found ? answer.answer : "No answer found.");
   const facts = element("p", { class: "facts" });
   if (found) {
     facts.append(
@@ -207,8 +211,8 @@ function candidates(answer) {
     element(
       "p",
       { class: "explained" },
-      "How likely each holds the answer, p(z|x), and the answer it would " +
-        "give alone.",
+      "How the search shares its trust among the blocks read, p(z|x), and " +
+        "the answer that each would give alone.",
     ),
     element(
       "ul",

@@ -33,6 +33,7 @@ ROWS = {
     "answer": ["Mary Shelley", "Paris", ""],
     "score": [12.5, 9.25, 0.0],
     "confidence": [0.75, 0.5, 0.0],
+    "answered": [True, True, False],
     "block_id": [7, 3, -1],
     "title": ["Frankenstein", "Eiffel Tower", ""],
     "text": [FRANKENSTEIN, TOWER, ""],
@@ -72,7 +73,12 @@ ROWS = {
 
 def _column(values):
     first = values[0][0] if isinstance(values[0], list) else values[0]
-    dtype = {int: tf.int64, float: tf.float32, str: tf.string}[type(first)]
+    dtype = {
+        bool: tf.bool,
+        int: tf.int64,
+        float: tf.float32,
+        str: tf.string,
+    }[type(first)]
     return tf.Variable(tf.constant(values, dtype))
 
 

@@ -34,6 +34,9 @@ def test_outputs_that_are_none():
     assert to_answers(outputs(), count=1)[0].candidates[0].url == ""
     found = to_answers(outputs(candidate_url=[[b"u"]]), count=1)
     assert found[0].candidates[0].url == "u"
+    # Earlier exports give every answer.
+    assert found[0].answered
+    assert not to_answers(outputs(answered=[False]), count=1)[0].answered
     broken = outputs()
     del broken["title"]
     fails(r"m gave no answer of a REALM export \(KeyError\('title'\)\)", broken)

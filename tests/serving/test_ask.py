@@ -106,6 +106,8 @@ def test_a_file_is_answered(
         **records[0],
         "prediction": "Mary Shelley",
         "score": 112.5,
+        "confidence": 0.75,
+        "answered": True,
         "block_id": 7,
         "title": "Frankenstein",
         "text": rows["text"][0],

@@ -13,6 +13,7 @@ VALUES = [
     (tf.string, [[b"a", b"", b"\xff"], [b"caf\xc3\xa9", b"x" * 300, b"\0"]]),
     (tf.float32, [[1.5, -0.0, 3.0], [2.0**-100, 2.0, -7.25]]),
     (tf.int64, [[1, -2, 3], [2**63 - 1, -(2**63), 0]]),
+    (tf.bool, [[True, False], [False, True]]),
 ]
 
 

@@ -188,6 +188,14 @@ def test_markup_is_text(page, site):
 
 
 @needs_chromium
+def test_an_answer_that_is_not_sure_enough(page, site):
+    ask(page, site, "unsure")
+    assert page.inner_text(".answer") == "Not sure; the likeliest is Geneva"
+    assert texts(page, ".facts span") == ["confidence 0.13", "score 12.50"]
+    assert texts(page, "#evidence mark") == ["Geneva"]
+
+
+@needs_chromium
 def test_no_answer(page, site):
     ask(page, site, "nothing")
     assert page.inner_text(".answer") == "No answer found."

@@ -53,10 +53,18 @@ def test_everything_is_printed():
         "A: Mary Shelley   (score 12.50, confidence 0.75)\n"
         "   Frankenstein (block 7)  https://example.org/frankenstein\n"
         "   It was written by [[Mary Shelley]] “in” 1818.\n"
-        "   p(z|x)  block read: its own answer\n"
+        "   p(z|x)  block read, its share, and its own answer\n"
         "   0.6065  Frankenstein (block 7): Mary Shelley\n"
         "   0.3679  London (block 2): London\n"
     )
+
+
+def test_what_is_not_sure_enough_is_not_said_as_if_it_were():
+    text = printed(make_answer(answered=False), terminal=False)
+    assert (
+        "\nA: not sure; the likeliest is Mary Shelley   (score 12.50, "
+        "confidence 0.75)\n"
+    ) in text
 
 
 def test_the_terms_of_the_evidence_are_printed():

@@ -40,6 +40,7 @@ NOTHING = {
     "answer": "",
     "score": 0.0,
     "confidence": 0.0,
+    "answered": False,
     "block_id": -1,
     "title": "",
     "text": "",
@@ -58,6 +59,7 @@ def found(answer, text, *, title, start=None, **more):
         "answer": answer,
         "score": 12.504,
         "confidence": 0.756,
+        "answered": True,
         "block_id": 7,
         "title": title,
         "text": text,
@@ -82,6 +84,13 @@ ANSWERS = {
             (9, "Geneva", "A city on a lake.", "", math.log(0.08)),
             (4, "Percy Bysshe Shelley", "A poet.", "a poet", math.log(0.013)),
         ],
+    ),
+    "unsure": found(
+        "Geneva",
+        "A city: Geneva.",
+        title="Geneva",
+        confidence=0.125,
+        answered=False,
     ),
     "astral": found("Mary\U0001f600", ASTRAL, title="Astral"),
     EVIL: found(
@@ -132,7 +141,8 @@ def as_array(values):
     array = np.array(values)
     if array.dtype.kind == "U":
         return np.vectorize(lambda v: v.encode(), otypes=[object])(array)
-    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+    dtypes = {"f": np.float32, "i": np.int64, "b": bool}
+    return array.astype(dtypes[array.dtype.kind])
 
 
 class Servable:
