@@ -20,7 +20,7 @@ MAX_BLOCK_LENGTH = 128
 NUM_CLOZE_QUESTIONS = 1000
 RECIPE = "quickstart"
 EVIDENCE_LICENSE = "Apache-2.0, written for realm-tf"
-RETRIEVERS = ("realm", "bm25")
+RETRIEVERS = ("hybrid", "realm", "bm25")
 NUM_ASKED = 5
 SEED = 0
 
@@ -31,9 +31,10 @@ class Quickstart(Operation):
 
     Pages become blocks, blocks embeddings and an index; a reader learns, first
     from cloze questions, then from real ones; a SavedModel with everything
-    inside is written, checked and served, and five questions are asked over
-    gRPC. Every step is one of realm's commands and leaves its directory in
-    OUTPUT. A run that was interrupted goes on with the step it was in.
+    inside, which searches by the model's own towers and by BM25, is written,
+    checked and served, and five questions are asked over gRPC. Every step is
+    one of realm's commands and leaves its directory in OUTPUT. A run that was
+    interrupted goes on with the step it was in.
     """
 
     command = "quickstart"
@@ -102,6 +103,7 @@ class Quickstart(Operation):
             realm_tf.Evaluate(
                 **corpus,
                 questions=dev,
+                retriever="hybrid",
                 calibrate=True,
                 output=self._evaluation("dev"),
             )
@@ -112,7 +114,7 @@ class Quickstart(Operation):
                     **corpus,
                     questions=test,
                     retriever=retriever,
-                    calibration=fitted if retriever == "realm" else None,
+                    calibration=fitted if retriever == "hybrid" else None,
                     output=self._evaluation(retriever),
                 )
             )
@@ -120,6 +122,7 @@ class Quickstart(Operation):
             realm_tf.Export(
                 **corpus,
                 questions=test,
+                retriever="hybrid",
                 calibration=fitted,
                 evidence_license=EVIDENCE_LICENSE,
                 output=self._path("saved_model"),
@@ -136,7 +139,7 @@ class Quickstart(Operation):
 
         Returns:
             dict with `seconds` of each step, `total_seconds` of this run,
-            `metrics` of both retrievers and `peak_memory_bytes` of this
+            `metrics` of each retriever and `peak_memory_bytes` of this
             process.
 
         Raises:

@@ -62,7 +62,8 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     shown = capsys.readouterr().out
     for name in (
         *("blocks", "embeddings", "index", "model", "verification"),
-        *("evaluation-dev", "evaluation-realm", "evaluation-bm25"),
+        *("evaluation-dev", "evaluation-hybrid"),
+        *("evaluation-realm", "evaluation-bm25"),
         "saved_model/1",
     ):
         assert artifact.is_complete(str(output / name)), name
