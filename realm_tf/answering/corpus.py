@@ -76,13 +76,9 @@ class Corpus:
         from realm_tf.retrieval import wordpiece_bm25
 
         tokenizer = self.loaded.tokenizer
-        titles = {title: None for title in self.records.titles}
-        pieces = tokenizer.tokenize_batch(list(titles))
-        for title, of_title in zip(titles, pieces, strict=True):
-            titles[title] = of_title.ids
         return wordpiece_bm25.WordpieceBm25(
             wordpiece_bm25.postings(
-                [titles[title] for title in self.records.titles],
+                wordpiece_bm25.title_ids(self.records.titles, tokenizer),
                 self.records.token_ids(),
                 self.records.lengths,
                 tokenizer.vocabulary_size,

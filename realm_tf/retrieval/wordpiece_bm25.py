@@ -68,31 +68,54 @@ class WordpieceBm25(keras.layers.Layer):
         Returns:
             float32 tensor `(batch_size, num_blocks)`.
         """
-        # (b, q)
-        starts = ops.take(self._limits, token_ids)
-        lengths = ops.take(self._limits, token_ids + 1) - starts
-        longest = self._longest
-        if keras.backend.backend() != "jax":
-            # A compiled shape may not depend on the question there.
-            longest = ops.maximum(ops.max(lengths), 1)
-        # (b, q, p)
-        place = ops.arange(longest, dtype="int32")
-        is_listed = place < lengths[..., None]
-        listed = ops.where(is_listed, starts[..., None] + place, 0)
-        scores = ops.where(
-            is_listed,
-            ops.cast(ops.take(self._scores, listed), "float32"),
-            0.0,
-        )
-        batch_size = ops.shape(token_ids)[0]
-        rows = ops.arange(batch_size, dtype="int32") * self.num_blocks
-        blocks = ops.take(self._block_ids, listed) + rows[:, None, None]
+        batch_size, num_pieces = ops.shape(token_ids)
+        # (b * q,)
+        pieces = ops.reshape(token_ids, (-1,))
+        starts = ops.take(self._limits, pieces)
+        lengths = ops.take(self._limits, pieces + 1) - starts
+        piece, place, is_listed = self._places(lengths)
+        listed = ops.where(is_listed, ops.take(starts, piece) + place, 0)
+        scores = ops.cast(ops.take(self._scores, listed), "float32")
+        row = piece // num_pieces
         total = ops.segment_sum(
-            ops.reshape(scores, (-1,)),
-            ops.reshape(blocks, (-1,)),
+            ops.where(is_listed, scores, 0.0),
+            row * self.num_blocks + ops.take(self._block_ids, listed),
             num_segments=batch_size * self.num_blocks,
         )
         return ops.reshape(total, (batch_size, self.num_blocks))
+
+    def _places(self, lengths):
+        """Of each entry of some lists: which list, where in it, if it is one.
+
+        Compiled by JAX, all lists are as long as the longest there is: a shape
+        may not depend on the question there.
+        """
+        num_lists = ops.shape(lengths)[0]
+        if keras.backend.backend() == "tensorflow":
+            lists = ops.repeat(ops.arange(num_lists, dtype="int32"), lengths)
+            before = ops.cumsum(lengths) - lengths
+            place = ops.arange(ops.shape(lists)[0], dtype="int32")
+            return lists, place - ops.take(before, lists), True
+        place = ops.tile(
+            ops.arange(self._longest, dtype="int32"), (num_lists,)
+        )
+        lists = ops.repeat(
+            ops.arange(num_lists, dtype="int32"), self._longest
+        )
+        return lists, place, place < ops.take(lengths, lists)
+
+
+def title_ids(titles, tokenizer) -> list[list[int]]:
+    """Wordpieces of titles, of which many are the same.
+
+    Args:
+        titles: sequence of str.
+        tokenizer: `Tokenizer`.
+    """
+    different = dict.fromkeys(titles)
+    pieces = tokenizer.tokenize_batch(list(different))
+    ids = dict(zip(different, (each.ids for each in pieces), strict=True))
+    return [ids[title] for title in titles]
 
 
 def postings(
