@@ -51,7 +51,7 @@ def _measure(records, tokenizer, asked, copies):
     titles = list(records.titles) * copies
     started = time.perf_counter()
     postings = wordpiece_bm25.postings(
-        wordpiece_bm25.title_ids(titles, tokenizer),
+        [each.ids for each in tokenizer.tokenize_batch(titles)],
         np.tile(records.token_ids(), (copies, 1)),
         np.tile(records.lengths, copies),
         tokenizer.vocabulary_size,

@@ -3,12 +3,17 @@
 import dataclasses
 import functools
 
+import numpy as np
+
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
+
+# Wordpieces of a title that a reader reads (our choice).
+MAX_TITLE_LENGTH = 24
 
 
 @dataclasses.dataclass
@@ -54,21 +59,54 @@ class Corpus:
         matching.check_index(index, blocks=blocks, model=model)
         loaded = model.load(**arguments)
         loaded.model = loaded.model.without_masked_lm_head()
-        records = blocks.records
+        corpus = cls(loaded, blocks.records, index.load(quantize=quantize))
+        corpus._check_length()
+        return corpus
+
+    def read_titles(self) -> None:
+        """Makes the reader read titles, see `Reader`.
+
+        Raises:
+            InputError: if question, title and block are too long for it.
+        """
+        self.loaded.model.reader.reads_titles = True
+        self._check_length()
+
+    def _check_length(self):
+        reader = self.loaded.model.reader
+        title = MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
         matching.check_length(
-            MAX_QUERY_LENGTH + records.longest + 1,
-            loaded.model.reader.encoder.max_sequence_length,
-            what=f"Question and block of {blocks}",
+            MAX_QUERY_LENGTH + title + self.records.longest + 1,
+            reader.encoder.max_sequence_length,
+            what="Question, title and block" if title else "Question and block",
             mend="run `realm chunk` with a smaller --max-block-length",
         )
-        return cls(loaded, records, index.load(quantize=quantize))
 
     @functools.cached_property
     def block_table(self):
-        """`BlockTable` of the bodies, which models over the corpus share."""
+        """`BlockTable` that models over the corpus share: bodies, and the titles
+        if the reader reads them."""
         from realm_tf.models.block_table import BlockTable
 
-        return BlockTable(self.records.token_ids(), self.records.lengths)
+        titles = {}
+        if self.loaded.model.reader.reads_titles:
+            rows = [ids[:MAX_TITLE_LENGTH] for ids in self._title_ids]
+            lengths = np.fromiter(map(len, rows), "int32", len(rows))
+            is_piece = np.arange(MAX_TITLE_LENGTH) < lengths[:, None]
+            padded = np.zeros(is_piece.shape, "int32")
+            padded[is_piece] = np.concatenate(rows)
+            titles = {"title_ids": padded, "title_lengths": lengths}
+        return BlockTable(
+            self.records.token_ids(), self.records.lengths, **titles
+        )
+
+    @functools.cached_property
+    def _title_ids(self):
+        """Wordpieces of each block's title; many blocks have the same."""
+        titles = dict.fromkeys(self.records.titles)
+        pieces = self.loaded.tokenizer.tokenize_batch(list(titles))
+        ids = dict(zip(titles, (each.ids for each in pieces), strict=True))
+        return [ids[title] for title in self.records.titles]
 
     @functools.cached_property
     def lexical(self):
@@ -78,7 +116,7 @@ class Corpus:
         tokenizer = self.loaded.tokenizer
         return wordpiece_bm25.WordpieceBm25(
             wordpiece_bm25.postings(
-                wordpiece_bm25.title_ids(self.records.titles, tokenizer),
+                self._title_ids,
                 self.records.token_ids(),
                 self.records.lengths,
                 tokenizer.vocabulary_size,

@@ -18,6 +18,8 @@ class Candidates(recipes.Group):
         read_an_answer: bool. See `RetrieveAndRead`.
         gold: str. `"ignore"`, `"read"` or `"only"`: what the evidence of a
             question is for, see `RetrieveAndRead`; the paper has none.
+        read_titles: bool. Whether the reader reads titles from now on, see
+            `Reader`; one that does so already goes on.
         match_whole_words: bool. See `RetrieveAndRead`.
         retriever: str. Whose blocks are read: the model's own (`"realm"`), also
             with BM25 beside it (`"hybrid"`), or those of `"bm25"`, found once
@@ -31,6 +33,7 @@ class Candidates(recipes.Group):
     num_reader_blocks: recipes.Positive = 5
     read_an_answer: bool = False
     gold: Literal["ignore", "read", "only"] = "ignore"
+    read_titles: bool = False
     match_whole_words: bool = True
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"
     refresh_every: recipes.Natural = 0

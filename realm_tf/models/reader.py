@@ -28,6 +28,10 @@ class Reader(EncoderModel):
             `256`.
         max_span_width: int. Longest span, in wordpieces. Defaults to `10`.
         layer_norm_epsilon: float. Of the span scorer. Defaults to `1e-3`.
+        reads_titles: bool. Whether the title of a block comes before its body,
+            `[CLS] x [SEP] title [SEP] body [SEP]`, as in [Karpukhin et al.,
+            2020](https://arxiv.org/abs/2004.04906); spans are the body's in any
+            case. It can be set. Defaults to `False`, as the paper.
 
     References:
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.2.
@@ -41,6 +45,7 @@ class Reader(EncoderModel):
         span_hidden_dim=256,
         max_span_width=10,
         layer_norm_epsilon=1e-3,
+        reads_titles=False,
         **kwargs,
     ):
         inputs = make_inputs()
@@ -58,6 +63,7 @@ class Reader(EncoderModel):
             "span_hidden_dim": span_hidden_dim,
             "max_span_width": max_span_width,
             "layer_norm_epsilon": layer_norm_epsilon,
+            "reads_titles": reads_titles,
         }
         super().__init__(inputs, logits, config, **kwargs)
 

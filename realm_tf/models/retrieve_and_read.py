@@ -39,7 +39,8 @@ class RetrieveAndRead(keras.Model):
     Args:
         open_qa: `OpenQa`.
         index: `retrieval.index.Index` over the block embeddings.
-        block_table: `BlockTable` of the same blocks.
+        block_table: `BlockTable` of the same blocks, with titles if the reader
+            reads them.
         is_continuation: bool array `(vocabulary_size,)`. Which wordpieces
             continue a word.
         sep_id: int. Id of [SEP].
@@ -239,13 +240,7 @@ class RetrieveAndRead(keras.Model):
 
     def _read(self, query, read_ids, read_scores, *, training):
         batch_size, num_read = ops.shape(read_ids)
-        joined = packing.trim(
-            self.join_bert(
-                query["token_ids"],
-                query["padding_mask"],
-                *self.block_table(read_ids),
-            )
-        )
+        joined = packing.trim(self._join(query, read_ids))
         positions = packing.block_positions(joined)
         # (b * r, l, w)
         logits = self._span_logits(joined, training)
@@ -262,6 +257,24 @@ class RetrieveAndRead(keras.Model):
             + read_scores[:, :, None, None],
             "allowed": ops.reshape(allowed, (*shape, width)),
         }
+
+    def _join(self, query, read_ids):
+        query = query["token_ids"], query["padding_mask"]
+        if not self.open_qa.reader.reads_titles:
+            return self.join_bert(*query, *self.block_table(read_ids))
+        blocks = self.block_table.contents(read_ids)
+        titled = self.join_bert(
+            *query, blocks["title_ids"], blocks["title_lengths"]
+        )
+        token_ids = blocks["token_ids"]
+        # The title is joined to the question, and the body to both.
+        return packing.join_bert(
+            titled["token_ids"],
+            titled["padding_mask"],
+            ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1])),
+            ops.reshape(blocks["lengths"], (-1,)),
+            sep_id=self.join_bert.sep_id,
+        )
 
     def _span_logits(self, joined, training):
         reader = self.open_qa.reader

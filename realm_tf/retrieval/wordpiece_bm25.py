@@ -96,26 +96,9 @@ class WordpieceBm25(keras.layers.Layer):
             before = ops.cumsum(lengths) - lengths
             place = ops.arange(ops.shape(lists)[0], dtype="int32")
             return lists, place - ops.take(before, lists), True
-        place = ops.tile(
-            ops.arange(self._longest, dtype="int32"), (num_lists,)
-        )
-        lists = ops.repeat(
-            ops.arange(num_lists, dtype="int32"), self._longest
-        )
+        place = ops.tile(ops.arange(self._longest, dtype="int32"), (num_lists,))
+        lists = ops.repeat(ops.arange(num_lists, dtype="int32"), self._longest)
         return lists, place, place < ops.take(lengths, lists)
-
-
-def title_ids(titles, tokenizer) -> list[list[int]]:
-    """Wordpieces of titles, of which many are the same.
-
-    Args:
-        titles: sequence of str.
-        tokenizer: `Tokenizer`.
-    """
-    different = dict.fromkeys(titles)
-    pieces = tokenizer.tokenize_batch(list(different))
-    ids = dict(zip(different, (each.ids for each in pieces), strict=True))
-    return [ids[title] for title in titles]
 
 
 def postings(

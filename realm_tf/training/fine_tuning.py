@@ -257,6 +257,8 @@ def make_trainer(corpus, embeddings, recipe):
         recipe: `OpenQaRecipe`.
     """
     model, candidates = corpus.loaded.model, recipe.candidates
+    if candidates.read_titles:
+        corpus.read_titles()
     if not recipe.train_query_tower:
         model.query_embedder.trainable = False
         model.block_embedder.trainable = False
