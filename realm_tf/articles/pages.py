@@ -110,17 +110,21 @@ class Format:
         name: str. What `--format` calls it.
         is_in: function of the beginning of a file, decompressed: its bytes,
             and its text without white space before it. Whether the file is of
-            this format.
+            this format; `None` if the content does not say.
         read: function of a binary file, decompressed, its path, and what
             comes before the title in a page's URL, or `None`. Yields `Page`
             in the order of the file.
         text: function of a `Page`: its `PlainText`. Defaults to `plain_text`.
+        is_named: function of a path. Whether files of this format are named
+            so, for those that are recognised by nothing else. Defaults to
+            `None`: the name says nothing.
     """
 
     name: str
-    is_in: Callable[[bytes, str], bool]
+    is_in: Callable[[bytes, str], bool] | None
     read: Callable[[BinaryIO, str, str | None], Iterator[Page]]
     text: Callable[[Page], PlainText] = plain_text
+    is_named: Callable[[str], bool] | None = None
 
 
 def find_files(patterns: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reading articles: MediaWiki XML, WikiExtractor, JSONL, DPR's TSV, REALM's own.
+"""Reading articles: dumps of a wiki, rows, documents, REALM's own blocks.
 
 Every format becomes a stream of `Page`, in the order of the file, one at a
 time: a dump is never in memory as a whole. `drop_reason` and `article_text`
@@ -9,10 +9,12 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+from realm_tf.articles import documents
 from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
 from realm_tf.articles import published_texts
 from realm_tf.articles import rows
+from realm_tf.articles import tables
 from realm_tf.articles import wikiextractor
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
@@ -22,7 +24,14 @@ from realm_tf.errors import InputError
 
 # Modules of this folder with their `FORMATS`. A file is of the first format
 # whose `is_in` says so.
-_MODULES = (mediawiki, wikiextractor, rows, published_texts)
+_MODULES = (
+    mediawiki,
+    wikiextractor,
+    rows,
+    published_texts,
+    documents,
+    tables,
+)
 _FORMATS = {each.name: each for module in _MODULES for each in module.FORMATS}
 FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
@@ -38,7 +47,7 @@ _SHOWN_BYTES = 40
 
 
 def detect_format(path: str) -> str:
-    """The format of a file, from its first bytes.
+    """The format of a file, from its first bytes, else from its name.
 
     Args:
         path: str. May be compressed (bz2, gzip), whatever its name.
@@ -54,15 +63,19 @@ def detect_format(path: str) -> str:
         head = file.read(_HEAD_BYTES)
     text = head.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
     for format in _FORMATS.values():
-        if format.is_in(head, text):
+        if format.is_in and format.is_in(head, text):
+            return format.name
+    for format in _FORMATS.values():
+        if format.is_named and format.is_named(path):
             return format.name
     shown = f"begins with {head[:_SHOWN_BYTES]!r}" if text else "is empty"
     raise InputError(
         f"{path} is of no known format (it {shown}): expected a MediaWiki XML dump, "
         'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
-        "the header id, text, title, or REALM's published blocks "
-        "(block_records.npy; blocks.tfr with --format orqa). Name it with "
-        "--format if it is one of these."
+        "the header id, text, title, Parquet, HTML, PDF, a name that ends in "
+        ".md, .txt or .csv, or REALM's published blocks (block_records.npy; "
+        "blocks.tfr with --format orqa). Name it with --format if it is one of "
+        "these."
     )
 
 

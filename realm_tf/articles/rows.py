@@ -29,10 +29,17 @@ def read_json(file, path, _):
                 f"{place}: broken JSON at column {column} ({message}): "
                 'expected {"id": ..., "title": ..., "text": ...} on one line.'
             ) from error
-        yield _json_page(row, number, place)
+        yield to_page(row, number, place)
 
 
-def _json_page(row, number, place):
+def to_page(row, number: int, place: str) -> Page:
+    """A row as `Page`; what lacks a field is dropped.
+
+    Args:
+        row: dict. `id`, `title`, `text` and, if it has one, `url`.
+        number: int. See `Page`.
+        place: str. See `Page`.
+    """
     page = Page(number, place)
     if not isinstance(row, dict):
         page.dropped = "bad_record_no_object"

@@ -312,7 +312,7 @@ def test_titles(title, reason, kept_reason):
 @pytest.mark.parametrize(
     ("content", "shown"),
     [
-        (b"%PDF-1.7\n", r"%PDF-1.7\n"),
+        (b"%!PS-3.0\n", r"%!PS-3.0\n"),
         (b'<?xml version="1.0"?>\n<rss version="2">', "<rss"),
         ("Zürich liegt".encode("latin-1"), r"Z\xfcrich"),
     ],

@@ -1,0 +1,98 @@
+"""Reading tables: CSV, and Parquet as that of wikimedia/wikipedia.
+
+Rows with "id", "title" and "text" are articles. A row of another CSV file is
+an article, too: its cells with the headers of their columns, under the name of
+the file and its first cell.
+"""
+
+import csv
+import io
+import os
+
+from realm_tf.articles import html_sections
+from realm_tf.articles import rows
+from realm_tf.articles.pages import Format
+from realm_tf.articles.pages import Page
+from realm_tf.errors import InputError
+
+_FIELDS = ("id", "title", "text")
+_SNIFFED = 1 << 14
+
+
+def _read_csv(file, path, _):
+    try:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        head = text.read(_SNIFFED)
+        text.seek(0)
+        try:
+            dialect = csv.Sniffer().sniff(head, delimiters=",;\t|")
+        except csv.Error:
+            dialect = csv.excel
+        csv.field_size_limit(1 << 30)
+        lines = csv.reader(text, dialect)
+        headers = [cell.strip() for cell in next(lines, [])]
+        yield from _csv_pages(lines, headers, path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{path} is no CSV file in UTF-8 ({error}): convert it."
+        ) from error
+    finally:
+        # The wrapper must not close a file that is not its own.
+        text.detach()
+
+
+def _csv_pages(lines, headers, path):
+    name = os.path.splitext(os.path.basename(path))[0].replace("_", " ")
+    are_articles = set(_FIELDS) <= set(headers)
+    for number, cells in enumerate(lines, start=1):
+        place = f"{path}:row {number}"
+        if are_articles:
+            row = dict(zip(headers, cells, strict=False))
+            yield rows.to_page(row, number, place)
+            continue
+        cells = [" ".join(cell.split()) for cell in cells]
+        found = html_sections.table_lines(headers, [cells])
+        yield Page(
+            number,
+            place,
+            article_id=f"{path}#{number}",
+            title=": ".join(filter(None, (name, cells[0] if cells else ""))),
+            text="\n".join(found),
+        )
+
+
+def _read_parquet(file, path, _):
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(file)
+        missing = set(_FIELDS) - set(table.schema_arrow.names)
+        if missing:
+            raise InputError(
+                f"{path} has no column {', '.join(sorted(missing))}: expected "
+                "id, title, text and, if you like, url."
+            )
+        names = [n for n in (*_FIELDS, "url") if n in table.schema_arrow.names]
+        number = 0
+        for batch in table.iter_batches(columns=names):
+            for row in batch.to_pylist():
+                number += 1
+                yield rows.to_page(row, number, f"{path}:row {number}")
+    except pyarrow.ArrowException as error:
+        raise InputError(
+            f"{path} is no whole Parquet file ({error}): fetch it again."
+        ) from error
+
+
+FORMATS = (
+    Format(
+        "parquet", lambda head, text: head.startswith(b"PAR1"), _read_parquet
+    ),
+    Format(
+        "csv",
+        None,
+        _read_csv,
+        is_named=lambda path: path.lower().endswith((".csv", ".tsv")),
+    ),
+)
