@@ -9,6 +9,7 @@ from realm_tf.artifacts.index_files import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
+from realm_tf.errors import InputError
 from realm_tf.models.precision import FLOAT32
 from realm_tf.models.precision import Precision
 from realm_tf.operations.computing import Computing
@@ -27,7 +28,8 @@ class Embed(Computing):
 
     command = "embed"
     makes = Embeddings
-    manner = ("batch_size",)
+    # Equal blocks have equal rows, but for rounding.
+    manner = ("batch_size", "known", "known_blocks")
 
     model: Model
     """model directory"""
@@ -42,6 +44,11 @@ class Embed(Computing):
     precision: Precision | Literal["int8"] = "auto"
     """as of other commands, or int8: ONNX Runtime multiplies 8-bit integers
     (pip install 'realm-tf[int8]'), faster on CPUs, at a little recall"""
+    known: Embeddings | None = None
+    """embeddings of other blocks by the same block tower: those of equal blocks
+    are taken from there (if not given: all are computed)"""
+    known_blocks: Blocks | None = None
+    """the blocks that --known is of"""
     beam_options: BeamOptions = ()
 
     def parents(self) -> dict:
@@ -55,7 +62,8 @@ class Embed(Computing):
 
         Returns:
             `Embeddings`: float32 rows in order of block id. `counts` are
-            `shards`, and `shards_skipped` that an earlier run made.
+            `shards`, `shards_skipped` that an earlier run made, and, with
+            `known`, `blocks_known`.
 
         Raises:
             InputError: if model and blocks do not match, one of them is
@@ -63,11 +71,18 @@ class Embed(Computing):
         """
         from realm_tf.beam_pipelines import embed_blocks
         from realm_tf.beam_pipelines import execution
+        from realm_tf.beam_pipelines import known_rows
 
         self.check_least(1, "batch_size", "rows_per_shard")
         matching.check_vocabulary(self.blocks, self.model)
         options = execution.pipeline_options(self.beam_options)
+        self._check_known()
         with self.write(resumable=True) as stage:
+            found = {}
+            if self.known:
+                rows = known_rows.find(self.blocks, self.known_blocks)
+                known_rows.write(stage.directory, rows)
+                found["blocks_known"] = int((rows >= 0).sum())
             names, counts = embed_blocks.write_shards(
                 self.model,
                 self.blocks,
@@ -75,10 +90,13 @@ class Embed(Computing):
                 batch_size=self.batch_size,
                 rows_per_shard=self.rows_per_shard,
                 precision=self.computes_in,
+                known=self.known,
                 options=options,
             )
+            if self.known:
+                known_rows.remove(stage.directory)
             stage.metadata.update(
-                counts=counts,
+                counts={**counts, **found},
                 num_blocks=self.blocks.num_blocks,
                 dtype="float32",
                 shards=names,
@@ -89,6 +107,22 @@ class Embed(Computing):
                 ),
             )
         return self.result
+
+    def _check_known(self):
+        if not (self.known or self.known_blocks):
+            return
+        if not (self.known and self.known_blocks):
+            raise InputError("--known and --known-blocks go together.")
+        matching.check_index(
+            self.known, blocks=self.known_blocks, model=self.model
+        )
+        matching.check_vocabulary(self.known_blocks, self.model)
+        precision = self.known.parameters.get("precision", FLOAT32)
+        if precision != self.computes_in:
+            raise InputError(
+                f"{self.known} was computed in {precision}: add --precision "
+                f"{precision}, or leave it out."
+            )
 
     def report(self, result: Embeddings) -> str:
         return count_lines(result.counts)
