@@ -38,6 +38,11 @@ COMMANDS = {
     "export": "Export",
     "export-checkpoint": "ExportCheckpoint",
     "verify": "Verify",
+    "corpus create": "CreateCorpus",
+    "corpus sync": "SyncCorpus",
+    "corpus add": "AddToCorpus",
+    "corpus remove": "RemoveFromCorpus",
+    "corpus status": "CorpusStatus",
     "serve": "Serve",
     "ask": "Ask",
     "inspect": "Inspect",
@@ -99,7 +104,9 @@ def main(argv: list[str] | None = None) -> int:
     if argv[0] == "--version":
         print(__version__)
         return 0
-    name = argv[0]
+    # Some commands are two words.
+    size = 2 if " ".join(argv[:2]) in COMMANDS else 1
+    name = " ".join(argv[:size])
     if name not in COMMANDS:
         print(
             f"realm: unknown command {name!r}. `realm --help` lists them.",
@@ -109,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     # TensorFlow's C++ log is for its developers; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        operation = parse(operation_class(name), argv[1:])
+        operation = parse(operation_class(name), argv[size:])
         result = operation.run()
         text = operation.report(result)
         if text:

@@ -105,7 +105,7 @@ def _paragraphs(text):
 def _pages(title, sections, path, base_url):
     name = os.path.basename(path)
     title = title or os.path.splitext(name)[0].replace("_", " ")
-    url = f"{base_url.rstrip('/')}/{name}" if base_url else ""
+    url = url_of(path, base_url)
     seen = collections.Counter()
     for number, section in enumerate(sections, start=1):
         headings = [each for each in section.headings if each != title]
@@ -122,6 +122,12 @@ def _pages(title, sections, path, base_url):
             text="\n".join(section.lines),
             url=url and url + anchor,
         )
+
+
+def url_of(path: str, base_url: str | None) -> str:
+    """Where a file can be read: its name below `base_url`, or `""`."""
+    name = os.path.basename(path)
+    return f"{base_url.rstrip('/')}/{name}" if base_url else ""
 
 
 def _suffix(*suffixes):

@@ -9,6 +9,7 @@ import csv
 import io
 import os
 
+from realm_tf.articles import documents
 from realm_tf.articles import html_sections
 from realm_tf.articles import rows
 from realm_tf.articles.pages import Format
@@ -19,7 +20,7 @@ _FIELDS = ("id", "title", "text")
 _SNIFFED = 1 << 14
 
 
-def _read_csv(file, path, _):
+def _read_csv(file, path, base_url):
     try:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         head = text.read(_SNIFFED)
@@ -31,7 +32,7 @@ def _read_csv(file, path, _):
         csv.field_size_limit(1 << 30)
         lines = csv.reader(text, dialect)
         headers = [cell.strip() for cell in next(lines, [])]
-        yield from _csv_pages(lines, headers, path)
+        yield from _csv_pages(lines, headers, path, base_url)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(
             f"{path} is no CSV file in UTF-8 ({error}): convert it."
@@ -41,7 +42,7 @@ def _read_csv(file, path, _):
         text.detach()
 
 
-def _csv_pages(lines, headers, path):
+def _csv_pages(lines, headers, path, base_url):
     name = os.path.splitext(os.path.basename(path))[0].replace("_", " ")
     are_articles = set(_FIELDS) <= set(headers)
     for number, cells in enumerate(lines, start=1):
@@ -58,6 +59,7 @@ def _csv_pages(lines, headers, path):
             article_id=f"{path}#{number}",
             title=": ".join(filter(None, (name, cells[0] if cells else ""))),
             text="\n".join(found),
+            url=documents.url_of(path, base_url),
         )
 
 

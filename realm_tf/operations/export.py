@@ -128,10 +128,13 @@ class Export(Computing):
             answers = self._answer(self._open(), self._asked())
         return other_backends.export(fields, expected=answers)
 
-    def write_version(self, *, expected: dict | None = None) -> SavedModel:
+    def write_version(
+        self, *, expected: dict | None = None, number: int | None = None
+    ) -> SavedModel:
         """As `run`, in a process where Keras runs on TensorFlow.
 
         Args:
+            number: int. Of the version. Defaults to `None`: the next one.
             expected: dict. Of `export.expected`, where another backend has
                 computed it. Defaults to `None`: it is computed here.
         """
@@ -147,9 +150,8 @@ class Export(Computing):
                 f"warning: {saved_model.UNTRAINED_READER} ({self.model})",
                 file=sys.stderr,
             )
-        path = os.path.join(
-            self.output, str(max(self._versions(), default=0) + 1)
-        )
+        number = number or max(self._versions(), default=0) + 1
+        path = os.path.join(self.output, str(number))
         with self.write(path) as stage:
             saved_model.write(
                 stage,
