@@ -104,9 +104,7 @@ def main(argv: list[str] | None = None) -> int:
     if argv[0] == "--version":
         print(__version__)
         return 0
-    # Some commands are two words.
-    size = 2 if " ".join(argv[:2]) in COMMANDS else 1
-    name = " ".join(argv[:size])
+    name, arguments = split(argv)
     if name not in COMMANDS:
         print(
             f"realm: unknown command {name!r}. `realm --help` lists them.",
@@ -116,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     # TensorFlow's C++ log is for its developers; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        operation = parse(operation_class(name), argv[size:])
+        operation = parse(operation_class(name), arguments)
         result = operation.run()
         text = operation.report(result)
         if text:
@@ -132,6 +130,12 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def split(argv: list[str]) -> tuple[str, list[str]]:
+    """The command of a command line, which may be two words, and the rest."""
+    size = 2 if " ".join(argv[:2]) in COMMANDS else 1
+    return " ".join(argv[:size]), argv[size:]
 
 
 def operation_class(name: str) -> type:

@@ -30,9 +30,10 @@ class Chunk(Operation):
     """Cuts articles into blocks: a Wikipedia dump or any corpus of your own.
 
     Input, detected from the content: MediaWiki XML dumps (.xml, .bz2),
-    WikiExtractor output (plain or --json), JSONL with "id", "title", "text"
-    and, if you like, "url", and DPR's TSV (id, text, title); bz2 and gzip are
-    read as they are.
+    WikiExtractor output (plain or --json), JSONL and Parquet with "id",
+    "title", "text" and, if you like, "url", DPR's TSV (id, text, title), HTML
+    and PDF; and from their names Markdown (.md), plain text (.txt) and CSV. bz2
+    and gzip are read as they are.
 
     A multistream dump with its index beside it (...-multistream.xml.bz2 and
     ...-multistream-index.txt.bz2) is read by all workers at once.
