@@ -1,4 +1,4 @@
-"""The handbook of an invented company: documents of many kinds, and questions."""
+"""The handbook of an invented company: many documents, and questions."""
 
 from small_pdf import small_pdf
 
@@ -162,9 +162,9 @@ same quarter. Apprentices do no overtime at all.
 """,
     "pay/pension.md": """# Pension
 
-Besides the pension of the state there is one of the company. We pay 6.5
-percent of your wages into the fund Havbris, from your first month on, and you
-add two percent yourself. You choose between a careful and a bold mixture of
+Besides the pension of the state there is one of the company. We pay
+6.5 percent of your wages into the fund Havbris, from your first month on, and
+you add two percent yourself. You choose between a careful and a bold mixture of
 shares and bonds, and can change once every January. Whoever leaves takes the
 money along. Advice costs nothing: Marit Oppedal of the fund visits the head
 office on the first Tuesday of each quarter, and the factories twice a year.
@@ -205,12 +205,12 @@ company adds 200 EUR, once, against the bill.
 """,
     "it/printers.md": """# Printers
 
-There is one printer on each floor of the head office, and one in the foreman's
-room of either factory. Hold your badge against the reader and your pages come
-out; what nobody fetches is deleted after 36 hours. Colour is for catalogues
-and drawings. Toner stands in the grey cupboard beside the lift. When paper is
-stuck, open flap B and pull gently towards you. If that does not help, the
-caretaker Rune Espeland knows the machines better than anyone in IT.
+There is one printer on each floor of the head office, and one in the room of
+the foreman in either factory. Hold your badge against the reader and your
+pages come out; what nobody fetches is deleted after 36 hours. Colour is for
+catalogues and drawings. Toner stands in the grey cupboard beside the lift.
+When paper is stuck, open flap B and pull gently towards you. If that does not
+help, the caretaker Rune Espeland knows the machines better than anyone in IT.
 """,
     "security/badges.md": """# Badges
 
@@ -263,11 +263,11 @@ the till.
     "canteen/stavanger.md": """# Canteen in Stavanger
 
 The office in Stavanger is too small for a kitchen of its own. It shares the
-canteen of the shipyard across the street, where our people eat from 11:45 to
-12:45. The cook there is Emil Kvassheim, and his fish cakes are known in the
-whole quarter. A warm lunch costs 6.40 EUR; tickets are sold in books of ten
-by Torunn at the front desk. On Mondays the kitchen is closed, and the company
-puts bread, cheese and fruit on the long table.
+canteen of the shipyard across the street, where our people eat from
+11:45 to 12:45. The cook there is Emil Kvassheim, and his fish cakes are known
+in the whole quarter. A warm lunch costs 6.40 EUR; tickets are sold in books
+of ten by Torunn at the front desk. On Mondays the kitchen is closed, and the
+company puts bread, cheese and fruit on the long table.
 """,
     "company/history.md": """# How the company began
 
@@ -711,7 +711,7 @@ factories and must not be used for anything else.
 If the signal is weak, note the number on the nearest white box on the ceiling
 and tell the help desk.
 """,
-    "directory/phones.csv": """name,role,site,room,extension
+    "directory/phones.csv": """name,role,site,room,phone
 Maren Stokkeland,managing director,Bergen,501,4400
 Jorunn Haaland,finance director,Bergen,412,4402
 Petter Ullaland,head of IT,Bergen,118,4415
@@ -721,14 +721,14 @@ Dagny Vik,head of customer service,Stavanger,12,4460
 Hallvard Tveiten,plant manager,Askoy,A1,4470
 Kristiina Lepik,plant manager,Narva,N1,4485
 """,
-    "directory/offices.csv": """office,street,postcode,city,opened,staff,receptionist
+    "directory/offices.csv": """office,street,postcode,city,since,staff,desk
 Head office,Kjelegaten 9,5015,Bergen,1979,185 people,Turid Eikeland
 Service office,Verftsgata 31,4013,Stavanger,1998,24 people,Torunn Aarrestad
 Sales office,Speicherweg 6,20457,Hamburg,2003,11 people,Jutta Petersen
 Sales office,Rue du Lavoir 18,69003,Lyon,2012,7 people,Odile Garnier
 Factory office,Kanali 5,20308,Narva,2004,38 people,Anu Kask
 """,
-    "factories/machines.csv": """machine,factory,task,maker,year,checked every,keeper
+    "factories/machines.csv": """machine,factory,task,maker,year,check,keeper
 Gamla,Askoy,pressing copper bodies,Ulfsnes Mek,1966,6 weeks,Terje Bolstad
 Svanen,Askoy,bending spouts,Tornio Works,1994,13 weeks,Hege Lunde
 Kobben,Askoy,tinning insides,Ulfsnes Mek,1988,4 weeks,Terje Bolstad
@@ -809,7 +809,7 @@ PDFS = {
                 "than 4 grams and the surface is polished anew. Afterwards",
                 "the kettle is cleaned with citric acid and has to boil as",
                 "fast as on its first day, give or take five seconds.",
-                "The method was worked out by Doctor Helve Pärn.",
+                "The method was worked out by Doctor Helve Parn.",
             ],
         ],
     ),
@@ -854,12 +854,12 @@ PDFS = {
 }
 # Question, answers that are right.
 QUESTIONS = [
-    ("how much may a hotel in oslo cost", ["160 EUR"]),
+    ("how much may a hotel in oslo cost", ["160 EUR", "160"]),
     (
         "how early do plane tickets have to be bought",
-        ["eighteen days before departure", "eighteen days", "at least eighteen days"],
+        ["eighteen days", "at least eighteen days"],
     ),
-    ("how much do i get per km in my private car", ["0.41 EUR"]),
+    ("how much do i get per km in my private car", ["0.41 EUR", "0.41"]),
     (
         "how long after a journey can i still hand in receipts",
         ["45 days", "45 days after the trip"],
@@ -870,39 +870,87 @@ QUESTIONS = [
         ["fourteen days", "up to fourteen days"],
     ),
     ("which company transports my furniture when i relocate", ["Fjordflytt"]),
-    ("when is the salary transferred", ["24th of each month", "the 24th"]),
-    ("how much extra is paid for working at night", ["55 percent"]),
+    (
+        "when is the salary transferred",
+        ["24th of each month", "24th", "the 24th"],
+    ),
+    ("how much extra is paid for working at night", ["55 percent", "55"]),
     (
         "how much does the employer contribute to the retirement fund",
-        ["6.5", "6.5 percent"],
+        ["6.5 percent", "6.5 percent of your wages"],
     ),
     (
         "how long must a password be",
         ["sixteen characters", "at least sixteen characters"],
     ),
     (
-        "what number do i ring after losing the blue key for remote access",
+        "what number do i ring after losing the blue key",
         ["extension 4410", "4410"],
     ),
-    ("what does a second replacement badge cost", ["15 EUR"]),
     ("who talks to the press", ["Astrid Fauske"]),
-    ("when can i eat lunch in stavanger", ["11:45 to"]),
+    (
+        "when can i eat lunch in stavanger",
+        ["11:45 to 12:45", "from 11:45 to 12:45"],
+    ),
     ("who rescued the moulds when the workshop burned", ["Knut Birkeland"]),
     (
-        "what did ragnhild aasmundsen invent",
-        ["whistle with two", "The whistle with two"],
+        "what was the job of ragnhild aasmundsen's father",
+        ["coppersmith", "a coppersmith"],
     ),
-    ("where did tobias vennesland's family live", ["Haugesund"]),
+    ("where did the family of tobias vennesland trade", ["Haugesund"]),
     ("how much water fits into the skarv", ["3.5 litres"]),
-    ("who runs the factory in estonia", ["Kristiina Lepik"]),
-    ("which firm delivers the sheet steel", ["Hedlund Bruk"]),
-    ("what does replacing a switch cost", ["19 EUR"]),
+    (
+        "how many kettles does the estonian plant produce daily",
+        ["2400 kettles", "2400"],
+    ),
+    ("what does replacing a switch cost", ["19 EUR", "19"]),
     (
         "how many days does a parcel to japan take",
         ["9 to 11", "9 to 11 working days"],
     ),
-    ("from what height are kettles dropped", ["85 centimetres"]),
-    ("how many bikes can be parked behind the office", ["64 bicycles", "64"]),
+    ("how far do kettles fall in the test", ["85 centimetres"]),
+    (
+        "what share of my salary do i keep while home with a baby",
+        ["95 percent", "95 percent of your wages"],
+    ),
+    (
+        "by when must i ask for time off to study",
+        ["first of October", "the first of October"],
+    ),
+    ("which metal is the travel kettle made from", ["titanium"]),
+    (
+        "what award did the glass kettle receive",
+        ["Golden Ladle", "the Golden Ladle"],
+    ),
+    ("how long is a stove kettle guaranteed", ["twenty-five years"]),
+    ("what is the annual fee of the sports club", ["25 EUR"]),
+    ("who chooses new books for the library", ["Eldbjorg Risnes"]),
+    (
+        "how much is a car space under the head office",
+        ["70 EUR", "70 EUR a month"],
+    ),
+    (
+        "where do we gather after leaving the burning office",
+        ["fountain in Nygard Park", "the fountain in Nygard Park"],
+    ),
+    ("how long should a scald be cooled", ["fifteen minutes"]),
+    ("how fast may a forklift go indoors", ["7 km/h"]),
+    (
+        "on which day before midsummer do people in narva go home early",
+        ["22 June", "on 22 June"],
+    ),
+    (
+        "how many solar modules are on the estonian factory",
+        ["1900 solar panels", "1900"],
+    ),
+    ("what is the phone extension of the finance director", ["4402"]),
+    ("where in lyon is our sales office", ["Rue du Lavoir 18"]),
+    ("who looks after the machine that bends the spouts", ["Hege Lunde"]),
+    ("how long are found objects stored", ["ten weeks", "for ten weeks"]),
+    (
+        "which ship takes us to the summer party",
+        ["Oster", "steamer Oster", "The steamer Oster"],
+    ),
 ]
 
 
