@@ -135,7 +135,16 @@ function sourceOf(url) {
 }
 
 function evidence(answer, license) {
-  const title = element("h2", { dir: "auto" }, answer.title || "Untitled");
+  // The number of the block among those that were read.
+  const place = answer.candidates.findIndex(
+    (candidate) => candidate.block_id === answer.blockId,
+  );
+  const number = place < 0 ? "" : `[${place + 1}] `;
+  const title = element(
+    "h2",
+    { dir: "auto" },
+    `${number}${answer.title || "Untitled"}`,
+  );
   const source = sourceOf(answer.url);
   if (license) {
     if (source.hasChildNodes()) source.append(element("br"));
@@ -165,12 +174,20 @@ function bar(probability) {
   return image;
 }
 
-function candidateItem(candidate, chosenId) {
+// Where an answer first stands in a text, in code points; [0, 0] if nowhere.
+function spanOf(text, answer) {
+  const place = answer === "" ? -1 : text.indexOf(answer);
+  if (place < 0) return [0, 0];
+  const start = Array.from(text.slice(0, place)).length;
+  return [start, start + Array.from(answer).length];
+}
+
+function candidateItem(candidate, number, chosenId) {
   const probability =
     candidate.log_prob === null ? 0 : Math.exp(candidate.log_prob);
   const what = element("span", { class: "what", dir: "auto" });
   const title = asText(candidate.title) || "Untitled";
-  what.append(element("span", { class: "title" }, title));
+  what.append(element("span", { class: "title" }, `[${number}] ${title}`));
   const own = asText(candidate.answer);
   what.append(element("span", { class: "own" }, own || "no answer"));
   const item = element("li");
@@ -189,11 +206,7 @@ function candidateItem(candidate, chosenId) {
         bar(probability),
         what,
       ),
-      element(
-        "p",
-        { class: "text", dir: "auto" },
-        asText(candidate.text),
-      ),
+      markedText(asText(candidate.text), ...spanOf(asText(candidate.text), own)),
       sourceOf(asText(candidate.url ?? "")),
     ),
   );
@@ -217,7 +230,9 @@ function candidates(answer) {
     element(
       "ul",
       { id: "blocks" },
-      ...answer.candidates.map((c) => candidateItem(c, answer.blockId)),
+      ...answer.candidates.map((candidate, i) =>
+        candidateItem(candidate, i + 1, answer.blockId),
+      ),
     ),
   ];
 }

@@ -90,7 +90,7 @@ def test_a_question_is_answered_with_its_evidence(page, site):
     assert page.title() == "Who wrote Frankenstein?"
     assert page.inner_text(".answer") == "Mary Shelley"
     assert texts(page, ".facts span") == ["confidence 0.76", "score 12.50"]
-    assert page.inner_text("#evidence h2") == "Frankenstein"
+    assert page.inner_text("#evidence h2") == "[1] Frankenstein"
     assert texts(page, "#evidence mark") == ["Mary Shelley"]
     assert texts(page, "#evidence .text") == [FRANKENSTEIN]
     link = page.evaluate(
@@ -123,14 +123,14 @@ def test_candidates_and_other_answers(page, site):
         "b.children[0].getBoundingClientRect().width)"
     )
     assert widths == pytest.approx([0.607, 0.3, 0.08, 0.013], abs=0.002)
-    assert texts(page, "#blocks .title")[1] == "Year Without a Summer"
+    assert texts(page, "#blocks .title")[1] == "[2] Year Without a Summer"
     assert texts(page, "#blocks .own") == [
         "Mary Shelley",
         "Tambora",
         "no answer",
         "a poet",
     ]
-    assert texts(page, "#blocks .chosen .title") == ["Frankenstein"]
+    assert texts(page, "#blocks .chosen .title") == ["[1] Frankenstein"]
     assert texts(page, "#nbest dd") == ["Mary Shelley", "Percy Shelley"]
     assert texts(page, "#nbest dt") == ["12.50", "9.25"]
 
@@ -150,11 +150,13 @@ def test_blocks_unfold_by_keyboard(page, site):
                 "document.activeElement.querySelector('.title')?.textContent"
             )
         )
-        if reached[-1] == "Year Without a Summer":
+        if reached[-1] == "[2] Year Without a Summer":
             break
-    assert "Frankenstein" in reached
+    assert "[1] Frankenstein" in reached
     page.keyboard.press("Enter")
     assert texts(page, "#blocks [open] .text") == [GENEVA]
+    # The answer that this block alone would give.
+    assert texts(page, "#blocks [open] mark") == ["Tambora"]
     link = page.locator("#blocks [open] .source a")
     assert link.get_attribute("href") == "https://example.org/2"
 
@@ -171,7 +173,7 @@ def test_markup_is_text(page, site):
     ask(page, site, EVIL)
     assert page.input_value("#question") == EVIL
     assert texts(page, ".answer") == [EVIL]
-    assert texts(page, "#evidence h2") == [EVIL]
+    assert texts(page, "#evidence h2") == [f"[1] {EVIL}"]
     assert texts(page, "#evidence mark") == [EVIL]
     assert texts(page, "#blocks .own") == [EVIL]
     assert page.title() == EVIL
@@ -200,7 +202,7 @@ def test_no_answer(page, site):
     ask(page, site, "nothing")
     assert page.inner_text(".answer") == "No answer found."
     assert page.evaluate("document.querySelector('#evidence')") is None
-    assert texts(page, "#blocks .title") == ["Etna"]
+    assert texts(page, "#blocks .title") == ["[1] Etna"]
     assert texts(page, "#nbest dd") == []
 
 
@@ -230,13 +232,13 @@ def test_keys_and_history(page, site):
     # It selects what is there, so that typing replaces it.
     page.keyboard.insert_text("astral")
     page.keyboard.press("Enter")
-    expect(page.locator("mark")).not_to_have_text("x")
+    expect(page.locator("#evidence mark")).not_to_have_text("x")
     page.keyboard.press("Escape")
     assert page.input_value("#question") == ""
     assert page.is_hidden("#result")
     assert page.evaluate("location.search") == ""
     page.evaluate("history.go(-2)")
-    expect(page.locator("mark")).to_have_text("x")
+    expect(page.locator("#evidence mark")).to_have_text("x")
     assert page.input_value("#question") == ("plain source")
 
 
@@ -288,10 +290,10 @@ def test_waiting_shows_only_when_it_is_long(page, site, servable):
     page.evaluate("document.querySelector('#question').select()")
     page.keyboard.insert_text("astral")
     page.keyboard.press("Enter")
-    expect(page.locator("mark")).to_be_visible()
+    expect(page.locator("#evidence mark")).to_be_visible()
     servable.let_go.set()
     expect(page.locator("#progress")).to_be_hidden()
-    assert texts(page, "#evidence h2") == ["Astral"]
+    assert texts(page, "#evidence h2") == ["[1] Astral"]
     ((what, milliseconds), *later) = page.evaluate("seen")
     assert (what, milliseconds >= 200) == ("progress", True)
     # Nor was the end of the first question an error.
@@ -337,6 +339,6 @@ def test_a_key_is_asked_for(page):
         page.keyboard.insert_text(KEY)
         page.keyboard.press("Enter")
         page.wait_for_selector("#result")
-        assert texts(page, "#evidence h2") == ["x"]
+        assert texts(page, "#evidence h2") == ["[1] x"]
         assert KEY not in page.evaluate("location.href")
         go(page, "about:blank")

@@ -1,0 +1,139 @@
+"""A company's handbook: from documents to answers, and after changes.
+
+    python benchmarks/own_documents.py --model quickstart-output/model \
+        --calibration quickstart-output/evaluation-dev --output DIR
+
+The handbook of the tests, 60 documents of many kinds, becomes a corpus, and 40
+questions are asked; then 15 of its documents change. Besides, questions of the
+quick start are asked, which the handbook cannot answer: how well confidence
+tells these from the others is the area under the ROC curve, as calibrated and
+as the share of the best span, and `answered` how many of both kinds are said to
+be answered. Seconds are of whole commands, in this process.
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+
+import numpy as np
+import tyro
+
+import realm_tf as realm
+from realm_tf import quickstart
+from realm_tf.answering.answerer import Answerer
+from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.artifacts.question_files import Questions
+from realm_tf.text import answers
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "support"))
+import handbook
+
+_NUM_CHANGED = 15
+_NUM_UNANSWERABLE = 40
+
+
+def main(
+    *,
+    model: str,
+    output: str,
+    calibration: str | None = None,
+    retriever: str = "hybrid",
+):
+    """Makes the corpus below `output`, and asks."""
+    root = pathlib.Path(output)
+    handbook.write(root / "documents")
+    started = time.perf_counter()
+    create = realm.CreateCorpus(
+        documents=str(root / "documents"),
+        model=model,
+        calibration=calibration,
+        retriever=retriever,
+        output=str(root / "corpus"),
+    )
+    counts = create.run()
+    created = time.perf_counter() - started
+    found = {"create": {"seconds": round(created, 1), **counts}}
+    found.update(_ask(create, retriever))
+    for name in list(handbook.FILES)[:_NUM_CHANGED]:
+        with open(root / "documents" / name, "a") as file:
+            file.write("\nChanged today, by Ola.\n")
+    started = time.perf_counter()
+    counts = realm.SyncCorpus(corpus=str(root / "corpus")).run()
+    seconds = time.perf_counter() - started
+    found["sync"] = {"seconds": round(seconds, 1), **counts}
+    print(json.dumps(found, indent=1))
+
+
+def _ask(create, retriever):
+    state = LiveCorpus(create.output).current
+    asked = [question for question, _ in handbook.QUESTIONS]
+    others = [
+        question.question
+        for question in Questions(quickstart.questions("test")).questions
+    ][:: 322 // _NUM_UNANSWERABLE][:_NUM_UNANSWERABLE]
+    found = {}
+    for name, calibrated_by in (
+        ("share", None),
+        ("calibrated", create.calibration),
+    ):
+        answerer = Answerer(
+            create.model,
+            state.blocks,
+            state.index,
+            retriever=retriever,
+            calibrated_by=calibrated_by,
+        )
+        own, other = answerer.ask(asked), answerer.ask(others)
+        right = [
+            answers.exact_match(each.answer, wanted)
+            for each, (_, wanted) in zip(own, handbook.QUESTIONS, strict=True)
+        ]
+        wanted = [wanted for _, wanted in handbook.QUESTIONS]
+        found[name] = {
+            "right": sum(right),
+            "in the first block": _held(own, wanted, 1),
+            "in five blocks": _held(own, wanted, 5),
+            "area": round(_area(own, other, "confidence"), 3),
+            "area of the score": round(_area(own, other, "score"), 3),
+            "answered": sum(each.answered for each in own),
+            "answered and right": sum(
+                each.answered and is_right
+                for each, is_right in zip(own, right, strict=True)
+            ),
+            "answered of what cannot be": sum(e.answered for e in other),
+        }
+    found["wrong"] = [
+        {"question": question, "wanted": wanted, "found": each.answer}
+        for each, is_right, (question, wanted) in zip(
+            own, right, handbook.QUESTIONS, strict=True
+        )
+        if not is_right
+    ]
+    return found
+
+
+def _held(own, wanted, num_blocks):
+    """Questions with an answer in the first blocks."""
+    return sum(
+        answers.AnswerFinder(
+            [each.text for each in answer.candidates[:num_blocks]]
+        ).first_rank(range(min(num_blocks, len(answer.candidates))), accepted)
+        is not None
+        for answer, accepted in zip(own, wanted, strict=True)
+    )
+
+
+def _area(own, other, name):
+    """Under the ROC curve: how often the first kind has more."""
+    first, second = (
+        np.array([dataclasses.asdict(each)[name] for each in group])
+        for group in (own, other)
+    )
+    differences = np.sign(first[:, None] - second)
+    return float(np.mean(0.5 + differences / 2))
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)
