@@ -183,13 +183,14 @@ class RealmModule(tf.Module):
     def retrieve(self, question):
         """question `(batch_size,)` -> the best blocks, best first."""
         inputs, asked = self._pack(question)
-        scores, block_ids = self._keras.retrieve_and_read.retrieve(
+        found = self._keras.retrieve_and_read.retrieve(
             packing.query_inputs(inputs)
         )
-        block_ids = tf.where(asked[:, None], block_ids, -1)
+        block_ids = tf.where(asked[:, None], found["block_ids"], -1)
         return {
             "block_id": tf.cast(block_ids, tf.int64),
-            "score": tf.where(asked[:, None], scores, 0.0),
+            "score": tf.where(asked[:, None], found["scores"], 0.0),
+            "lexical_score": tf.where(asked[:, None], found["lexical"], 0.0),
             "title": self.titles.lookup(block_ids),
             "text": self.texts.lookup(block_ids),
             "url": self.urls.lookup(block_ids),

@@ -39,10 +39,13 @@ class RetrievedBlock:
     Args:
         block_id: int. Its row in the index.
         score: float. Inner product of the question's embedding and the
-            block's, on the scale that the model was trained with.
+            block's, on the scale that the model was trained with, and
+            `lexical_score`.
         title: str. The article's title.
         text: str. The block.
         url: str. Where the block came from. Defaults to `""`.
+        lexical_score: float. What BM25 gives of the score. Defaults to `0.0`:
+            the model searches without.
     """
 
     block_id: int
@@ -50,6 +53,7 @@ class RetrievedBlock:
     title: str
     text: str
     url: str = ""
+    lexical_score: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

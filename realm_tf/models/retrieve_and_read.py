@@ -156,7 +156,8 @@ class RetrieveAndRead(keras.Model):
             candidate_ids = inputs["candidate_ids"]
             scores = inputs["candidate_scores"]
         else:
-            scores, candidate_ids = self.retrieve(query, training=training)
+            found = self.retrieve(query, training=training)
+            scores, candidate_ids = found["scores"], found["block_ids"]
         outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
         num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
         positions = ops.broadcast_to(
@@ -198,16 +199,17 @@ class RetrieveAndRead(keras.Model):
             training: bool. With a gradient. Defaults to `False`.
 
         Returns:
-            `(scores, block_ids)`, tensors `(batch_size, num_candidates)`.
+            dict of tensors `(batch_size, num_candidates)`: `block_ids`, int32,
+            `scores`, and `lexical`, what BM25 gives of these, 0 without it.
         """
         # (b, d)
         embeddings = self.open_qa.embed_queries(query, training=training)
         fixed = ops.stop_gradient(embeddings)
-        lexical = 0.0
         if self.hybrid is None:
             scores, candidate_ids = self.index.search(
                 fixed, self.num_candidates
             )
+            lexical = ops.zeros_like(scores)
         else:
             found = self.hybrid.search(
                 fixed, query["token_ids"], self.num_candidates
@@ -227,7 +229,11 @@ class RetrieveAndRead(keras.Model):
             scores = lexical + ops.einsum(
                 "bd,bkd->bk", embeddings, ops.stop_gradient(blocks)
             )
-        return scores, candidate_ids
+        return {
+            "scores": scores,
+            "block_ids": candidate_ids,
+            "lexical": lexical,
+        }
 
     def _has_answer(self, candidate_ids, answer_ids):
         # (b, k, l), (b, k)

@@ -50,6 +50,7 @@ OUTPUTS = {
     "retrieve": {
         "block_id": (tf.int64, 2),
         "score": (tf.float32, 2),
+        "lexical_score": (tf.float32, 2),
         "title": (tf.string, 2),
         "text": (tf.string, 2),
         "url": (tf.string, 2),

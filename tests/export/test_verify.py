@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     [
         pytest.param(1, marks=pytest.mark.slow),
         2,
-        pytest.param(3, marks=pytest.mark.slow),
+        3,
     ],
 )
 def test_an_export_passes_every_check(exported, version, tmp_path):

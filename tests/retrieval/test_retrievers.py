@@ -109,7 +109,8 @@ def test_a_model_in_training_learns_from_the_sum(corpus, monkeypatch):
     found = model.hybrid.search(
         model.open_qa.embed_queries(query), query["token_ids"], 5
     )
-    scores, block_ids = model.retrieve(query, training=True)
+    learned = model.retrieve(query, training=True)
+    scores, block_ids = learned["scores"], learned["block_ids"]
     np.testing.assert_array_equal(block_ids, found["block_ids"])
     lexical = np.take_along_axis(
         np.asarray(corpus.lexical(query["token_ids"])),
