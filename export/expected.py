@@ -46,9 +46,9 @@ def compute(
         lexical_weight=lexical_weight,
     )
     predictions = predictor.predict(questions)
-    _, exact = _exact_retriever(corpus, index, lexical_weight).search(
+    exact = _exact_retriever(corpus, index, lexical_weight).search(
         questions, min(num_retrieved, len(corpus.records))
-    )
+    )[1]
     rows = [
         {
             "question": question,

@@ -154,7 +154,8 @@ class RealmModule(tf.Module):
         best = tf.where(found, nbest_blocks[:, 0], -1)
         place = spans["nbest_positions"][:, :1]
 
-        confidence, threshold = self._confidence(spans)
+        lexical = tf.gather(outputs["read_lexical"], place, batch_dims=1)
+        confidence, threshold = self._confidence(spans, lexical[:, 0])
 
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
@@ -214,7 +215,7 @@ class RealmModule(tf.Module):
         )
         return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
 
-    def _confidence(self, spans):
+    def _confidence(self, spans, lexical):
         """As `Calibration.confidence`, and the least at which it is given."""
         share, fitted = spans["share"], self._fitted
         if fitted is None:
@@ -222,7 +223,7 @@ class RealmModule(tf.Module):
         log_share = tf.math.log(tf.maximum(share, LEAST_SHARE))
         return tf.sigmoid(
             fitted.bias
-            + fitted.score_weight * spans["nbest_scores"][:, 0]
+            + fitted.score_weight * (spans["nbest_scores"][:, 0] - lexical)
             + fitted.share_weight * log_share
         ), fitted.threshold
 

@@ -36,7 +36,11 @@ LEAST_SHARE = 1e-30
 class Calibration:
     """What was fitted on questions with known answers.
 
-        confidence = sigmoid(bias + score_weight score + share_weight log(share))
+        confidence = sigmoid(
+            bias + score_weight (score - lexical) + share_weight log(share))
+
+    What BM25 gives of a score is left out: it grows with the length of the
+    question.
 
     Args:
         bias: float.
@@ -63,7 +67,7 @@ class Calibration:
         """The probability that an answer is right, array or float.
 
         Args:
-            score: float or array. Of the answer.
+            score: float or array. Of the answer, without BM25's part.
             share: float or array. In the softmax over all spans.
         """
         return scipy.special.expit(
@@ -93,7 +97,7 @@ def choose(
     best, share = _likeliest(prediction, aggregate=aggregate)
     confidence, answered = share, bool(best.answer)
     if fitted is not None and answered:
-        confidence = float(fitted.confidence(best.score, share))
+        confidence = float(fitted.confidence(best.score - best.lexical, share))
         answered = confidence >= fitted.threshold
     values = {} if best is prediction else vars(best)
     return dataclasses.replace(
@@ -169,7 +173,7 @@ def fit(
             UNANSWERABLE / (1 - UNANSWERABLE) * len(questions)
         ) / len(unanswerable)
     weights /= weights.sum()
-    scores = np.array([best.score for best, _ in given])
+    scores = np.array([best.score - best.lexical for best, _ in given])
     shares = np.array([share for _, share in given])
     found = _logistic(
         np.stack([scores, np.log(np.maximum(shares, LEAST_SHARE))], axis=1),

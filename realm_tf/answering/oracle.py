@@ -69,7 +69,7 @@ class Hiding(Oracle):
 
     def search(self, questions: list[str], num_candidates: int):
         """As `Dense.search`, for questions that are known."""
-        scores, block_ids = self._retriever.search(
+        columns = self._retriever.search(
             questions, num_candidates + self._depth
         )
         places = [
@@ -78,13 +78,12 @@ class Hiding(Oracle):
                 for place, block in enumerate(found.tolist())
                 if not self._holds(asked, block)
             ]
-            for asked, found in zip(questions, block_ids, strict=True)
+            for asked, found in zip(questions, columns[1], strict=True)
         ]
         # The last block is one of the worst, if all of them hold an answer.
         places = np.stack(
             [np.resize(kept or [-1], num_candidates) for kept in places]
         )
         return tuple(
-            np.take_along_axis(values, places, axis=1)
-            for values in (scores, block_ids)
+            np.take_along_axis(values, places, axis=1) for values in columns
         )

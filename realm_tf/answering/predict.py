@@ -53,6 +53,7 @@ class Span:
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
+        lexical: float. What BM25 gives of the score.
     """
 
     answer: str = ""
@@ -60,6 +61,7 @@ class Span:
     block_id: int = -1
     start: int = 0
     limit: int = 0
+    lexical: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,8 @@ class Prediction(Span):
 
 
 NO_ANSWER = Prediction()
+# Of the model, what a retriever gives.
+_OF_CANDIDATES = ("candidate_scores", "candidate_ids", "candidate_lexical")
 
 
 class Predictor:
@@ -136,8 +140,8 @@ class Predictor:
         Args:
             questions: list of str. An empty one has no answer.
             search: function `(questions, num_candidates) -> (scores,
-                block_ids)`. Another retriever, such as `Bm25.search`.
-                Defaults to the model's own.
+                block_ids)`, or these and what BM25 gives of the scores. Another
+                retriever, such as `Bm25.search`. Defaults to the model's own.
 
         Returns:
             list of `Prediction`, in the order of the questions.
@@ -149,10 +153,10 @@ class Predictor:
         ):
             inputs = data.pack_queries(rows, tokenizer.pad_id)
             if search is not None:
-                scores, block_ids = search(
+                found = search(
                     [questions[row] for row in batch], self._num_candidates
                 )
-                inputs.update(candidate_ids=block_ids, candidate_scores=scores)
+                inputs.update(zip(_OF_CANDIDATES, found, strict=False))
             outputs = self._compute(inputs)
             spans = best_spans(
                 outputs,
@@ -161,7 +165,7 @@ class Predictor:
                 ),
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
-            for name in ("read_ids", "candidate_ids"):
+            for name in ("read_ids", "read_lexical", "candidate_ids"):
                 spans[name] = np.asarray(outputs[name])
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(spans, position)
@@ -219,6 +223,7 @@ class Predictor:
                     block_id,
                     first,
                     last,
+                    float(spans["read_lexical"][row, place]),
                 )
             )
         return nbest

@@ -139,7 +139,7 @@ def _make_retriever(name, corpus, asked, lexical_weight):
 
 def _ranking(search, texts):
     """Block ids of each question; none where nothing is asked."""
-    _, found = search(texts, recall.NUM_RANKED)
+    found = search(texts, recall.NUM_RANKED)[1]
     return [
         block_ids.tolist() if text.strip() else []
         for text, block_ids in zip(texts, found, strict=True)

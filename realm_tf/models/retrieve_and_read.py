@@ -32,9 +32,10 @@ class RetrieveAndRead(keras.Model):
     `(batch_size, query_length)`, the packed question; in training also
     `answer_ids`, `(batch_size, num_answers, answer_length)`, padded with -1,
     and, where they are known, `gold_ids`, `(batch_size,)`, the block that a
-    question was asked about, -1 for none. With `candidate_ids` and `candidate_scores`, `(batch_size, num)`, another
-    retriever's blocks are read instead; the retriever's loss then has no
-    gradient.
+    question was asked about, -1 for none. With `candidate_ids` and
+    `candidate_scores`, `(batch_size, num)`, another retriever's blocks are read
+    instead; the retriever's loss then has no gradient. `candidate_lexical`, the
+    same shape, is what BM25 gives of these scores.
 
     Args:
         open_qa: `OpenQa`.
@@ -155,9 +156,11 @@ class RetrieveAndRead(keras.Model):
         if "candidate_ids" in inputs:
             candidate_ids = inputs["candidate_ids"]
             scores = inputs["candidate_scores"]
+            lexical = inputs.get("candidate_lexical", ops.zeros_like(scores))
         else:
             found = self.retrieve(query, training=training)
             scores, candidate_ids = found["scores"], found["block_ids"]
+            lexical = found["lexical"]
         outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
         num_read = min(self.num_reader_blocks, candidate_ids.shape[1])
         positions = ops.broadcast_to(
@@ -177,7 +180,8 @@ class RetrieveAndRead(keras.Model):
         read_ids = ops.take_along_axis(candidate_ids, positions, axis=1)
         read_scores = ops.take_along_axis(scores, positions, axis=1)
         outputs.update(
-            self._read(query, read_ids, read_scores, training=training)
+            self._read(query, read_ids, read_scores, training=training),
+            read_lexical=ops.take_along_axis(lexical, positions, axis=1),
         )
         if "answer_ids" in inputs:
             outputs["correct"] = self._correct(outputs, inputs["answer_ids"])

@@ -100,10 +100,15 @@ class Hybrid(Dense):
         self._hybrid = hybrid.Hybrid(corpus.index, corpus.lexical, weight)
 
     def search(self, questions: list[str], num_candidates: int):
-        """As `Dense.search`, by the weighted sum."""
+        """As `Dense.search`, by the weighted sum.
+
+        Returns:
+            `(scores, block_ids, lexical)`; the last is what BM25 gives of each
+            score.
+        """
         num = min(num_candidates, self._corpus.index.num_blocks)
         found = self._each(self._hybrid.search, questions, num)
-        return found["scores"], found["block_ids"]
+        return found["scores"], found["block_ids"], found["lexical"]
 
     def candidates(self, questions: list[str], num_candidates: int) -> dict:
         """As `retrieval.hybrid.Hybrid.candidates`, NumPy arrays."""

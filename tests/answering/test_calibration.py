@@ -98,6 +98,25 @@ def test_a_score_that_unanswerable_questions_do_not_reach():
     assert low.answer == "yes"
 
 
+def test_what_bm25_gives_says_nothing():
+    """It grows with the length of the question."""
+    fitted = Calibration(0.5, 1.0, 2.0, threshold=0.5)
+    found = _prediction([("yes", 4.0), ("no", 3.0)])
+    plain = calibration.choose(found, fitted=fitted)
+    (first, second) = found.nbest
+    more = dataclasses.replace(
+        found,
+        nbest=[
+            dataclasses.replace(each, score=each.score + 7, lexical=7.0)
+            for each in (first, second)
+        ],
+        log_total=found.log_total + 7,
+    )
+    assert calibration.choose(more, fitted=fitted).confidence == pytest.approx(
+        plain.confidence
+    )
+
+
 def test_a_model_that_is_never_right_never_answers():
     found = _prediction([("yes", 9.0), ("no", 8.0)])
     fitted = calibration.fit(5 * [Question("q", ("else",))], 5 * [found])

@@ -60,7 +60,7 @@ def test_dense_finds_the_largest_inner_products(corpus, queries):
 def test_hybrid_is_a_weighted_sum(corpus, queries, weight, monkeypatch):
     monkeypatch.setattr(hybrid, "FUSED_DEPTH", 4)
     found = retrievers.make("hybrid", corpus, lexical_weight=weight)
-    scores, block_ids = found.search(QUESTIONS[:4], 3)
+    scores, block_ids, parts = found.search(QUESTIONS[:4], 3)
     assert scores.dtype == "float32" and block_ids.dtype == "int32"
     products = queries @ np.asarray(corpus.index.embeddings).T
     tokenizer = corpus.loaded.tokenizer
@@ -83,6 +83,9 @@ def test_hybrid_is_a_weighted_sum(corpus, queries, weight, monkeypatch):
             [sums[each] for each in block_ids[row]], best, atol=1e-4
         )
         assert len(set(block_ids[row])) == 3
+        np.testing.assert_allclose(
+            parts[row], weight * lexical[block_ids[row]], rtol=1e-5
+        )
 
 
 def test_bm25_of_wordpieces_knows_titles_and_bodies(corpus):
