@@ -6,8 +6,10 @@ import os
 import numpy as np
 
 from realm_tf.artifacts import index_files
+from realm_tf.artifacts import paths
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.paths import Path
 
 _FILE = "known-rows.npy"
 
@@ -47,7 +49,8 @@ def _split(values, lengths):
 
 def write(directory: str, rows: np.ndarray) -> None:
     """Keeps what `find` gave in a directory of embeddings in the making."""
-    np.save(os.path.join(directory, _FILE), rows)
+    with Path(os.path.join(directory, _FILE)).open("wb") as file:
+        np.save(file, rows)
 
 
 def read(directory: str) -> np.ndarray:
@@ -57,7 +60,7 @@ def read(directory: str) -> np.ndarray:
 
 def remove(directory: str) -> None:
     """Removes what `write` kept."""
-    os.remove(os.path.join(directory, _FILE))
+    paths.remove(os.path.join(directory, _FILE))
 
 
 def take(embeddings: Embeddings, rows: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ def test_no_article_kept_is_an_error_that_says_why(tmp_path, vocab):
         ),
         ({"unit": "rows", "overlap": 1}, "rows are not cut"),
         ({"language": "English"}, "--language 'English'"),
-        ({"format": "parquet"}, "--format must be one of"),
+        ({"format": "docx"}, "--format must be one of"),
         ({"input": "none-*.xml"}, "matches no file"),
         ({"vocab": "none.txt"}, "none.txt does not exist"),
         ({"beam_options": ["--direct_nun_workers=2"]}, "unknown option"),
@@ -208,8 +208,8 @@ def test_unknown_wordpieces_are_counted(tmp_path, vocab, capsys):
 
 
 def test_unknown_formats_are_refused_at_once(tmp_path, vocab):
-    path = tmp_path / "book.pdf"
-    path.write_bytes(b"%PDF-1.7")
+    path = tmp_path / "book.epub"
+    path.write_bytes(b"PK\3\4")
     code = (
         "import sys\n"
         "from realm_tf import cli\n"
