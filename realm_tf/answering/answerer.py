@@ -10,6 +10,7 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.answering.predict import Predictor
 from realm_tf.answering.predict import evidence
+from realm_tf.artifacts.objects import Model
 
 # Of the n-best list, in an answer and in an export.
 NUM_ALTERNATIVES = 5
@@ -56,7 +57,9 @@ class Answerer:
         self.corpus = Corpus.load(
             model, blocks, index, quantize=quantize, precision=precision
         )
-        self._calibration = calibration.of_best_spans(calibrated_by)
+        self._calibration = calibration.of_best_spans(
+            calibrated_by, Model.of(model), retriever
+        )
         self._predictor = Predictor(
             self.corpus,
             num_reader_blocks=num_reader_blocks,

@@ -17,7 +17,9 @@ import math
 import numpy as np
 import scipy.optimize
 
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.text import answers
@@ -321,19 +323,25 @@ def read(evaluation: Evaluation) -> Calibration:
     return Calibration(**fitted)
 
 
-def of_best_spans(evaluation: Evaluation | str | None) -> Calibration | None:
+def of_best_spans(
+    evaluation: Evaluation | str | None, model: Model, retriever: str
+) -> Calibration | None:
     """The calibration of a model that gives its best span as the answer.
 
     Args:
         evaluation: `Evaluation`, or its path; `None` for none.
+        model: `Model`. What it shall be of.
+        retriever: str. What found the blocks.
 
     Raises:
-        InputError: if it holds none, or one of answers whose shares were added
-            up.
+        InputError: if it holds none, one of another model or retriever, or one
+            of answers whose shares were added up.
     """
     if evaluation is None:
         return None
-    fitted = read(Evaluation.of(evaluation))
+    evaluation = Evaluation.of(evaluation)
+    fitted = read(evaluation)
+    matching.check_calibration(evaluation, model=model, retriever=retriever)
     if fitted.aggregate_answers:
         raise InputError(
             f"--calibration {evaluation} was fitted on answers that were "
@@ -347,16 +355,6 @@ def lexical_weight_of(fitted: Calibration | None) -> float:
     """The weight of BM25 in a hybrid retriever.
 
     Args:
-        fitted: `Calibration`; `None` for `LEXICAL_WEIGHT`.
-
-    Raises:
-        InputError: if it is one of a model that searched alone.
+        fitted: `Calibration` of a hybrid retriever; `None` for `LEXICAL_WEIGHT`.
     """
-    if fitted is None:
-        return LEXICAL_WEIGHT
-    if fitted.lexical_weight is None:
-        raise InputError(
-            "--calibration has no weight of BM25: run `realm evaluate "
-            "--calibrate` with --retriever hybrid."
-        )
-    return fitted.lexical_weight
+    return LEXICAL_WEIGHT if fitted is None else fitted.lexical_weight

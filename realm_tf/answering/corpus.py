@@ -71,6 +71,8 @@ class Corpus:
         """
         self.loaded.model.reader.reads_titles = True
         self._check_length()
+        # Made without titles, if it was made.
+        self.__dict__.pop("block_table", None)
 
     def _check_length(self):
         reader = self.loaded.model.reader

@@ -30,8 +30,8 @@ def collect(
             to `None`: nothing.
 
     Returns:
-        `(rows, counts)`: id to a dict of `id`, `title`, `text` and `url`, by id;
-        and counts by name: `files`, `files_of_no_known_format`, and pages that
+        `(rows, counts)`: id to a dict of `id`, `title`, `text`, `url` and `file`
+        (the path, of a document; "" of rows and dumps), by id; and counts by name: `files`, `files_of_no_known_format`, and pages that
         were dropped.
 
     Raises:
@@ -61,6 +61,7 @@ def collect(
                 "title": page.title,
                 "text": text,
                 "url": page.url,
+                "file": _below(path, root) if format in _OF_FILES else "",
             }
             if rows.setdefault(page.article_id, row) != row:
                 raise InputError(
@@ -104,11 +105,15 @@ def _format(path, *, is_named):
         return None
 
 
+def _below(path, root):
+    return os.path.relpath(path, root) if root else os.path.basename(path)
+
+
 def _read(path, root, format, base_url):
     if format not in _OF_FILES:
         yield from readers.read_pages(path, format=format, base_url=base_url)
         return
-    below = os.path.relpath(path, root) if root else os.path.basename(path)
+    below = _below(path, root)
     folder = os.path.dirname(below)
     # Something, or a page would have no URL.
     base = "/".join(filter(None, ((base_url or ".").rstrip("/"), folder)))

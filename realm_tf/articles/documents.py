@@ -9,6 +9,7 @@ import collections
 import contextlib
 import io
 import os
+import re
 import sys
 
 from realm_tf.articles import html_sections
@@ -17,6 +18,8 @@ from realm_tf.articles.pages import Page
 
 _HTML = ("<!doctype html", "<html")
 _UNREADABLE = "bad_record_document"
+# What site generators keep above the text, in YAML.
+_FRONT_MATTER = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
 
 
 def _read_markdown(file, path, base_url):
@@ -25,7 +28,7 @@ def _read_markdown(file, path, base_url):
 
     with _named(path) as failed:
         renderer = markdown_it.MarkdownIt("commonmark").enable("table")
-        markup = renderer.render(_decoded(file))
+        markup = renderer.render(_FRONT_MATTER.sub("", _decoded(file), 1))
         yield from _pages(*html_sections.read(markup), path, base_url)
     yield from failed
 

@@ -6,7 +6,7 @@ import bs4
 
 # What is there for a browser, and not to be read.
 _UNREAD = (
-    *("script", "style", "noscript", "template", "svg", "iframe", "form"),
+    *("script", "style", "noscript", "template", "svg", "iframe"),
     *("nav", "header", "footer", "aside", "button"),
 )
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -39,7 +39,7 @@ class Section:
 def read(markup: str | bytes) -> tuple[str, list[Section]]:
     """The title of a page and its sections, in their order.
 
-    Navigation, headers, footers, forms and scripts are left out. A row of a
+    Navigation, headers, footers and scripts are left out. A row of a
     table becomes one line, "header: cell; header: cell.", under the headers of
     its columns; a table without headers becomes its cells.
 

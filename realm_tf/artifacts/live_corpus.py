@@ -2,7 +2,7 @@
 
     corpus.json            which state is current, and how states are made
     states/000002/         of the current one and the one before:
-      documents.jsonl      id, title, text and url of every document
+      documents.jsonl      id, title, text, url and file of every document
       blocks, embeddings, index
     saved_model/2/         the export of a state, for a server
 
@@ -142,7 +142,7 @@ class State:
         return os.path.join(self.folder, _DOCUMENTS)
 
     def documents(self) -> dict[str, dict]:
-        """Id to `id`, `title`, `text` and `url` of each document."""
+        """Id to a row of each document, as of `collecting.collect`."""
         with Path(self.documents_path).open("r") as file:
             rows = map(json.loads, file)
             return {row["id"]: row for row in rows}

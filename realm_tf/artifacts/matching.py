@@ -110,6 +110,30 @@ def check_passages(passages, *, blocks, model) -> None:
         )
 
 
+def check_calibration(evaluation, *, model, retriever: str) -> None:
+    """Refuses a calibration that says nothing of some answers.
+
+    Args:
+        evaluation: `Evaluation`. Made with `calibrate`.
+        model: `Model`. What gives the answers.
+        retriever: str. What finds the blocks.
+
+    Raises:
+        InputError: if the evaluation was of another model or retriever.
+    """
+    if evaluation.parents["model"] != model.fingerprint:
+        raise InputError(
+            f"--calibration {evaluation} is of another model than {model}: run "
+            "`realm evaluate --calibrate` with this one."
+        )
+    if evaluation.parameters["retriever"] != retriever:
+        raise InputError(
+            f"--calibration {evaluation} is of --retriever "
+            f"{evaluation.parameters['retriever']}, not {retriever}: run `realm "
+            f"evaluate --calibrate --retriever {retriever}`."
+        )
+
+
 def check_length(length: int, limit: int, *, what: str, mend: str) -> None:
     """Refuses what is longer than an encoder takes.
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Literal
 
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
@@ -181,6 +182,10 @@ class Evaluate(Computing):
         if self.calibrate and self.calibration:
             raise InputError(
                 "--calibrate fits what --calibration has: give one of them."
+            )
+        if self._known:
+            matching.check_calibration(
+                self.calibration, model=self.model, retriever=self.retriever
             )
         if self._known and (
             self._known.aggregate_answers != self.aggregate_answers

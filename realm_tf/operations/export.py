@@ -1,6 +1,7 @@
 """`realm export`."""
 
 import dataclasses
+import functools
 import os
 import sys
 from typing import Literal
@@ -88,12 +89,19 @@ class Export(Computing):
             "quantize": self.quantize_embeddings,
             "precision": self.computes_in,
         }
-        fitted = calibration.of_best_spans(self.calibration)
+        fitted = self._fitted
         if fitted is not None:
             parameters["calibration"] = dataclasses.asdict(fitted)
         if self.retriever == "hybrid":
             parameters["lexical_weight"] = calibration.lexical_weight_of(fitted)
         return parameters
+
+    @functools.cached_property
+    def _fitted(self):
+        """`Calibration`, or `None`."""
+        return calibration.of_best_spans(
+            self.calibration, self.model, self.retriever
+        )
 
     def run(self) -> SavedModel:
         """Writes a new version of the SavedModel.
@@ -198,7 +206,7 @@ class Export(Computing):
             self.index,
             asked,
             num_reader_blocks=self.num_reader_blocks,
-            fitted=calibration.of_best_spans(self.calibration),
+            fitted=self._fitted,
             lexical_weight=self.parameters().get("lexical_weight"),
         )
 

@@ -188,12 +188,12 @@ class AddToCorpus(_Change):
         rows, counts = collecting.collect(
             self.documents, base_url=settings["base_url"]
         )
-        # Sections of a file that are no longer in it.
-        files = {_file_of(name) for name in rows}
+        # Sections of a file that are no longer in it go.
+        files = {row["file"] for row in rows.values()} - {""}
         kept = {
             name: row
             for name, row in before.items()
-            if "#" not in name or _file_of(name) not in files
+            if row["file"] not in files
         }
         return dict(sorted({**kept, **rows}.items())), counts
 
@@ -212,7 +212,7 @@ class RemoveFromCorpus(_Change):
         unknown = [
             pattern
             for pattern in self.ids
-            if not any(_matches(name, pattern) for name in before)
+            if not any(_matches(row, pattern) for row in before.values())
         ]
         if unknown:
             raise InputError(
@@ -222,7 +222,7 @@ class RemoveFromCorpus(_Change):
         kept = {
             name: row
             for name, row in before.items()
-            if not any(_matches(name, pattern) for pattern in self.ids)
+            if not any(_matches(row, pattern) for pattern in self.ids)
         }
         return kept, collections.Counter()
 
@@ -358,11 +358,6 @@ def _of_counts(counts):
     return "; ".join([text, *rest])
 
 
-def _file_of(name):
-    return name.partition("#")[0]
-
-
-def _matches(name, pattern):
-    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(
-        _file_of(name), pattern
-    )
+def _matches(row, pattern):
+    names = (row["id"], row["file"])
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names if name)

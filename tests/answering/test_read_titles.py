@@ -58,7 +58,6 @@ def test_a_model_keeps_to_it(
     corpus, tmp_path, blocks_dir, brute_force_index_dir
 ):
     without = Predictor(corpus).predict(QUESTIONS)
-    del corpus.block_table
     corpus.read_titles()
     found = Predictor(corpus).predict(QUESTIONS)
     assert [p.score for p in found] != [p.score for p in without]

@@ -34,7 +34,7 @@ a day.
 HTML = """<!DOCTYPE html>
 <html><head><title>Badges &amp; keys</title><style>p {}</style></head>
 <body><nav>Home</nav><header>Menu</header>
-<p>Ask the <b>front desk</b>.<!-- not this --></p>
+<form><p>Ask the <b>front desk</b>.<!-- not this --></p></form>
 <h2 id="lost">Lost badges</h2><div>Call 555.<br>At once.</div>
 <table><caption>Fees</caption><tr><th>Badge</th><th>Fee</th></tr>
 <tr><td>Blue</td><td>10 EUR</td></tr></table>
@@ -73,6 +73,15 @@ def test_markdown_in_sections(tmp_path):
     assert [page.number for page in pages] == [1, 2, 3, 4]
     assert len({page.article_id for page in pages}) == 4
     assert pages[1].url == "https://x.example/d/travel_policy.md"
+
+
+def test_what_generators_keep_above_the_text_is_not_read(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text("---\ntitle: Leave\ntags: [a]\n---\n# Leave\nTake it.\n")
+    assert _read(path) == [("Leave", "Take it.", "")]
+    # A rule within the text is none of it.
+    path.write_text("# Leave\nTake it.\n\n---\n\nNow.\n")
+    assert _read(path) == [("Leave", "Take it.\nNow.", "")]
 
 
 def test_html_without_what_is_around_the_text(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from realm_tf.answering.calibration import Calibration
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Model
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
@@ -39,10 +40,15 @@ def asked():
 
 
 @pytest.fixture(scope="session")
-def evaluation_dir(tmp_path_factory):
+def evaluation_dir(tmp_path_factory, model_dir):
     """An evaluation that was calibrated, and nothing else."""
     path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
-    with artifact.write(path, kind="evaluation") as stage:
+    with artifact.write(
+        path,
+        kind="evaluation",
+        parameters={"retriever": "hybrid"},
+        parents={"model": Model(model_dir).fingerprint},
+    ) as stage:
         stage.metadata["calibration"] = dataclasses.asdict(CALIBRATION)
     return path
 

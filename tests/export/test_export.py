@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from realm_tf.answering.calibration import Calibration
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.export import saved_model
@@ -69,7 +70,7 @@ def test_versions_are_counted_by_number(tmp_path):
 
 
 def test_what_does_not_match_is_refused(
-    exported, tmp_path, model_dir, blocks_dir, scann_index_dir
+    exported, tmp_path, model_dir, blocks_dir, scann_index_dir, evaluation_dir
 ):
     base = tmp_path / "base"
 
@@ -77,13 +78,26 @@ def test_what_does_not_match_is_refused(
         given = {"model": model_dir, "blocks": blocks_dir, "output": str(base)}
         Export(**{**given, "index": scann_index_dir, **arguments}).run()
 
-    aggregated = str(tmp_path / "aggregated")
-    with artifact.write(aggregated, kind="evaluation") as stage:
-        stage.metadata["calibration"] = dataclasses.asdict(
-            Calibration(0.0, 1.0, 1.0, 0.5, aggregate_answers=True)
-        )
-    with pytest.raises(InputError, match="without --aggregate-answers"):
-        export(calibration=aggregated)
+    own = Model(model_dir).fingerprint
+    for name, model, message in (
+        ("aggregated", own, "without --aggregate-answers"),
+        ("another", "0" * 16, "is of another model than"),
+    ):
+        path = str(tmp_path / name)
+        with artifact.write(
+            path,
+            kind="evaluation",
+            parameters={"retriever": "realm"},
+            parents={"model": model},
+        ) as stage:
+            stage.metadata["calibration"] = dataclasses.asdict(
+                Calibration(0.0, 1.0, 1.0, 0.5, aggregate_answers=True)
+            )
+        with pytest.raises(InputError, match=message):
+            export(calibration=path)
+    # Its scores have BM25's part in them.
+    with pytest.raises(InputError, match="is of --retriever hybrid, not realm"):
+        export(calibration=evaluation_dir)
     with pytest.raises(InputError, match="--reordering int8"):
         export(quantize_embeddings="int8")
     with pytest.raises(InputError, match="is itself a finished directory"):
@@ -145,27 +159,6 @@ def test_parts_add_up_to_the_variables(exported):
         # Strings: texts, and parts of ScaNN's state.
         rest = sum(parts.values()) - of_numbers
         assert 0 < rest < parts["texts, titles and addresses"] + parts["index"]
-
-
-def test_a_weight_that_was_not_fitted_is_missed(
-    tmp_path, model_dir, blocks_dir, ivf_index_dir
-):
-    path = str(tmp_path / "evaluated")
-    with artifact.write(path, kind="evaluation") as stage:
-        stage.metadata["calibration"] = dataclasses.asdict(
-            Calibration(0.0, 1.0, 1.0, 0.5)
-        )
-    operation = Export(
-        model=model_dir,
-        blocks=blocks_dir,
-        index=ivf_index_dir,
-        output=str(tmp_path / "exported"),
-        retriever="hybrid",
-        calibration=path,
-    )
-    with pytest.raises(InputError, match="with --retriever hybrid"):
-        operation.run()
-    assert not os.path.exists(operation.output)
 
 
 def test_a_disk_that_is_too_full_is_refused(

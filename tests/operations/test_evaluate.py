@@ -300,6 +300,7 @@ def test_another_evaluations_calibration_is_used(world, evaluated):
     for options, message in (
         ({"aggregate_answers": True}, "aggregate_answers=False"),
         ({"calibrate": True}, "give one of them"),
+        ({"retriever": "hybrid"}, "is of --retriever realm, not hybrid"),
     ):
         with pytest.raises(InputError, match=message):
             _evaluate(world, "other", calibration=dev, **options)

@@ -196,22 +196,31 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     assert found["bach"]["text"] == "Bach was in Leipzig."
     assert found["ada.txt#"]["text"] == "Ada was in Egypt."
     assert len(found) == 7
-    realm.RemoveFromCorpus(corpus=str(corpus), ids=("rivers/*", "bach")).run()
+    # A "#" in the id of a row is part of it.
+    for number in "12":
+        line = {"id": f"n#{number}", "title": "N", "text": f"It is {number}."}
+        rows.write_text(json.dumps(line))
+        realm.AddToCorpus(corpus=str(corpus), documents=(str(rows),)).run()
+    found = LiveCorpus(corpus).current.documents()
+    assert {"n#1", "n#2", "bach"} <= set(found)
+    realm.RemoveFromCorpus(
+        corpus=str(corpus), ids=("rivers/*", "bach", "n#?")
+    ).run()
     found = LiveCorpus(corpus).current.documents()
     assert sorted(found) == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
     # The state before is there for who still reads it; the first is not.
-    assert sorted(os.listdir(corpus / "states")) == ["000002", "000003"]
-    assert sorted(os.listdir(corpus / "saved_model")) == ["2", "3"]
+    assert sorted(os.listdir(corpus / "states")) == ["000004", "000005"]
+    assert sorted(os.listdir(corpus / "saved_model")) == ["4", "5"]
     remove = realm.RemoveFromCorpus(corpus=str(corpus), ids=("nothing",))
     with pytest.raises(InputError, match="has no document nothing"):
         remove.run()
     with pytest.raises(InputError, match="No document is left"):
         realm.RemoveFromCorpus(corpus=str(corpus), ids=("*",)).run()
-    assert LiveCorpus(corpus).manifest()["state"] == 3
+    assert LiveCorpus(corpus).manifest()["state"] == 5
     capsys.readouterr()
     assert cli.main(["corpus", "status", str(corpus), "--list"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("state 3: 3 documents, 3 blocks (0 of them")
+    assert told[0].startswith("state 5: 3 documents, 3 blocks (0 of them")
     assert told[-3:] == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
 
 

@@ -81,6 +81,6 @@ def test_the_chain_runs_is_resumed_and_says_the_same(
     before = (output / "model/metadata.json").stat().st_mtime_ns
     again = Quickstart(output=output).run()
     shown = capsys.readouterr().out
-    assert shown.count("done before") == 10
+    assert shown.count("done before") == 11
     assert (output / "model/metadata.json").stat().st_mtime_ns == before
     assert again["metrics"] == first["metrics"]
