@@ -9,11 +9,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
 
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import writing
-from realm_tf.beam_pipelines import known_rows
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
@@ -29,7 +27,6 @@ def write_shards(
     batch_size: int,
     rows_per_shard: int,
     precision: str,
-    known: Embeddings | None = None,
     options: PipelineOptions,
 ) -> tuple[list[str], dict[str, int]]:
     """Computes the shards that a directory does not hold yet.
@@ -41,8 +38,6 @@ def write_shards(
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
         precision: str. `"int8"`, or see `model_directory.load`.
-        known: `Embeddings`. Where `known_rows.read(directory)` says the rows
-            are. Defaults to `None`: all are computed.
         options: `PipelineOptions`.
 
     Returns:
@@ -58,7 +53,6 @@ def write_shards(
         blocks=blocks,
         batch_size=batch_size,
         precision=precision,
-        known=known,
         directory=directory,
     )
     num_made = run_on_shards(step, shards, options)
@@ -119,7 +113,6 @@ class EmbedShard(ShardStep):
         blocks: `Blocks`, too.
         batch_size: int. Blocks computed at once.
         precision: str. `"int8"`, or see `model_directory.load`.
-        known: `Embeddings`, or `None`. See `write_shards`.
     """
 
     label = "Embed"
@@ -129,7 +122,6 @@ class EmbedShard(ShardStep):
     blocks: Blocks
     batch_size: int
     precision: str
-    known: Embeddings | None = None
     shared: Shared = dataclasses.field(default_factory=Shared, init=False)
 
     def load(self):
@@ -143,29 +135,13 @@ class EmbedShard(ShardStep):
             # Lists of Python integers would take eight times the memory.
             title_ids.append(np.array(block.title_ids, "int32"))
             token_ids.append(np.array(block.token_ids, "int32"))
-        rows = self._rows(shard, title_ids, token_ids)
+        rows = self._embed(title_ids, token_ids)
         if not np.isfinite(rows).all():
             raise ValueError(
                 f"{shard.path}: some embeddings are not finite numbers; the "
                 "weights of the model are not what training should have left."
             )
         _write(shard.path, rows)
-
-    def _rows(self, shard, title_ids, token_ids):
-        """Those that are known, and the others computed."""
-        if self.known is None:
-            return self._embed(title_ids, token_ids)
-        places = known_rows.read(self.directory)[shard.start : shard.limit]
-        (new,) = np.nonzero(places < 0)
-        computed = self._embed(
-            [title_ids[row] for row in new], [token_ids[row] for row in new]
-        )
-        rows = np.zeros((len(places), computed.shape[1]), "float32")
-        rows[new] = computed
-        (old,) = np.nonzero(places >= 0)
-        if len(old):
-            rows[old] = known_rows.take(self.known, places[old])
-        return rows
 
     def _embed(self, title_ids, token_ids):
         """Float32 `(num_blocks, embedding_dim)`, in the order of the lists.

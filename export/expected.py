@@ -14,7 +14,7 @@ FILE = "assets.extra/expected.json"
 
 def compute(
     corpus,
-    index,
+    embeddings,
     asked: list,
     *,
     num_reader_blocks: int,
@@ -25,7 +25,8 @@ def compute(
 
     Args:
         corpus: `Corpus`.
-        index: `Index`, the directory that the corpus's index is from.
+        embeddings: float array `(num_blocks, embedding_dim)`. What the corpus's
+            index is of.
         asked: list of `Question`.
         num_reader_blocks: int. Blocks read for a question.
         fitted: `Calibration`. See `RealmModule`. Defaults to `None`.
@@ -46,7 +47,7 @@ def compute(
         lexical_weight=lexical_weight,
     )
     predictions = predictor.predict(questions)
-    exact = _exact_retriever(corpus, index, lexical_weight).search(
+    exact = _exact_retriever(corpus, embeddings, lexical_weight).search(
         questions, min(num_retrieved, len(corpus.records))
     )[1]
     rows = [
@@ -73,10 +74,9 @@ def compute(
     }
 
 
-def _exact_retriever(corpus, index, lexical_weight):
+def _exact_retriever(corpus, embeddings, lexical_weight):
     """What the export would find if its index missed nothing."""
-    exact = NumpyIndex(index.embeddings)
-    corpus = dataclasses.replace(corpus, index=exact)
+    corpus = dataclasses.replace(corpus, index=NumpyIndex(embeddings))
     name = "realm" if lexical_weight is None else "hybrid"
     return retrievers.make(name, corpus, lexical_weight=lexical_weight)
 

@@ -1,6 +1,5 @@
 """The graph that is exported, from the raw question to answer and evidence."""
 
-import dataclasses
 import types
 
 import numpy as np
@@ -9,22 +8,29 @@ import tensorflow as tf
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.calibration import LEAST_SHARE
 from realm_tf.answering.calibration import Calibration
-from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.corpus import retrieve_and_read
+from realm_tf.answering.predict import LEAST_SCORE
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
-from realm_tf.export.compressed_texts import CompressedTexts
-from realm_tf.export.compressed_texts import small_table
+from realm_tf.export.corpus_part import CorpusPart
+from realm_tf.export.corpus_part import num_bytes
 from realm_tf.models import packing
 from realm_tf.models.best_spans import best_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
+
+DEFAULT = "serving_default"
+# What the name of a signature ends in that takes a filter, too.
+FILTERED = "_filtered"
 
 
 class RealmModule(tf.Module):
     """The graph that is exported, and everything that it needs.
 
     Args:
-        corpus: `Corpus`.
+        loaded: `LoadedModel`.
+        corpus: `CorpusPart`.
+        max_block_length: int. Wordpieces of a block, with its title.
         num_reader_blocks: int. Blocks read; fewer blocks than that are
             padded with id -1.
         fitted: `Calibration`. Defaults to `None`: the confidence is a share,
@@ -35,86 +41,69 @@ class RealmModule(tf.Module):
 
     def __init__(
         self,
-        corpus: Corpus,
+        loaded,
+        corpus: CorpusPart,
         *,
+        max_block_length: int,
         num_reader_blocks: int,
         fitted: Calibration | None = None,
         lexical_weight: float | None = None,
     ):
         super().__init__()
-        corpus = dataclasses.replace(corpus, index=corpus.index.for_graph())
-        records = corpus.records
+        layers = corpus.layers
         self._fitted = fitted
-        self._num_padding = max(0, num_reader_blocks - len(records))
-        self._max_block_length = records.metadata["max_block_length"]
+        self._num_padding = max(0, num_reader_blocks - layers.index.num_blocks)
+        self._max_block_length = max_block_length
         self.tokenizer = GraphTokenizer(
-            corpus.loaded.tokenizer.vocabulary,
-            lowercase=corpus.loaded.tokenizer.lowercase,
+            loaded.tokenizer.vocabulary, lowercase=loaded.tokenizer.lowercase
         )
-        # In a namespace, where TensorFlow does not look: Keras's own objects
-        # would be saved, too, and every weight a second time.
+        # First, and under this name: `export.next_state` looks for it.
+        self.corpus = corpus
+        # As `CorpusPart.layers`.
         self._keras = types.SimpleNamespace(
-            loaded=corpus.loaded,
-            index=corpus.index,
-            retrieve_and_read=corpus.retrieve_and_read(
+            loaded=loaded,
+            retrieve_and_read=retrieve_and_read(
+                loaded,
+                layers.index,
+                layers.block_table,
+                layers.lexical,
+                lexical_weight=lexical_weight,
                 num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
                 num_reader_blocks=num_reader_blocks,
                 rows_per_group=ROWS_PER_GROUP,
-                lexical_weight=lexical_weight,
             ),
         )
-        # Keras's variables, as TensorFlow's own, are what is saved.
+        is_of_corpus = {id(each) for each in corpus.variables}
+        towers = (
+            self._keras.retrieve_and_read,
+            loaded.model.block_embedder,
+        )
         self.weights = [
-            v.value for v in self._keras.retrieve_and_read.variables
+            each.value
+            for model in towers
+            for each in model.variables
+            if id(each.value) not in is_of_corpus
         ]
-        self.block_tower_weights = [
-            v.value for v in corpus.loaded.model.block_embedder.variables
-        ]
-        self.scann_state = getattr(corpus.index, "module", None)
-        self.titles = CompressedTexts(records.titles)
-        self.texts = CompressedTexts(records.texts)
-        self.urls = CompressedTexts(records.urls)
-        # Of all blocks, one after the other: padded, they would take more.
-        self.first_wordpieces = tf.Variable(
-            records.first_wordpieces, trainable=False
-        )
-        self.token_starts = small_table(records.token_starts)
-        self.token_limits = small_table(records.token_limits)
 
-    def parts(self) -> dict[str, int]:
-        """What takes how many bytes, in the SavedModel and in memory."""
-        index = self.scann_state or self._keras.index
-        table = self._keras.retrieve_and_read.block_table
-        texts = self.titles, self.texts, self.urls
-        parts = {
-            "index": _num_bytes(index.variables),
-            "wordpieces of the blocks": _num_bytes(
-                [
-                    *table.variables,
-                    self.first_wordpieces,
-                    self.token_starts,
-                    self.token_limits,
-                ]
-            ),
-            "texts, titles and addresses": sum(
-                _num_bytes(each.variables) for each in texts
-            ),
-        }
-        lexical = self._keras.retrieve_and_read.lexical
-        if lexical is not None:
-            parts["lists of BM25"] = _num_bytes(lexical.variables)
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each part, in the SavedModel and in memory."""
+        sizes = self.corpus.sizes()
         # A tower that is shared is there once.
-        rest = _num_bytes(self.variables) - sum(parts.values())
-        return {"towers and reader": rest, **parts}
+        rest = num_bytes(self.variables) - sum(sizes.values())
+        return {"towers and reader": rest, **sizes}
 
     def signatures(self) -> dict:
         """The signatures by name; see the functions of the same names."""
         inputs = {
-            "serving_default": (self.answer, ["question"]),
+            DEFAULT: (self.answer, ["question"]),
             "retrieve": (self.retrieve, ["question"]),
             "embed_query": (self.embed_query, ["question"]),
             "embed_block": (self.embed_block, ["title", "text"]),
         }
+        if self.corpus.fields is not None:
+            for name in (DEFAULT, "retrieve"):
+                function, names = inputs[name]
+                inputs[f"{name}{FILTERED}"] = function, [*names, "filter"]
         return {
             # Nothing here branches on tensors in Python.
             name: tf.function(function, autograph=False).get_concrete_function(
@@ -123,35 +112,39 @@ class RealmModule(tf.Module):
             for name, (function, names) in inputs.items()
         }
 
-    def answer(self, question):
-        """question `(batch_size,)` -> answer with evidence."""
+    def answer(self, question, filter=None):
+        """question and filter `(batch_size,)` -> answer with evidence."""
         inputs, asked = self._pack(question)
+        allowed = self.corpus.allowed(filter)
+        if allowed is not None:
+            inputs["allowed"] = allowed
         outputs = self._keras.retrieve_and_read(inputs, training=False)
         spans = best_spans(
             outputs,
             num_best=NUM_ALTERNATIVES,
         )
-        block_ids = outputs["read_ids"]
-        # (b, n): the block of each of the n best spans.
-        nbest_blocks = tf.gather(
-            block_ids, spans["nbest_positions"], batch_dims=1
+        rows = tf.where(
+            outputs["read_scores"] > -np.inf, outputs["read_ids"], -1
         )
+        # (b, n): the block of each of the n best spans.
+        nbest_rows = tf.gather(rows, spans["nbest_positions"], batch_dims=1)
         # (b, k): every slice is one of these blocks.
-        texts = self.texts.lookup(block_ids)
-        nbest_answers, starts, limits = self._slice(
-            nbest_blocks,
+        texts = self.corpus.texts.lookup(rows)
+        nbest_answers, starts, limits = self.corpus.slice(
+            nbest_rows,
             tf.gather(texts, spans["nbest_positions"], batch_dims=1),
             spans["nbest_starts"],
             spans["nbest_limits"],
         )
-        candidate_answers, _, _ = self._slice(
-            block_ids,
+        candidate_answers, _, _ = self.corpus.slice(
+            rows,
             texts,
             spans["candidate_starts"],
             spans["candidate_limits"],
         )
-        found = asked & (spans["nbest_starts"][:, 0] >= 0)
-        best = tf.where(found, nbest_blocks[:, 0], -1)
+        best = nbest_rows[:, 0]
+        found = asked & (spans["nbest_starts"][:, 0] >= 0) & (best >= 0)
+        best = tf.where(found, best, -1)
         place = spans["nbest_positions"][:, :1]
 
         lexical = tf.gather(outputs["read_lexical"], place, batch_dims=1)
@@ -160,41 +153,44 @@ class RealmModule(tf.Module):
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
 
+        # Spans of what is no block, and those that there are not.
+        is_span = found[:, None] & (spans["nbest_scores"] > LEAST_SCORE)
         return {
             "answer": if_found(nbest_answers[:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
             "answered": found & (confidence >= threshold),
-            "block_id": tf.cast(best, tf.int64),
-            "title": self.titles.lookup(best),
+            "block_id": self.corpus.ids_of(best),
+            "title": self.corpus.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
-            "url": self.urls.lookup(best),
+            "url": self.corpus.urls.lookup(best),
             "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
             "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
-            "nbest_answer": tf.where(found[:, None], nbest_answers, ""),
-            "nbest_score": tf.where(found[:, None], spans["nbest_scores"], 0.0),
+            "nbest_answer": tf.where(is_span, nbest_answers, ""),
+            "nbest_score": tf.where(is_span, spans["nbest_scores"], 0.0),
             **self._candidates(
-                tf.where(asked[:, None], block_ids, -1),
+                tf.where(asked[:, None], rows, -1),
                 texts,
                 candidate_answers,
                 spans["candidate_log_probs"],
             ),
         }
 
-    def retrieve(self, question):
-        """question `(batch_size,)` -> the best blocks, best first."""
+    def retrieve(self, question, filter=None):
+        """question and filter `(batch_size,)` -> the best blocks, best first."""
         inputs, asked = self._pack(question)
         found = self._keras.retrieve_and_read.retrieve(
-            packing.query_inputs(inputs)
+            packing.query_inputs(inputs), allowed=self.corpus.allowed(filter)
         )
-        block_ids = tf.where(asked[:, None], found["block_ids"], -1)
+        is_found = asked[:, None] & (found["scores"] > -np.inf)
+        rows = tf.where(is_found, found["block_ids"], -1)
         return {
-            "block_id": tf.cast(block_ids, tf.int64),
-            "score": tf.where(asked[:, None], found["scores"], 0.0),
-            "lexical_score": tf.where(asked[:, None], found["lexical"], 0.0),
-            "title": self.titles.lookup(block_ids),
-            "text": self.texts.lookup(block_ids),
-            "url": self.urls.lookup(block_ids),
+            "block_id": self.corpus.ids_of(rows),
+            "score": tf.where(is_found, found["scores"], 0.0),
+            "lexical_score": tf.where(is_found, found["lexical"], 0.0),
+            "title": self.corpus.titles.lookup(rows),
+            "text": self.corpus.texts.lookup(rows),
+            "url": self.corpus.urls.lookup(rows),
         }
 
     def embed_query(self, question):
@@ -249,52 +245,19 @@ class RealmModule(tf.Module):
     def _embed(self, inputs):
         return self._keras.loaded.model.embed_queries(inputs)
 
-    def _slice(self, block_ids, texts, starts, limits):
-        """Answers, with their code points, of spans given in wordpieces."""
-        found = starts >= 0
-        first = tf.maximum(starts, 0)
-        last = tf.maximum(limits - 1, 0)
-        from_code_point = self._offset(self.token_starts, block_ids, first)
-        to_code_point = self._offset(self.token_limits, block_ids, last)
-        answers = tf.strings.substr(
-            texts,
-            tf.where(found, from_code_point, 0),
-            tf.where(found, to_code_point - from_code_point, 0),
-            unit="UTF8_CHAR",
-        )
-        return answers, from_code_point, to_code_point
-
-    def _offset(self, table, block_ids, wordpieces):
-        """Code points of wordpieces of blocks; any where a block has none."""
-        places = tf.gather(self.first_wordpieces, block_ids)
-        places += tf.cast(wordpieces, places.dtype)
-        places = tf.minimum(places, tf.size(table, places.dtype) - 1)
-        return tf.cast(tf.gather(table, places), tf.int32)
-
-    def _candidates(self, block_ids, texts, answers, log_probs):
+    def _candidates(self, rows, texts, answers, log_probs):
         padding = [[0, 0], [0, self._num_padding]]
-        block_ids = tf.pad(block_ids, padding, constant_values=-1)
+        rows = tf.pad(rows, padding, constant_values=-1)
 
         def if_read(values, otherwise):
             filled = tf.pad(values, padding, constant_values=otherwise)
-            return tf.where(block_ids >= 0, filled, otherwise)
+            return tf.where(rows >= 0, filled, otherwise)
 
         return {
-            "candidate_block_id": tf.cast(block_ids, tf.int64),
-            "candidate_title": self.titles.lookup(block_ids),
+            "candidate_block_id": self.corpus.ids_of(rows),
+            "candidate_title": self.corpus.titles.lookup(rows),
             "candidate_text": if_read(texts, ""),
-            "candidate_url": self.urls.lookup(block_ids),
+            "candidate_url": self.corpus.urls.lookup(rows),
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }
-
-
-def _num_bytes(variables) -> int:
-    total = 0
-    for variable in variables:
-        dtype = tf.as_dtype(variable.dtype)
-        if dtype == tf.string:
-            total += sum(map(len, np.ravel(variable.numpy())))
-        else:
-            total += dtype.size * int(np.prod(variable.shape))
-    return total

@@ -1,6 +1,5 @@
 """The files of a SavedModel: graph, warm-up requests, expected answers, card."""
 
-import gc
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from realm_tf.errors import InputError
 from realm_tf.export import card
 from realm_tf.export import expected as expected_answers
 from realm_tf.export import warmup
+from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.realm_module import RealmModule
 from realm_tf.text.answers import is_correct
 
@@ -33,13 +33,15 @@ _SCANN_COPIES = 3
 def write(
     stage,
     corpus,
-    index,
+    search: str,
     asked,
     *,
+    expected: dict,
     parents: dict,
+    part: CorpusPart | None = None,
     evidence_license: str | None = None,
-    expected: dict | None = None,
     exact: dict | None = None,
+    **facts,
 ) -> None:
     """Writes a version of the SavedModel.
 
@@ -48,36 +50,26 @@ def write(
             `num_reader_blocks`, `quantize`, `precision` and, where there is
             one, `calibration` and `lexical_weight`.
         corpus: `Corpus`.
-        index: `Index`, the directory that the corpus's index is from.
+        search: str. The kind of the corpus's index.
         asked: list of `Question`. Their answers are stored, so that `realm
             verify` can compare; the first that are right are examples.
+        expected: dict. The answers (`export.expected`).
         parents: dict. Name to fingerprint, for the card.
+        part: `CorpusPart`. Defaults to `None`: made of the corpus.
         evidence_license: str. Shown with the evidence. Defaults to `None`.
-        expected: dict. The answers (`export.expected`), where they have been
-            computed already. Defaults to `None`: they are computed here.
         exact: dict. The answers of float32 encoders, where those of the export
             are others. Defaults to `None`.
+        **facts: more of the card.
 
     Raises:
         InputError: if the disk is too full for it.
     """
-    parameters = stage.parameters
-    fitted = parameters.get("calibration")
-    reading = {
-        "num_reader_blocks": parameters["num_reader_blocks"],
-        "fitted": fitted and calibration.Calibration(**fitted),
-        "lexical_weight": parameters.get("lexical_weight"),
-    }
-    parts = _write_graph(stage.directory, corpus, index.search, **reading)
-    # What follows makes such a model again: both are twice the memory.
-    gc.collect()
+    parts = _write_graph(stage, corpus, part, search)
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
     warmup.write(
         stage.path(warmup.FILE),
         next((q.question for q in asked if q.question), ""),
     )
-    if expected is None:
-        expected = expected_answers.compute(corpus, index, asked, **reading)
     write_text(
         stage.path(expected_answers.FILE),
         json.dumps(
@@ -88,8 +80,9 @@ def write(
     )
     stage.metadata["num_blocks"] = len(corpus.records)
     facts = {
-        "index": index.search,
-        **parameters,
+        **facts,
+        "index": search,
+        **stage.parameters,
         "evidence_license": evidence_license,
         "parents": parents,
         "parts": parts,
@@ -103,17 +96,40 @@ def _of_corpus(corpus) -> dict:
     is_trained = corpus.loaded.model.reader.is_trained
     return {
         "num_blocks": len(corpus.records),
-        "example_titles": _spread(corpus.records.titles),
+        "example_titles": spread(corpus.records.titles),
         "model_card": corpus.loaded.card.to_json(),
         "warnings": [] if is_trained else [UNTRAINED_READER],
     }
 
 
-def _write_graph(directory, corpus, search, **arguments):
+def reading(stage) -> dict:
+    """How blocks are read, by the parameters of a stage."""
+    fitted = stage.parameters.get("calibration")
+    return {
+        "num_reader_blocks": stage.parameters["num_reader_blocks"],
+        "fitted": fitted and calibration.Calibration(**fitted),
+        "lexical_weight": stage.parameters.get("lexical_weight"),
+    }
+
+
+def _write_graph(stage, corpus, part, search):
     """Writes graph and variables; returns what takes how many bytes."""
-    module = RealmModule(corpus, **arguments)
-    parts = module.parts()
-    _announce(directory, parts, search)
+    options = reading(stage)
+    is_hybrid = options["lexical_weight"] is not None
+    part = part or CorpusPart(
+        corpus.records,
+        index=corpus.index,
+        block_table=corpus.block_table,
+        lexical=corpus.lexical if is_hybrid else None,
+    )
+    module = RealmModule(
+        corpus.loaded,
+        part,
+        max_block_length=corpus.records.metadata["max_block_length"],
+        **options,
+    )
+    directory, sizes = stage.directory, module.sizes()
+    _announce(directory, sizes, search)
     # ScaNN's ops are of a namespace that TensorFlow does not know.
     options = tf.saved_model.SaveOptions(namespace_whitelist=["Scann"])
     # Whoever loads the graph does not optimise it: that takes more than half
@@ -130,7 +146,7 @@ def _write_graph(directory, corpus, search, **arguments):
         tf.config.optimizer.set_experimental_options(
             {name: before.get(name, False)}
         )
-    return parts
+    return sizes
 
 
 def _answered_rightly(asked, expected: dict) -> list[str]:
@@ -142,7 +158,7 @@ def _answered_rightly(asked, expected: dict) -> list[str]:
     ][:NUM_EXAMPLES]
 
 
-def _spread(titles) -> list[str]:
+def spread(titles) -> list[str]:
     """A few distinct titles from the whole corpus."""
     step = max(1, len(titles) // NUM_EXAMPLES)
     chosen = (titles[i] for i in range(0, len(titles), step))

@@ -44,6 +44,7 @@ _PUBLIC = {
         "SyncCorpus",
         "AddToCorpus",
         "RemoveFromCorpus",
+        "CompactCorpus",
         "CorpusStatus",
     ),
     "operations.reproduce": ("Reproduce",),

@@ -42,6 +42,7 @@ COMMANDS = {
     "corpus sync": "SyncCorpus",
     "corpus add": "AddToCorpus",
     "corpus remove": "RemoveFromCorpus",
+    "corpus compact": "CompactCorpus",
     "corpus status": "CorpusStatus",
     "serve": "Serve",
     "ask": "Ask",

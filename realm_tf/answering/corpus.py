@@ -3,17 +3,13 @@
 import dataclasses
 import functools
 
-import numpy as np
-
+from realm_tf.answering import tables
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
-
-# Wordpieces of a title that a reader reads (our choice).
-MAX_TITLE_LENGTH = 24
 
 
 @dataclasses.dataclass
@@ -60,7 +56,7 @@ class Corpus:
         loaded = model.load(**arguments)
         loaded.model = loaded.model.without_masked_lm_head()
         corpus = cls(loaded, blocks.records, index.load(quantize=quantize))
-        corpus._check_length()
+        corpus.check()
         return corpus
 
     def read_titles(self) -> None:
@@ -70,13 +66,18 @@ class Corpus:
             InputError: if question, title and block are too long for it.
         """
         self.loaded.model.reader.reads_titles = True
-        self._check_length()
+        self.check()
         # Made without titles, if it was made.
         self.__dict__.pop("block_table", None)
 
-    def _check_length(self):
+    def check(self) -> None:
+        """Refuses blocks that are too long for the reader.
+
+        Raises:
+            InputError: if one is.
+        """
         reader = self.loaded.model.reader
-        title = MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
+        title = tables.MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
         matching.check_length(
             MAX_QUERY_LENGTH + title + self.records.longest + 1,
             reader.encoder.max_sequence_length,
@@ -88,42 +89,24 @@ class Corpus:
     def block_table(self):
         """`BlockTable` that models over the corpus share: bodies, and the titles
         if the reader reads them."""
-        from realm_tf.models.block_table import BlockTable
-
-        titles = {}
-        if self.loaded.model.reader.reads_titles:
-            rows = [ids[:MAX_TITLE_LENGTH] for ids in self._title_ids]
-            lengths = np.fromiter(map(len, rows), "int32", len(rows))
-            is_piece = np.arange(MAX_TITLE_LENGTH) < lengths[:, None]
-            padded = np.zeros(is_piece.shape, "int32")
-            padded[is_piece] = np.concatenate(rows)
-            titles = {"title_ids": padded, "title_lengths": lengths}
-        return BlockTable(
-            self.records.token_ids(), self.records.lengths, **titles
+        is_read = self.loaded.model.reader.reads_titles
+        return tables.block_table(
+            self.records, self._title_ids if is_read else None
         )
 
     @functools.cached_property
     def _title_ids(self):
-        """Wordpieces of each block's title; many blocks have the same."""
-        titles = dict.fromkeys(self.records.titles)
-        pieces = self.loaded.tokenizer.tokenize_batch(list(titles))
-        ids = dict(zip(titles, (each.ids for each in pieces), strict=True))
-        return [ids[title] for title in self.records.titles]
+        return tables.title_ids(self.records, self.loaded.tokenizer)
 
     @functools.cached_property
     def lexical(self):
         """`WordpieceBm25` of titles and bodies, for hybrid search."""
-        from realm_tf.retrieval import wordpiece_bm25
-
-        tokenizer = self.loaded.tokenizer
-        return wordpiece_bm25.WordpieceBm25(
-            wordpiece_bm25.postings(
+        return tables.lexical(
+            tables.postings(
+                self.records,
                 self._title_ids,
-                self.records.token_ids(),
-                self.records.lengths,
-                tokenizer.vocabulary_size,
-            ),
-            name="lexical",
+                self.loaded.tokenizer.vocabulary_size,
+            )
         )
 
     def retrieve_and_read(
@@ -137,22 +120,52 @@ class Corpus:
                 the index alone searches.
             **arguments: of `RetrieveAndRead`.
         """
-        from realm_tf.models import retrieve_and_read
-
-        if lexical_weight is not None:
-            from realm_tf.retrieval.hybrid import Hybrid
-
-            arguments["hybrid"] = Hybrid(
-                self.index, self.lexical, lexical_weight
-            )
-        tokenizer = self.loaded.tokenizer
-        return retrieve_and_read.RetrieveAndRead(
-            model or self.loaded.model,
+        return retrieve_and_read(
+            self.loaded,
             self.index,
             self.block_table,
-            is_continuation=[
-                piece.startswith("##") for piece in tokenizer.vocabulary
-            ],
-            sep_id=tokenizer.sep_id,
+            None if lexical_weight is None else self.lexical,
+            model=model,
+            lexical_weight=lexical_weight,
             **arguments,
         )
+
+
+def retrieve_and_read(
+    loaded,
+    index,
+    block_table,
+    lexical,
+    *,
+    lexical_weight,
+    model=None,
+    **options,
+):
+    """`RetrieveAndRead` of a model and what it looks up.
+
+    Args:
+        loaded: `LoadedModel`.
+        index: `retrieval.index.Index`.
+        block_table: `BlockTable`.
+        lexical: `WordpieceBm25`, or `None`.
+        lexical_weight: float, of `lexical`.
+        model: `OpenQa`. Defaults to the loaded one.
+        **options: of `RetrieveAndRead`.
+    """
+    from realm_tf.models.retrieve_and_read import RetrieveAndRead
+
+    if lexical is not None:
+        from realm_tf.retrieval.hybrid import Hybrid
+
+        options["hybrid"] = Hybrid(index, lexical, lexical_weight)
+    tokenizer = loaded.tokenizer
+    return RetrieveAndRead(
+        model or loaded.model,
+        index,
+        block_table,
+        is_continuation=[
+            piece.startswith("##") for piece in tokenizer.vocabulary
+        ],
+        sep_id=tokenizer.sep_id,
+        **options,
+    )

@@ -23,7 +23,7 @@ ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20
 # `best_spans` gives a far lower score to a place without a span.
-_LEAST_SCORE = -1e29
+LEAST_SCORE = -1e29
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Predictor:
         columns = ("positions", "starts", "limits", "scores")
         for place, start, limit, score in _rows(spans, row, "nbest", columns):
             # There are fewer spans than places.
-            if start < 0 or score < _LEAST_SCORE:
+            if start < 0 or score < LEAST_SCORE:
                 break
             block_id = read[place]
             first, last = records.span_offsets(block_id, start, limit)

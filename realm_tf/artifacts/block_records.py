@@ -82,6 +82,7 @@ class BlockRecords:
         blocks: `Blocks`.
 
     Attributes:
+        num_blocks: int.
         titles, texts, urls: `Strings`.
         lengths: int32 array `(num_blocks,)`. Wordpieces of each body, at most
             `max_block_length` of the directory.
@@ -113,6 +114,7 @@ class BlockRecords:
         self.lengths = np.minimum(
             np.diff(self.first_wordpieces), self.metadata["max_block_length"]
         ).astype("int32")
+        self.num_blocks = len(self)
 
     def __len__(self):
         return len(self.texts)

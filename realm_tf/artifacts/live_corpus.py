@@ -1,21 +1,30 @@
 """A corpus that changes: documents, and all that answers from them.
 
-    corpus.json            which state is current, and how states are made
-    states/000002/         of the current one and the one before:
-      documents.jsonl      id, title, text, url and file of every document
-      blocks, embeddings, index
-    saved_model/2/         the export of a state, for a server
+    corpus.json             the current state: which documents of which segments,
+                            and how states are made
+    segments/000001/        what was added or changed at once, and is never
+      documents.jsonl       changed itself: id, title, text, url, fields, file
+      blocks, embeddings
+      block_ids.npy         what each block is called in answers
+      places.npy            the line of documents.jsonl that it is from
+    saved_model/2/          the export of a state, for a server
 
-A state is never changed. A new one is made beside it, and becomes current when
-corpus.json is replaced: whoever reads that sees one state or the other.
+A new state is made beside the current one, and becomes current when corpus.json
+is replaced: whoever reads that sees one state or the other. A block is called
+the same in all states, and no other is called so.
 """
 
+import dataclasses
+import functools
 import json
 import os
 
+import numpy as np
+
+from realm_tf.artifacts import index_files
+from realm_tf.artifacts.joined_records import JoinedRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
-from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
@@ -23,9 +32,31 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 
 _MANIFEST = "corpus.json"
-_STATES = "states"
+_SEGMENTS = "segments"
 _SAVED_MODEL = "saved_model"
 _DOCUMENTS = "documents.jsonl"
+_BLOCK_IDS = "block_ids.npy"
+_PLACES = "places.npy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What corpus.json holds.
+
+    Args:
+        state: int. Number of the current state, and of its export.
+        settings: dict. Fields of `CreateCorpus`.
+        counts: dict. Of documents and blocks.
+        segments: list of dicts: `name`, and `removed`, the ids of its documents
+            that are no longer there.
+        next_id: int. What the next new block is called.
+    """
+
+    state: int
+    settings: dict
+    counts: dict
+    segments: list[dict]
+    next_id: int
 
 
 class LiveCorpus:
@@ -48,109 +79,152 @@ class LiveCorpus:
         """Whether there is a state."""
         return Path(os.path.join(self.path, _MANIFEST)).exists()
 
-    def manifest(self) -> dict:
-        """`state`, its number; `settings`, fields of `CreateCorpus`; `counts`.
+    def manifest(self) -> Manifest:
+        """The current state.
 
         Raises:
             InputError: if the directory is no corpus.
         """
         path = os.path.join(self.path, _MANIFEST)
         try:
-            found = json.loads(Path(path).read_text())
-            return {
-                name: found[name] for name in ("state", "settings", "counts")
-            }
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            return Manifest(**json.loads(Path(path).read_text()))
+        except (OSError, ValueError, TypeError) as error:
             raise InputError(
                 f"{self.path} is no corpus ({path} cannot be read: {error!r}): "
                 "make one with `realm corpus create`."
             ) from error
 
-    def state(self, number: int) -> "State":
-        """The state of a number, made or not."""
-        folder = os.path.join(self.path, _STATES, f"{number:06d}")
-        return State(number, folder, self.saved_model)
+    def state(self, manifest: Manifest | None = None) -> "State":
+        """The documents of a state, the current one by default."""
+        manifest = manifest or self.manifest()
+        return State(
+            [
+                (self.segment(each["name"]), frozenset(each["removed"]))
+                for each in manifest.segments
+            ]
+        )
 
-    @property
-    def current(self) -> "State":
-        """The state that is current."""
-        return self.state(self.manifest()["state"])
+    def segment(self, name: str) -> "Segment":
+        """The segment of a name, made or not."""
+        return Segment(os.path.join(self.path, _SEGMENTS, name))
 
     @property
     def saved_model(self) -> str:
         """Base directory of the exports, for `realm serve`."""
         return os.path.join(self.path, _SAVED_MODEL)
 
-    def begin(self, documents: dict[str, dict], current: int = 0) -> "State":
-        """A new state of these documents, in the making.
+    def version(self, number: int) -> SavedModel:
+        """The export of a state."""
+        return SavedModel(os.path.join(self.saved_model, str(number)))
 
-        One that was killed goes on, if it was of the same documents. Otherwise
-        the new one has a number that no directory has had, for a server may
-        have loaded what was killed just before its end.
+    def new_segment(
+        self, documents: dict[str, dict], manifest: Manifest
+    ) -> "Segment":
+        """A segment of these documents, in the making.
+
+        One that was killed goes on, if it was of the same documents.
 
         Args:
-            documents: dict. See `State.documents`.
-            current: int. Number of the current state. Defaults to `0`: none.
+            documents: dict. Id to a row of each, as of `collecting.collect`.
+            manifest: `Manifest`. Of the current state.
         """
-        numbers = [n for folder in self._folders() for n in _numbers(folder)]
-        last = max([current, *numbers])
-        state = self.state(last)
-        if last == current or not state.is_of(documents):
-            state = self.state(last + 1)
-            state.write(documents)
-        return state
+        names = sorted(self._children(_SEGMENTS))
+        last = self.segment(names[-1]) if names else None
+        used = {each["name"] for each in manifest.segments}
+        if last and last.name not in used and last.is_of(documents):
+            return last
+        number = 1 + max(map(int, names), default=0)
+        segment = self.segment(f"{number:06d}")
+        segment.write(documents)
+        return segment
 
-    def commit(
-        self, number: int, settings: dict, counts: dict, *, before: int = 0
-    ) -> None:
-        """Makes a state current, and removes all but it and the one before."""
-        manifest = {"state": number, "settings": settings, "counts": counts}
+    def new_number(self) -> int:
+        """Of a state: one that no export has had.
+
+        A server may have loaded that of a run that was killed just before its
+        end.
+        """
+        numbers = map(int, self._children(_SAVED_MODEL))
+        return 1 + max(numbers, default=0)
+
+    def write(self, manifest: Manifest) -> None:
+        """Makes a state current."""
         write_text(
-            os.path.join(self.path, _MANIFEST), json.dumps(manifest, indent=1)
+            os.path.join(self.path, _MANIFEST),
+            json.dumps(
+                dataclasses.asdict(manifest), ensure_ascii=False, indent=1
+            ),
         )
-        for folder in self._folders():
-            for name, path in _numbers(folder).items():
-                if name not in (number, before):
-                    remove(path)
 
-    def _folders(self):
-        return os.path.join(self.path, _STATES), self.saved_model
+    def clean(self, manifest: Manifest) -> None:
+        """Removes what the current state does not need.
+
+        The last export before stays for whoever serves it yet.
+
+        Args:
+            manifest: `Manifest`. Of the current state.
+        """
+        segments = {each["name"] for each in manifest.segments}
+        numbers = [
+            int(name)
+            for name in self._children(_SAVED_MODEL)
+            if self.version(int(name)).is_complete
+        ]
+        versions = set(map(str, sorted(numbers)[-2:]))
+        for folder, kept in ((_SEGMENTS, segments), (_SAVED_MODEL, versions)):
+            for name, paths in self._children(folder).items():
+                if name not in kept:
+                    for path in paths:
+                        remove(path)
+
+    def _children(self, folder) -> dict[str, list[str]]:
+        """Number, as a string, to what is there of it, whole or not."""
+        path = Path(os.path.join(self.path, folder))
+        found = {}
+        if path.exists():
+            for each in path.iterdir():
+                name = each.name.partition(".")[0]
+                if name.isdigit():
+                    found.setdefault(name, []).append(str(each))
+        return found
 
 
-class State:
-    """One state of a corpus.
+class Segment:
+    """Documents that were added at once, with their blocks and embeddings.
+
+    Args:
+        folder: str.
 
     Attributes:
-        number: int.
+        name: str.
         blocks: `Blocks`.
         embeddings: `Embeddings`.
-        index: `Index`.
-        saved_model: `SavedModel`. Its version is the number of the state.
     """
 
-    def __init__(self, number, folder, saved_model):
-        self.number = number
+    def __init__(self, folder):
         self.folder = folder
-        self.blocks = Blocks(os.path.join(folder, "blocks"))
-        self.embeddings = Embeddings(os.path.join(folder, "embeddings"))
-        self.index = Index(os.path.join(folder, "index"))
-        self.saved_model = SavedModel(os.path.join(saved_model, str(number)))
+        self.name = os.path.basename(folder)
+        self.blocks = Blocks(self._path("blocks"))
+        self.embeddings = Embeddings(self._path("embeddings"))
+
+    def _path(self, name):
+        return os.path.join(self.folder, name)
 
     @property
     def documents_path(self) -> str:
-        """JSONL of all documents."""
-        return os.path.join(self.folder, _DOCUMENTS)
+        """JSONL of the documents."""
+        return self._path(_DOCUMENTS)
 
-    def documents(self) -> dict[str, dict]:
-        """Id to a row of each document, as of `collecting.collect`."""
+    @functools.cached_property
+    def documents(self) -> list[dict]:
+        """A row of each document, as of `collecting.collect`."""
         with Path(self.documents_path).open("r") as file:
-            rows = map(json.loads, file)
-            return {row["id"]: row for row in rows}
+            return list(map(json.loads, file))
 
     def is_of(self, documents: dict[str, dict]) -> bool:
         """Whether these documents are its own."""
         is_there = os.path.exists(self.documents_path)
-        return is_there and self.documents() == documents
+        return is_there and self.documents == list(documents.values())
 
     def write(self, documents: dict[str, dict]) -> None:
         """Writes the documents."""
@@ -161,13 +235,112 @@ class State:
         )
         write_text(self.documents_path, "".join(lines))
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether its blocks have been given ids."""
+        return os.path.exists(self._path(_BLOCK_IDS))
 
-def _numbers(folder) -> dict[int, str]:
-    """Number to path of what is in a folder."""
-    if not Path(folder).exists():
-        return {}
-    return {
-        int(each.name): str(each)
-        for each in Path(folder).iterdir()
-        if each.name.isdigit()
-    }
+    def finish(self, block_ids: np.ndarray) -> None:
+        """Says what the blocks are called; the last thing that is written.
+
+        Args:
+            block_ids: int64 array `(num_blocks,)`.
+        """
+        place_of = {row["id"]: n for n, row in enumerate(self.documents)}
+        places = [
+            place_of[name.decode("utf-8")]
+            for columns in self.blocks.read_columns("article_id")
+            for name in columns["article_id"]
+        ]
+        for name, array in (
+            (_PLACES, np.array(places, "int32")),
+            (_BLOCK_IDS, block_ids),
+        ):
+            # Renamed when it is whole.
+            path = self._path(name)
+            with Path(f"{path}.partial").open("wb") as file:
+                np.save(file, array)
+            os.replace(f"{path}.partial", path)
+
+    @property
+    def block_ids(self) -> np.ndarray:
+        """int64 array `(num_blocks,)`."""
+        return index_files.load_array(self._path(_BLOCK_IDS))
+
+    @property
+    def places(self) -> np.ndarray:
+        """int32 array `(num_blocks,)`: the document of each block."""
+        return index_files.load_array(self._path(_PLACES))
+
+
+class State:
+    """What of some segments is there, as one corpus.
+
+    Args:
+        segments: list of `(Segment, ids of documents that are not there)`.
+    """
+
+    def __init__(self, segments: list[tuple[Segment, frozenset[str]]]):
+        self.segments = segments
+
+    def documents(self) -> dict[str, dict]:
+        """Id to the row of each document."""
+        return {
+            row["id"]: row
+            for segment, removed in self.segments
+            for row in segment.documents
+            if row["id"] not in removed
+        }
+
+    @functools.cached_property
+    def _rows(self) -> list[np.ndarray]:
+        """Which blocks of each segment are there."""
+        found = []
+        for segment, removed in self.segments:
+            is_there = np.array(
+                [row["id"] not in removed for row in segment.documents], bool
+            )
+            found.append(np.flatnonzero(is_there[segment.places]))
+        return found
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are."""
+        return sum(map(len, self._rows))
+
+    @property
+    def num_kept(self) -> int:
+        """Blocks on the disk, those of documents that are gone, too."""
+        return sum(each.blocks.num_blocks for each, _ in self.segments)
+
+    def _columns(self, of_segment):
+        parts = zip(self.segments, self._rows, strict=True)
+        return np.concatenate(
+            [of_segment(segment)[rows] for (segment, _), rows in parts]
+        )
+
+    def block_ids(self) -> np.ndarray:
+        """What each block is called, int64 array `(num_blocks,)`."""
+        return self._columns(lambda segment: segment.block_ids)
+
+    def records(self, *, capacity: int | None = None) -> JoinedRecords:
+        """The blocks; see `JoinedRecords`."""
+        parts = zip(self.segments, self._rows, strict=True)
+        return JoinedRecords(
+            [(segment.blocks.records, rows) for (segment, _), rows in parts],
+            capacity=capacity,
+        )
+
+    def embeddings(self) -> np.ndarray:
+        """float32 array `(num_blocks, embedding_dim)`."""
+        return self._columns(lambda segment: segment.embeddings.read())
+
+    def fields(self) -> list[dict]:
+        """Of each block, the fields of its document."""
+        return [
+            segment.documents[place]["fields"]
+            for (segment, _), rows in zip(
+                self.segments, self._rows, strict=True
+            )
+            for place in segment.places[rows]
+        ]

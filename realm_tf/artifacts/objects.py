@@ -119,6 +119,14 @@ class Embeddings(Artifact):
             for number, name in enumerate(self.metadata["shards"])
         ]
 
+    def read(self) -> np.ndarray:
+        """All rows in memory, float32 `(num_blocks, embedding_dim)`."""
+        from realm_tf.artifacts import index_files
+
+        return np.concatenate(
+            [index_files.load_array(path) for path, _ in self.shards]
+        )
+
     def summary(self) -> str:
         return f"{self.num_blocks:,} embeddings"
 

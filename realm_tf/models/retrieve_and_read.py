@@ -158,7 +158,9 @@ class RetrieveAndRead(keras.Model):
             scores = inputs["candidate_scores"]
             lexical = inputs.get("candidate_lexical", ops.zeros_like(scores))
         else:
-            found = self.retrieve(query, training=training)
+            found = self.retrieve(
+                query, allowed=inputs.get("allowed"), training=training
+            )
             scores, candidate_ids = found["scores"], found["block_ids"]
             lexical = found["lexical"]
         outputs = {"candidate_ids": candidate_ids, "relevance_scores": scores}
@@ -194,12 +196,14 @@ class RetrieveAndRead(keras.Model):
     def _knows_gold(self, inputs):
         return self.gold != "ignore" and "gold_ids" in inputs
 
-    def retrieve(self, query, *, training=False):
+    def retrieve(self, query, *, allowed=None, training=False):
         """The best blocks for each question.
 
         Args:
             query: dict of int tensors `(batch_size, query_length)`, as of
                 `packing.query_inputs`.
+            allowed: bool tensor. Which blocks may be found, as of
+                `Index.search`. Defaults to `None`: all.
             training: bool. With a gradient. Defaults to `False`.
 
         Returns:
@@ -211,12 +215,12 @@ class RetrieveAndRead(keras.Model):
         fixed = ops.stop_gradient(embeddings)
         if self.hybrid is None:
             scores, candidate_ids = self.index.search(
-                fixed, self.num_candidates
+                fixed, self.num_candidates, allowed
             )
             lexical = ops.zeros_like(scores)
         else:
             found = self.hybrid.search(
-                fixed, query["token_ids"], self.num_candidates
+                fixed, query["token_ids"], self.num_candidates, allowed
             )
             scores, candidate_ids = found["scores"], found["block_ids"]
             lexical = found["lexical"]
@@ -257,6 +261,8 @@ class RetrieveAndRead(keras.Model):
         allowed = answer_matching.allowed_spans(positions, logits.shape[-1])
         shape = (batch_size, num_read, ops.shape(logits)[1])
         width = logits.shape[-1]
+        # (b, r, 1, 1): others only fill the places of blocks.
+        is_found = (read_scores > -np.inf)[:, :, None, None]
         return {
             "read_ids": read_ids,
             "read_scores": read_scores,
@@ -265,7 +271,9 @@ class RetrieveAndRead(keras.Model):
             # (b, r, l, w)
             "span_scores": ops.reshape(logits, (*shape, width))
             + read_scores[:, :, None, None],
-            "allowed": ops.reshape(allowed, (*shape, width)),
+            "allowed": ops.logical_and(
+                ops.reshape(allowed, (*shape, width)), is_found
+            ),
         }
 
     def _join(self, query, read_ids):

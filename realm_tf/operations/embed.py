@@ -1,6 +1,7 @@
 """`realm embed`."""
 
 import dataclasses
+import types
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
@@ -9,7 +10,6 @@ from realm_tf.artifacts.index_files import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
-from realm_tf.errors import InputError
 from realm_tf.models.precision import FLOAT32
 from realm_tf.models.precision import Precision
 from realm_tf.operations.computing import Computing
@@ -28,8 +28,7 @@ class Embed(Computing):
 
     command = "embed"
     makes = Embeddings
-    # Equal blocks have equal rows, but for rounding.
-    manner = ("batch_size", "known", "known_blocks")
+    manner = ("batch_size",)
 
     model: Model
     """model directory"""
@@ -44,11 +43,6 @@ class Embed(Computing):
     precision: Precision | Literal["int8"] = "auto"
     """as of other commands, or int8: ONNX Runtime multiplies 8-bit integers
     (pip install 'realm-tf[int8]'), faster on CPUs, at a little recall"""
-    known: Embeddings | None = None
-    """embeddings of other blocks by the same block tower: those of equal blocks
-    are taken from there (if not given: all are computed)"""
-    known_blocks: Blocks | None = None
-    """the blocks that --known is of"""
     beam_options: BeamOptions = ()
 
     def parents(self) -> dict:
@@ -62,8 +56,7 @@ class Embed(Computing):
 
         Returns:
             `Embeddings`: float32 rows in order of block id. `counts` are
-            `shards`, `shards_skipped` that an earlier run made, and, with
-            `known`, `blocks_known`.
+            `shards`, and `shards_skipped` that an earlier run made.
 
         Raises:
             InputError: if model and blocks do not match, one of them is
@@ -71,18 +64,11 @@ class Embed(Computing):
         """
         from realm_tf.beam_pipelines import embed_blocks
         from realm_tf.beam_pipelines import execution
-        from realm_tf.beam_pipelines import known_rows
 
         self.check_least(1, "batch_size", "rows_per_shard")
         matching.check_vocabulary(self.blocks, self.model)
         options = execution.pipeline_options(self.beam_options)
-        self._check_known()
         with self.write(resumable=True) as stage:
-            found = {}
-            if self.known:
-                rows = known_rows.find(self.blocks, self.known_blocks)
-                known_rows.write(stage.directory, rows)
-                found["blocks_known"] = int((rows >= 0).sum())
             names, counts = embed_blocks.write_shards(
                 self.model,
                 self.blocks,
@@ -90,39 +76,43 @@ class Embed(Computing):
                 batch_size=self.batch_size,
                 rows_per_shard=self.rows_per_shard,
                 precision=self.computes_in,
-                known=self.known,
                 options=options,
             )
-            if self.known:
-                known_rows.remove(stage.directory)
-            stage.metadata.update(
-                counts={**counts, **found},
-                num_blocks=self.blocks.num_blocks,
-                dtype="float32",
-                shards=names,
-                fingerprint=fingerprints.fingerprint(
-                    *self.parents().values(),
-                    # What was always so is no part of it.
-                    *({self.computes_in} - {FLOAT32}),
-                ),
-            )
+            self._describe(stage, names, counts)
         return self.result
 
-    def _check_known(self):
-        if not (self.known or self.known_blocks):
-            return
-        if not (self.known and self.known_blocks):
-            raise InputError("--known and --known-blocks go together.")
-        matching.check_index(
-            self.known, blocks=self.known_blocks, model=self.model
-        )
-        matching.check_vocabulary(self.known_blocks, self.model)
-        precision = self.known.parameters.get("precision", FLOAT32)
-        if precision != self.computes_in:
-            raise InputError(
-                f"{self.known} was computed in {precision}: add --precision "
-                f"{precision}, or leave it out."
+    def write_rows(self, rows) -> Embeddings:
+        """As `run`, of rows that were computed before.
+
+        Args:
+            rows: float32 array `(num_blocks, embedding_dim)`.
+        """
+        from realm_tf.beam_pipelines import embed_blocks
+
+        with self.write(resumable=True) as stage:
+            names = embed_blocks.write_rows(
+                stage.directory,
+                types.SimpleNamespace(
+                    num_rows=len(rows),
+                    read=lambda start, limit: rows[start:limit],
+                ),
+                self.rows_per_shard,
             )
+            self._describe(stage, names, {"shards": len(names)})
+        return self.result
+
+    def _describe(self, stage, names, counts):
+        stage.metadata.update(
+            counts=counts,
+            num_blocks=self.blocks.num_blocks,
+            dtype="float32",
+            shards=names,
+            fingerprint=fingerprints.fingerprint(
+                *self.parents().values(),
+                # What was always so is no part of it.
+                *({self.computes_in} - {FLOAT32}),
+            ),
+        )
 
     def report(self, result: Embeddings) -> str:
         return count_lines(result.counts)

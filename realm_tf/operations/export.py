@@ -153,6 +153,8 @@ class Export(Computing):
         if self.computes_in != FLOAT32:
             exact = self._answer(self._open(FLOAT32), asked)
         corpus = self._open()
+        if expected is None:
+            expected = self._answer(corpus, asked)
         if not corpus.loaded.model.reader.is_trained:
             print(
                 f"warning: {saved_model.UNTRAINED_READER} ({self.model})",
@@ -164,7 +166,7 @@ class Export(Computing):
             saved_model.write(
                 stage,
                 corpus,
-                self.index,
+                self.index.search,
                 asked,
                 parents=self.parents(),
                 evidence_license=self.evidence_license,
@@ -203,7 +205,7 @@ class Export(Computing):
 
         return expected.compute(
             corpus,
-            self.index,
+            self.index.embeddings,
             asked,
             num_reader_blocks=self.num_reader_blocks,
             fitted=self._fitted,

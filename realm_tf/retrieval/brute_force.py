@@ -5,6 +5,8 @@ import numpy as np
 from keras import ops
 
 from realm_tf.models.fixed_weight import fixed_weight
+from realm_tf.retrieval.exhaustive import best_rows
+from realm_tf.retrieval.exhaustive import largest
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import Rows
@@ -31,58 +33,38 @@ class _Exhaustive(keras.layers.Layer, Index):
         self.num_blocks, self.embedding_dim = embeddings.shape
         self._rows_per_block = rows_per_block
 
-    def search(self, queries, num_candidates):
+    def search(self, queries, num_candidates, allowed=None):
         self._check_num_candidates(num_candidates)
         with float32_products():
-            return self._search(ops.cast(queries, "float32"), num_candidates)
+            return self._search(
+                ops.cast(queries, "float32"), num_candidates, allowed
+            )
 
     def call(self, queries, num_candidates):
         return self.search(queries, num_candidates)
 
-    def _search_rows(self, queries, rows, num_candidates, first_id=0):
+    def _search_rows(
+        self, queries, rows, num_candidates, allowed=None, first_id=0
+    ):
         """The best of `rows`, whose first is block `first_id`.
 
         `num_candidates` of them, or all rows if they are fewer; of equal
         scores the smaller id first.
         """
         num_rows = rows.values.shape[0]
-        size = min(self._rows_per_block or num_rows, num_rows)
-        num_candidates = min(num_candidates, num_rows)
-
-        def search_block(start, lowest_row=None):
-            block_ids = first_id + start + ops.arange(size, dtype="int32")
-            scores = rows.score_slice(queries, start, size)
-            if lowest_row is not None:
-                lowest_id = first_id + lowest_row
-                scores = ops.where(block_ids < lowest_id, -np.inf, scores)
-            if num_rows * self._num_devices > self.num_blocks:
-                is_row = block_ids < self.num_blocks
-                scores = ops.where(is_row, scores, -np.inf)
-            scores, places = self._top_k(scores, min(num_candidates, size))
-            return scores, first_id + start + ops.cast(places, "int32")
-
-        def step(number, best):
-            # A last block that is not full overlaps the one before it.
-            found = search_block(
-                ops.minimum(number * size, num_rows - size),
-                number * size if num_rows % size else None,
-            )
-            scores, block_ids = (
-                ops.concatenate(pair, axis=1)
-                for pair in zip(best, found, strict=True)
-            )
-            return _largest(scores, block_ids, num_candidates)
-
-        scores, block_ids = search_block(0)
-        if size == num_rows:
-            return scores, block_ids
-        # Places of those that a block of fewer rows cannot give.
-        missing = [[0, 0], [0, num_candidates - block_ids.shape[1]]]
-        best = (
-            ops.pad(scores, missing, constant_values=-np.inf),
-            ops.pad(block_ids, missing, constant_values=-1),
+        if num_rows * self._num_devices > self.num_blocks:
+            # What is beyond the last block fills the devices.
+            is_row = first_id + ops.arange(num_rows) < self.num_blocks
+            allowed = is_row[None] if allowed is None else allowed & is_row
+        scores, places = best_rows(
+            queries,
+            rows,
+            num_candidates,
+            rows_at_once=self._rows_per_block,
+            allowed=allowed,
+            top_k=self._top_k,
         )
-        return ops.fori_loop(1, -(-num_rows // size), step, best)
+        return scores, first_id + places
 
     def _top_k(self, scores, num_candidates):
         return ops.top_k(scores, num_candidates)
@@ -158,19 +140,24 @@ class BruteForce(_Exhaustive):
         rows = np.pad(rows, [[0, missing], [0, 0]])
         return jax.device_put(rows, self._sharding)
 
-    def _search(self, queries, num_candidates):
+    def _search(self, queries, num_candidates, allowed=None):
         rows = ops.convert_to_tensor(self.embeddings)
         if self._sharding is None:
-            return self._search_rows(queries, Rows(rows), num_candidates)
+            return self._search_rows(
+                queries, Rows(rows), num_candidates, allowed
+            )
         import jax
         from jax.sharding import PartitionSpec
 
         axis = self._sharding.spec[0]
+        if allowed is None:
+            allowed = ops.ones((1, self.num_blocks), "bool")
+        missing = rows.shape[0] - self.num_blocks
 
-        def search_own(queries, rows):
+        def search_own(queries, rows, allowed):
             first_id = jax.lax.axis_index(axis) * rows.shape[0]
             return self._search_rows(
-                queries, Rows(rows), num_candidates, first_id
+                queries, Rows(rows), num_candidates, allowed, first_id
             )
 
         # Left to itself, the compiler would bring all scores to every device.
@@ -179,10 +166,14 @@ class BruteForce(_Exhaustive):
         scores, block_ids = jax.shard_map(
             search_own,
             mesh=self._sharding.mesh,
-            in_specs=(PartitionSpec(), PartitionSpec(axis, None)),
+            in_specs=(
+                PartitionSpec(),
+                PartitionSpec(axis, None),
+                PartitionSpec(None, axis),
+            ),
             out_specs=PartitionSpec(None, axis),
-        )(queries, rows)
-        return _largest(scores, block_ids, num_candidates)
+        )(queries, rows, ops.pad(allowed, [[0, 0], [0, missing]]))
+        return largest(scores, block_ids, num_candidates)
 
 
 class ApproximateMaxK(BruteForce):
@@ -204,9 +195,11 @@ class ApproximateMaxK(BruteForce):
 
     is_exact = False
 
-    def search(self, queries, num_candidates):
+    def search(self, queries, num_candidates, allowed=None):
         self._check_num_candidates(num_candidates)
-        return self._search(ops.cast(queries, "float32"), num_candidates)
+        return self._search(
+            ops.cast(queries, "float32"), num_candidates, allowed
+        )
 
     def _top_k(self, scores, num_candidates):
         if keras.backend.backend() == "jax":
@@ -253,8 +246,10 @@ class QuantizedBruteForce(_Exhaustive):
         self._check_swap(embeddings)
         self.rows.assign(embeddings)
 
-    def _search(self, queries, num_candidates):
-        return self._search_rows(queries, self.rows.read(), num_candidates)
+    def _search(self, queries, num_candidates, allowed=None):
+        return self._search_rows(
+            queries, self.rows.read(), num_candidates, allowed
+        )
 
 
 def _sharding_of_rows():
@@ -269,9 +264,3 @@ def _sharding_of_rows():
         distribution.device_mesh.backend_mesh,
         PartitionSpec(distribution.batch_dim_name, None),
     )
-
-
-def _largest(scores, block_ids, num_candidates):
-    """The best candidates; of equal ones those that come first."""
-    scores, places = ops.top_k(scores, num_candidates)
-    return scores, ops.take_along_axis(block_ids, places, axis=1)

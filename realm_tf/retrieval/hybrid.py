@@ -35,7 +35,7 @@ class Hybrid:
         self.lexical = lexical
         self._weight = weight
 
-    def search(self, embeddings, token_ids, num_candidates: int):
+    def search(self, embeddings, token_ids, num_candidates: int, allowed=None):
         """The best blocks for each question by the sum, best first.
 
         Args:
@@ -43,13 +43,14 @@ class Hybrid:
                 query tower, scaled.
             token_ids: int tensor `(batch_size, query_length)`.
             num_candidates: int. At most the number of blocks.
+            allowed: bool tensor. As of `Index.search`. Defaults to `None`.
 
         Returns:
             dict of tensors `(batch_size, num_candidates)`: `block_ids`, int32,
             `scores`, and of which these are the sum, `dense` and `lexical`,
             the latter weighted.
         """
-        found = self.candidates(embeddings, token_ids, num_candidates)
+        found = self.candidates(embeddings, token_ids, num_candidates, allowed)
         lexical = self._weight * found["lexical"]
         total = ops.where(
             found["is_repeated"], -float("inf"), found["dense"] + lexical
@@ -67,11 +68,13 @@ class Hybrid:
             },
         }
 
-    def candidates(self, embeddings, token_ids, num_candidates: int) -> dict:
+    def candidates(
+        self, embeddings, token_ids, num_candidates: int, allowed=None
+    ) -> dict:
         """What both found, one list after the other.
 
         Args:
-            embeddings, token_ids: as of `search`.
+            embeddings, token_ids, allowed: as of `search`.
             num_candidates: int. Of each list, at least.
 
         Returns:
@@ -80,8 +83,10 @@ class Hybrid:
             where a block of the second list is in the first one, too.
         """
         depth = min(max(num_candidates, FUSED_DEPTH), self._index.num_blocks)
-        dense, dense_ids = self._index.search(embeddings, depth)
+        dense, dense_ids = self._index.search(embeddings, depth, allowed)
         of_all = self.lexical(token_ids)
+        if allowed is not None:
+            of_all = ops.where(allowed, of_all, -float("inf"))
         _, lexical_ids = ops.top_k(of_all, depth)
         lexical_ids = ops.cast(lexical_ids, "int32")
         block_ids = ops.concatenate([dense_ids, lexical_ids], axis=1)

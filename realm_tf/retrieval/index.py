@@ -94,17 +94,26 @@ class Index(abc.ABC):
         """Frees what Python's collector does not; nothing by default."""
 
     @abc.abstractmethod
-    def search(self, queries, num_candidates: int):
+    def search(self, queries, num_candidates: int, allowed=None):
         """The best blocks for each query, best first.
 
         Args:
             queries: float tensor `(batch_size, embedding_dim)`.
             num_candidates: int. How many, at most `num_blocks`.
+            allowed: bool tensor `(batch_size, num_blocks)`, or of one line
+                for all queries. Which blocks may be found: the search is
+                exact then, and costs as much as scoring all. Where fewer are
+                allowed, the last scores are -inf, and their ids mean nothing.
+                Defaults to `None`: all.
 
         Returns:
             `(relevance_scores, block_ids)`, float32 and int32 tensors of
             shape `(batch_size, num_candidates)`. Equal scores: the smaller
             id first where the search is exact.
+
+        Raises:
+            InputError: if `num_candidates` is out of its range, or the kind
+                cannot take `allowed`.
         """
 
     @abc.abstractmethod

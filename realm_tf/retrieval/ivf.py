@@ -9,6 +9,7 @@ from keras import ops
 
 from realm_tf.errors import InputError
 from realm_tf.models.fixed_weight import fixed_weight
+from realm_tf.retrieval.exhaustive import best_rows
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.partitions import Partitions
 from realm_tf.retrieval.partitions import partition
@@ -208,9 +209,12 @@ class Ivf(keras.layers.Layer, Index):
     def call(self, queries, num_candidates):
         return self.search(queries, num_candidates)
 
-    def search(self, queries, num_candidates):
+    def search(self, queries, num_candidates, allowed=None):
         self._check_num_candidates(num_candidates)
         queries = ops.cast(queries, "float32")
+        if allowed is not None:
+            with float32_products():
+                return self._search_all(queries, num_candidates, allowed)
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
@@ -259,6 +263,18 @@ class Ivf(keras.layers.Layer, Index):
             ),
             parallel_iterations=1 if tf.executing_eagerly() else num_at_once,
         )
+
+    def _search_all(self, queries, num_candidates, allowed):
+        """Partitions tell nothing of where those are that are allowed."""
+        block_ids = ops.convert_to_tensor(self.block_ids)
+        scores, places = best_rows(
+            queries,
+            self.rows.read(),
+            num_candidates,
+            rows_at_once=ROWS_AT_ONCE,
+            allowed=ops.take(allowed, block_ids, axis=1),
+        )
+        return scores, ops.take(block_ids, places)
 
     def _best_partitions(self, queries, sizes, num_rows):
         """Partitions, the best first, int32 `(batch_size, capacity)`.

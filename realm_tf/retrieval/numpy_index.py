@@ -29,14 +29,18 @@ class NumpyIndex:
         self._embeddings = np.asarray(embeddings, "float32")
         self.num_blocks = len(self._embeddings)
 
-    def search(self, queries, num_candidates):
+    def search(self, queries, num_candidates, allowed=None):
         """As `retrieval.index.Index.search`, NumPy arrays."""
         queries = np.asarray(queries, "float32")
         shape = (len(queries), num_candidates)
         best = np.full(shape, -np.inf, "float32"), np.full(shape, -1, "int32")
         for first in range(0, len(self._embeddings), _ROWS_AT_ONCE):
             rows = self._embeddings[first : first + _ROWS_AT_ONCE]
-            _merge(queries @ rows.T, first, *best)
+            scores = queries @ rows.T
+            if allowed is not None:
+                part = np.asarray(allowed)[:, first : first + len(rows)]
+                scores = np.where(part, scores, -np.inf)
+            _merge(scores, first, *best)
         return best
 
 

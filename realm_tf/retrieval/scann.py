@@ -196,10 +196,15 @@ class Scann(Index):
                 state[name] = np.zeros_like(value)
         return state
 
-    def search(self, queries, num_candidates):
+    def search(self, queries, num_candidates, allowed=None):
         import tensorflow as tf
 
         self._check_num_candidates(num_candidates)
+        if allowed is not None:
+            raise InputError(
+                "The index kind 'scann' cannot leave blocks out of a search: "
+                "expected kind brute_force or ivf."
+            )
         backend = keras.backend.backend()
         if backend != "tensorflow":
             raise InputError(

@@ -33,9 +33,13 @@ class WordpieceBm25(keras.layers.Layer):
     Args:
         postings: `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`,
             float, as of `postings`.
+        capacity: int. Entries that there is room for, so that the weights of
+            other blocks have the same shape. Defaults to `None`: as many as
+            there are.
 
     Attributes:
         num_blocks: int.
+        num_postings: int. How many entries all lists have.
 
     References:
         [Robertson and Zaragoza, 2009](https://doi.org/10.1561/1500000019), in
@@ -43,19 +47,21 @@ class WordpieceBm25(keras.layers.Layer):
         2020](https://doi.org/10.1007/978-3-030-45442-5_4)).
     """
 
-    def __init__(self, postings, **kwargs):
+    def __init__(self, postings, *, capacity=None, **kwargs):
         super().__init__(**kwargs)
+        room = (0, 0 if capacity is None else capacity - postings.nnz)
         self.num_blocks = postings.shape[0]
+        self.num_postings = postings.nnz
         limits = postings.indptr.astype("int32")
         self._longest = int(np.diff(limits).max(initial=1))
         with keras.name_scope(self.name):
             self._limits = fixed_weight(limits, "limits")
             self._block_ids = fixed_weight(
-                postings.indices.astype("int32"), "block_ids"
+                np.pad(postings.indices.astype("int32"), room), "block_ids"
             )
             # 11 bits are plenty beside what BM25 is unsure of.
             self._scores = fixed_weight(
-                postings.data.astype("float16"), "scores"
+                np.pad(postings.data.astype("float16"), room), "scores"
             )
 
     def call(self, token_ids):

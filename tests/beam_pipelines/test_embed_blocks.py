@@ -1,5 +1,4 @@
 import functools
-import json
 import os
 import shutil
 import signal
@@ -19,7 +18,6 @@ from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
-from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
 
 _load = model_directory.load
@@ -160,7 +158,6 @@ import sys
 
 import numpy as np
 
-from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
 
 save = np.save
@@ -303,67 +300,3 @@ def test_wrong_arguments_are_named(
     with pytest.raises(InputError, match=reason):
         _embed(model_dir, blocks_dir, tmp_path / "embeddings", **arguments)
     assert not os.listdir(tmp_path)
-
-
-def test_rows_of_equal_blocks_are_taken_from_others(
-    tmp_path,
-    model_dir,
-    embeddings_dir,
-    blocks_dir,
-    vocabulary_path,
-    monkeypatch,
-):
-    """Whatever their numbers are, and however the shards are cut."""
-    kept = [
-        f"{block.title}\t{block.text}" for block in Blocks(blocks_dir).read()
-    ][::-2]
-    rows = [*kept, "Ada\tNile in the city.", "Nile\tNile in the city."]
-    table = tmp_path / "rows.jsonl"
-    with open(table, "w") as file:
-        for number, row in enumerate(rows):
-            title, text = row.split("\t")
-            line = {"id": str(number), "title": title, "text": text}
-            file.write(json.dumps(line) + "\n")
-    blocks = Chunk(
-        input=str(table),
-        output=str(tmp_path / "blocks"),
-        vocab=vocabulary_path,
-        unit="rows",
-        max_block_length=64,
-    ).run()
-    counts, wanted = _embed(model_dir, blocks, tmp_path / "anew")
-    assert "blocks_known" not in counts
-    known = {"known": embeddings_dir, "known_blocks": blocks_dir}
-    counts, found = _embed(
-        model_dir, blocks, tmp_path / "found", rows_per_shard=3, **known
-    )
-    assert counts["blocks_known"] == len(kept) == blocks.num_blocks - 2
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
-    # Taken, not computed: these are not what the model gives.
-    zeros = tmp_path / "zeros"
-    shutil.copytree(embeddings_dir, zeros)
-    for path in zeros.glob("*.npy"):
-        np.save(path, 0 * np.load(path))
-    _, found = _embed(
-        model_dir, blocks, tmp_path / "taken", **{**known, "known": zeros}
-    )
-    assert [bool(row.any()) for row in found] == len(kept) * [False] + 2 * [
-        True
-    ]
-    assert not list((tmp_path / "taken").glob("known*"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"known_blocks": None}, "go together"),
-        ({"precision": "bfloat16"}, "was computed in float32: add --precision"),
-    ],
-)
-def test_known_rows_that_do_not_fit_are_refused(
-    tmp_path, model_dir, blocks_dir, embeddings_dir, options, message
-):
-    arguments = {"known": embeddings_dir, "known_blocks": blocks_dir, **options}
-    with pytest.raises(InputError, match=message):
-        _embed(model_dir, blocks_dir, tmp_path / "embeddings", **arguments)
-    assert not (tmp_path / "embeddings").exists()

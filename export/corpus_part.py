@@ -1,0 +1,176 @@
+"""What an export holds of its blocks: index, wordpieces, texts."""
+
+import dataclasses
+import types
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf.export.compressed_texts import CompressedTexts
+from realm_tf.export.compressed_texts import small_table
+from realm_tf.models.fixed_weight import shared
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """Sizes of tables that have room for more than they hold.
+
+    Tables of one size can take each other's place in a graph.
+
+    Args:
+        blocks: int.
+        wordpieces: int. Of all bodies.
+        postings: int. Of `WordpieceBm25`; 0 without it.
+        terms: int. Of `FieldTable`; 0 without it.
+        entries: int. Of `FieldTable`, too.
+    """
+
+    blocks: int
+    wordpieces: int
+    postings: int
+    terms: int
+    entries: int
+
+
+class CorpusPart(tf.Module):
+    """The variables of an export that other blocks would change.
+
+    Args:
+        records: `BlockRecords`.
+        index: `retrieval.index.Index`.
+        block_table: `BlockTable`.
+        lexical: `WordpieceBm25`, or `None`.
+        block_ids: int64 array `(num_blocks,)`. What each block is called
+            outside; -1 for what is no block. Defaults to `None`: its row.
+        fields: `FieldTable`. Defaults to `None`: nothing can be filtered.
+        num_wordpieces: int. Those of all bodies that there is room for.
+            Defaults to `None`: as many as there are.
+    """
+
+    def __init__(
+        self,
+        records,
+        *,
+        index,
+        block_table,
+        lexical,
+        block_ids=None,
+        fields=None,
+        num_wordpieces=None,
+    ):
+        super().__init__()
+        index = index.for_graph()
+        # In a namespace, where TensorFlow does not look: Keras's own objects
+        # would be saved, too, and every weight a second time.
+        self.layers = types.SimpleNamespace(
+            index=index, block_table=block_table, lexical=lexical
+        )
+        self.scann_state = getattr(index, "module", None)
+        self.index = _values(index)
+        self.wordpieces = _values(block_table)
+        self.lexical = _values(lexical)
+        self.titles = CompressedTexts(records.titles)
+        self.texts = CompressedTexts(records.texts)
+        self.urls = CompressedTexts(records.urls)
+        # Of all blocks, one after the other: padded, they would take more.
+        self.first_wordpieces = tf.Variable(
+            records.first_wordpieces, trainable=False
+        )
+        room = (0, (num_wordpieces or 0) - len(records.token_starts))
+        if num_wordpieces is None:
+            room = (0, 0)
+        self.token_starts = small_table(np.pad(records.token_starts, room))
+        self.token_limits = small_table(np.pad(records.token_limits, room))
+        self.block_ids = None
+        if block_ids is not None:
+            self.block_ids = tf.Variable(shared(block_ids), trainable=False)
+        self.fields = fields
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each part, in the SavedModel and in memory."""
+        texts = self.titles, self.texts, self.urls
+        sizes = {
+            "index": num_bytes(
+                self.index
+                if self.scann_state is None
+                else self.scann_state.variables
+            ),
+            "wordpieces of the blocks": num_bytes(
+                [
+                    *self.wordpieces,
+                    self.first_wordpieces,
+                    self.token_starts,
+                    self.token_limits,
+                ]
+            ),
+            "texts, titles and addresses": sum(
+                num_bytes(each.variables) for each in texts
+            ),
+        }
+        if self.lexical:
+            sizes["lists of BM25"] = num_bytes(self.lexical)
+        if self.fields is not None:
+            sizes["fields"] = num_bytes(self.fields.variables)
+        return sizes
+
+    def allowed(self, filters=None):
+        """Which rows may be found, as `Index.search` takes it.
+
+        Args:
+            filters: string tensor `(batch_size,)`. Defaults to `None`: none.
+
+        Returns:
+            bool tensor; `None` where all may be.
+        """
+        if self.block_ids is None:
+            return None
+        is_block = tf.convert_to_tensor(self.block_ids)[None] >= 0
+        if filters is None:
+            return is_block
+        return is_block & self.fields.allowed(filters)
+
+    def ids_of(self, rows):
+        """What blocks are called outside, int64; -1 stays."""
+        if self.block_ids is None:
+            return tf.cast(rows, tf.int64)
+        found = tf.gather(self.block_ids, tf.maximum(rows, 0))
+        return tf.where(rows >= 0, found, -1)
+
+    def slice(self, rows, texts, starts, limits):
+        """Answers, with their code points, of spans given in wordpieces."""
+        found = starts >= 0
+        first = tf.maximum(starts, 0)
+        last = tf.maximum(limits - 1, 0)
+        from_code_point = self._offset(self.token_starts, rows, first)
+        to_code_point = self._offset(self.token_limits, rows, last)
+        answers = tf.strings.substr(
+            texts,
+            tf.where(found, from_code_point, 0),
+            tf.where(found, to_code_point - from_code_point, 0),
+            unit="UTF8_CHAR",
+        )
+        return answers, from_code_point, to_code_point
+
+    def _offset(self, table, rows, wordpieces):
+        """Code points of wordpieces of blocks; any where a block has none."""
+        places = tf.gather(self.first_wordpieces, tf.maximum(rows, 0))
+        places += tf.cast(wordpieces, places.dtype)
+        places = tf.minimum(places, tf.size(table, places.dtype) - 1)
+        return tf.cast(tf.gather(table, places), tf.int32)
+
+
+def _values(layer):
+    """Keras's variables, as TensorFlow's own, are what is saved."""
+    return [each.value for each in getattr(layer, "variables", ())]
+
+
+def num_bytes(variables) -> int:
+    """Bytes of the values of TensorFlow's variables."""
+    total = 0
+    for variable in variables:
+        dtype = tf.as_dtype(variable.dtype)
+        if dtype == tf.string:
+            total += sum(map(len, np.ravel(variable.numpy())))
+        else:
+            total += dtype.size * int(np.prod(variable.shape))
+    return total

@@ -1,0 +1,241 @@
+"""Fields of documents, and the filters over them, inside a graph."""
+
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf.models.fixed_weight import shared
+
+# One below is the largest that a fingerprint can be.
+_NO_TERM = np.iinfo("int64").max
+_CONDITION = r"\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*"
+_DATE = r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?"
+_NUMBER = r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?"
+# How the values of a field are ordered.
+_UNORDERED, _BY_NUMBER, _BY_DATE = range(3)
+
+
+class FieldTable(tf.Module):
+    """Which blocks a filter lets be found.
+
+        language=de|en; date>=2024-01-01; tags!=draft
+
+    All conditions must hold, which ";" separates. `=` holds where one of a
+    document's values of the field equals one of the alternatives, which "|"
+    separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare a field whose
+    values are all numbers, or all dates as of ISO 8601, by the first value of
+    the document; a document without a value is not found by them. Days alone
+    count of a date, and "2024" is before all of its days. An empty filter lets
+    everything be found.
+
+    Args:
+        names: sequence of str. Of the fields.
+        fields: sequence of mappings. Of each block, name to list of str.
+        num_rows: int. Blocks that there is room for.
+        num_terms: int. Different values that there is room for. Defaults to
+            `None`: as many as there are.
+        num_entries: int. Values of all blocks that there is room for. Defaults
+            to `None`: as many as there are.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        fields: Sequence[Mapping],
+        *,
+        num_rows: int,
+        num_terms: int | None = None,
+        num_entries: int | None = None,
+    ):
+        super().__init__()
+        self._num_rows = num_rows
+        self._names = tuple(names)
+        rows_of = {}
+        for row, values_of in enumerate(fields):
+            for name in names:
+                for value in values_of.get(name, ()):
+                    rows_of.setdefault(f"{name}={value}", []).append(row)
+        keys = list(rows_of)
+        order = np.argsort(_fingerprints(keys).numpy(), kind="stable")
+        rows = [rows_of[keys[place]] for place in order]
+        self.num_terms = len(keys)
+        self.num_entries = sum(map(len, rows))
+        self.terms = _variable(
+            _fingerprints(keys).numpy()[order], num_terms, _NO_TERM
+        )
+        self.limits = _variable(
+            np.cumsum([0, *map(len, rows)]).astype("int32"),
+            None if num_terms is None else num_terms + 1,
+            self.num_entries,
+        )
+        self.rows = _variable(
+            np.array([row for each in rows for row in each], "int32"),
+            num_entries,
+            0,
+        )
+        columns = [_column(name, fields) for name in names]
+        self.orders = tf.Variable(
+            [order for order, _ in columns], trainable=False
+        )
+        numbers = np.full((len(names), num_rows), np.nan)
+        for place, (_, values) in enumerate(columns):
+            numbers[place, : len(values)] = values
+        self.numbers = tf.Variable(numbers, trainable=False)
+
+    def allowed(self, filters):
+        """Which blocks may be found.
+
+        Args:
+            filters: string tensor `(batch_size,)`.
+
+        Returns:
+            bool tensor `(batch_size, num_rows)`. The graph fails on a filter
+            that is none, or names no field.
+        """
+        split = tf.strings.split(filters, ";")
+        is_condition = tf.strings.regex_full_match(split.values, r".*\S.*")
+        conditions = tf.boolean_mask(split.values, is_condition)
+        questions = tf.boolean_mask(split.value_rowids(), is_condition)
+        checks = [
+            _check(
+                tf.strings.regex_full_match(conditions, _CONDITION),
+                conditions,
+                "is no condition of a filter; expected NAME=VALUE, or one of "
+                "!=, <, <=, >, >= instead of =; a filter joins them by ;",
+            )
+        ]
+        with tf.control_dependencies(checks):
+            names, signs, values = (
+                tf.strings.regex_replace(conditions, f"^{_CONDITION}$", group)
+                for group in (r"\1", r"\2", r"\3")
+            )
+        # (c, f)
+        is_field = tf.equal(names[:, None], tf.constant(self._names)[None])
+        checks = [
+            _check(
+                tf.reduce_any(is_field, axis=1),
+                names,
+                "is no field of this corpus; expected one of "
+                f"{', '.join(self._names)}",
+            )
+        ]
+        with tf.control_dependencies(checks):
+            field = tf.argmax(is_field, axis=1)
+        holds = tf.where(
+            tf.strings.regex_full_match(signs, "!?=")[:, None],
+            tf.equal(self._equal(names, values), (signs == "=")[:, None]),
+            self._compared(field, signs, values),
+        )
+        # The least of none is the largest there is.
+        least = tf.math.unsorted_segment_min(
+            tf.cast(holds, tf.int32), questions, tf.size(filters)
+        )
+        return least > 0
+
+    def _equal(self, names, values):
+        """Whether a value of each block is an alternative, `(c, n)`."""
+        alternatives = tf.strings.split(values, "|")
+        condition = alternatives.value_rowids()
+        keys = tf.strings.join(
+            [
+                tf.gather(names, condition),
+                tf.strings.strip(alternatives.values),
+            ],
+            "=",
+        )
+        fingerprints = _fingerprints(keys)
+        terms = tf.convert_to_tensor(self.terms)
+        place = tf.minimum(
+            tf.searchsorted(terms, fingerprints), tf.size(terms) - 1
+        )
+        is_there = tf.equal(tf.gather(terms, place), fingerprints)
+        limits = tf.gather(self.limits, tf.boolean_mask(place, is_there) + 1)
+        starts = tf.gather(self.limits, tf.boolean_mask(place, is_there))
+        # All lists, one after the other.
+        listed = tf.ragged.range(starts, limits)
+        rows = tf.gather(self.rows, listed.values)
+        of_list = tf.boolean_mask(condition, is_there)
+        condition = tf.gather(of_list, listed.value_rowids())
+        shape = (tf.shape(names, tf.int64)[0], self._num_rows)
+        found = tf.tensor_scatter_nd_max(
+            tf.zeros(shape, tf.int32),
+            tf.stack([condition, tf.cast(rows, tf.int64)], axis=1),
+            tf.ones_like(rows),
+        )
+        return found > 0
+
+    def _compared(self, field, signs, values):
+        """Whether the first value of each block compares so, `(c, n)`."""
+        is_order = tf.strings.regex_full_match(signs, "[<>]=?")
+        order = tf.gather(self.orders, field)
+        is_number = tf.strings.regex_full_match(values, _NUMBER)
+        is_date = tf.strings.regex_full_match(values, _DATE)
+        fits = ((order == _BY_NUMBER) & is_number) | (
+            (order == _BY_DATE) & is_date
+        )
+        checks = [
+            _check(
+                fits | ~is_order,
+                values,
+                "cannot be compared by <, <=, > or >=; expected a number or a "
+                "date, and a field whose values all are such",
+            )
+        ]
+        with tf.control_dependencies(checks):
+            digits = tf.strings.regex_replace(values, "[T ].*|-", "")
+        # As `_of_date`.
+        digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
+        digits = tf.where(order == _BY_DATE, digits, values)
+        bound = tf.strings.to_number(
+            tf.where(fits & is_order, digits, "0"), tf.float64
+        )[:, None]
+        numbers = tf.gather(self.numbers, field)
+        signs = signs[:, None]
+        return (
+            (tf.strings.regex_full_match(signs, "<=?") & (numbers < bound))
+            | (tf.strings.regex_full_match(signs, ">=?") & (numbers > bound))
+            | (tf.strings.regex_full_match(signs, "[<>]=") & (numbers == bound))
+        )
+
+
+def _fingerprints(keys):
+    return tf.strings.to_hash_bucket_fast(
+        tf.constant(keys, tf.string) if isinstance(keys, list) else keys,
+        _NO_TERM,
+    )
+
+
+def _variable(values, size, filler):
+    """A variable with room for so many values, at least one."""
+    size = max(1, len(values) if size is None else size)
+    padded = np.full(size, filler, values.dtype)
+    padded[: len(values)] = values
+    return tf.Variable(shared(padded), trainable=False)
+
+
+def _column(name, fields):
+    """How a field is ordered, and a number for each block."""
+    firsts = [next(iter(each.get(name, ())), None) for each in fields]
+    values = {each for each in firsts if each is not None}
+    if values and all(re.fullmatch(_NUMBER, each) for each in values):
+        order, convert = _BY_NUMBER, float
+    elif values and all(re.fullmatch(_DATE, each) for each in values):
+        order, convert = _BY_DATE, _of_date
+    else:
+        return _UNORDERED, []
+    return order, [np.nan if v is None else convert(v) for v in firsts]
+
+
+def _of_date(value):
+    digits = re.sub("[T ].*|-", "", value)
+    return float((digits + "0000")[:8])
+
+
+def _check(is_right, values, message):
+    wrong = tf.boolean_mask(values, ~is_right)[:1]
+    return tf.debugging.Assert(
+        tf.reduce_all(is_right), [wrong, message], summarize=1
+    )

@@ -1,0 +1,311 @@
+"""The export of a corpus that changes, and the next one of the same graph.
+
+Tables have room for more blocks than there are. So the next state's tables are
+of the same shapes, and its export is the one before with other variables:
+nothing is traced, and no model is loaded.
+"""
+
+import dataclasses
+import os
+import shutil
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf.answering import tables
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts.artifact import Stage
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import SavedModel
+from realm_tf.export import card
+from realm_tf.export import expected as expected_answers
+from realm_tf.export import saved_model
+from realm_tf.export.corpus_part import CorpusPart
+from realm_tf.export.corpus_part import Room
+from realm_tf.export.field_table import FieldTable
+from realm_tf.models.precision import FLOAT32
+from realm_tf.retrieval.index import index_class
+from realm_tf.text.tokenizer import Tokenizer
+
+# What comes on top of what is there, as a share and at least: of blocks, and of
+# the rest in proportion (our choice).
+_SPARE = 1 / 8
+_LEAST_SPARE = 256
+# Whose search leaves rows out without a graph of its own.
+_WITH_ROOM = "brute_force"
+_NUM_EXPECTED = 16
+_VARIABLES = os.path.join("variables", "variables")
+_KEY = "corpus/{}/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
+    """Writes an export of a state, its graph made anew.
+
+    Args:
+        stage: `artifact.Stage`. As of `saved_model.write`.
+        model: `Model`.
+        state: `State`.
+        kind: str. Of the index.
+        fields: sequence of str. Names of fields that a filter can name.
+        **facts: of `saved_model.write`.
+
+    Raises:
+        InputError: if a block is too long for the model, or the disk is full.
+    """
+    precision = stage.parameters["precision"]
+    weight = stage.parameters.get("lexical_weight")
+    embeddings = state.embeddings()
+    corpus = Corpus(
+        model.load(precision=precision),
+        state.records(),
+        index_class(kind).build(
+            embeddings,
+            **index_class(kind).resolve(len(embeddings)),
+        ),
+    )
+    corpus.check()
+    asked = [
+        question_files.Question(title, answers=())
+        for title in dict.fromkeys(corpus.records.titles[:1000])
+    ][:_NUM_EXPECTED]
+    reading = saved_model.reading(stage)
+    answers = expected_answers.compute(corpus, embeddings, asked, **reading)
+    exact = None
+    if precision != FLOAT32:
+        exact = expected_answers.compute(
+            dataclasses.replace(corpus, loaded=model.load(precision=FLOAT32)),
+            embeddings,
+            asked,
+            **reading,
+        )
+    block_ids = state.block_ids()
+    part, room = None, None
+    if kind == _WITH_ROOM:
+        room = _room(state, corpus, with_postings=weight is not None)
+    part = _part(
+        state,
+        index=None if room else corpus.index,
+        tokenizer=corpus.loaded.tokenizer,
+        reads_titles=corpus.loaded.model.reader.reads_titles,
+        is_hybrid=weight is not None,
+        fields=fields,
+        room=room,
+    )
+    saved_model.write(
+        stage,
+        corpus,
+        kind,
+        asked,
+        part=part,
+        expected=_renamed(answers, block_ids),
+        exact=exact and _renamed(exact, block_ids),
+        room=room and dataclasses.asdict(room),
+        **facts,
+    )
+
+
+def write_next(
+    stage: Stage, before: SavedModel, model: Model, state, *, fields
+) -> bool:
+    """Writes an export of a state with the graph of another one.
+
+    Args:
+        stage: `artifact.Stage`.
+        before: `SavedModel`. Of another state of the corpus.
+        model: `Model`. Its vocabulary and configuration are read.
+        state: `State`.
+        fields: as of `write`.
+
+    Returns:
+        bool, whether it could: there is no room for more blocks than there was
+        room for, and an index of partitions is made for its blocks.
+    """
+    facts = card.read(before.path)
+    if not facts.get("room"):
+        return False
+    room = Room(**facts["room"])
+    try:
+        part = _part(
+            state,
+            index=None,
+            tokenizer=Tokenizer.from_file(
+                model.vocabulary, lowercase=model.config["lowercase"]
+            ),
+            reads_titles=model.config["reader"].get("reads_titles", False),
+            is_hybrid=facts.get("lexical_weight") is not None,
+            fields=fields,
+            room=room,
+        )
+    except _NoRoom:
+        return False
+    if not _write_variables(stage, before, part):
+        return False
+    for name in ("saved_model.pb", "fingerprint.pb", "assets", "assets.extra"):
+        source = before.file(name)
+        if os.path.isdir(source):
+            shutil.copytree(source, stage.path(name))
+        elif os.path.exists(source):
+            shutil.copy(source, stage.path(name))
+    # They are of other blocks.
+    for name in (expected_answers.FILE, card.FILE):
+        os.remove(stage.path(name))
+    stage.metadata["num_blocks"] = state.num_blocks
+    records = state.records()
+    card.write(
+        stage.directory,
+        {
+            **facts,
+            "num_blocks": state.num_blocks,
+            "example_titles": saved_model.spread(records.titles),
+            "example_questions": [],
+        },
+    )
+    return True
+
+
+class _NoRoom(Exception):
+    """There are more blocks than a graph has room for."""
+
+
+def _part(
+    state, *, index, tokenizer, reads_titles, is_hybrid, fields, room
+) -> CorpusPart:
+    """The `CorpusPart` of a state; of this size, if a room is given."""
+    if room and state.num_blocks > room.blocks:
+        raise _NoRoom
+    records = state.records(capacity=room and room.blocks)
+    size = len(records)
+    title_ids = tables.title_ids(records, tokenizer)
+    if index is None:
+        embeddings = state.embeddings()
+        padded = np.zeros((size, embeddings.shape[1]), "float32")
+        padded[: len(embeddings)] = embeddings
+        index = index_class(_WITH_ROOM).build(padded)
+    block_ids = np.full(size, -1, "int64")
+    block_ids[: state.num_blocks] = state.block_ids()
+    lexical = field_table = None
+    if is_hybrid:
+        postings = tables.postings(
+            records, title_ids, tokenizer.vocabulary_size
+        )
+        if room and postings.nnz > room.postings:
+            raise _NoRoom
+        lexical = tables.lexical(postings, capacity=room and room.postings)
+    if fields:
+        field_table = FieldTable(
+            fields,
+            state.fields(),
+            num_rows=size,
+            num_terms=room and room.terms,
+            num_entries=room and room.entries,
+        )
+        if room and (
+            field_table.num_terms > room.terms
+            or field_table.num_entries > room.entries
+        ):
+            raise _NoRoom
+    if room and len(records.token_starts) > room.wordpieces:
+        raise _NoRoom
+    return CorpusPart(
+        records,
+        index=index,
+        block_table=tables.block_table(
+            records, title_ids if reads_titles else None
+        ),
+        lexical=lexical,
+        block_ids=block_ids,
+        fields=field_table,
+        num_wordpieces=room and room.wordpieces,
+    )
+
+
+def _room(state, corpus, *, with_postings):
+    """Room for a state, and for what will be added to it."""
+    blocks = state.num_blocks + max(
+        _LEAST_SPARE, int(_SPARE * state.num_blocks)
+    )
+    growth = blocks / state.num_blocks
+    fields = state.fields()
+    return Room(
+        blocks=blocks,
+        wordpieces=int(growth * len(corpus.records.token_starts)),
+        postings=int(growth * corpus.lexical.num_postings)
+        if with_postings
+        else 0,
+        terms=int(
+            growth
+            * len({(n, v) for each in fields for n in each for v in each[n]})
+        ),
+        entries=int(
+            growth * sum(len(values) for f in fields for values in f.values())
+        ),
+    )
+
+
+def _write_variables(stage, before, part) -> bool:
+    """Writes the variables of `before`, those of the corpus replaced.
+
+    Returns:
+        bool, whether they are of the same shapes and types.
+    """
+    reader = tf.train.load_checkpoint(before.file(_VARIABLES))
+    shapes = reader.get_variable_to_shape_map()
+    dtypes = reader.get_variable_to_dtype_map()
+    found = {_KEY.format(name): value for name, value in _named(part)}
+    prefix = _KEY.partition("{}")[0]
+    if {name for name in shapes if name.startswith(prefix)} != set(found):
+        return False
+    tensors = {}
+    for name in shapes:
+        if name not in found:
+            tensors[name] = reader.get_tensor(name)
+            continue
+        value = found[name]
+        if value.shape.as_list() != shapes[name] or value.dtype != dtypes[name]:
+            return False
+        tensors[name] = value
+    os.makedirs(os.path.dirname(stage.path(_VARIABLES)))
+    tf.raw_ops.SaveV2(
+        prefix=stage.path(_VARIABLES),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.convert_to_tensor(value) for value in tensors.values()],
+    )
+    return True
+
+
+def _named(part):
+    """(path from the part, variable) of each of its variables.
+
+    The path is the shortest, as in a checkpoint.
+    """
+    view = tf.train.TrackableView(part)
+    seen, left = {id(part)}, [("", part)]
+    while left:
+        path, node = left.pop(0)
+        if isinstance(node, tf.Variable):
+            yield path, node
+            continue
+        for name, child in view.children(node).items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                left.append((f"{path}/{name}".lstrip("/"), child))
+
+
+def _renamed(answers: dict, block_ids) -> dict:
+    """Expected answers, rows replaced by what blocks are called."""
+
+    def of(rows):
+        return [int(block_ids[row]) if row >= 0 else -1 for row in rows]
+
+    names = ("candidate_block_id", "block_ids", "exact_block_ids")
+    questions = [
+        {
+            **row,
+            "block_id": of([row["block_id"]])[0],
+            **{name: of(row[name]) for name in names},
+        }
+        for row in answers["questions"]
+    ]
+    return {**answers, "questions": questions}
