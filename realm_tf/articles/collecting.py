@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from realm_tf.articles import documents
 from realm_tf.articles import pages
 from realm_tf.articles import readers
+from realm_tf.articles.fields import fields_of
 from realm_tf.errors import InputError
 
 # Whose ids begin with the path of the file.
@@ -15,7 +16,10 @@ _OF_FILES = {each.name for each in documents.FORMATS} | {"csv"}
 
 
 def collect(
-    paths: Iterable[str], *, base_url: str | None = None
+    paths: Iterable[str],
+    *,
+    base_url: str | None = None,
+    fields: tuple[str, ...] = (),
 ) -> tuple[dict[str, dict], collections.Counter]:
     """All articles of some files and folders.
 
@@ -28,11 +32,17 @@ def collect(
         paths: iterable of str. Files, folders or globs.
         base_url: str. What comes before that path in a document's URL. Defaults
             to `None`: nothing.
+        fields: tuple of str. Names of what a search can filter by: keys of
+            JSONL (or of its `fields`), columns of CSV and Parquet (single
+            values and lists of text), of Markdown's front matter, `<meta>` of
+            HTML. The id, title, text and url of a row are none. Defaults to
+            `()`.
 
     Returns:
-        `(rows, counts)`: id to a dict of `id`, `title`, `text`, `url` and `file`
-        (the path, of a document; "" of rows and dumps), by id; and counts by name: `files`, `files_of_no_known_format`, and pages that
-        were dropped.
+        `(rows, counts)`: id to a dict of `id`, `title`, `text`, `url`, `file`
+        (the path, of a document; "" of rows and dumps) and `fields` (name to
+        list of str, see `fields_of`), by id; and counts by name: `files`,
+        `files_of_no_known_format`, and pages that were dropped.
 
     Raises:
         InputError: if a path matches nothing, a file that was named has no
@@ -40,6 +50,7 @@ def collect(
     """
     rows, counts = {}, collections.Counter()
     places = {}
+    source, found = {}, {}
     for root, path in _files(paths):
         format = _format(path, is_named=root is None)
         if format is None:
@@ -56,18 +67,23 @@ def collect(
             if not text:
                 counts[f"dropped_{reason or 'empty'}"] += 1
                 continue
+            # Sections share theirs: they are made, and complained of, once.
+            if page.fields is not source:
+                source = page.fields
+                found = fields_of(source, fields, page.place)
             row = {
                 "id": page.article_id,
                 "title": page.title,
                 "text": text,
                 "url": page.url,
                 "file": _below(path, root) if format in _OF_FILES else "",
+                "fields": found,
             }
             if rows.setdefault(page.article_id, row) != row:
                 raise InputError(
                     f"{places[page.article_id]} and {page.place} have one id, "
-                    f"{page.article_id!r}, and different texts: give each its "
-                    "own, or leave one of the files out."
+                    f"{page.article_id!r}, and different contents: give "
+                    "each its own, or leave one of the files out."
                 )
             places[page.article_id] = page.place
     return dict(sorted(rows.items())), counts

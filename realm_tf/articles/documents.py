@@ -2,7 +2,9 @@
 
 A section below a heading becomes a page of its own, whose title is that of the
 document and the headings: so each of its blocks is found, read and shown with
-them. A file that cannot be read is counted and named, and the rest goes on.
+them. What stands in Markdown's front matter and in the `<meta>` of HTML are
+fields of all sections. A file that cannot be read is counted and named, and the
+rest goes on.
 """
 
 import collections
@@ -19,7 +21,9 @@ from realm_tf.articles.pages import Page
 _HTML = ("<!doctype html", "<html")
 _UNREADABLE = "bad_record_document"
 # What site generators keep above the text, in YAML.
-_FRONT_MATTER = re.compile(r"\A---\r?\n.*?^---\s*?$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(
+    r"\A(---\r?\n.*?)^---\s*?$", re.DOTALL | re.MULTILINE
+)
 
 
 def _read_markdown(file, path, base_url):
@@ -28,14 +32,46 @@ def _read_markdown(file, path, base_url):
 
     with _named(path) as failed:
         renderer = markdown_it.MarkdownIt("commonmark").enable("table")
-        markup = renderer.render(_FRONT_MATTER.sub("", _decoded(file), 1))
-        yield from _pages(*html_sections.read(markup), path, base_url)
+        text = _decoded(file)
+        found = _FRONT_MATTER.match(text)
+        fields = _front_matter(found[1], path) if found else {}
+        markup = renderer.render(text[found.end() :] if found else text)
+        title, sections, _ = html_sections.read(markup)
+        own_title = fields.get("title")
+        if isinstance(own_title, str):
+            title = " ".join(own_title.split()) or title
+        yield from _pages(title, sections, path, base_url, fields)
     yield from failed
+
+
+def _front_matter(text, path):
+    """What front matter says, by name; what is none is named."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    # PyYAML lets through what Python raises, as for a 30th of February.
+    except Exception as error:
+        found, reason = text, " ".join(str(error).split())
+    else:
+        reason = "it names no values"
+    if found is None:
+        # Empty, or comments alone.
+        return {}
+    if isinstance(found, dict):
+        return found
+    print(
+        f"warning: {path} begins with front matter that is not YAML of names "
+        f"and values ({reason}) and is read without it.",
+        file=sys.stderr,
+    )
+    return {}
 
 
 def _read_html(file, path, base_url):
     with _named(path) as failed:
-        yield from _pages(*html_sections.read(file.read()), path, base_url)
+        title, sections, metadata = html_sections.read(file.read())
+        yield from _pages(title, sections, path, base_url, metadata)
     yield from failed
 
 
@@ -51,7 +87,7 @@ def _read_text(file, path, base_url):
                 paragraphs.append(" ".join(words))
                 words = []
         section = html_sections.Section([], "", paragraphs)
-        yield from _pages("", [section], path, base_url)
+        yield from _pages("", [section], path, base_url, {})
     yield from failed
 
 
@@ -67,7 +103,7 @@ def _read_pdf(file, path, base_url):
             )
             for number, page in enumerate(reader.pages, start=1)
         ]
-        yield from _pages(title, sections, path, base_url)
+        yield from _pages(title, sections, path, base_url, {})
     yield from failed
 
 
@@ -105,7 +141,7 @@ def _paragraphs(text):
     return [paragraph for paragraph in found if paragraph]
 
 
-def _pages(title, sections, path, base_url):
+def _pages(title, sections, path, base_url, fields):
     name = os.path.basename(path)
     title = title or os.path.splitext(name)[0].replace("_", " ")
     url = url_of(path, base_url)
@@ -124,6 +160,7 @@ def _pages(title, sections, path, base_url):
             title=": ".join((title, *headings)),
             text="\n".join(section.lines),
             url=url and url + anchor,
+            fields=fields,
         )
 
 

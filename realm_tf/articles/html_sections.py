@@ -36,8 +36,10 @@ class Section:
     lines: list[str] = dataclasses.field(default_factory=list)
 
 
-def read(markup: str | bytes) -> tuple[str, list[Section]]:
-    """The title of a page and its sections, in their order.
+def read(
+    markup: str | bytes,
+) -> tuple[str, list[Section], dict[str, list[str]]]:
+    """The title of a page, its sections in their order, and its metadata.
 
     Navigation, headers, footers and scripts are left out. A row of a
     table becomes one line, "header: cell; header: cell.", under the headers of
@@ -47,19 +49,25 @@ def read(markup: str | bytes) -> tuple[str, list[Section]]:
         markup: str or bytes. Of bytes the page says the encoding.
 
     Returns:
-        `(title, sections)`: of `<title>`, else the first heading, else `""`;
-        list of `Section`, those without any line left out.
+        `(title, sections, metadata)`: of `<title>`, else the first heading,
+        else `""`; list of `Section`, those without any line left out; the
+        contents of each `<meta>` with a `name` or `property`.
     """
     soup = bs4.BeautifulSoup(markup, "html.parser")
     title = _line(soup.title) if soup.title else ""
     for tag in soup.find_all(("title", *_UNREAD)):
         tag.decompose()
+    metadata = {}
+    for tag in soup.find_all("meta", content=True):
+        for name in {tag.get("name"), tag.get("property")} - {None}:
+            metadata.setdefault(name, []).append(tag["content"])
     walk = _Walk()
     walk.visit(soup)
     walk.end_line()
     if not title:
         title = next((s.headings[0] for s in walk.sections if s.headings), "")
-    return title, [section for section in walk.sections if section.lines]
+    sections = [section for section in walk.sections if section.lines]
+    return title, sections, metadata
 
 
 class _Walk:

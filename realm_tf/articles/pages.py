@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import BinaryIO
 
 from realm_tf.artifacts.paths import Path
@@ -21,6 +22,7 @@ from realm_tf.errors import InputError
 
 # Marks that a reader does not see.
 INVISIBLE = re.compile("[\xad\u200b\u200e\u200f\u2060\ufeff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # As MediaWiki's wfUrlencode leaves them.
 _URL_SAFE = ";@$!*(),/~:"
 
@@ -41,6 +43,9 @@ class Page:
             `""`.
         silent_prefixes: frozenset of str. For wiki markup: names, in lower
             case, of the namespaces whose links show no text.
+        fields: mapping of str to what the source says of the page besides the
+            above, as it was read; of a document, one for all its sections.
+            `fields_of` makes text of it.
     """
 
     number: int
@@ -51,6 +56,7 @@ class Page:
     url: str = ""
     dropped: str = ""
     silent_prefixes: frozenset[str] = frozenset()
+    fields: Mapping = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -87,6 +93,11 @@ def plain_paragraphs(text: str) -> str:
         " ".join(INVISIBLE.sub("", line).split()) for line in text.splitlines()
     )
     return "\n".join(line for line in lines if line)
+
+
+def valid_text(text: str) -> str:
+    """Text without half surrogate pairs, which JSON can spell, not UTF-8."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def without_title(page: Page, text: str, *, alone: bool = False) -> str:

@@ -6,7 +6,6 @@ decide which pages are articles and what of them is text.
 """
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 from realm_tf.articles import documents
@@ -20,6 +19,7 @@ from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
 from realm_tf.articles.pages import page_url
+from realm_tf.articles.pages import valid_text
 from realm_tf.errors import InputError
 
 # Modules of this folder with their `FORMATS`. A file is of the first format
@@ -39,7 +39,6 @@ MEDIAWIKI = mediawiki.MEDIAWIKI.name
 # Guu et al., 2020; original code: language/orqa/preprocessing.
 LIST_TITLES = ("List of ", "Index of ", "Outline of ")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # How much of a file decides its format, and how much a message shows of one
 # that has none.
 _HEAD_BYTES = 1 << 16
@@ -117,9 +116,9 @@ def read_pages(
             file = stack.enter_context(open_bytes(path))
             pages = _FORMATS[format].read(file, path, base_url)
         for page in pages:
-            page.article_id = _valid(page.article_id)
-            page.title = " ".join(_valid(page.title).split())
-            page.text, page.url = _valid(page.text), _valid(page.url)
+            page.article_id = valid_text(page.article_id)
+            page.title = " ".join(valid_text(page.title).split())
+            page.text, page.url = valid_text(page.text), valid_text(page.url)
             if not page.url and base_url and page.title:
                 page.url = page_url(base_url, page.title)
             yield page
@@ -161,8 +160,3 @@ def article_text(page: Page, *, format: str) -> PlainText:
     plain = _FORMATS[format].text(page)
     plain.title = page.title
     return plain
-
-
-def _valid(text):
-    # JSON can spell half a surrogate pair, which UTF-8 cannot hold.
-    return _SURROGATE.sub("\ufffd", text)

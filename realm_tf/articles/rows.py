@@ -8,6 +8,8 @@ from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import read_lines
 from realm_tf.errors import InputError
 
+# What a page has of its own; the rest of a row are fields.
+_OF_PAGES = ("id", "title", "text", "url")
 # facebookresearch/DPR, psgs_w100.tsv.
 DPR_HEADER = ["id", "text", "title"]
 
@@ -36,7 +38,9 @@ def to_page(row, number: int, place: str) -> Page:
     """A row as `Page`; what lacks a field is dropped.
 
     Args:
-        row: dict. `id`, `title`, `text` and, if it has one, `url`.
+        row: dict. `id`, `title`, `text` and, if it has one, `url`; all else
+            are fields, and those in a dict `fields` that the row itself has
+            not.
         number: int. See `Page`.
         place: str. See `Page`.
     """
@@ -59,6 +63,9 @@ def to_page(row, number: int, place: str) -> Page:
         page.text = row["text"]
         if isinstance(row.get("url"), str):
             page.url = row["url"]
+        page.fields = {k: v for k, v in row.items() if k not in _OF_PAGES}
+        if isinstance(row.get("fields"), dict):
+            page.fields = page.fields.pop("fields") | page.fields
     return page
 
 

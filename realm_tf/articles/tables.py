@@ -2,7 +2,8 @@
 
 Rows with "id", "title" and "text" are articles. A row of another CSV file is
 an article, too: its cells with the headers of their columns, under the name of
-the file and its first cell.
+the file and its first cell. The other columns of articles, and all of another
+CSV file, are fields.
 """
 
 import csv
@@ -16,8 +17,11 @@ from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 from realm_tf.errors import InputError
 
-_FIELDS = ("id", "title", "text")
+_REQUIRED = ("id", "title", "text")
 _SNIFFED = 1 << 14
+# What Arrow raises for text that is not UTF-8, a year after 9999, an unknown
+# time zone.
+_UNHELD = (ValueError, OverflowError, LookupError)
 
 
 def _read_csv(file, path, base_url):
@@ -44,7 +48,7 @@ def _read_csv(file, path, base_url):
 
 def _csv_pages(lines, headers, path, base_url):
     name = os.path.splitext(os.path.basename(path))[0].replace("_", " ")
-    are_articles = set(_FIELDS) <= set(headers)
+    are_articles = set(_REQUIRED) <= set(headers)
     for number, cells in enumerate(lines, start=1):
         place = f"{path}:row {number}"
         if are_articles:
@@ -60,6 +64,7 @@ def _csv_pages(lines, headers, path, base_url):
             title=": ".join(filter(None, (name, cells[0] if cells else ""))),
             text="\n".join(found),
             url=documents.url_of(path, base_url),
+            fields=dict(zip(headers, cells, strict=False)),
         )
 
 
@@ -69,22 +74,59 @@ def _read_parquet(file, path, _):
 
     try:
         table = pyarrow.parquet.ParquetFile(file)
-        missing = set(_FIELDS) - set(table.schema_arrow.names)
+        missing = set(_REQUIRED) - set(table.schema_arrow.names)
         if missing:
             raise InputError(
                 f"{path} has no column {', '.join(sorted(missing))}: expected "
                 "id, title, text and, if you like, url."
             )
-        names = [n for n in (*_FIELDS, "url") if n in table.schema_arrow.names]
+        read = [e.name for e in table.schema_arrow if _is_field(e.type)]
         number = 0
-        for batch in table.iter_batches(columns=names):
-            for row in batch.to_pylist():
+        for batch in table.iter_batches(columns=read):
+            names = batch.schema.names
+            columns = map(_cells, batch.columns)
+            for cells in zip(*columns, strict=True):
                 number += 1
+                row = dict(zip(names, cells, strict=True))
                 yield rows.to_page(row, number, f"{path}:row {number}")
     except pyarrow.ArrowException as error:
         raise InputError(
             f"{path} is no whole Parquet file ({error}): fetch it again."
         ) from error
+
+
+def _is_field(type):
+    """Whether a column can be a field: embeddings, images are not read."""
+    from pyarrow import types
+
+    if types.is_list(type) or types.is_large_list(type):
+        type = type.value_type
+        return types.is_string(type) or types.is_large_string(type)
+    return not (
+        types.is_nested(type)
+        or types.is_binary(type)
+        or types.is_large_binary(type)
+        or types.is_fixed_size_binary(type)
+    )
+
+
+def _cells(column):
+    """The values of a column.
+
+    One that Python cannot hold stays as it is: it does no harm where nobody
+    needs it, and is named where somebody does.
+    """
+    try:
+        return column.to_pylist()
+    except _UNHELD:
+        return [_cell(each) for each in column]
+
+
+def _cell(scalar):
+    try:
+        return scalar.as_py()
+    except _UNHELD:
+        return scalar
 
 
 FORMATS = (

@@ -84,6 +84,52 @@ def test_what_generators_keep_above_the_text_is_not_read(tmp_path):
     assert _read(path) == [("Leave", "Take it.\nNow.", "")]
 
 
+@pytest.mark.parametrize(
+    ("front_matter", "reason"),
+    [
+        ("", None),
+        ("# nothing yet\n", None),
+        ("a: 1\n", None),
+        ("a: [1\n", "line 3"),
+        ("a: *b\n", "undefined alias"),
+        ("a: !made-up 1\n", "!made-up"),
+        ("a: 2024-02-30\n", "day is out of range"),
+        ("- a\n", "it names no values"),
+        ("Some words.\n", "it names no values"),
+    ],
+)
+def test_front_matter_that_is_none_is_named(
+    tmp_path, capsys, front_matter, reason
+):
+    path = tmp_path / "page.md"
+    path.write_text(f"---\n{front_matter}---\n# Leave\nTake it.\n")
+    assert _read(path) == [("Leave", "Take it.", "")]
+    error = capsys.readouterr().err
+    if reason is None:
+        assert not error
+    else:
+        (line,) = error.splitlines()
+        assert line.startswith(f"warning: {path} begins with front matter")
+        assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("front_matter", "titles"),
+    [
+        ('title: "On  leave"', ["On leave: Leave", "On leave: Leave: Sick"]),
+        ("title: Leave", ["Leave", "Leave: Sick"]),
+        ("title: ''", ["Leave", "Leave: Sick"]),
+        ("title: 2024", ["Leave", "Leave: Sick"]),
+    ],
+)
+def test_the_title_of_front_matter(tmp_path, front_matter, titles):
+    path = tmp_path / "page.md"
+    path.write_text(
+        f"---\n{front_matter}\n---\n# Leave\nTake it.\n## Sick\nCall.\n"
+    )
+    assert [title for title, _, _ in _read(path)] == titles
+
+
 def test_html_without_what_is_around_the_text(tmp_path):
     path = tmp_path / "page"
     path.write_text(HTML)

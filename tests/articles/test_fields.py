@@ -1,0 +1,284 @@
+"""Fields of documents, as a filter of a search compares them."""
+
+import datetime
+import decimal
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from small_pdf import small_pdf
+
+from realm_tf.articles import collecting
+from realm_tf.articles.fields import fields_of
+
+NAMES = ("source", "date", "tags", "language")
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        ("a", ["a"]),
+        ("  two\n words\t", ["two words"]),
+        ("a, b", ["a, b"]),
+        (["b", "a", " b ", None, "", 3], ["b", "a", "3"]),
+        (3, ["3"]),
+        (0, ["0"]),
+        (2.5, ["2.5"]),
+        (decimal.Decimal("1.50"), ["1.50"]),
+        (True, ["true"]),
+        ([False, 0], ["false", "0"]),
+        (datetime.date(2024, 5, 1), ["2024-05-01"]),
+        (datetime.datetime(2024, 5, 1, 9, 30), ["2024-05-01T09:30:00"]),
+        (
+            datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC),
+            ["2024-05-01T00:00:00+00:00"],
+        ),
+        # What UTF-8 cannot hold.
+        ("a\ud800", ["a\ufffd"]),
+    ],
+)
+def test_a_value_as_text(value, texts, capsys):
+    assert fields_of({"x": value}, ("x",), "here") == {"x": texts}
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [None, "", " \n", [], [None, ""]])
+def test_what_is_empty_is_no_value(value, capsys):
+    assert fields_of({"x": value}, ("x",), "here") == {}
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"a": "b"}, "x {'a': 'b'}:"),
+        ([["b"]], "x ['b']:"),
+        ({"b"}, "x {'b'}:"),
+        (b"b", "x b'b':"),
+        ("a;b", "x 'a;b':"),
+        ("a|b", "x 'a|b':"),
+        ([" a|", {}], "x ' a|', x {}:"),
+    ],
+)
+def test_what_no_filter_can_name_is_left_out_alone(value, shown, capsys):
+    values = value if isinstance(value, list) else [value]
+    found = fields_of({"x": [*values, "c"], "y": "d"}, ("x", "y"), "a.md:3")
+    assert found == {"x": ["c"], "y": ["d"]}
+    assert fields_of({"x": value}, ("x",), "a.md:3") == {}
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == second
+    assert first.startswith(
+        f"warning: a.md:3: left out of its fields: {shown} expected text"
+    )
+
+
+def test_one_warning_for_a_document_and_none_for_other_names(capsys):
+    values = {"x": ["a;b", "c;d"], "y": "|", "z": {}}
+    assert fields_of(values, ("x", "y"), "here") == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "x 'a;b', x 'c;d', y '|': expected" in line
+
+
+def _collect(path, names=NAMES):
+    """Id to fields of the documents of a file or folder."""
+    rows, _ = collecting.collect([str(path)], fields=names)
+    return {name: row["fields"] for name, row in rows.items()}
+
+
+def _fields(path, names=NAMES):
+    """Those of the only document."""
+    (found,) = _collect(path, names).values()
+    return found
+
+
+ARTICLE = {"id": "1", "title": "T", "text": "A text.", "url": "u"}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({}, {}),
+        (
+            {"source": "hr", "tags": ["a", "b"], "other": 1},
+            {"source": ["hr"], "tags": ["a", "b"]},
+        ),
+        ({"fields": {"source": "hr", "x": {}}}, {"source": ["hr"]}),
+        # What the row itself says comes first, even that there is none.
+        (
+            {"source": "it", "date": None, "fields": {"source": 1, "date": 2}},
+            {"source": ["it"]},
+        ),
+        ({"fields": "none", "tags": "a"}, {"tags": ["a"]}),
+    ],
+)
+def test_of_json_lines(tmp_path, row, expected):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ARTICLE | row))
+    assert _fields(path) == expected
+
+
+def test_rows_of_a_corpus_have_the_fields_that_they_were_given(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ARTICLE | {"tags": [1, 2]}))
+    rows, _ = collecting.collect([str(path)], fields=NAMES)
+    path.write_text(json.dumps(rows["1"]))
+    assert collecting.collect([str(path)], fields=NAMES)[0] == rows
+
+
+def test_a_field_that_is_another_key_of_the_article_is_none(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ARTICLE))
+    assert _fields(path, ("id", "title", "text", "url")) == {}
+    path.write_text(json.dumps(ARTICLE | {"fields": ["a"]}))
+    assert _fields(path, ("fields",)) == {"fields": ["a"]}
+
+
+def test_of_csv(tmp_path):
+    path = tmp_path / "articles.csv"
+    path.write_text("id,title,text,date,tags\n1,T,A text.,2024-05-01, a \n")
+    assert _fields(path) == {"date": ["2024-05-01"], "tags": ["a"]}
+    path = tmp_path / "rooms.csv"
+    path.write_text("title,language\nOslo,no\nRome,\n")
+    rows, _ = collecting.collect([str(path)], fields=(*NAMES, "title"))
+    assert [(row["text"], row["fields"]) for row in rows.values()] == [
+        (
+            "title: Oslo; language: no.",
+            {"language": ["no"], "title": ["Oslo"]},
+        ),
+        ("title: Rome.", {"title": ["Rome"]}),
+    ]
+
+
+DAY = datetime.date(2024, 5, 1)
+TIME = datetime.datetime(2024, 5, 1, 9, 30)
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [
+        (["a"], ["a"]),
+        ([None], None),
+        ([7], ["7"]),
+        ([True], ["true"]),
+        ([DAY], ["2024-05-01"]),
+        ([TIME], ["2024-05-01T09:30:00"]),
+        (
+            pyarrow.array([TIME], pyarrow.timestamp("ns")),
+            ["2024-05-01T09:30:00"],
+        ),
+        (pyarrow.array(["a"]).dictionary_encode(), ["a"]),
+        ([["a", "b"]], ["a", "b"]),
+        (
+            pyarrow.array([["a"]], pyarrow.large_list(pyarrow.large_string())),
+            ["a"],
+        ),
+        # Not read: embeddings, images, what is nested.
+        ([[0.5, 1.0]], None),
+        ([b"a"], None),
+        ([{"a": "b"}], None),
+        ([[["a"]]], None),
+    ],
+)
+def test_of_parquet(tmp_path, column, texts, capsys):
+    path = str(tmp_path / "a.parquet")
+    article = {name: [value] for name, value in ARTICLE.items()}
+    table = pyarrow.table(article | {"x": column, "y": ["b"]})
+    pyarrow.parquet.write_table(table, path)
+    expected = {"x": texts, "y": ["b"]} if texts else {"y": ["b"]}
+    assert _fields(path, ("x", "y")) == expected
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("type", "second"),
+    [
+        # After the year 9999, and not.
+        (pyarrow.timestamp("ms"), {"x": ["1970-01-01T00:00:01"]}),
+        # No whole microseconds, and some.
+        (pyarrow.timestamp("ns"), {"x": ["1970-01-01T00:00:00.000001"]}),
+        (pyarrow.timestamp("ms", "Nowhere/Land"), {}),
+    ],
+    ids=str,
+)
+def test_what_python_cannot_hold_harms_only_who_asks(
+    tmp_path, type, second, capsys
+):
+    path = str(tmp_path / "a.parquet")
+    article = {name: [value] * 2 for name, value in ARTICLE.items()}
+    column = pyarrow.array([10**15 + 1, 1000], type)
+    table = pyarrow.table(article | {"id": ["1", "2"], "x": column})
+    pyarrow.parquet.write_table(table, path)
+    assert _collect(path, ("y",)) == {"1": {}, "2": {}}
+    assert not capsys.readouterr().err
+    assert _collect(path, ("x",)) == {"1": {}, "2": second}
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith(f"warning: {path}:row 1: left out of its fields: x ")
+
+
+def test_of_markdown_all_sections(tmp_path):
+    (tmp_path / "a.md").write_text(
+        "---\ndate: 2024-05-01\ntags: [x, 2024-05-01 09:30:00, true]\n"
+        "source: {a: b}\n---\n# A\nOne.\n## B\nTwo.\n"
+    )
+    expected = {
+        "date": ["2024-05-01"],
+        "tags": ["x", "2024-05-01T09:30:00", "true"],
+    }
+    assert _collect(tmp_path, ("date", "tags")) == {
+        "a.md#": expected,
+        "a.md#B": expected,
+    }
+
+
+def test_sections_complain_once(tmp_path, capsys):
+    for name in "ab":
+        (tmp_path / f"{name}.md").write_text(
+            "---\nsource: {a: b}\n---\n# A\nOne.\n## B\nTwo.\n"
+        )
+    assert list(_collect(tmp_path).values()) == [{}] * 4
+    first, second = capsys.readouterr().err.splitlines()
+    assert "a.md:section 1: left out of its fields: source {'a': 'b'}" in first
+    assert "b.md:section 1: " in second
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (
+            '<meta name="source" content=" HR "><meta content="x">'
+            '<meta name="date"><meta charset="utf-8">',
+            {"source": ["HR"]},
+        ),
+        ('<meta property="date" content="2024">', {"date": ["2024"]}),
+        (
+            '<meta name="tags" content="a, b"><meta name="tags" content="c">'
+            '<meta name="tags" property="tags" content="d">',
+            {"tags": ["a, b", "c", "d"]},
+        ),
+        (
+            '<meta name="tags" property="source" content="e">',
+            {"tags": ["e"], "source": ["e"]},
+        ),
+        ("", {}),
+    ],
+)
+def test_of_html(tmp_path, head, expected):
+    path = tmp_path / "a.html"
+    path.write_text(
+        f"<html><head>{head}</head><h1>A</h1>One.<h2>B</h2>Two.</html>"
+    )
+    assert _collect(path) == {"a.html#": expected, "a.html#B": expected}
+
+
+def test_text_and_pdf_have_none(tmp_path):
+    (tmp_path / "a.txt").write_text("---\nsource: a\n---\nA text.")
+    (tmp_path / "b.pdf").write_bytes(small_pdf([["A text."]], title="source"))
+    assert list(_collect(tmp_path).values()) == [{}, {}]
+
+
+def test_without_names_there_are_no_fields(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(ARTICLE | {"source": "a"}))
+    rows, _ = collecting.collect([str(path)])
+    assert rows == {"1": ARTICLE | {"file": "", "fields": {}}}
