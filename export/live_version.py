@@ -18,6 +18,7 @@ from realm_tf.artifacts import question_files
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.paths import remove
 from realm_tf.export import card
 from realm_tf.export import expected as expected_answers
 from realm_tf.export import saved_model
@@ -25,6 +26,7 @@ from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import Room
 from realm_tf.export.field_table import FieldTable
 from realm_tf.models.precision import FLOAT32
+from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -59,10 +61,7 @@ def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
     corpus = Corpus(
         model.load(precision=precision),
         state.records(),
-        index_class(kind).build(
-            embeddings,
-            **index_class(kind).resolve(len(embeddings)),
-        ),
+        _index(kind, embeddings),
     )
     corpus.check()
     asked = [
@@ -101,6 +100,7 @@ def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
         expected=_renamed(answers, block_ids),
         exact=exact and _renamed(exact, block_ids),
         room=room and dataclasses.asdict(room),
+        fields=list(fields),
         **facts,
     )
 
@@ -149,7 +149,7 @@ def write_next(
             shutil.copy(source, stage.path(name))
     # They are of other blocks.
     for name in (expected_answers.FILE, card.FILE):
-        os.remove(stage.path(name))
+        remove(stage.path(name))
     stage.metadata["num_blocks"] = state.num_blocks
     records = state.records()
     card.write(
@@ -181,7 +181,7 @@ def _part(
         embeddings = state.embeddings()
         padded = np.zeros((size, embeddings.shape[1]), "float32")
         padded[: len(embeddings)] = embeddings
-        index = index_class(_WITH_ROOM).build(padded)
+        index = _index(_WITH_ROOM, padded)
     block_ids = np.full(size, -1, "int64")
     block_ids[: state.num_blocks] = state.block_ids()
     lexical = field_table = None
@@ -218,6 +218,13 @@ def _part(
         fields=field_table,
         num_wordpieces=room and room.wordpieces,
     )
+
+
+def _index(kind, embeddings):
+    if kind == _WITH_ROOM:
+        return BruteForce(embeddings)
+    chosen = index_class(kind)
+    return chosen.build(embeddings, **chosen.resolve(len(embeddings)))
 
 
 def _room(state, corpus, *, with_postings):

@@ -13,15 +13,12 @@ from realm_tf.answering.predict import LEAST_SCORE
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import ROWS_PER_GROUP
 from realm_tf.artifacts import question_files as data
+from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import num_bytes
 from realm_tf.models import packing
 from realm_tf.models.best_spans import best_spans
 from realm_tf.text.graph_tokenizer import GraphTokenizer
-
-DEFAULT = "serving_default"
-# What the name of a signature ends in that takes a filter, too.
-FILTERED = "_filtered"
 
 
 class RealmModule(tf.Module):
@@ -95,15 +92,18 @@ class RealmModule(tf.Module):
     def signatures(self) -> dict:
         """The signatures by name; see the functions of the same names."""
         inputs = {
-            DEFAULT: (self.answer, ["question"]),
-            "retrieve": (self.retrieve, ["question"]),
-            "embed_query": (self.embed_query, ["question"]),
-            "embed_block": (self.embed_block, ["title", "text"]),
+            signatures.DEFAULT: (self.answer, ["question"]),
+            signatures.RETRIEVE: (self.retrieve, ["question"]),
+            signatures.EMBED_QUERY: (self.embed_query, ["question"]),
+            signatures.EMBED_BLOCK: (self.embed_block, ["title", "text"]),
         }
         if self.corpus.fields is not None:
-            for name in (DEFAULT, "retrieve"):
+            for name in (signatures.DEFAULT, signatures.RETRIEVE):
                 function, names = inputs[name]
-                inputs[f"{name}{FILTERED}"] = function, [*names, "filter"]
+                inputs[f"{name}{signatures.FILTERED}"] = (
+                    function,
+                    [*names, signatures.FILTER],
+                )
         return {
             # Nothing here branches on tensors in Python.
             name: tf.function(function, autograph=False).get_concrete_function(

@@ -69,6 +69,7 @@ def write(
     warmup.write(
         stage.path(warmup.FILE),
         next((q.question for q in asked if q.question), ""),
+        with_filter=part is not None and part.fields is not None,
     )
     write_text(
         stage.path(expected_answers.FILE),

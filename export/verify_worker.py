@@ -266,15 +266,17 @@ def _embeds(signatures, questions, retrieved, close, *, is_hybrid):
     queries = _ask(signatures["embed_query"], question=questions)["embedding"]
     for row, query in enumerate(queries):
         # An empty question retrieves nothing.
-        if retrieved["block_id"][row, 0] < 0:
+        is_block = retrieved["block_id"][row] >= 0
+        if not is_block.any():
             continue
         blocks = _ask(
             signatures["embed_block"],
-            title=retrieved["title"][row],
-            text=retrieved["text"][row],
+            title=retrieved["title"][row][is_block],
+            text=retrieved["text"][row][is_block],
         )["embedding"]
         products = blocks @ query
         scores = retrieved["score"][row] - retrieved["lexical_score"][row]
+        scores = scores[is_block]
         lengths = np.linalg.norm(blocks, axis=1) * np.linalg.norm(query)
         same = np.abs(products - scores) <= (
             close["atol"] + close["rtol"] * lengths

@@ -7,13 +7,19 @@ optimises its graph and builds ScaNN's searcher, which no user should wait for.
 
 import tensorflow as tf
 
+from realm_tf.export import signatures
+
 FILE = "assets.extra/tf_serving_warmup_requests"
 # Not embed_block: few who ask questions embed blocks, and its first request
 # takes half a second.
-_SIGNATURES = ("serving_default", "retrieve", "embed_query")
+_SIGNATURES = (
+    signatures.DEFAULT,
+    signatures.RETRIEVE,
+    signatures.EMBED_QUERY,
+)
 
 
-def write(path: str, question: str) -> None:
+def write(path: str, question: str, *, with_filter: bool) -> None:
     """Writes a warm-up request for each signature, of one row.
 
     One is enough, as one graph serves batches of any size, and more would
@@ -22,15 +28,24 @@ def write(path: str, question: str) -> None:
     Args:
         path: str. The file.
         question: str.
+        with_filter: bool. Whether there are signatures that take a filter.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
     with tf.io.TFRecordWriter(path) as writer:
-        for signature in _SIGNATURES:
+        inputs = {name: {"question": question} for name in _SIGNATURES}
+        if with_filter:
+            for name in (signatures.DEFAULT, signatures.RETRIEVE):
+                inputs[f"{name}{signatures.FILTERED}"] = {
+                    "question": question,
+                    signatures.FILTER: "",
+                }
+        for signature, strings in inputs.items():
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.signature_name = signature
-            request.inputs["question"].CopyFrom(
-                tf.make_tensor_proto([question], tf.string)
-            )
+            for name, string in strings.items():
+                request.inputs[name].CopyFrom(
+                    tf.make_tensor_proto([string], tf.string)
+                )
             writer.write(log.SerializeToString())

@@ -17,7 +17,7 @@ from dataclasses import field
 
 import numpy as np
 
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.export import signatures
 from realm_tf.serving.request_error import deadline_exceeded
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
@@ -104,7 +104,7 @@ class BatchingServable:
         shapes = (inputs[name].shape[1:] for name in sorted(inputs))
         # Nothing else equals a new object.
         key = (
-            signature or DEFAULT_SIGNATURE,
+            signature or signatures.DEFAULT,
             *(shapes if rows else [object()]),
         )
         task = _Task(key, inputs, rows, now, now + timeout_seconds)

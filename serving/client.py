@@ -5,6 +5,7 @@ import math
 import grpc
 
 from realm_tf.errors import InputError
+from realm_tf.export import signatures
 from realm_tf.serving import answers
 from realm_tf.serving import connection
 from realm_tf.serving.answers import RealmServerError
@@ -119,11 +120,16 @@ class RealmClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
 
-    def ask(self, questions: list[str]) -> list[answers.Answer]:
+    def ask(
+        self, questions: list[str], *, filter: str = ""
+    ) -> list[answers.Answer]:
         """Answers questions.
 
         Args:
             questions: list of str.
+            filter: str. What must hold of the documents that are read, such as
+                `"tags=hr;date>=2024"`; see `export.field_table`. Defaults to
+                `""`: nothing.
 
         Returns:
             list of `Answer`, in the order of the questions.
@@ -132,15 +138,18 @@ class RealmClient:
             RealmServerError: if the server cannot be reached, refuses or
                 answers nonsense.
         """
-        return self._predict(questions, "", answers.to_answers)
+        return self._predict(
+            questions, signatures.DEFAULT, answers.to_answers, filter
+        )
 
     def retrieve(
-        self, questions: list[str]
+        self, questions: list[str], *, filter: str = ""
     ) -> list[list[answers.RetrievedBlock]]:
         """Finds the blocks nearest to questions, without reading them.
 
         Args:
             questions: list of str.
+            filter: str. As of `ask`.
 
         Returns:
             list with a list of `RetrievedBlock` for each question, best
@@ -149,7 +158,9 @@ class RealmClient:
         Raises:
             RealmServerError: As `ask`.
         """
-        return self._predict(questions, "retrieve", answers.to_retrieved)
+        return self._predict(
+            questions, signatures.RETRIEVE, answers.to_retrieved, filter
+        )
 
     def embed(self, questions: list[str]) -> list[list[float]]:
         """Embeds questions as the index is searched with them.
@@ -163,7 +174,9 @@ class RealmClient:
         Raises:
             RealmServerError: As `ask`.
         """
-        return self._predict(questions, "embed_query", answers.to_embeddings)
+        return self._predict(
+            questions, signatures.EMBED_QUERY, answers.to_embeddings
+        )
 
     def status(self) -> list[answers.ModelVersionStatus]:
         """The state of the model's versions, or of the one asked for.
@@ -177,7 +190,7 @@ class RealmClient:
         request = self._of_model(wire.GetModelStatusRequest())
         return self._call(_STATUS, request, answers.read_statuses)
 
-    def _predict(self, questions, signature, convert):
+    def _predict(self, questions, signature, convert, filter=""):
         if isinstance(questions, str):
             raise TypeError(
                 "`questions` must be a list of str. "
@@ -188,15 +201,22 @@ class RealmClient:
             row
             for first in range(0, len(questions), self._batch_size)
             for row in self._predict_part(
-                questions[first : first + self._batch_size], signature, convert
+                questions[first : first + self._batch_size],
+                signature,
+                convert,
+                filter,
             )
         ]
 
-    def _predict_part(self, questions, signature, convert):
+    def _predict_part(self, questions, signature, convert, filter):
         request = self._of_model(wire.PredictRequest())
         request.model_spec.signature_name = signature
-        tensor = encode_strings(questions)
-        request.inputs.add(key="question", value=tensor)
+        inputs = {"question": questions}
+        if filter:
+            request.model_spec.signature_name += signatures.FILTERED
+            inputs[signatures.FILTER] = [filter] * len(questions)
+        for name, texts in inputs.items():
+            request.inputs.add(key=name, value=encode_strings(texts))
 
         def read(response):
             parsed = wire.PredictResponse.FromString(response)

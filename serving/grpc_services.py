@@ -8,7 +8,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.export import signatures
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import PredictRequest
@@ -52,7 +52,7 @@ def _answering(method):
             method.__name__, ENTRYPOINT, spec.name if spec else "", request_id
         )
         try:
-            self._handler.check_key(
+            record.required_filter = self._handler.check_key(
                 headers,
                 RequestRecord(record.method, ENTRYPOINT, peer=context.peer()),
             )
@@ -106,7 +106,7 @@ class GrpcServices(
     def Predict(self, request, context, record):
         spec = request.model_spec
 
-        def read(signatures) -> PredictRequest:
+        def read(definitions) -> PredictRequest:
             if not context.is_active():
                 raise RequestError(
                     grpc.StatusCode.CANCELLED, "The client has hung up."
@@ -126,12 +126,13 @@ class GrpcServices(
             read,
             version=_version(spec),
             timeout_seconds=seconds if seconds < _NO_DEADLINE_SECONDS else None,
+            required_filter=record.required_filter,
         )
         response = predict_pb2.PredictResponse()
         response.model_spec.name = spec.name
         response.model_spec.version.value = record.version
         response.model_spec.signature_name = (
-            record.signature or DEFAULT_SIGNATURE
+            record.signature or signatures.DEFAULT
         )
         for name, array in outputs.items():
             response.outputs[name].CopyFrom(encode_tensor(array))

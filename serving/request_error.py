@@ -2,9 +2,6 @@
 
 import grpc
 
-# Of requests that name no signature.
-DEFAULT_SIGNATURE = "serving_default"
-
 
 class RequestError(Exception):
     """A request that cannot be answered.

@@ -4,13 +4,13 @@ Limits, back-pressure, deadlines, metrics and the log are here, once.
 """
 
 import contextlib
+import dataclasses
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import grpc
 import numpy as np
@@ -23,7 +23,8 @@ from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.security import carries_key
+from realm_tf.serving.restriction import restricted
+from realm_tf.serving.security import key_of
 
 _NO_KEY = (
     "This server needs an API key: send it as `authorization: Bearer KEY` or "
@@ -31,7 +32,7 @@ _NO_KEY = (
 )
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class PredictRequest:
     """What to run.
 
@@ -58,8 +59,9 @@ class RequestHandler:
         options: `ServerOptions`.
         metrics: `ServingMetrics`.
         log: `RequestLog`.
-        api_keys: list of str. A request must carry one of them. Defaults to
-            none: everybody may ask.
+        api_keys: dict of key to filter, as of `security.read_api_keys`. A
+            request must carry one of them, and finds what its filter lets it.
+            Defaults to none: everybody may ask.
 
     Attributes:
         options: `ServerOptions`.
@@ -76,7 +78,7 @@ class RequestHandler:
         options: ServerOptions,
         metrics: ServingMetrics,
         log: RequestLog,
-        api_keys: list[str] | None = None,
+        api_keys: Mapping[str, str] | None = None,
     ):
         self.options = options
         self.metrics = metrics
@@ -95,6 +97,7 @@ class RequestHandler:
         *,
         version: int | None = None,
         timeout_seconds: float | None = None,
+        required_filter: str = "",
     ) -> tuple[PredictRequest, dict[str, np.ndarray]]:
         """Runs a signature, in a context of `recorded`.
 
@@ -105,6 +108,7 @@ class RequestHandler:
             version: int. Defaults to the one that is served.
             timeout_seconds: float. What is left of the client's deadline;
                 time spent waiting counts. Defaults to the option.
+            required_filter: str. As `check_key` gave it. Defaults to `""`.
 
         Returns:
             tuple of what `read` gave and a dict of output name to array.
@@ -123,14 +127,22 @@ class RequestHandler:
             request = read(servable.signature_defs)
             record.signature = request.signature
             record.batch_size = self._check_rows(request.inputs)
-            inputs = {
-                key: _cut(array, self.options.max_string_bytes)
-                for key, array in request.inputs.items()
-            }
+            most = self.options.max_string_bytes
+            request = dataclasses.replace(
+                request,
+                inputs={
+                    key: _cut(array, most)
+                    for key, array in request.inputs.items()
+                },
+            )
             if self._log.log_questions:
-                record.questions = _texts(inputs)
+                record.questions = _texts(request.inputs)
+            if required_filter:
+                request = restricted(
+                    request, required_filter, servable.signature_defs
+                )
             outputs = servable.run(
-                inputs,
+                request.inputs,
                 signature=request.signature,
                 output_filter=request.output_filter,
                 timeout_seconds=started + timeout_seconds - time.monotonic(),
@@ -150,7 +162,7 @@ class RequestHandler:
 
     def check_key(
         self, headers: Mapping[str, str], record: RequestRecord
-    ) -> None:
+    ) -> str:
         """Refuses, counts and logs a request without a key that is accepted.
 
         Args:
@@ -158,11 +170,17 @@ class RequestHandler:
             record: `RequestRecord`. Of the refusal; says what was asked for,
                 and who asked.
 
+        Returns:
+            str, the filter of what the key may see; `""` for everything.
+
         Raises:
             RequestError: UNAUTHENTICATED.
         """
-        if not self._api_keys or carries_key(headers, self._api_keys):
-            return
+        if not self._api_keys:
+            return ""
+        key = key_of(headers, self._api_keys)
+        if key is not None:
+            return self._api_keys[key]
         self.metrics.refused_keys.labels(record.entrypoint).inc()
         code = grpc.StatusCode.UNAUTHENTICATED
         record.status = code.name

@@ -49,6 +49,7 @@ class RequestRecord:
         signature: str. Empty: none was asked for.
         version: int. `None` until it is known.
         batch_size: int. Rows of the request; `None` if it has none.
+        required_filter: str. Of what the key may see; `""` for everything.
         questions: list of str. The request's strings.
         status: str. Name of the gRPC status.
         milliseconds: float. From its arrival to its answer.
@@ -66,6 +67,7 @@ class RequestRecord:
     signature: str = ""
     version: int | None = None
     batch_size: int | None = None
+    required_filter: str = ""
     questions: list[str] = dataclasses.field(default_factory=list)
     status: str = "OK"
     milliseconds: float = 0.0

@@ -64,6 +64,7 @@ _HTTP_STATUS = {
     grpc.StatusCode.UNIMPLEMENTED: 501,
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
 }
 _ERROR_HEADERS = {
     401: {"WWW-Authenticate": "Bearer"},
@@ -80,7 +81,9 @@ _OF_CARD = (
     "evidence_license",
     "example_questions",
     "example_titles",
+    "fields",
 )
+_OF_DOCUMENTS = ("example_questions", "example_titles")
 
 
 def _on_request_error(request: Request, error: RequestError) -> Response:
@@ -184,7 +187,7 @@ class RestApi:
 
     async def models(self, request: Request) -> Response:
         """Status, metadata and predict."""
-        self._check_access(request)
+        required_filter = self._check_access(request)
         sent = request.scope["raw_path"].decode("latin-1")
         match = _PATH.fullmatch(sent)
         verb = match and (match[3] or match[4])
@@ -198,7 +201,7 @@ class RestApi:
             most = self._handler.options.max_message_bytes
             body = await _read_body(request, most)
         return await self._in_thread(
-            self._answer, request, name, version, verb, body
+            self._answer, request, name, version, verb, body, required_filter
         )
 
     async def metrics(self, request: Request) -> Response:
@@ -211,10 +214,14 @@ class RestApi:
 
     async def about(self, request: Request) -> Response:
         """What the page says about the model."""
-        self._check_access(request)
+        is_restricted = bool(self._check_access(request))
         name = self._handler.options.model_name
         with self._handler.versions.use(name) as (version, servable):
-            facts = {key: servable.card.get(key) for key in _OF_CARD}
+            facts = {
+                key: servable.card.get(key)
+                for key in _OF_CARD
+                if not (is_restricted and key in _OF_DOCUMENTS)
+            }
         return Answer({"model": name, "version": version, **facts})
 
     async def _in_thread(self, function, *arguments):
@@ -223,21 +230,25 @@ class RestApi:
             function, *arguments, limiter=self._threads
         )
 
-    def _check_access(self, request: Request) -> None:
-        """Of all but the probes and the page's own files."""
+    def _check_access(self, request: Request) -> str:
+        """Of all but the probes and the page's own files; gives the filter of
+        what may be seen."""
         record = RequestRecord(
             f"{request.method} {request.url.path}",
             _ENTRYPOINT,
             peer=request.client.host if request.client else "",
         )
-        self._handler.check_key(request.headers, record)
+        return self._handler.check_key(request.headers, record)
 
-    def _answer(self, request, name, version, verb, body) -> Response:
+    def _answer(
+        self, request, name, version, verb, body, required_filter
+    ) -> Response:
         record = RequestRecord(
             _METHODS.get(verb) or verb.capitalize(),
             _ENTRYPOINT,
             name,
             request.state.request_id,
+            required_filter=required_filter,
         )
         with self._handler.recorded(record):
             document = self._document(record, version, verb, body)
@@ -270,5 +281,6 @@ class RestApi:
             record,
             functools.partial(rest_json.read_request, body),
             version=version,
+            required_filter=record.required_filter,
         )
         return rest_json.to_answer(outputs, by_row=asked.by_row)

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from starlette.responses import JSONResponse
 
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
+from realm_tf.export import signatures
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import PredictRequest
 from realm_tf.serving.tensors import MAX_RANK
@@ -36,12 +36,12 @@ def _unique_names(pairs: list[tuple]) -> dict:
     return members
 
 
-def read_request(body: bytes, signatures: Mapping) -> PredictRequest:
+def read_request(body: bytes, definitions: Mapping) -> PredictRequest:
     """What a request body asks for.
 
     Args:
         body: bytes. JSON in UTF-8.
-        signatures: mapping of name to `SignatureDef`.
+        definitions: mapping of name to `SignatureDef`.
 
     Raises:
         RequestError: if the body is no such JSON or does not fit.
@@ -54,14 +54,14 @@ def read_request(body: bytes, signatures: Mapping) -> PredictRequest:
         raise invalid(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
         raise invalid("The body must be a JSON object.")
-    name = document.get("signature_name", DEFAULT_SIGNATURE)
-    if not isinstance(name, str) or name not in signatures:
+    name = document.get("signature_name", signatures.DEFAULT)
+    if not isinstance(name, str) or name not in definitions:
         raise invalid(
             f'Serving signature name: "{name}" not found in signature def'
         )
     if ("instances" in document) == ("inputs" in document):
         raise invalid("Expected one of the keys 'inputs' and 'instances'.")
-    infos = signatures[name].inputs
+    infos = definitions[name].inputs
     by_row = "instances" in document
     if by_row:
         columns = _columns(document["instances"], infos)

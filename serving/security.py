@@ -7,6 +7,7 @@ does, metrics too.
 """
 
 import hmac
+import re
 from collections.abc import Mapping
 
 import grpc
@@ -20,14 +21,16 @@ from realm_tf.serving.options import ServerOptions
 # Our choice.
 MIN_KEY_LENGTH = 16
 _BEARER = "bearer "
+# Conditions, as `export.field_table` reads them.
+_FILTER = re.compile(r"([^;<>=!]*[^;<>=!\s]\s*([<>!]?=|[<>])[^;]*(;\s*|$))+")
 
 
-def carries_key(headers: Mapping[str, str], keys: list[str]) -> bool:
-    """Whether a request carries one of the keys.
+def key_of(headers: Mapping[str, str], keys: Mapping[str, str]) -> str | None:
+    """Which of the keys a request carries; `None` if none.
 
     Args:
         headers: mapping of lower-case name to value.
-        keys: list of str.
+        keys: mapping. As of `read_api_keys`.
     """
     sent = headers.get("x-api-key") or ""
     authorization = headers.get("authorization") or ""
@@ -35,20 +38,28 @@ def carries_key(headers: Mapping[str, str], keys: list[str]) -> bool:
         sent = authorization[len(_BEARER) :].strip()
     given = sent.encode("utf-8", "surrogateescape")
     # All of them: the time says nothing of which one it is.
-    return any([hmac.compare_digest(given, key.encode()) for key in keys])
+    equal = [key for key in keys if hmac.compare_digest(given, key.encode())]
+    return equal[0] if equal else None
 
 
-def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
-    """The keys of a file.
+def read_api_keys(
+    path: str, *, min_length: int = MIN_KEY_LENGTH
+) -> dict[str, str]:
+    """The keys of a file, and what each may see.
 
     Args:
-        path: str. A text file with a key a line; empty lines and those that
-            start with # do not count. Several keys let one be replaced
-            while clients still use the other.
+        path: str. A text file with a key a line, and after a space the filter
+            of what is found for it; empty lines and those that start with # do
+            not count. Several keys let one be replaced while clients still use
+            the other.
+
+    Returns:
+        dict of key to filter, `""` where it may see everything.
 
     Raises:
         InputError: if there is no such file, no key in it, or one is too
-            short or has characters that a header cannot carry.
+            short, has characters that a header cannot carry, or is followed
+            by what is no filter.
     """
     try:
         lines = Path(path).read_bytes().decode("utf-8").splitlines()
@@ -57,12 +68,12 @@ def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
             f"--api-key-file {path} cannot be read ({error}): expected a "
             "text file with a key a line."
         ) from error
-    keys = []
+    keys = {}
     for number, line in enumerate(lines, start=1):
-        key = line.strip()
+        key, _, filter = line.strip().partition(" ")
         if not key or key.startswith("#"):
             continue
-        printable = key.isascii() and key.isprintable() and " " not in key
+        printable = key.isascii() and key.isprintable()
         if len(key) < min_length or not printable:
             # Never the key itself: errors end up in logs.
             raise InputError(
@@ -70,7 +81,13 @@ def read_api_keys(path: str, *, min_length: int = MIN_KEY_LENGTH) -> list[str]:
                 f"at least {min_length} printable ASCII characters "
                 "without spaces, such as `openssl rand -hex 32` makes."
             )
-        keys.append(key)
+        if filter.strip() and not _FILTER.fullmatch(filter):
+            raise InputError(
+                f"--api-key-file {path}, line {number}: what follows the key is "
+                f"no filter: {filter.strip()!r}; expected conditions such as "
+                "tags=hr;date>=2024."
+            )
+        keys[key] = filter.strip()
     if not keys:
         raise InputError(
             f"--api-key-file {path} holds no key: expected one a line, such "

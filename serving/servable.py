@@ -24,11 +24,11 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.export import card as export_card
+from realm_tf.export import signatures
 from realm_tf.serving import memory
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import checked
 from realm_tf.serving.answers import to_answers
-from realm_tf.serving.request_error import DEFAULT_SIGNATURE
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
@@ -185,7 +185,7 @@ class SavedModelServable:
         Raises:
             RequestError: if the request does not fit the signature.
         """
-        name = signature or DEFAULT_SIGNATURE
+        name = signature or signatures.DEFAULT
         if name not in self.signature_defs or name == _INIT_SIGNATURE:
             raise RequestError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -273,13 +273,19 @@ class SavedModelServable:
             for name in fetches
         }
 
-    def ask(self, questions: list[str]) -> list[Answer]:
+    def ask(self, questions: list[str], *, filter: str = "") -> list[Answer]:
         """Answers questions in one batch; see `client.RealmClient.ask`."""
         if not questions:
             return []
         texts = [question.encode("utf-8", "replace") for question in questions]
+        inputs = {"question": np.array(texts, dtype=object)}
+        signature = signatures.DEFAULT
+        if filter:
+            signature += signatures.FILTERED
+            texts = [filter.encode("utf-8", "replace")] * len(questions)
+            inputs[signatures.FILTER] = np.array(texts, dtype=object)
         try:
-            outputs = self.run({"question": np.array(texts, dtype=object)})
+            outputs = self.run(inputs, signature=signature)
         except RequestError as error:
             raise RealmServerError(error.code.name, error.message) from error
         with checked(self.directory):

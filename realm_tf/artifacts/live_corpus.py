@@ -70,6 +70,7 @@ class LiveCorpus:
 
     def __init__(self, path):
         self.path = os.fspath(path)
+        self._segments = {}
 
     def __str__(self):
         return self.path
@@ -105,8 +106,11 @@ class LiveCorpus:
         )
 
     def segment(self, name: str) -> "Segment":
-        """The segment of a name, made or not."""
-        return Segment(os.path.join(self.path, _SEGMENTS, name))
+        """The segment of a name, made or not; read once."""
+        if name not in self._segments:
+            folder = os.path.join(self.path, _SEGMENTS, name)
+            self._segments[name] = Segment(folder)
+        return self._segments[name]
 
     @property
     def saved_model(self) -> str:
@@ -228,6 +232,7 @@ class Segment:
 
     def write(self, documents: dict[str, dict]) -> None:
         """Writes the documents."""
+        self.documents = list(documents.values())
         os.makedirs(self.folder, exist_ok=True)
         lines = (
             json.dumps(row, ensure_ascii=False) + "\n"

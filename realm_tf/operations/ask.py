@@ -76,6 +76,9 @@ class Ask(Operation):
     """PEM file of its key"""
     api_key_file: str | None = None
     """text file with the server's API key on a line"""
+    filter: str = ""
+    """ask documents alone whose fields are such: tags=hr|legal;date>=2024 (of a
+    corpus that was made with --fields)"""
     json: bool = False
     """print one JSON line a question"""
     questions: str | None = None
@@ -109,7 +112,7 @@ class Ask(Operation):
             with self._open() as model:
                 # TF Serving's protocol has no place for it.
                 terms = getattr(model, "evidence_license", None)
-                answers = model.ask(questions)
+                answers = model.ask(questions, filter=self.filter)
         except RealmServerError as error:
             raise InputError(error.message) from error
         return [
@@ -161,7 +164,7 @@ class Ask(Operation):
         if self.api_key_file is not None:
             # Another server's may be short.
             keys = read_api_keys(self.api_key_file, min_length=1)
-            api_key = keys[0]
+            api_key = next(iter(keys))
         return RealmClient(
             self.server or DEFAULT_SERVER,
             model=self.model_name,
@@ -189,17 +192,19 @@ class Ask(Operation):
             for question in read_questions(self.questions, need_answers=False)
         ]
         with self._open() as model:
-            lines = _answer_records(model, records)
+            lines = _answer_records(model, records, self.filter)
         # It appears whole or not at all.
         write_text(self.output, "".join(lines))
         return len(records)
 
 
-def _answer_records(model, records: list[dict]) -> list[str]:
+def _answer_records(model, records: list[dict], filter: str) -> list[str]:
     lines, progress = [], Progress("ask", "questions", len(records))
     for first in range(0, len(records), BATCH_SIZE):
         batch = records[first : first + BATCH_SIZE]
-        answers = model.ask([record["question"] for record in batch])
+        answers = model.ask(
+            [record["question"] for record in batch], filter=filter
+        )
         for record, answer in zip(batch, answers, strict=True):
             found = {name: getattr(answer, name) for name in _OF_ANSWERS}
             line = {**record, "prediction": answer.answer, **found}

@@ -176,11 +176,11 @@ def test_interrupted_between_two_requests_it_leaves_nothing(
     asked = []
 
     class Interrupted(RealmClient):
-        def ask(self, questions):
+        def ask(self, questions, *, filter=""):
             asked.append(len(questions))
             if len(asked) == 3:
                 raise KeyboardInterrupt
-            return super().ask(questions)
+            return super().ask(questions, filter=filter)
 
     monkeypatch.setattr(ask_module, "RealmClient", Interrupted)
     questions, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
@@ -206,7 +206,7 @@ def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
         def __exit__(self, *exception_info):
             pass
 
-        def ask(self, questions):
+        def ask(self, questions, *, filter=""):
             return [None]
 
     monkeypatch.setattr(ask_module, "RealmClient", Seen)

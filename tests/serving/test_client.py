@@ -123,6 +123,8 @@ def test_needs_no_tensorflow(running):
         "answering",
         "answering.answer",
         "errors",
+        "export",
+        "export.signatures",
         "serving",
         "version",
         *(f"serving.{part}" for part in parts),

@@ -328,7 +328,7 @@ def test_dark_where_the_system_is_dark(page, site):
 
 @needs_chromium
 def test_a_key_is_asked_for(page):
-    with serving(Servable(), api_keys=[KEY]) as site:
+    with serving(Servable(), api_keys={KEY: ""}) as site:
         go(page, site, "plain source")
         expect(page.locator("#key")).to_be_focused()
         page.keyboard.insert_text("wrong")

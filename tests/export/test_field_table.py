@@ -1,0 +1,159 @@
+"""Filters in a graph, against plain Python."""
+
+import operator
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from realm_tf.export.field_table import FieldTable
+
+NAMES = ("language", "date", "pages", "tags")
+FIELDS = [
+    {
+        "language": ["de"],
+        "date": ["2024-05-01T10:00:00"],
+        "pages": ["3"],
+        "tags": ["a", "b c"],
+    },
+    {
+        "language": ["en"],
+        "date": ["2023-12-31"],
+        "pages": ["10"],
+        "tags": ["b c"],
+    },
+    {"language": ["fr"], "pages": ["-1.5"]},
+    {},
+]
+SIGNS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Has room for more of everything."""
+    found = FieldTable(NAMES, FIELDS, num_rows=6, num_terms=20, num_entries=30)
+    found.search = tf.function(found.allowed)
+    return found
+
+
+def _allowed(table, *filters):
+    return table.search(tf.constant(filters)).numpy()
+
+
+@pytest.mark.parametrize(
+    "filter, rows",
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        (" ; ", [0, 1, 2, 3, 4, 5]),
+        ("language=de", [0]),
+        ("language=de|en", [0, 1]),
+        (" language = de | en ;", [0, 1]),
+        ("language!=de", [1, 2, 3, 4, 5]),
+        ("language=nothing", []),
+        ("tags=b c", [0, 1]),
+        ("tags=b c;tags=a", [0]),
+        ("tags=b c;tags!=a", [1]),
+        ("date>=2024", [0]),
+        ("date<=2024-05-01", [0, 1]),
+        ("date<2024-05-01", [1]),
+        ("date>2023-12-31", [0]),
+        ("date=2023-12-31", [1]),
+        ("pages>2", [0, 1]),
+        ("pages<=3", [0, 2]),
+        ("pages>=-1.5;pages<3.0", [2]),
+        ("pages=10;language=de", []),
+    ],
+)
+def test_what_a_filter_lets_be_found(table, filter, rows):
+    allowed = _allowed(table, "language=fr", filter, "")
+    assert np.flatnonzero(allowed[1]).tolist() == rows
+    # Each question has its own.
+    assert np.flatnonzero(allowed[0]).tolist() == [2]
+    assert allowed[2].all()
+
+
+@pytest.mark.parametrize(
+    "filter, message",
+    [
+        (
+            "Language=de",
+            "Language.*is no field of this corpus; expected one of",
+        ),
+        ("language", "language.*is no condition of a filter"),
+        ("=de", "=de.*is no condition"),
+        ("pages>x", "x.*cannot be compared by"),
+        ("pages>2024-01-01", "2024-01-01.*cannot be compared by"),
+        ("date>5.5", "5.5.*cannot be compared"),
+        ("language>1", "1.*cannot be compared"),
+    ],
+)
+def test_what_is_no_filter_is_refused(table, filter, message):
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        _allowed(table, "", filter)
+    assert re.search(message, caught.value.message, re.DOTALL)
+
+
+def test_without_a_value(table):
+    empty = FieldTable(["tags"], [{}, {}], num_rows=2)
+    assert _allowed_of(empty, "tags=a") == [[False, False]]
+    assert _allowed_of(empty, "tags!=a") == [[True, True]]
+
+
+def _allowed_of(table, *filters):
+    return table.allowed(tf.constant(filters)).numpy().tolist()
+
+
+@st.composite
+def _conditions(draw):
+    name = draw(st.sampled_from(["x", "tags"]))
+    if name == "x" and draw(st.booleans()):
+        sign = draw(st.sampled_from(sorted(SIGNS)))
+        return name, sign, [str(draw(st.integers(0, 4)))]
+    sign = draw(st.sampled_from(["=", "!="]))
+    values = st.integers(0, 4).map(str)
+    return name, sign, draw(st.lists(values, min_size=1, max_size=3))
+
+
+def _holds(fields, condition):
+    name, sign, values = condition
+    own = fields.get(name, [])
+    if sign in SIGNS:
+        return bool(own) and SIGNS[sign](float(own[0]), float(values[0]))
+    return bool(set(own) & set(values)) == (sign == "=")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "x": st.integers(0, 4).map(lambda n: [str(n)]),
+                "tags": st.lists(
+                    st.integers(0, 4).map(str), unique=True, max_size=3
+                ),
+            },
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.lists(_conditions(), max_size=3),
+)
+def test_any_filter_equals_plain_python(fields, conditions):
+    # A field of numbers is one if there is any.
+    fields = [*fields, {"x": ["0"]}]
+    table = FieldTable(["x", "tags"], fields, num_rows=len(fields) + 1)
+    text = ";".join(
+        f"{name}{sign}{'|'.join(values)}" for name, sign, values in conditions
+    )
+    wanted = [all(_holds(each, c) for c in conditions) for each in fields]
+    assert _allowed_of(table, text)[0][:-1] == wanted
