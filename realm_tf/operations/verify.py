@@ -51,12 +51,20 @@ class Verify(Operation):
             `output`, if given, holds it as report.json.
 
         Raises:
-            InputError: if there is no SavedModel that `realm export` wrote.
+            InputError: if there is no SavedModel that `realm export` wrote, or
+                it holds no expected answers.
             RuntimeError: if a check fails while `output` is given.
         """
+        from realm_tf.export import expected
         from realm_tf.export import verify
 
         version = self._version()
+        if not Path(version.file(expected.FILE)).exists():
+            raise InputError(
+                f"{version} has the graph of an earlier state of its corpus, "
+                "and holds no expected answers: expected what `realm export` or "
+                "`realm corpus create` wrote."
+            )
         if self.output is None:
             return verify.check(version.path)
         with self.write() as stage:

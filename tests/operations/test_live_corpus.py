@@ -1,8 +1,11 @@
 """A corpus of documents that change, on the tiny model."""
 
+import itertools
 import json
 import os
+import pathlib
 import random
+import shutil
 
 import keras
 import numpy as np
@@ -11,10 +14,19 @@ from small_pdf import small_pdf
 
 import realm_tf as realm
 from realm_tf import cli
-from realm_tf.answering.answerer import Answerer
+from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.artifacts.live_corpus import Segment
+from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
+from realm_tf.export import live_version
+from realm_tf.export import signatures
 from realm_tf.operations import live_corpus
+from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.servable import SavedModelServable
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",
@@ -61,13 +73,49 @@ def created(tmp_path_factory, model_dir):
 
 
 def _contents(corpus):
-    """(id, title, text, url) and embedding of each block of the state."""
-    state = LiveCorpus(corpus).current
+    """What the current state says, in order of document and place: (document,
+    title, text, url), and the embeddings."""
+    state = LiveCorpus(corpus).state()
+    records = state.records()
     blocks = [
-        (block.article_id, block.title, block.text, block.url)
-        for block in state.blocks.read()
+        (row["id"], place, row["fields"])
+        for segment, removed in state.segments
+        for place in np.asarray(segment.places)
+        if (row := segment.documents[place])["id"] not in removed
     ]
-    return blocks, np.asarray(state.index.embeddings)
+    blocks = [
+        (name, number, records.titles[n], records.texts[n], records.urls[n])
+        for n, (name, number, _) in enumerate(blocks)
+    ]
+    order = sorted(range(len(blocks)), key=lambda n: (blocks[n][0], n))
+    rows = state.embeddings()[order]
+    return [(blocks[n][0], *blocks[n][2:]) for n in order], rows
+
+
+def _outputs(corpus, questions, filter=None):
+    """What the export of the current state gives."""
+    corpus = LiveCorpus(corpus)
+    asked = np.array([each.encode() for each in questions], object)
+    inputs, signature = {"question": asked}, signatures.DEFAULT
+    if filter is not None:
+        inputs["filter"] = np.full(len(asked), filter.encode(), object)
+        signature += signatures.FILTERED
+    with SavedModelServable(
+        corpus.version(corpus.manifest().state).path
+    ) as servable:
+        return servable.run(inputs, signature=signature)
+
+
+QUESTIONS = ["What flows to Egypt?", "Rome", "Where was Ada?", ""]
+
+
+def _assert_same_answers(corpus, other):
+    """But for what blocks are called, and the order of equal ones."""
+    found, wanted = (_outputs(each, QUESTIONS) for each in (corpus, other))
+    for name in ("score", "confidence", "candidate_log_prob"):
+        np.testing.assert_allclose(found[name], wanted[name], atol=1e-4)
+    for name in ("answer", "title", "text", "candidate_text"):
+        assert np.sort(found[name]).tolist() == np.sort(wanted[name]).tolist()
 
 
 def test_what_is_made(created):
@@ -75,7 +123,7 @@ def test_what_is_made(created):
     assert counts["documents"] == 7 and counts["files"] == 5
     assert counts["files_of_no_known_format"] == 1
     assert counts["blocks"] == counts["blocks_embedded"] == 7
-    blocks, _ = _contents(root / "corpus")
+    blocks, rows = _contents(root / "corpus")
     assert ("rivers/nile.md#Source", "Nile: Source", "It is in Rome.") in {
         block[:3] for block in blocks
     }
@@ -84,16 +132,21 @@ def test_what_is_made(created):
         "cities.csv",
         "fire.pdf#page=1",
     }
-    # It answers as its parts do.
-    state = LiveCorpus(root / "corpus").current
-    model = LiveCorpus(root / "corpus").manifest()["settings"]["model"]
-    answerer = Answerer(model, state.blocks, state.index, retriever="hybrid")
+    # It answers as the Python code over its parts.
+    state = LiveCorpus(root / "corpus").state()
+    model = Model(LiveCorpus(root / "corpus").manifest().settings["model"])
+    predictor = Predictor(
+        Corpus(model.load(), state.records(), BruteForce(rows)),
+        lexical_weight=LEXICAL_WEIGHT,
+    )
     question = "What flows to Egypt?"
-    wanted = answerer.ask(question)
+    (wanted,) = predictor.predict([question])
     ask = realm.Ask(question=question, saved_model=f"{root}/corpus/saved_model")
     (view,) = ask.run()
     assert view.answer.answer == wanted.answer != ""
     assert view.answer.block_id == wanted.block_id
+    verify = realm.Verify(saved_model=f"{root}/corpus/saved_model")
+    assert verify.run()["ok"]
 
 
 def test_there_is_one_already(created, model_dir):
@@ -131,51 +184,133 @@ def test_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir, capsys):
     assert LiveCorpus(corpus).manifest() == before
     assert cli.main(arguments) == 0
     manifest = LiveCorpus(corpus).manifest()
-    assert manifest["state"] == 2
-    assert manifest["counts"]["blocks"] == 6
-    assert manifest["counts"]["blocks_embedded"] == 3
+    assert manifest.state == 2
+    assert manifest.counts["blocks"] == 6
+    assert manifest.counts["blocks_embedded"] == 3
     _create(docs, tmp_path / "anew", model_dir, retriever="realm")
     (blocks, rows), (wanted, wanted_rows) = map(
         _contents, (corpus, tmp_path / "anew")
     )
     assert blocks == wanted
     np.testing.assert_allclose(rows, wanted_rows, atol=1e-5)
+    _assert_same_answers(corpus, tmp_path / "anew")
+    verify = realm.Verify(saved_model=str(corpus / "saved_model"))
+    with pytest.raises(InputError, match="has the graph of an earlier state"):
+        verify.run()
+
+
+def _change(draw, docs):
+    """Adds, rewrites or removes some files."""
+    words = ["the", "river", "of", "Rome", "fire", "in", "London", "Ada", "was"]
+    for _ in range(draw.randint(1, 4)):
+        path = docs / f"{draw.randint(0, 9)}.md"
+        if path.exists() and draw.random() < 0.4:
+            path.unlink()
+        else:
+            text = " ".join(draw.choices(words, k=draw.randint(1, 30)))
+            path.write_text(
+                f"---\ntags: {draw.choice('xy')}\n---\n"
+                f"# T{draw.randint(0, 3)}\n{text}.\n## S\n{text[:20]}"
+            )
+
+
+NUM_STEPS = 12
 
 
 @pytest.mark.slow
 def test_random_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir):
     draw = random.Random(0)
-    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    docs, corpus = tmp_path / "docs", str(tmp_path / "corpus")
     _write(docs, FILES)
-    _create(docs, corpus, model_dir, retriever="realm")
-    words = [
-        "the",
-        "river",
-        "of",
-        "Rome",
-        "fire",
-        "in",
-        "London",
-        "Ada",
-        "was",
-        "Etna",
-        "Nile",
-    ]
-    for step in range(4):
-        for _ in range(draw.randint(1, 4)):
-            path = docs / f"{draw.randint(0, 5)}.md"
-            if path.exists() and draw.random() < 0.4:
-                path.unlink()
-            else:
-                text = " ".join(draw.choices(words, k=draw.randint(1, 30)))
-                path.write_text(f"# T{step % 3}\n{text}.\n## S\n{text[:20]}")
-        realm.SyncCorpus(corpus=str(corpus)).run()
-        _create(docs, tmp_path / f"anew{step}", model_dir, retriever="realm")
-        (blocks, rows), (wanted, wanted_rows) = map(
-            _contents, (corpus, tmp_path / f"anew{step}")
+    _create(docs, corpus, model_dir, fields=("tags",))
+    called = {}
+    for _ in range(NUM_STEPS):
+        _change(draw, docs)
+        if draw.random() < 0.2:
+            realm.CompactCorpus(corpus=corpus).run()
+        else:
+            realm.SyncCorpus(corpus=corpus).run()
+        # What a block is called says the same for ever.
+        state = LiveCorpus(corpus).state()
+        for name, text in zip(
+            state.block_ids().tolist(), state.records().texts, strict=True
+        ):
+            assert called.setdefault(name, text) == text
+    realm.SyncCorpus(corpus=corpus).run()
+    _create(docs, tmp_path / "anew", model_dir, fields=("tags",))
+    (blocks, rows), (wanted, wanted_rows) = map(
+        _contents, (corpus, tmp_path / "anew")
+    )
+    assert blocks == wanted
+    np.testing.assert_allclose(rows, wanted_rows, atol=1e-5)
+    _assert_same_answers(corpus, tmp_path / "anew")
+    for tag in "xy":
+        found, other = (
+            _outputs(each, QUESTIONS, f"tags={tag}")["candidate_text"]
+            for each in (corpus, tmp_path / "anew")
         )
-        assert blocks == wanted
-        np.testing.assert_allclose(rows, wanted_rows, atol=1e-5)
+        assert np.sort(found).tolist() == np.sort(other).tolist()
+
+
+@pytest.mark.slow
+def test_what_has_no_room_gets_a_graph_of_its_own(
+    tmp_path, model_dir, monkeypatch
+):
+    monkeypatch.setattr(live_version, "_LEAST_SPARE", 2)
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    _write(docs, {"ada.txt": "Ada was in London, in Paris and in Rome."})
+    _create(docs, corpus, model_dir)
+    graphs = []
+    for number in range(4):
+        graph = LiveCorpus(corpus).version(number + 1).file("saved_model.pb")
+        graphs.append(pathlib.Path(graph).read_bytes())
+        _write(docs, {f"{number}.txt": "The Nile flows to Egypt."})
+        realm.SyncCorpus(corpus=str(corpus)).run()
+        assert len(_contents(corpus)[0]) == number + 2
+    # For three blocks there is room.
+    assert graphs[0] == graphs[1] == graphs[2] != graphs[3]
+    found = _outputs(corpus, ["What flows to Egypt?"])
+    assert (found["candidate_block_id"] >= 0).sum() == 5
+
+
+def test_documents_are_chosen_by_their_fields(tmp_path, model_dir):
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    _write(
+        docs,
+        {
+            "nile.md": "---\ntags: [a, b]\ndate: 2024-05-01\n---\n"
+            "The Nile flows to Egypt.",
+            "ada.md": "---\ntags: b\ndate: 2023-01-01\n---\nAda was in Rome.",
+            "fire.txt": "Fire is in the city.",
+        },
+    )
+    _create(docs, corpus, model_dir, fields=("tags", "date"))
+    for filter, wanted in (
+        ("", {0, 1, 2}),
+        ("tags=b", {0, 2}),
+        ("tags=a;date>=2024", {2}),
+        ("tags!=b", {1}),
+        ("date<2023", set()),
+    ):
+        found = _outputs(corpus, ["Egypt?", ""], filter)
+        ids = found["candidate_block_id"]
+        assert set(ids[0].tolist()) - {-1} == wanted
+        assert set(ids[1].tolist()) == {-1}
+        assert (found["answer"][0] != b"") == bool(wanted)
+        # Nothing stands where there is no block.
+        assert not any(found["candidate_text"][ids < 0])
+        assert not any(found["candidate_title"][ids < 0])
+    with pytest.raises(RequestError, match="no field of this corpus"):
+        _outputs(corpus, ["Egypt?"], "tag=a")
+    ask = realm.Ask(
+        question="Egypt?",
+        saved_model=str(corpus / "saved_model"),
+        filter="tags=b;tags!=a",
+    )
+    (view,) = ask.run()
+    assert view.answer.text == "Ada was in Rome."
+    with pytest.raises(InputError, match="cannot leave blocks out of a search"):
+        _create(docs, tmp_path / "x", model_dir, fields="tags", kind="scann")
 
 
 def test_add_and_remove(tmp_path, model_dir, capsys):
@@ -192,7 +327,7 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     realm.AddToCorpus(
         corpus=str(corpus), documents=(str(rows), str(tmp_path / "other"))
     ).run()
-    found = LiveCorpus(corpus).current.documents()
+    found = LiveCorpus(corpus).state().documents()
     assert found["bach"]["text"] == "Bach was in Leipzig."
     assert found["ada.txt#"]["text"] == "Ada was in Egypt."
     assert len(found) == 7
@@ -201,80 +336,104 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
         line = {"id": f"n#{number}", "title": "N", "text": f"It is {number}."}
         rows.write_text(json.dumps(line))
         realm.AddToCorpus(corpus=str(corpus), documents=(str(rows),)).run()
-    found = LiveCorpus(corpus).current.documents()
+    found = LiveCorpus(corpus).state().documents()
     assert {"n#1", "n#2", "bach"} <= set(found)
     realm.RemoveFromCorpus(
         corpus=str(corpus), ids=("rivers/*", "bach", "n#?")
     ).run()
-    found = LiveCorpus(corpus).current.documents()
+    found = LiveCorpus(corpus).state().documents()
     assert sorted(found) == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
-    # The state before is there for who still reads it; the first is not.
-    assert sorted(os.listdir(corpus / "states")) == ["000004", "000005"]
+    # The export before is there for who still serves it; the first is not.
     assert sorted(os.listdir(corpus / "saved_model")) == ["4", "5"]
     remove = realm.RemoveFromCorpus(corpus=str(corpus), ids=("nothing",))
     with pytest.raises(InputError, match="has no document nothing"):
         remove.run()
     with pytest.raises(InputError, match="No document is left"):
         realm.RemoveFromCorpus(corpus=str(corpus), ids=("*",)).run()
-    assert LiveCorpus(corpus).manifest()["state"] == 5
+    assert LiveCorpus(corpus).manifest().state == 5
     capsys.readouterr()
     assert cli.main(["corpus", "status", str(corpus), "--list"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("state 5: 3 documents, 3 blocks (0 of them")
+    assert told[3].startswith("3 blocks on the disk, in 1 segments")
     assert told[-3:] == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
 
 
+PLACES = {
+    "cut": (live_corpus, "_make_blocks"),
+    "embedded": (live_corpus, "_embed"),
+    "named": (Segment, "finish"),
+    "exported": (live_version, "write_next"),
+    "current": (LiveCorpus, "clean"),
+    "before it is current": (live_corpus, "_export"),
+    "compacted": (live_corpus, "_compact"),
+}
+
+
 @pytest.mark.parametrize(
-    "where",
+    ("place", "is_done"),
     [
-        pytest.param("BuildIndex", marks=pytest.mark.slow),
-        pytest.param("Export", marks=pytest.mark.slow),
-        "commit",
+        pytest.param(
+            *case,
+            marks=()
+            if case in (("named", True), ("current", False))
+            else pytest.mark.slow,
+        )
+        for case in itertools.product(PLACES, (False, True))
     ],
 )
-def test_an_update_that_was_killed_changes_nothing(
-    tmp_path, model_dir, monkeypatch, where
+def test_an_update_that_was_killed_changes_nothing_or_all(
+    tmp_path, model_dir, small_corpus, monkeypatch, place, is_done
 ):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
-    _write(docs, {"ada.txt": "Ada was in London."})
-    _create(docs, corpus, model_dir, retriever="realm")
-    before = LiveCorpus(corpus).manifest()
-    _write(docs, {"nile.txt": "The Nile flows to Egypt."})
+    shutil.copytree(small_corpus / "docs", docs)
+    shutil.copytree(small_corpus / "corpus", corpus)
+    before = _outputs(corpus, QUESTIONS)
+    _write(docs, {"nile.txt": "The Nile flows to Egypt.", "ada.txt": "Ada!"})
+    owner, name = PLACES[place]
+    function = getattr(owner, name)
 
-    def killed(*_, **__):
+    def killed(*arguments, **options):
+        if is_done:
+            function(*arguments, **options)
         raise KeyboardInterrupt
 
+    sync = realm.SyncCorpus(corpus=str(corpus), documents=str(docs))
     with monkeypatch.context() as patch:
-        if where == "commit":
-            patch.setattr(LiveCorpus, "commit", killed)
-        else:
-            kind = getattr(live_corpus, where)
-            name = "write_version" if where == "Export" else "run"
-            patch.setattr(kind, name, killed)
+        patch.setattr(owner, name, killed)
         with pytest.raises(KeyboardInterrupt):
-            realm.SyncCorpus(corpus=str(corpus)).run()
-    assert LiveCorpus(corpus).manifest() == before
-    if where == "BuildIndex":
-        # It goes on with what is there.
-        realm.SyncCorpus(corpus=str(corpus)).run()
-        assert LiveCorpus(corpus).manifest()["state"] == 2
-        return
-    # Meanwhile the documents change again.
-    _write(docs, {"nile.txt": "The Nile is a river."})
-    realm.SyncCorpus(corpus=str(corpus)).run()
-    # Whoever has loaded what was made just before the end must see another.
-    assert LiveCorpus(corpus).manifest()["state"] == 3
-    assert sorted(os.listdir(corpus / "states")) == ["000001", "000003"]
+            sync.run()
+    is_new = place in ("current", "compacted")
+    manifest = LiveCorpus(corpus).manifest()
+    assert (manifest.state > 1) == is_new
+    if not is_new:
+        found = _outputs(corpus, QUESTIONS)
+        assert found["answer"].tolist() == before["answer"].tolist()
+    # Meanwhile the documents change again, or they do not.
+    if is_done:
+        _write(docs, {"nile.txt": "The Nile is a river."})
+    sync.run()
     blocks, _ = _contents(corpus)
-    assert [block[2] for block in blocks] == [
-        "Ada was in London.",
-        "The Nile is a river.",
-    ]
-    ask = realm.Ask(question="Nile?", saved_model=str(corpus / "saved_model"))
-    (view,) = ask.run()
-    assert {each.text for each in view.answer.candidates} == {
-        block[2] for block in blocks
+    nile = "is a river" if is_done else "flows to Egypt"
+    assert [block[2] for block in blocks] == ["Ada!", f"The Nile {nile}."]
+    ids = LiveCorpus(corpus).state().block_ids()
+    assert len(set(ids)) == len(ids) and 0 not in ids
+    found = _outputs(corpus, ["Nile?"])
+    assert set(found["candidate_text"][0]) - {b""} == {
+        block[2].encode() for block in blocks
     }
+    # Nothing is left of what was killed.
+    used = {each["name"] for each in LiveCorpus(corpus).manifest().segments}
+    assert set(os.listdir(corpus / "segments")) == used
+
+
+@pytest.fixture(scope="module")
+def small_corpus(tmp_path_factory, model_dir):
+    """A corpus of one document."""
+    root = tmp_path_factory.mktemp("small")
+    _write(root / "docs", {"ada.txt": "Ada was in London."})
+    _create(root / "docs", root / "corpus", model_dir)
+    return root
 
 
 def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
