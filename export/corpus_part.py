@@ -20,9 +20,8 @@ class Room:
     Args:
         blocks: int.
         wordpieces: int. Of all bodies.
-        postings: int. Of `WordpieceBm25`; 0 without it.
-        terms: int. Of `FieldTable`; 0 without it.
-        entries: int. Of `FieldTable`, too.
+        postings: int. Of `WordpieceBm25`.
+        terms, entries: int. Of `FieldTable`.
     """
 
     blocks: int

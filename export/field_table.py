@@ -53,23 +53,17 @@ class FieldTable(tf.Module):
         super().__init__()
         self._num_rows = num_rows
         self._names = tuple(names)
-        rows_of = {}
-        for row, values_of in enumerate(fields):
-            for name in names:
-                for value in values_of.get(name, ()):
-                    rows_of.setdefault(f"{name}={value}", []).append(row)
+        rows_of = _rows_of(names, fields)
         keys = list(rows_of)
         order = np.argsort(_fingerprints(keys).numpy(), kind="stable")
         rows = [rows_of[keys[place]] for place in order]
-        self.num_terms = len(keys)
-        self.num_entries = sum(map(len, rows))
         self.terms = _variable(
             _fingerprints(keys).numpy()[order], num_terms, _NO_TERM
         )
         self.limits = _variable(
             np.cumsum([0, *map(len, rows)]).astype("int32"),
             None if num_terms is None else num_terms + 1,
-            self.num_entries,
+            sum(map(len, rows)),
         )
         self.rows = _variable(
             np.array([row for each in rows for row in each], "int32"),
@@ -199,6 +193,22 @@ class FieldTable(tf.Module):
             | (tf.strings.regex_full_match(signs, ">=?") & (numbers > bound))
             | (tf.strings.regex_full_match(signs, "[<>]=") & (numbers == bound))
         )
+
+
+def count(names: Sequence[str], fields: Sequence[Mapping]) -> tuple[int, int]:
+    """How many terms and entries a `FieldTable` of these has."""
+    rows_of = _rows_of(names, fields)
+    return len(rows_of), sum(map(len, rows_of.values()))
+
+
+def _rows_of(names, fields):
+    """Each value of each field, as a condition, to the blocks that have it."""
+    found = {}
+    for row, values_of in enumerate(fields):
+        for name in names:
+            for value in values_of.get(name, ()):
+                found.setdefault(f"{name}={value}", []).append(row)
+    return found
 
 
 def _fingerprints(keys):

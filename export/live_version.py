@@ -21,19 +21,20 @@ from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
 from realm_tf.export import card
 from realm_tf.export import expected as expected_answers
+from realm_tf.export import field_table as field_tables
 from realm_tf.export import saved_model
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import Room
-from realm_tf.export.field_table import FieldTable
 from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
 from realm_tf.text.tokenizer import Tokenizer
 
-# What comes on top of what is there, as a share and at least: of blocks, and of
-# the rest in proportion (our choice).
+# What comes on top of what is there, as a share and at least: of blocks, and in
+# proportion of all that they hold (our choice).
 _SPARE = 1 / 8
 _LEAST_SPARE = 256
+_LEAST_SPARE_NUMBERS = 4096
 # Whose search leaves rows out without a graph of its own.
 _WITH_ROOM = "brute_force"
 _NUM_EXPECTED = 16
@@ -81,7 +82,7 @@ def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
     block_ids = state.block_ids()
     part, room = None, None
     if kind == _WITH_ROOM:
-        room = _room(state, corpus, with_postings=weight is not None)
+        room = _room(state, corpus, fields, with_postings=weight is not None)
     part = _part(
         state,
         index=None if room else corpus.index,
@@ -193,18 +194,17 @@ def _part(
             raise _NoRoom
         lexical = tables.lexical(postings, capacity=room and room.postings)
     if fields:
-        field_table = FieldTable(
+        values = state.fields()
+        num_terms, num_entries = field_tables.count(fields, values)
+        if room and (num_terms > room.terms or num_entries > room.entries):
+            raise _NoRoom
+        field_table = field_tables.FieldTable(
             fields,
-            state.fields(),
+            values,
             num_rows=size,
             num_terms=room and room.terms,
             num_entries=room and room.entries,
         )
-        if room and (
-            field_table.num_terms > room.terms
-            or field_table.num_entries > room.entries
-        ):
-            raise _NoRoom
     if room and len(records.token_starts) > room.wordpieces:
         raise _NoRoom
     return CorpusPart(
@@ -227,26 +227,24 @@ def _index(kind, embeddings):
     return chosen.build(embeddings, **chosen.resolve(len(embeddings)))
 
 
-def _room(state, corpus, *, with_postings):
+def _room(state, corpus, fields, *, with_postings):
     """Room for a state, and for what will be added to it."""
     blocks = state.num_blocks + max(
         _LEAST_SPARE, int(_SPARE * state.num_blocks)
     )
     growth = blocks / state.num_blocks
-    fields = state.fields()
+    num_terms, num_entries = field_tables.count(fields, state.fields())
+    num_postings = corpus.lexical.num_postings if with_postings else 0
+
+    def more(number):
+        return int(growth * number) + _LEAST_SPARE_NUMBERS
+
     return Room(
         blocks=blocks,
-        wordpieces=int(growth * len(corpus.records.token_starts)),
-        postings=int(growth * corpus.lexical.num_postings)
-        if with_postings
-        else 0,
-        terms=int(
-            growth
-            * len({(n, v) for each in fields for n in each for v in each[n]})
-        ),
-        entries=int(
-            growth * sum(len(values) for f in fields for values in f.values())
-        ),
+        wordpieces=more(len(corpus.records.token_starts)),
+        postings=more(num_postings),
+        terms=more(num_terms),
+        entries=more(num_entries),
     )
 
 
