@@ -22,9 +22,8 @@ import tyro
 
 import realm_tf as realm
 from realm_tf import quickstart
-from realm_tf.answering.answerer import Answerer
-from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.question_files import Questions
+from realm_tf.serving.servable import SavedModelServable
 from realm_tf.text import answers
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "support"))
@@ -44,18 +43,21 @@ def main(
     """Makes the corpus below `output`, and asks."""
     root = pathlib.Path(output)
     handbook.write(root / "documents")
-    started = time.perf_counter()
-    create = realm.CreateCorpus(
-        documents=str(root / "documents"),
-        model=model,
-        calibration=calibration,
-        retriever=retriever,
-        output=str(root / "corpus"),
-    )
-    counts = create.run()
-    created = time.perf_counter() - started
-    found = {"create": {"seconds": round(created, 1), **counts}}
-    found.update(_ask(create, retriever))
+    found = {}
+    for name, chosen in (("shares", None), ("corpus", calibration)):
+        started = time.perf_counter()
+        counts = realm.CreateCorpus(
+            documents=str(root / "documents"),
+            model=model,
+            calibration=chosen,
+            retriever=retriever,
+            output=str(root / name),
+        ).run()
+        seconds = time.perf_counter() - started
+        found["create"] = {"seconds": round(seconds, 1), **counts}
+        with SavedModelServable(str(root / name / "saved_model")) as servable:
+            found[name], wrong = _ask(servable)
+    found["wrong"] = wrong
     for name in list(handbook.FILES)[:_NUM_CHANGED]:
         with open(root / "documents" / name, "a") as file:
             file.write("\nChanged today, by Ola.\n")
@@ -66,52 +68,39 @@ def main(
     print(json.dumps(found, indent=1))
 
 
-def _ask(create, retriever):
-    state = LiveCorpus(create.output).current
+def _ask(servable):
     asked = [question for question, _ in handbook.QUESTIONS]
+    wanted = [answers for _, answers in handbook.QUESTIONS]
     others = [
         question.question
         for question in Questions(quickstart.questions("test")).questions
     ][:: 322 // _NUM_UNANSWERABLE][:_NUM_UNANSWERABLE]
-    found = {}
-    for name, calibrated_by in (
-        ("share", None),
-        ("calibrated", create.calibration),
-    ):
-        answerer = Answerer(
-            create.model,
-            state.blocks,
-            state.index,
-            retriever=retriever,
-            calibrated_by=calibrated_by,
-        )
-        own, other = answerer.ask(asked), answerer.ask(others)
-        right = [
-            answers.exact_match(each.answer, wanted)
-            for each, (_, wanted) in zip(own, handbook.QUESTIONS, strict=True)
-        ]
-        wanted = [wanted for _, wanted in handbook.QUESTIONS]
-        found[name] = {
-            "right": sum(right),
-            "in the first block": _held(own, wanted, 1),
-            "in five blocks": _held(own, wanted, 5),
-            "area": round(_area(own, other, "confidence"), 3),
-            "area of the score": round(_area(own, other, "score"), 3),
-            "answered": sum(each.answered for each in own),
-            "answered and right": sum(
-                each.answered and is_right
-                for each, is_right in zip(own, right, strict=True)
-            ),
-            "answered of what cannot be": sum(e.answered for e in other),
-        }
-    found["wrong"] = [
-        {"question": question, "wanted": wanted, "found": each.answer}
-        for each, is_right, (question, wanted) in zip(
-            own, right, handbook.QUESTIONS, strict=True
+    own, other = servable.ask(asked), servable.ask(others)
+    right = [
+        answers.exact_match(each.answer, accepted)
+        for each, accepted in zip(own, wanted, strict=True)
+    ]
+    found = {
+        "right": sum(right),
+        "in the first block": _held(own, wanted, 1),
+        "in five blocks": _held(own, wanted, 5),
+        "area": round(_area(own, other, "confidence"), 3),
+        "area of the score": round(_area(own, other, "score"), 3),
+        "answered": sum(each.answered for each in own),
+        "answered and right": sum(
+            each.answered and is_right
+            for each, is_right in zip(own, right, strict=True)
+        ),
+        "answered of what cannot be": sum(e.answered for e in other),
+    }
+    wrong = [
+        {"question": question, "wanted": accepted, "found": each.answer}
+        for each, is_right, question, accepted in zip(
+            own, right, asked, wanted, strict=True
         )
         if not is_right
     ]
-    return found
+    return found, wrong
 
 
 def _held(own, wanted, num_blocks):

@@ -58,7 +58,8 @@ class ServerOptions:
     """PEM certificates; clients must have one they sign"""
     api_key_file: str | None = None
     """keys, one a line; requests must carry one (authorization: Bearer KEY or
-    x-api-key: KEY), but for health checks"""
+    x-api-key: KEY), but for health checks. A filter after a key, such as KEY
+    tags=hr, is what holds of all that is found for it"""
     max_batch_size: int = 128
     """at most so many questions in a request"""
     max_string_bytes: int = 4096

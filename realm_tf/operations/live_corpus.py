@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import os
+import sys
 from typing import Literal
 
 import numpy as np
@@ -348,6 +349,9 @@ def _change(corpus, manifest, rows, counts):
     """
     settings = manifest.settings
     before = corpus.state(manifest).documents()
+    for field in settings["fields"]:
+        if not any(field in row["fields"] for row in rows.values()):
+            print(f"warning: no document has {field}", file=sys.stderr)
     new = {name: row for name, row in rows.items() if before.get(name) != row}
     gone = {name for name in before if before[name] != rows.get(name)}
     segments = [

@@ -81,11 +81,11 @@ function decimal(value) {
   return value === null ? "none" : value.toFixed(2);
 }
 
-function copyButton(question) {
+function copyButton() {
   const button = element("button", { type: "button", class: "plain" });
   button.textContent = "Copy link";
   button.addEventListener("click", async () => {
-    const link = linkTo(question);
+    const link = location.href;
     try {
       await navigator.clipboard.writeText(link);
     } catch {
@@ -116,7 +116,7 @@ function headline(answer, question) {
       element("span", {}, `score ${decimal(answer.score)}`),
     );
   }
-  facts.append(copyButton(question));
+  facts.append(copyButton());
   return [words, facts];
 }
 
@@ -261,9 +261,10 @@ function timings(total, headers) {
   return element("p", { class: "timings" }, `${words}.`);
 }
 
-export function linkTo(question) {
+export function linkTo(question, filter = "") {
   const url = new URL(location.pathname, location.href);
   url.searchParams.set("q", question);
+  if (filter !== "") url.searchParams.set("filter", filter);
   return url.href;
 }
 

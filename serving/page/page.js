@@ -8,6 +8,7 @@ const KEY_ITEM = "realm-api-key";
 
 const byId = (id) => document.getElementById(id);
 const questionInput = byId("question");
+const filterInput = byId("filter");
 const result = byId("result");
 
 let about = null;
@@ -67,6 +68,10 @@ async function loadAbout() {
   facts.push(`model ${about.model}, version ${about.version}`);
   if (about.index !== null) facts.push(`index ${about.index}`);
   byId("corpus").textContent = facts.join(" · ");
+  if (about.fields?.length) {
+    byId("filtering").hidden = false;
+    filterInput.placeholder = `${about.fields.join(", ")}, such as ${about.fields[0]}=…`;
+  }
   byId("example-list").replaceChildren(
     ...examples().map((example) => {
       const link = element("a", { href: linkTo(example), dir: "auto" });
@@ -74,7 +79,7 @@ async function loadAbout() {
       link.addEventListener("click", (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault();
-        submit(example);
+        submit(example, "");
       });
       return element("li", {}, link);
     }),
@@ -138,7 +143,16 @@ async function run(task) {
   }
 }
 
-function ask(question) {
+// What the server runs: documents are chosen by a signature of its own.
+function requestOf(question, filter) {
+  if (filter === "") return { inputs: { question: [question] } };
+  return {
+    signature_name: "serving_default_filtered",
+    inputs: { question: [question], filter: [filter] },
+  };
+}
+
+function ask(question, filter) {
   document.title = question;
   return run(async (signal) => {
     const started = performance.now();
@@ -147,7 +161,7 @@ function ask(question) {
     const [body, headers] = await fetchJson(`v1/models/${name}:predict`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ inputs: { question: [question] } }),
+      body: JSON.stringify(requestOf(question, filter)),
       signal,
     });
     showAnswer(readAnswer(body.outputs), {
@@ -159,17 +173,17 @@ function ask(question) {
   });
 }
 
-function submit(question) {
+function submit(question, filter) {
   const asked = question.trim();
   questionInput.value = asked;
+  filterInput.value = filter.trim();
   if (asked === "") {
     questionInput.focus();
     return;
   }
-  if (linkTo(asked) !== location.href) {
-    history.pushState(null, "", linkTo(asked));
-  }
-  ask(asked);
+  const link = linkTo(asked, filterInput.value);
+  if (link !== location.href) history.pushState(null, "", link);
+  ask(asked, filterInput.value);
 }
 
 function clear() {
@@ -180,10 +194,12 @@ function clear() {
 
 // What the address says: a question, or the page as it opens.
 function openAddress() {
-  const asked = new URLSearchParams(location.search).get("q")?.trim() ?? "";
+  const address = new URLSearchParams(location.search);
+  const asked = address.get("q")?.trim() ?? "";
   questionInput.value = asked;
+  filterInput.value = address.get("filter")?.trim() ?? "";
   if (asked !== "") {
-    ask(asked);
+    ask(asked, filterInput.value);
     return;
   }
   document.title = "Ask a question";
@@ -197,7 +213,7 @@ function openAddress() {
 
 byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  submit(questionInput.value);
+  submit(questionInput.value, filterInput.value);
 });
 
 byId("retry").addEventListener("click", openAddress);

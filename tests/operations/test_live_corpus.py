@@ -273,7 +273,7 @@ def test_what_has_no_room_gets_a_graph_of_its_own(
     assert (found["candidate_block_id"] >= 0).sum() == 5
 
 
-def test_documents_are_chosen_by_their_fields(tmp_path, model_dir):
+def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     _write(
         docs,
@@ -284,7 +284,8 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir):
             "fire.txt": "Fire is in the city.",
         },
     )
-    _create(docs, corpus, model_dir, fields=("tags", "date"))
+    _create(docs, corpus, model_dir, fields=("tags", "date", "writer"))
+    assert "no document has writer\n" in capsys.readouterr().err
     for filter, wanted in (
         ("", {0, 1, 2}),
         ("tags=b", {0, 2}),

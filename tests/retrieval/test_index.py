@@ -8,8 +8,10 @@ import tensorflow as tf
 
 from realm_tf.errors import InputError
 from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.ivf import Ivf
+from realm_tf.retrieval.numpy_index import NumpyIndex
 from realm_tf.retrieval.scann import Scann
 
 NUM_BLOCKS, EMBEDDING_DIM = 60, 8
@@ -211,3 +213,47 @@ def test_mixed_precision_changes_nothing(make):
         keras.config.set_dtype_policy("float32")
     expected = search_oracle.oracle(_embeddings(), queries, 20)[0]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def _int8(embeddings):
+    return QuantizedBruteForce(embeddings, quantize="int8")
+
+
+def _in_parts(embeddings):
+    return BruteForce(embeddings, rows_per_block=7)
+
+
+def _approximate_ivf(embeddings):
+    return Ivf.build(embeddings, num_partitions=20, num_probed=1)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.05, 0.0])
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [_brute_force, _in_parts, _int8, _ivf, _approximate_ivf, NumpyIndex],
+)
+def test_only_what_is_allowed_is_found(make, share, is_shared):
+    """Exactly, whatever the kind does otherwise."""
+    random = np.random.default_rng(1)
+    embeddings, queries = _embeddings(), _embeddings(1)[:9]
+    allowed = random.random((1 if is_shared else 9, NUM_BLOCKS)) < share
+    scores, block_ids = make(embeddings).search(
+        queries, 8, keras.ops.convert_to_tensor(allowed)
+    )
+    scores, block_ids = np.asarray(scores), np.asarray(block_ids)
+    every = np.where(allowed, queries @ embeddings.T, -np.inf)
+    wanted = -np.sort(-every, axis=1)[:, :8]
+    tolerance = 0.1 if make is _int8 else 1e-5
+    np.testing.assert_allclose(scores, wanted, atol=tolerance)
+    for row, ids in enumerate(block_ids):
+        found = ids[np.isfinite(scores[row])]
+        assert allowed[0 if is_shared else row][found].all()
+        assert len(set(found)) == len(found)
+
+
+def test_scann_cannot_leave_blocks_out():
+    with pytest.raises(InputError, match="cannot leave blocks out"):
+        _scann(_embeddings()).search(
+            _embeddings()[:1], 1, np.ones((1, NUM_BLOCKS), bool)
+        )

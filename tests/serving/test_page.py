@@ -265,6 +265,31 @@ def test_the_link_is_copied(page, site):
 
 
 @needs_chromium
+def test_documents_are_chosen_by_a_filter(page, monkeypatch):
+    with serving(Servable()) as plain:
+        go(page, plain)
+        page.wait_for_selector("#examples")
+        expect(page.locator("#filter")).to_be_hidden()
+    monkeypatch.setitem(Servable.card, "fields", ["tags", "date"])
+    servable = Servable()
+    with serving(servable) as site:
+        go(page, site)
+        page.wait_for_selector("#filter")
+        page.fill("#question", "plain source")
+        page.fill("#filter", " tags=hr ")
+        page.press("#filter", "Enter")
+        page.wait_for_selector("#result")
+        assert page.url == f"{site}?q=plain+source&filter=tags%3Dhr"
+        page.reload()
+        page.wait_for_selector("#result")
+        expect(page.locator("#filter")).to_have_value("tags=hr")
+        page.fill("#filter", "")
+        page.press("#filter", "Enter")
+        page.wait_for_url(f"{site}?q=plain+source")
+    assert servable.filters == [b"tags=hr", b"tags=hr"]
+
+
+@needs_chromium
 def test_waiting_shows_only_when_it_is_long(page, site, servable):
     # When what was seen, in milliseconds since the question.
     watch = """

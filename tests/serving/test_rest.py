@@ -272,5 +272,6 @@ def test_about_says_what_the_page_shows(serve, fake_servable):
         "example_questions": ["Who?"],
         # An earlier export has none.
         "example_titles": None,
+        "fields": None,
     }
     assert serve().get("/about.json") == (200, about)

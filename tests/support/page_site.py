@@ -163,6 +163,12 @@ class Servable:
         definition = meta_graph_pb2.SignatureDef()
         definition.inputs["question"].CopyFrom(info)
         self.signature_defs = {"serving_default": definition}
+        filtered = meta_graph_pb2.SignatureDef()
+        filtered.inputs["question"].CopyFrom(info)
+        filtered.inputs["filter"].CopyFrom(info)
+        self.signature_defs["serving_default_filtered"] = filtered
+        # Of the requests that came with one.
+        self.filters = []
         self.let_go = threading.Event()
 
     @contextlib.contextmanager
@@ -172,6 +178,7 @@ class Servable:
 
     def run(self, inputs, **arguments):
         (question,) = inputs["question"]
+        self.filters.extend(inputs.get("filter", []))
         if question == b"slow":
             assert self.let_go.wait(timeout=DEADLINE_SECONDS)
         if question.decode() not in ANSWERS:

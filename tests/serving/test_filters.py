@@ -1,0 +1,168 @@
+"""Who sees which documents, over a real corpus and every protocol."""
+
+import json
+import urllib.error
+import urllib.request
+
+import grpc
+import keras
+import numpy as np
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+import realm_tf as realm
+from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.serving import server
+from realm_tf.serving.answers import RealmServerError
+from realm_tf.serving.client import RealmClient
+from realm_tf.serving.tensors import encode_tensor
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="a SavedModel is made with the TensorFlow backend",
+)
+
+ALL, PART = "0123456789abcdef-all", "0123456789abcdef-part"
+WORDS = ["Nile", "Rome", "Ada", "fire", "river", "Egypt"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, model_dir):
+    """A server of twelve documents, of which one key sees the even ones."""
+    root = tmp_path_factory.mktemp("site")
+    (root / "docs").mkdir()
+    for number in range(12):
+        word = WORDS[number % len(WORDS)]
+        parity = ("even", "odd")[number % 2]
+        (root / f"docs/{number}.md").write_text(
+            f"---\nparity: {parity}\nnumber: {number}\n---\n"
+            f"The {word} is {parity}."
+        )
+    realm.CreateCorpus(
+        documents=str(root / "docs"),
+        output=str(root / "corpus"),
+        model=model_dir,
+        fields=("parity", "number"),
+    ).run()
+    (root / "keys").write_text(f"{ALL}\n{PART} parity=even\n")
+    with server.start(
+        LiveCorpus(root / "corpus").saved_model,
+        api_key_file=str(root / "keys"),
+    ) as running:
+        yield running
+
+
+def _client(site, key):
+    return RealmClient(site.target, api_key=key)
+
+
+def test_what_each_key_sees(site):
+    for key, num_seen in ((ALL, 12), (PART, 6)):
+        client = _client(site, key)
+        (found,) = client.retrieve(["Nile"])
+        assert len(found) == num_seen
+        (found,) = client.retrieve(["Nile"], filter="number>=6")
+        assert len(found) == num_seen // 2
+        (answer,) = client.ask(["Nile?"], filter="number=1|2|3")
+        assert len(answer.candidates) == {ALL: 3, PART: 1}[key]
+        assert len(client.embed(["Nile"])[0])
+    (answer,) = _client(site, PART).ask(["Nile?"], filter="parity=odd")
+    assert answer.answer == "" and not answer.answered
+    with pytest.raises(RealmServerError, match="is no field of this corpus"):
+        _client(site, ALL).ask(["Nile?"], filter="x=1")
+
+
+def test_the_page_tells_a_key_no_other_titles(site):
+    facts = {}
+    for key in (ALL, PART):
+        request = urllib.request.Request(
+            f"{site.rest_url}/about.json", headers={"x-api-key": key}
+        )
+        facts[key] = json.load(urllib.request.urlopen(request))
+    assert facts[ALL]["example_titles"]
+    assert "example_titles" not in facts[PART]
+    assert facts[PART]["fields"] == ["parity", "number"]
+
+
+def _by_grpc(site, signature, inputs):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "realm"
+    request.model_spec.signature_name = signature
+    for name, texts in inputs.items():
+        array = np.array([each.encode() for each in texts], object)
+        request.inputs[name].CopyFrom(encode_tensor(array))
+    with grpc.insecure_channel(site.target) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        try:
+            response = stub.Predict(request, metadata=[("x-api-key", PART)])
+        except grpc.RpcError as error:
+            return error.details().encode()
+    return response.SerializeToString()
+
+
+def _by_rest(site, signature, inputs):
+    request = urllib.request.Request(
+        f"{site.rest_url}/v1/models/realm:predict",
+        json.dumps({"signature_name": signature, "inputs": inputs}).encode(),
+        {"authorization": f"Bearer {PART}"},
+    )
+    try:
+        return urllib.request.urlopen(request).read()
+    except urllib.error.HTTPError as error:
+        return error.read()
+
+
+_conditions = st.one_of(
+    st.sampled_from(
+        [
+            "parity=odd",
+            "parity!=even",
+            "parity=even|odd",
+            "number>=0",
+            ";",
+            "|",
+            "parity=odd;parity=odd",
+            "",
+        ]
+    ),
+    st.text(alphabet="parityodevn=!<>|; 0123456789", max_size=20),
+)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.sampled_from(
+        [
+            "",
+            *("serving_default", "serving_default_filtered"),
+            *("retrieve", "retrieve_filtered"),
+            *("embed_query", "embed_block", "__saved_model_init_op"),
+        ]
+    ),
+    st.lists(st.sampled_from([*WORDS, "", "odd"]), min_size=1, max_size=3),
+    st.one_of(st.none(), _conditions),
+    st.sampled_from([_by_grpc, _by_rest]),
+)
+def test_a_key_never_gets_what_is_not_its_own(
+    site, signature, questions, filter, send
+):
+    inputs = {"question": questions}
+    if filter is not None:
+        inputs["filter"] = [filter] * len(questions)
+    # Its answer, its error, and whatever else may come.
+    assert b"is odd" not in send(site, signature, inputs)
+
+
+def test_that_would_show(site):
+    """What is looked for above is there, for who may see it."""
+    found = _client(site, ALL).retrieve(["Nile"])[0]
+    assert sum("is odd" in each.text for each in found) == 6
