@@ -60,11 +60,7 @@ class Manifest:
 
 
 class LiveCorpus:
-    """A directory of `realm corpus`.
-
-    Args:
-        path: str.
-    """
+    """A directory of `realm corpus`, given by its path."""
 
     metavar = "CORPUS"
 
@@ -314,8 +310,8 @@ class State:
         return sum(map(len, self._rows))
 
     @property
-    def num_kept(self) -> int:
-        """Blocks on the disk, those of documents that are gone, too."""
+    def num_on_disk(self) -> int:
+        """Blocks of all documents, those that are gone, too."""
         return sum(each.blocks.num_blocks for each, _ in self.segments)
 
     def _columns(self, of_segment):

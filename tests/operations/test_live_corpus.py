@@ -22,7 +22,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.export import signatures
-from realm_tf.operations import live_corpus
+from realm_tf.operations import corpus_change
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.serving.request_error import RequestError
@@ -361,13 +361,13 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
 
 
 PLACES = {
-    "cut": (live_corpus, "_make_blocks"),
-    "embedded": (live_corpus, "_embed"),
+    "cut": (corpus_change, "_make_blocks"),
+    "embedded": (corpus_change, "_embed"),
     "named": (Segment, "finish"),
     "exported": (live_version, "write_next"),
     "current": (LiveCorpus, "clean"),
-    "before it is current": (live_corpus, "_export"),
-    "compacted": (live_corpus, "_compact"),
+    "before it is current": (corpus_change, "_export"),
+    "compacted": (corpus_change, "compact"),
 }
 
 
@@ -448,3 +448,24 @@ def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
     with pytest.raises(InputError, match=r"have one id, 'x.txt#'"):
         operation.run()
     assert not (tmp_path / "corpus").exists()
+
+
+def test_another_model_is_refused(small_corpus, tmp_path, model_dir):
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    shutil.copytree(small_corpus / "docs", docs)
+    shutil.copytree(small_corpus / "corpus", corpus)
+    shutil.copytree(model_dir, tmp_path / "model")
+    path = corpus / "corpus.json"
+    manifest = json.loads(path.read_text())
+    manifest["settings"]["model"] = str(tmp_path / "model")
+    path.write_text(json.dumps(manifest))
+    (docs / "nile.txt").write_text("The Nile.")
+    sync = realm.SyncCorpus(corpus=str(corpus), documents=str(docs))
+    metadata = tmp_path / "model/metadata.json"
+    known = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({**known, "fingerprint": "another"}))
+    with pytest.raises(InputError, match="is another model than the one"):
+        sync.run()
+    metadata.write_text(json.dumps(known))
+    sync.run()
+    assert len(_contents(corpus)[0]) == 2

@@ -1,0 +1,232 @@
+"""Making the next state of a corpus: what is new is cut, embedded and exported."""
+
+import contextlib
+import dataclasses
+import sys
+
+import numpy as np
+
+from realm_tf.answering.calibration import Calibration
+from realm_tf.answering.calibration import lexical_weight_of
+from realm_tf.answering.predict import NUM_READER_BLOCKS
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import SavedModel
+from realm_tf.errors import InputError
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.embed import Embed
+
+# Of the blocks on the disk, those of documents that are gone, and of segments:
+# from there on a change ends with compacting (our choice).
+_MOST_OF_NO_USE = 0.2
+_MOST_SEGMENTS = 32
+# Of the changes that are listed, each kind.
+_NUM_SHOWN = 5
+
+
+def differences(before, after) -> dict[str, list[str]]:
+    """Kind of change to the ids of documents; of two dicts of rows by id."""
+    return {
+        "added": [name for name in after if name not in before],
+        "changed": [
+            name
+            for name, row in after.items()
+            if name in before and before[name] != row
+        ],
+        "removed": [name for name in before if name not in after],
+    }
+
+
+def told(kinds, before):
+    """Lines that say what `differences` are."""
+    num_same = len(before) - len(kinds["changed"]) - len(kinds["removed"])
+    for kind, names in kinds.items():
+        shown = ", ".join(names[:_NUM_SHOWN])
+        more = ", ..." if len(names) > _NUM_SHOWN else ""
+        yield f"{kind:<9}{len(names):>8,}  {shown}{more}".rstrip()
+    yield f"{'the same':<9}{num_same:>8,}"
+
+
+def change(corpus, manifest, rows, counts):
+    """Makes the state of these documents, and then current.
+
+    Args:
+        corpus: `LiveCorpus`.
+        manifest: `Manifest` before.
+        rows: dict. Id to the row of each document of the new state.
+        counts: dict. What was counted when they were read.
+
+    Returns:
+        dict, the counts of the state.
+
+    Raises:
+        InputError: if the model has changed, or documents cannot be cut.
+    """
+    settings = manifest.settings
+    model = Model(settings["model"])
+    if model.fingerprint != settings["model_fingerprint"]:
+        raise InputError(
+            f"{model} is another model than the one that {corpus} was made with: "
+            "make a corpus of it with `realm corpus create`."
+        )
+    before = corpus.state(manifest).documents()
+    for field in settings["fields"]:
+        if not any(field in row["fields"] for row in rows.values()):
+            print(f"warning: no document has {field}", file=sys.stderr)
+    new = {name: row for name, row in rows.items() if before.get(name) != row}
+    gone = {name for name in before if before[name] != rows.get(name)}
+    segments = [
+        {
+            **each,
+            "removed": sorted(
+                gone.intersection(
+                    row["id"] for row in corpus.segment(each["name"]).documents
+                ).union(each["removed"])
+            ),
+        }
+        for each in manifest.segments
+    ]
+    num_new, next_id = 0, manifest.next_id
+    if new:
+        segment = corpus.new_segment(new, manifest)
+        _make_blocks(segment, settings)
+        if not segment.is_finished:
+            _embed(segment, settings)
+            num_new = segment.blocks.num_blocks
+            # Before anyone can see them: no other block will be called so.
+            next_id += num_new
+            if manifest.state:
+                corpus.write(dataclasses.replace(manifest, next_id=next_id))
+            segment.finish(np.arange(next_id - num_new, next_id))
+        num_new = segment.blocks.num_blocks
+        segments.append({"name": segment.name, "removed": []})
+    manifest = dataclasses.replace(manifest, segments=segments, next_id=next_id)
+    state, number = corpus.state(manifest), corpus.new_number()
+    _export(corpus, state, manifest, number)
+    counts = {
+        "documents": len(rows),
+        "blocks": state.num_blocks,
+        "blocks_embedded": num_new,
+        **counts,
+    }
+    manifest = dataclasses.replace(manifest, state=number, counts=counts)
+    corpus.write(manifest)
+    corpus.clean(manifest)
+    of_no_use = state.num_on_disk - state.num_blocks
+    if (
+        of_no_use > _MOST_OF_NO_USE * state.num_on_disk
+        or len(segments) > _MOST_SEGMENTS
+    ):
+        compact(corpus, manifest)
+    return counts
+
+
+def _make_blocks(segment, settings):
+    """Cuts the documents of a segment."""
+    print("blocks", flush=True)
+    if segment.blocks.is_complete:
+        return
+    model = Model(settings["model"])
+    Chunk(
+        input=(segment.documents_path,),
+        format="jsonl",
+        keep_all_titles=True,
+        vocab=model.vocabulary,
+        lowercase=model.config["lowercase"],
+        max_block_length=settings["max_block_length"],
+        output=segment.blocks.path,
+    ).run()
+
+
+def _embedding(segment, settings):
+    return Embed(
+        model=settings["model"],
+        blocks=segment.blocks,
+        output=segment.embeddings.path,
+        precision=settings["precision"],
+    )
+
+
+def _embed(segment, settings):
+    print("embeddings", flush=True)
+    if not segment.embeddings.is_complete:
+        _embedding(segment, settings).run()
+
+
+def _export(corpus, state, manifest, number):
+    """Writes the SavedModel of a state."""
+    from realm_tf.export import live_version
+
+    print(f"saved_model/{number}", flush=True)
+    settings = manifest.settings
+    model = Model(settings["model"])
+    before = corpus.version(manifest.state)
+    parameters = {
+        "num_reader_blocks": NUM_READER_BLOCKS,
+        "quantize": "none",
+        "precision": settings["precision"],
+    }
+    if settings["calibration"]:
+        parameters["calibration"] = settings["calibration"]
+    if settings["retriever"] == "hybrid":
+        parameters["lexical_weight"] = lexical_weight_of(
+            settings["calibration"] and Calibration(**settings["calibration"])
+        )
+    if before.is_complete:
+        parameters = before.parameters
+    parents = {"model": model.fingerprint}
+
+    def stage():
+        return artifact.write(
+            corpus.version(number).path,
+            kind=SavedModel.kinds[0],
+            parameters=parameters,
+            parents=parents,
+        )
+
+    if before.is_complete:
+        with contextlib.suppress(_NoNextVersion), stage() as written:
+            if not live_version.write_next(
+                written, before, model, state, fields=settings["fields"]
+            ):
+                raise _NoNextVersion
+            return
+    with stage() as written:
+        live_version.write(
+            written,
+            model,
+            state,
+            kind=settings["kind"],
+            fields=settings["fields"],
+            parents=parents,
+            evidence_license=settings["evidence_license"],
+        )
+
+
+class _NoNextVersion(Exception):
+    """The graph of the version before cannot be used again."""
+
+
+def compact(corpus, manifest):
+    """Makes one segment of all, which says and is called the same."""
+    state, settings = corpus.state(manifest), manifest.settings
+    records, embeddings = state.records(), state.embeddings()
+    segment = corpus.new_segment(state.documents(), manifest)
+    _make_blocks(segment, settings)
+    found = segment.blocks.records
+    if found.texts[:] != records.texts[:] or not np.array_equal(
+        found.token_ids(), records.token_ids()
+    ):
+        raise InputError(
+            f"{corpus} was made by a version of realm that cuts documents into "
+            "other blocks: make it anew with `realm corpus create`."
+        )
+    operation = _embedding(segment, settings)
+    if not segment.embeddings.is_complete:
+        operation.write_rows(embeddings)
+    segment.finish(state.block_ids())
+    manifest = dataclasses.replace(
+        manifest, segments=[{"name": segment.name, "removed": []}]
+    )
+    corpus.write(manifest)
+    corpus.clean(manifest)
