@@ -38,6 +38,7 @@ test-long: setup
 	    --ignore tests/models/test_realm_distributed.py \
 	    --ignore tests/operations/test_import_checkpoint_size.py \
 	    --ignore tests/operations/test_init.py \
+	    --ignore tests/operations/test_live_corpus_killed.py \
 	    --ignore tests/serving/test_killed.py \
 	    --ignore tests/training/test_pretrain_killed.py
 
