@@ -79,9 +79,12 @@ def read(directory: str) -> dict:
 def _confidence(fitted) -> str:
     if fitted is None:
         return "- not calibrated: confidences are shares, all is `answered`"
+    least = f"from {fitted['threshold']:.2f} on"
+    if fitted.get("least_score") is not None:
+        least = f"from a score of {fitted['least_score']:.2f} on, without BM25's part"
     return (
         f"- confidence fitted to {fitted['questions']:,} questions, `answered` "
-        f"from {fitted['threshold']:.2f} on"
+        f"{least}"
     )
 
 

@@ -12,6 +12,7 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.answering import foreign_questions
 from realm_tf.answering import tables
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files
@@ -42,7 +43,9 @@ _VARIABLES = os.path.join("variables", "variables")
 _KEY = "corpus/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
+def write(
+    stage: Stage, model: Model, state, *, kind, fields, foreign=(), **facts
+) -> None:
     """Writes an export of a state, its graph made anew.
 
     Args:
@@ -51,6 +54,9 @@ def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
         state: `State`.
         kind: str. Of the index.
         fields: sequence of str. Names of fields that a filter can name.
+        foreign: list of `Question`. Of the calibration, where there is one: what
+            the corpus answers to these, without blocks that hold an answer, says
+            from which score on an answer is given. Defaults to none.
         **facts: of `saved_model.write`.
 
     Raises:
@@ -60,29 +66,37 @@ def write(stage: Stage, model: Model, state, *, kind, fields, **facts) -> None:
     weight = stage.parameters.get("lexical_weight")
     embeddings = state.embeddings()
     corpus = Corpus(
-        model.load(precision=precision),
-        state.records(),
-        _index(kind, embeddings),
+        _loaded(model, precision), state.records(), _index(kind, embeddings)
     )
-    corpus.check()
+    room = None
+    if kind == _WITH_ROOM:
+        room = _room(state, corpus, fields, with_postings=weight is not None)
+    # Later blocks may be as long as there are any.
+    dataclasses.replace(
+        corpus, records=state.records(capacity=room and room.blocks)
+    ).check()
     asked = [
         question_files.Question(title, answers=())
         for title in dict.fromkeys(corpus.records.titles[:1000])
     ][:_NUM_EXPECTED]
+    if foreign:
+        # In the metadata, for the next state.
+        stage.parameters["calibration"] = dataclasses.asdict(
+            foreign_questions.calibrated(
+                corpus=corpus, questions=foreign, **saved_model.reading(stage)
+            )
+        )
     reading = saved_model.reading(stage)
     answers = expected_answers.compute(corpus, embeddings, asked, **reading)
     exact = None
     if precision != FLOAT32:
         exact = expected_answers.compute(
-            dataclasses.replace(corpus, loaded=model.load(precision=FLOAT32)),
+            dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32)),
             embeddings,
             asked,
             **reading,
         )
     block_ids = state.block_ids()
-    part, room = None, None
-    if kind == _WITH_ROOM:
-        room = _room(state, corpus, fields, with_postings=weight is not None)
     part = _part(
         state,
         index=None if room else corpus.index,
@@ -218,6 +232,12 @@ def _part(
         fields=field_table,
         num_wordpieces=room and room.wordpieces,
     )
+
+
+def _loaded(model, precision):
+    loaded = model.load(precision=precision)
+    loaded.model = loaded.model.without_masked_lm_head()
+    return loaded
 
 
 def _index(kind, embeddings):

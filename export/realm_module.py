@@ -148,7 +148,7 @@ class RealmModule(tf.Module):
         place = spans["nbest_positions"][:, :1]
 
         lexical = tf.gather(outputs["read_lexical"], place, batch_dims=1)
-        confidence, threshold = self._confidence(spans, lexical[:, 0])
+        confidence, is_given = self._confidence(spans, lexical[:, 0])
 
         def if_found(values, otherwise):
             return tf.where(found, values, otherwise)
@@ -159,7 +159,7 @@ class RealmModule(tf.Module):
             "answer": if_found(nbest_answers[:, 0], ""),
             "score": if_found(spans["nbest_scores"][:, 0], 0.0),
             "confidence": if_found(confidence, 0.0),
-            "answered": found & (confidence >= threshold),
+            "answered": found & is_given,
             "block_id": self.corpus.ids_of(best),
             "title": self.corpus.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
@@ -212,16 +212,18 @@ class RealmModule(tf.Module):
         return {"embedding": self._keras.loaded.model.embed_blocks(inputs)}
 
     def _confidence(self, spans, lexical):
-        """As `Calibration.confidence`, and the least at which it is given."""
+        """As `Calibration.confidence`, and whether an answer is given."""
         share, fitted = spans["share"], self._fitted
         if fitted is None:
-            return share, 0.0
+            return share, True
+        score = spans["nbest_scores"][:, 0] - lexical
         log_share = tf.math.log(tf.maximum(share, LEAST_SHARE))
-        return tf.sigmoid(
+        confidence = tf.sigmoid(
             fitted.bias
-            + fitted.score_weight * (spans["nbest_scores"][:, 0] - lexical)
+            + fitted.score_weight * score
             + fitted.share_weight * log_share
-        ), fitted.threshold
+        )
+        return confidence, fitted.gives(confidence, score)
 
     def _pack(self, question):
         """Packed questions, and which of them ask anything at all."""

@@ -49,6 +49,9 @@ class Calibration:
         score_weight: float. Not negative.
         share_weight: float. Not negative.
         threshold: float. The least confidence of an answer that is given.
+        least_score: float. The least score, without BM25's part, of an answer
+            that is given, whatever the confidence; see `foreign_questions`. `None`:
+            the threshold decides.
         aggregate_answers: bool. Whether equal strings were added up.
         lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
             searched.
@@ -64,6 +67,18 @@ class Calibration:
     lexical_weight: float | None = None
     questions: int = 0
     negative_log_likelihood: float = 0.0
+    least_score: float | None = None
+
+    def gives(self, confidence, score):
+        """Whether an answer is given, tensor, array or float.
+
+        Args:
+            confidence: float, array or tensor.
+            score: the same. Of the answer, without BM25's part.
+        """
+        if self.least_score is None:
+            return confidence >= self.threshold
+        return score >= self.least_score
 
     def confidence(self, score, share):
         """The probability that an answer is right, array or float.
@@ -99,8 +114,9 @@ def choose(
     best, share = _likeliest(prediction, aggregate=aggregate)
     confidence, answered = share, bool(best.answer)
     if fitted is not None and answered:
-        confidence = float(fitted.confidence(best.score - best.lexical, share))
-        answered = confidence >= fitted.threshold
+        score = best.score - best.lexical
+        confidence = float(fitted.confidence(score, share))
+        answered = bool(fitted.gives(confidence, score))
     values = {} if best is prediction else vars(best)
     return dataclasses.replace(
         prediction, **values, confidence=confidence, answered=answered

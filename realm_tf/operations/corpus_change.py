@@ -12,6 +12,7 @@ from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
@@ -200,6 +201,7 @@ def _export(corpus, state, manifest, number):
             fields=settings["fields"],
             parents=parents,
             evidence_license=settings["evidence_license"],
+            foreign=[Question(*each) for each in settings["foreign"]],
         )
 
 

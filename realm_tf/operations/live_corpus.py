@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from realm_tf.answering import foreign_questions
 from realm_tf.answering.calibration import of_best_spans
 from realm_tf.articles import collecting
 from realm_tf.artifacts.disk import locked
@@ -52,8 +53,10 @@ class CreateCorpus(Operation):
     """a fine-tuned model; that of `realm quickstart` is for trying out"""
     calibration: Evaluation | None = None
     """an evaluation of this model made with --calibrate and --retriever hybrid,
-    such as quickstart-output/evaluation-dev (if not given: confidences are
-    shares, and every question counts as answered)"""
+    such as quickstart-output/evaluation-dev: confidences are probabilities, and
+    `answered` is what scores more than nearly all that this corpus answers to
+    the evaluation's questions (if not given: confidences are shares, and every
+    question counts as answered)"""
     retriever: Literal["realm", "hybrid"] = "hybrid"
     """realm: the model's own towers; hybrid: BM25 beside them"""
     max_block_length: int = 128
@@ -108,6 +111,7 @@ class CreateCorpus(Operation):
             documents=[os.path.abspath(path) for path in self.documents],
             # The evaluation may go.
             calibration=fitted and dataclasses.asdict(fitted),
+            foreign=foreign_questions.of(self.calibration),
         )
         rows, counts = collecting.collect(
             self.documents, base_url=self.base_url, fields=self.fields

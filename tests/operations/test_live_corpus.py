@@ -1,5 +1,6 @@
 """A corpus of documents that change, on the tiny model."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -14,8 +15,10 @@ from small_pdf import small_pdf
 
 import realm_tf as realm
 from realm_tf import cli
+from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts import artifact
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Segment
 from realm_tf.artifacts.objects import Model
@@ -68,7 +71,24 @@ def created(tmp_path_factory, model_dir):
         {"fire.pdf": small_pdf([["Fire in the city."]]), "x.bin": b"\0\1"},
     )
     _write(root / "docs", {".hidden.md": "# Hidden"})
-    counts = _create(root / "docs", root / "corpus", model_dir)
+    evaluation = str(root / "evaluation")
+    with artifact.write(
+        evaluation,
+        kind="evaluation",
+        parameters={"retriever": "hybrid"},
+        parents={"model": Model(model_dir).fingerprint},
+    ) as stage:
+        stage.metadata["calibration"] = dataclasses.asdict(
+            Calibration(0.0, 0.1, 1.0, 2.0, lexical_weight=LEXICAL_WEIGHT)
+        )
+        pathlib.Path(stage.path("predictions.jsonl")).write_text(
+            '{"question": "Who was in Paris?", "answer": ["Ada"]}\n'
+            '{"question": "What is fire?", "answer": ["in the city"]}\n'
+        )
+    counts = _create(
+        root / "docs", root / "corpus", model_dir, calibration=evaluation
+    )
+    shutil.rmtree(evaluation)
     return root, counts
 
 
@@ -145,6 +165,13 @@ def test_what_is_made(created):
     (view,) = ask.run()
     assert view.answer.answer == wanted.answer != ""
     assert view.answer.block_id == wanted.block_id
+    # No confidence reaches 2: what foreign questions score decides.
+    card = json.loads(
+        (root / "corpus/saved_model/1/assets.extra/card.json").read_text()
+    )
+    least = card["calibration"]["least_score"]
+    score = wanted.score - wanted.nbest[0].lexical
+    assert view.answer.answered == (score >= least)
     verify = realm.Verify(saved_model=f"{root}/corpus/saved_model")
     assert verify.run()["ok"]
 
