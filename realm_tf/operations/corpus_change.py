@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import sys
 
+import keras
 import numpy as np
 
 from realm_tf.answering.calibration import Calibration
@@ -61,9 +62,15 @@ def change(corpus, manifest, rows, counts):
         dict, the counts of the state.
 
     Raises:
-        InputError: if the model has changed, or documents cannot be cut.
+        InputError: if the model has changed, documents cannot be cut, or Keras
+            runs on another backend than TensorFlow's.
     """
     settings = manifest.settings
+    if keras.backend.backend() != "tensorflow":
+        raise InputError(
+            "A corpus is exported where Keras runs on TensorFlow, here it is "
+            f"{keras.backend.backend()}: unset KERAS_BACKEND."
+        )
     model = Model(settings["model"])
     if model.fingerprint != settings["model_fingerprint"]:
         raise InputError(

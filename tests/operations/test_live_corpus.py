@@ -496,3 +496,13 @@ def test_another_model_is_refused(small_corpus, tmp_path, model_dir):
     metadata.write_text(json.dumps(known))
     sync.run()
     assert len(_contents(corpus)[0]) == 2
+
+
+def test_another_backend_is_refused(small_corpus, tmp_path, monkeypatch):
+    (tmp_path / "nile.txt").write_text("The Nile.")
+    sync = realm.SyncCorpus(
+        corpus=str(small_corpus / "corpus"), documents=str(tmp_path)
+    )
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(InputError, match="here it is jax: unset"):
+        sync.run()
