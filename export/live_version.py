@@ -6,6 +6,7 @@ nothing is traced, and no model is loaded.
 """
 
 import dataclasses
+import functools
 import os
 import shutil
 
@@ -75,10 +76,6 @@ def write(
     dataclasses.replace(
         corpus, records=state.records(capacity=room and room.blocks)
     ).check()
-    asked = [
-        question_files.Question(title, answers=())
-        for title in dict.fromkeys(corpus.records.titles[:1000])
-    ][:_NUM_EXPECTED]
     if foreign:
         # In the metadata, for the next state.
         stage.parameters["calibration"] = dataclasses.asdict(
@@ -86,17 +83,6 @@ def write(
                 corpus=corpus, questions=foreign, **saved_model.reading(stage)
             )
         )
-    reading = saved_model.reading(stage)
-    answers = expected_answers.compute(corpus, embeddings, asked, **reading)
-    exact = None
-    if precision != FLOAT32:
-        exact = expected_answers.compute(
-            dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32)),
-            embeddings,
-            asked,
-            **reading,
-        )
-    block_ids = state.block_ids()
     part = _part(
         state,
         index=None if room else corpus.index,
@@ -106,14 +92,30 @@ def write(
         fields=fields,
         room=room,
     )
+    asked = [
+        question_files.Question(title, answers=())
+        for title in dict.fromkeys(corpus.records.titles[:1000])
+    ][:_NUM_EXPECTED]
+    compute = functools.partial(
+        _expected,
+        embeddings=embeddings,
+        asked=asked,
+        block_ids=state.block_ids(),
+        reading=saved_model.reading(stage),
+    )
+    exact = None
+    if precision != FLOAT32:
+        exact = compute(
+            dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32))
+        )
     saved_model.write(
         stage,
         corpus,
         kind,
         asked,
         part=part,
-        expected=_renamed(answers, block_ids),
-        exact=exact and _renamed(exact, block_ids),
+        expected=compute(corpus),
+        exact=exact,
         room=room and dataclasses.asdict(room),
         fields=list(fields),
         **facts,
@@ -318,18 +320,19 @@ def _named(part):
                 left.append((f"{path}/{name}".lstrip("/"), child))
 
 
-def _renamed(answers: dict, block_ids) -> dict:
+def _expected(corpus, *, embeddings, asked, block_ids, reading) -> dict:
     """Expected answers, rows replaced by what blocks are called."""
 
-    def of(rows):
+    def named(rows):
         return [int(block_ids[row]) if row >= 0 else -1 for row in rows]
 
+    answers = expected_answers.compute(corpus, embeddings, asked, **reading)
     names = ("candidate_block_id", "block_ids", "exact_block_ids")
     questions = [
         {
             **row,
-            "block_id": of([row["block_id"]])[0],
-            **{name: of(row[name]) for name in names},
+            "block_id": named([row["block_id"]])[0],
+            **{name: named(row[name]) for name in names},
         }
         for row in answers["questions"]
     ]

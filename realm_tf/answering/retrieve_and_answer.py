@@ -103,20 +103,7 @@ def answer(
             num_reader_blocks=num_reader_blocks,
             lexical_weight=lexical_weight if retriever == "hybrid" else None,
         )
-        search = None
-        if retriever not in ("realm", "hybrid"):
-            search = searching[retriever].search
-        answered.predictions = predictor.predict(texts, search=search)
-        if calibrate:
-            hiding = Hiding(
-                searching[retriever],
-                corpus.records.texts,
-                asked,
-                depth=recall.NUM_RANKED,
-            )
-            answered.unanswerable = predictor.predict(
-                texts, search=hiding.search
-            )
+        _read(answered, predictor, searching[retriever], asked, calibrate)
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]
@@ -124,6 +111,23 @@ def answer(
         if name not in answered.rankings:
             answered.rankings[name] = _ranking(each.search, texts)
     return answered
+
+
+def _read(answered, predictor, retriever, asked, calibrate):
+    """Reads what a retriever finds, and again what is left by hiding."""
+    texts = [question.question for question in asked]
+    is_predictors = isinstance(retriever, retrievers.Dense)
+    answered.predictions = predictor.predict(
+        texts, search=None if is_predictors else retriever.search
+    )
+    if calibrate:
+        hiding = Hiding(
+            retriever,
+            answered.records.texts,
+            asked,
+            depth=recall.NUM_RANKED,
+        )
+        answered.unanswerable = predictor.predict(texts, search=hiding.search)
 
 
 def _make_retriever(name, corpus, asked, lexical_weight):

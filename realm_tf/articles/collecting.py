@@ -50,6 +50,19 @@ def collect(
     """
     rows, counts = {}, collections.Counter()
     places = {}
+    for page, row in _rows(paths, base_url, fields, counts):
+        if rows.setdefault(page.article_id, row) != row:
+            raise InputError(
+                f"{places[page.article_id]} and {page.place} have one id, "
+                f"{page.article_id!r}, and different contents: give "
+                "each its own, or leave one of the files out."
+            )
+        places[page.article_id] = page.place
+    return dict(sorted(rows.items())), counts
+
+
+def _rows(paths, base_url, fields, counts):
+    """Yields each page that has text, and its row."""
     source, found = {}, {}
     for root, path in _files(paths):
         format = _format(path, is_named=root is None)
@@ -57,6 +70,7 @@ def collect(
             counts["files_of_no_known_format"] += 1
             continue
         counts["files"] += 1
+        file = _below(path, root) if format in _OF_FILES else ""
         for page in _read(path, root, format, base_url):
             reason = readers.drop_reason(
                 page, format=format, keep_all_titles=format != readers.MEDIAWIKI
@@ -71,22 +85,17 @@ def collect(
             if page.fields is not source:
                 source = page.fields
                 found = fields_of(source, fields, page.place)
-            row = {
-                "id": page.article_id,
-                "title": page.title,
-                "text": text,
-                "url": page.url,
-                "file": _below(path, root) if format in _OF_FILES else "",
-                "fields": found,
-            }
-            if rows.setdefault(page.article_id, row) != row:
-                raise InputError(
-                    f"{places[page.article_id]} and {page.place} have one id, "
-                    f"{page.article_id!r}, and different contents: give "
-                    "each its own, or leave one of the files out."
-                )
-            places[page.article_id] = page.place
-    return dict(sorted(rows.items())), counts
+            yield (
+                page,
+                {
+                    "id": page.article_id,
+                    "title": page.title,
+                    "text": text,
+                    "url": page.url,
+                    "file": file,
+                    "fields": found,
+                },
+            )
 
 
 def _files(paths):

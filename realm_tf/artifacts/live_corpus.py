@@ -156,6 +156,14 @@ class LiveCorpus:
             ),
         )
 
+    def reserve(self, next_id: int) -> None:
+        """Lets later states call their new blocks from this on.
+
+        Nothing is to reserve for before there is a first state.
+        """
+        if self.exists:
+            self.write(dataclasses.replace(self.manifest(), next_id=next_id))
+
     def clean(self, manifest: Manifest) -> None:
         """Removes what the current state does not need.
 

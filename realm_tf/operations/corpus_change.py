@@ -66,49 +66,19 @@ def change(corpus, manifest, rows, counts):
             runs on another backend than TensorFlow's.
     """
     settings = manifest.settings
-    if keras.backend.backend() != "tensorflow":
-        raise InputError(
-            "A corpus is exported where Keras runs on TensorFlow, here it is "
-            f"{keras.backend.backend()}: unset KERAS_BACKEND."
-        )
-    model = Model(settings["model"])
-    if model.fingerprint != settings["model_fingerprint"]:
-        raise InputError(
-            f"{model} is another model than the one that {corpus} was made with: "
-            "make a corpus of it with `realm corpus create`."
-        )
-    before = corpus.state(manifest).documents()
+    _check(corpus, settings)
     for field in settings["fields"]:
         if not any(field in row["fields"] for row in rows.values()):
             print(f"warning: no document has {field}", file=sys.stderr)
+    before = corpus.state(manifest).documents()
     new = {name: row for name, row in rows.items() if before.get(name) != row}
     gone = {name for name in before if before[name] != rows.get(name)}
-    segments = [
-        {
-            **each,
-            "removed": sorted(
-                gone.intersection(
-                    row["id"] for row in corpus.segment(each["name"]).documents
-                ).union(each["removed"])
-            ),
-        }
-        for each in manifest.segments
-    ]
-    num_new, next_id = 0, manifest.next_id
+    manifest = dataclasses.replace(
+        manifest, segments=_without(corpus, manifest.segments, gone)
+    )
+    num_new = 0
     if new:
-        segment = corpus.new_segment(new, manifest)
-        _make_blocks(segment, settings)
-        if not segment.is_finished:
-            _embed(segment, settings)
-            num_new = segment.blocks.num_blocks
-            # Before anyone can see them: no other block will be called so.
-            next_id += num_new
-            if manifest.state:
-                corpus.write(dataclasses.replace(manifest, next_id=next_id))
-            segment.finish(np.arange(next_id - num_new, next_id))
-        num_new = segment.blocks.num_blocks
-        segments.append({"name": segment.name, "removed": []})
-    manifest = dataclasses.replace(manifest, segments=segments, next_id=next_id)
+        manifest, num_new = _with_segment(corpus, manifest, new)
     state, number = corpus.state(manifest), corpus.new_number()
     _export(corpus, state, manifest, number)
     counts = {
@@ -123,10 +93,58 @@ def change(corpus, manifest, rows, counts):
     of_no_use = state.num_on_disk - state.num_blocks
     if (
         of_no_use > _MOST_OF_NO_USE * state.num_on_disk
-        or len(segments) > _MOST_SEGMENTS
+        or len(manifest.segments) > _MOST_SEGMENTS
     ):
         compact(corpus, manifest)
     return counts
+
+
+def _check(corpus, settings):
+    """Refuses to go on with another model, or another backend of Keras."""
+    if keras.backend.backend() != "tensorflow":
+        raise InputError(
+            "A corpus is exported where Keras runs on TensorFlow, here it is "
+            f"{keras.backend.backend()}: unset KERAS_BACKEND."
+        )
+    model = Model(settings["model"])
+    if model.fingerprint != settings["model_fingerprint"]:
+        raise InputError(
+            f"{model} is another model than the one that {corpus} was made with: "
+            "make a corpus of it with `realm corpus create`."
+        )
+
+
+def _without(corpus, segments, gone):
+    """Segments of a manifest, with these ids among what they no longer hold."""
+    return [
+        {
+            **each,
+            "removed": sorted(
+                gone.intersection(
+                    row["id"] for row in corpus.segment(each["name"]).documents
+                ).union(each["removed"])
+            ),
+        }
+        for each in segments
+    ]
+
+
+def _with_segment(corpus, manifest, new):
+    """`(manifest, num_blocks)` with a segment of these documents, and its."""
+    segment = corpus.new_segment(new, manifest)
+    next_id = manifest.next_id
+    _make_blocks(segment, manifest.settings)
+    if not segment.is_finished:
+        _embed(segment, manifest.settings)
+        # Before anyone can see them: no other block will be called so.
+        next_id += segment.blocks.num_blocks
+        corpus.reserve(next_id)
+        segment.finish(np.arange(manifest.next_id, next_id))
+    added = {"name": segment.name, "removed": []}
+    manifest = dataclasses.replace(
+        manifest, segments=[*manifest.segments, added], next_id=next_id
+    )
+    return manifest, segment.blocks.num_blocks
 
 
 def _make_blocks(segment, settings):

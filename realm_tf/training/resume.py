@@ -96,17 +96,13 @@ def fit(
     saver.restore(model)
     if saver.done and verbose:
         print(f"      going on after step {saver.done}/{num_steps}", flush=True)
-    # First, so that no other sees a loss that is not finite; last, so that
-    # the others have seen the step that is saved.
-    callbacks = [
-        StopAtNonFinite(),
-        *parts.values(),
-        *callbacks,
-        saver,
-    ]
     if verbose == "auto" and not sys.stdout.isatty():
         verbose = 0
-        callbacks.insert(-1, ProgressLines(num_steps, first_step=saver.done))
+        lines = ProgressLines(num_steps, first_step=saver.done)
+        callbacks = [*callbacks, lines]
+    # The first, so that no other sees a loss that is not finite; the last, so
+    # that the others have seen the step that is saved.
+    callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, saver]
     while saver.done < num_steps:
         epoch, step = epochs.locate(saver.done)
         steps, num_epochs = epochs.run_from(epoch, step)

@@ -4,14 +4,12 @@ Version 1 searches exactly, version 2 by ScaNN, version 3 in partitions and by
 BM25.
 """
 
-import dataclasses
 import json
 
 import pytest
+from calibrated import write_evaluation
 
 from realm_tf.answering.calibration import Calibration
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts.objects import Model
 
 # Titles that are blocks' and others; what has no answer is stored, too.
 ASKED = [
@@ -42,15 +40,8 @@ def asked():
 @pytest.fixture(scope="session")
 def evaluation_dir(tmp_path_factory, model_dir):
     """An evaluation that was calibrated, and nothing else."""
-    path = str(tmp_path_factory.mktemp("evaluation") / "evaluated")
-    with artifact.write(
-        path,
-        kind="evaluation",
-        parameters={"retriever": "hybrid"},
-        parents={"model": Model(model_dir).fingerprint},
-    ) as stage:
-        stage.metadata["calibration"] = dataclasses.asdict(CALIBRATION)
-    return path
+    path = tmp_path_factory.mktemp("evaluation") / "evaluated"
+    return write_evaluation(path, model_dir, CALIBRATION)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import json
 import os
 import types
 
-import keras
+import backends
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,10 +19,7 @@ from realm_tf.errors import InputError
 from realm_tf.export import saved_model
 from realm_tf.operations.export import Export
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="a SavedModel is made with the TensorFlow backend",
-)
+pytestmark = backends.exports
 
 NUM_BLOCKS = 11
 

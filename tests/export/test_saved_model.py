@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-import keras
+import backends
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,10 +17,7 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.serving.answers import to_answers
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="a SavedModel is made with the TensorFlow backend",
-)
+pytestmark = backends.exports
 
 NUM_BLOCKS = 11
 # Version: blocks read.

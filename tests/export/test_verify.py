@@ -3,7 +3,7 @@
 import json
 import shutil
 
-import keras
+import backends
 import numpy as np
 import pytest
 
@@ -16,10 +16,7 @@ from realm_tf.export import verify_worker
 from realm_tf.operations.export import Export
 from realm_tf.operations.verify import Verify
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="a SavedModel is made with the TensorFlow backend",
-)
+pytestmark = backends.exports
 
 
 @pytest.mark.parametrize(

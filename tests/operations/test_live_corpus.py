@@ -1,6 +1,5 @@
 """A corpus of documents that change, on the tiny model."""
 
-import dataclasses
 import itertools
 import json
 import os
@@ -8,9 +7,11 @@ import pathlib
 import random
 import shutil
 
+import backends
 import keras
 import numpy as np
 import pytest
+from calibrated import write_evaluation
 from small_pdf import small_pdf
 
 import realm_tf as realm
@@ -18,7 +19,6 @@ from realm_tf import cli
 from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts import artifact
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Segment
 from realm_tf.artifacts.objects import Model
@@ -31,10 +31,7 @@ from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.servable import SavedModelServable
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="a SavedModel is made with the TensorFlow backend",
-)
+pytestmark = backends.exports
 
 FILES = {
     "rivers/nile.md": "# Nile\nThe Nile flows to Egypt.\n## Source\nIt is in Rome.",
@@ -71,20 +68,15 @@ def created(tmp_path_factory, model_dir):
         {"fire.pdf": small_pdf([["Fire in the city."]]), "x.bin": b"\0\1"},
     )
     _write(root / "docs", {".hidden.md": "# Hidden"})
-    evaluation = str(root / "evaluation")
-    with artifact.write(
-        evaluation,
-        kind="evaluation",
-        parameters={"retriever": "hybrid"},
-        parents={"model": Model(model_dir).fingerprint},
-    ) as stage:
-        stage.metadata["calibration"] = dataclasses.asdict(
-            Calibration(0.0, 0.1, 1.0, 2.0, lexical_weight=LEXICAL_WEIGHT)
-        )
-        pathlib.Path(stage.path("predictions.jsonl")).write_text(
+    evaluation = write_evaluation(
+        root / "evaluation",
+        model_dir,
+        Calibration(0.0, 0.1, 1.0, 2.0, lexical_weight=LEXICAL_WEIGHT),
+        predictions=(
             '{"question": "Who was in Paris?", "answer": ["Ada"]}\n'
             '{"question": "What is fire?", "answer": ["in the city"]}\n'
-        )
+        ),
+    )
     counts = _create(
         root / "docs", root / "corpus", model_dir, calibration=evaluation
     )

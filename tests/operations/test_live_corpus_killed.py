@@ -7,20 +7,14 @@ import subprocess
 import sys
 import time
 
-import keras
+import backends
 import pytest
 
 import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving.servable import SavedModelServable
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        keras.backend.backend() != "tensorflow",
-        reason="a SavedModel is made with the TensorFlow backend",
-    ),
-]
+pytestmark = [pytest.mark.slow, backends.exports]
 NUM_KILLS = 50
 WORDS = ["the", "river", "of", "Rome", "fire", "in", "London", "Ada", "was"]
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-import keras
+import backends
 import pytest
 
 from realm_tf import quickstart
@@ -19,10 +19,7 @@ from realm_tf.text.tokenizer import PAD
 from realm_tf.text.tokenizer import SEP
 from realm_tf.text.tokenizer import UNK
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="the export is TensorFlow's",
-)
+pytestmark = backends.exports
 
 
 @pytest.fixture

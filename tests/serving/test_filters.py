@@ -4,8 +4,8 @@ import json
 import urllib.error
 import urllib.request
 
+import backends
 import grpc
-import keras
 import numpy as np
 import pytest
 from hypothesis import HealthCheck
@@ -22,10 +22,7 @@ from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.tensors import encode_tensor
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="a SavedModel is made with the TensorFlow backend",
-)
+pytestmark = backends.exports
 
 ALL, PART = "0123456789abcdef-all", "0123456789abcdef-part"
 WORDS = ["Nile", "Rome", "Ada", "fire", "river", "Egypt"]

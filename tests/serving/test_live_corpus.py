@@ -3,7 +3,7 @@
 import threading
 import time
 
-import keras
+import backends
 import pytest
 
 import realm_tf as realm
@@ -11,13 +11,7 @@ from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        keras.backend.backend() != "tensorflow",
-        reason="a SavedModel is made with the TensorFlow backend",
-    ),
-]
+pytestmark = [pytest.mark.slow, backends.exports]
 _DEADLINE_SECONDS = 60
 
 
