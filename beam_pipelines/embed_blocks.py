@@ -183,7 +183,9 @@ class _Tower:
         self.lock = threading.Lock()
         is_int8 = precision == INT8
         loaded = model_directory.load(
-            model, precision=FLOAT32 if is_int8 else precision
+            model,
+            precision=FLOAT32 if is_int8 else precision,
+            only_block_tower=True,
         )
         self.embedder = BlockEmbedder(
             loaded,

@@ -9,9 +9,14 @@ Everything public is here, imported when it is used:
 """
 
 import importlib
+import os
 
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
+
+# TensorFlow does so by itself on processors with AVX-512 alone; it is faster
+# without, too. Whoever has set it, or imported TensorFlow before, decides.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # Module: what is public of it.
 _PUBLIC = {

@@ -70,22 +70,29 @@ class _Strings(Sequence):
     """Strings of parts, made when they are asked for."""
 
     def __init__(self, parts, size):
+        # Of the empty ones at the end.
+        num_empty = size - sum(len(rows) for _, rows in parts)
+        parts = [*parts, ([""], np.zeros(num_empty, int))]
         self._parts = [strings for strings, _ in parts]
-        numbers = [np.full(len(rows), n) for n, (_, rows) in enumerate(parts)]
-        self._numbers = np.concatenate(numbers)
+        self._numbers = np.repeat(
+            np.arange(len(parts)), [len(rows) for _, rows in parts]
+        )
         self._rows = np.concatenate([rows for _, rows in parts])
-        self._size = size
 
     def __len__(self):
-        return self._size
+        return len(self._rows)
 
     def __getitem__(self, row):
         if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(self._size))]
-        row = range(self._size)[row]
-        if row >= len(self._rows):
-            return ""
+            return list(self._read(self._numbers[row], self._rows[row]))
         return self._parts[self._numbers[row]][int(self._rows[row])]
+
+    def __iter__(self):
+        return self._read(self._numbers, self._rows)
+
+    def _read(self, numbers, rows):
+        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
+            yield self._parts[number][row]
 
 
 def _of_rows(values, records, rows):

@@ -136,6 +136,7 @@ def load(
     *,
     precision: Precision | None = None,
     for_training: bool = False,
+    only_block_tower: bool = False,
 ) -> LoadedModel:
     """Opens a model directory.
 
@@ -147,9 +148,12 @@ def load(
             dtype policy says.
         for_training: bool. See `models.precision.computing_in`. Defaults to
             `False`.
+        only_block_tower: bool. For who embeds blocks: a third of the memory.
+            Defaults to `False`.
 
     Returns:
-        `LoadedModel`.
+        `LoadedModel`; its model has a `block_embedder` and nothing else if only
+        that is loaded.
 
     Raises:
         InputError: if it is not a complete model directory, or its weights
@@ -161,7 +165,7 @@ def load(
     if precision:
         policy = computing_in(precision, for_training=for_training)
     with policy:
-        model = _make(config)
+        model = (_BlockTower if only_block_tower else _make)(config)
     load_weights(model, directory)
     tokenizer = Tokenizer.from_file(
         directory.vocabulary, lowercase=config["lowercase"]
@@ -196,6 +200,15 @@ def _make(config):
         else None,
         score_scale=config["score_scale"],
     )
+
+
+class _BlockTower(keras.Model):
+    """What `OpenQa` begins with, in its file of weights too."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.block_embedder = _part(Embedder, config["block_embedder"])
+        self.built = True
 
 
 def _without_name(config):

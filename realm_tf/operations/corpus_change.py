@@ -22,31 +22,6 @@ from realm_tf.operations.embed import Embed
 # from there on a change ends with compacting (our choice).
 _MOST_OF_NO_USE = 0.2
 _MOST_SEGMENTS = 32
-# Of the changes that are listed, each kind.
-_NUM_SHOWN = 5
-
-
-def differences(before, after) -> dict[str, list[str]]:
-    """Kind of change to the ids of documents; of two dicts of rows by id."""
-    return {
-        "added": [name for name in after if name not in before],
-        "changed": [
-            name
-            for name, row in after.items()
-            if name in before and before[name] != row
-        ],
-        "removed": [name for name in before if name not in after],
-    }
-
-
-def told(kinds, before):
-    """Lines that say what `differences` are."""
-    num_same = len(before) - len(kinds["changed"]) - len(kinds["removed"])
-    for kind, names in kinds.items():
-        shown = ", ".join(names[:_NUM_SHOWN])
-        more = ", ..." if len(names) > _NUM_SHOWN else ""
-        yield f"{kind:<9}{len(names):>8,}  {shown}{more}".rstrip()
-    yield f"{'the same':<9}{num_same:>8,}"
 
 
 def change(corpus, manifest, rows, counts):

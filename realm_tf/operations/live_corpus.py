@@ -8,8 +8,6 @@ from typing import Literal
 
 import tyro
 
-from realm_tf.answering import foreign_questions
-from realm_tf.answering.calibration import of_best_spans
 from realm_tf.articles import collecting
 from realm_tf.artifacts.disk import locked
 from realm_tf.artifacts.live_corpus import LiveCorpus
@@ -19,8 +17,10 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.models.precision import Precision
 from realm_tf.models.precision import resolve
-from realm_tf.operations import corpus_change
 from realm_tf.operations.operation import Operation
+
+# Of the changes that are listed, each kind.
+_NUM_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,10 @@ class CreateCorpus(Operation):
         Raises:
             InputError: if there is a corpus already, or no document.
         """
+        from realm_tf.answering import foreign_questions
+        from realm_tf.answering.calibration import of_best_spans
+        from realm_tf.operations import corpus_change
+
         if self.result.exists:
             raise InputError(
                 f"{self.output} is a corpus already: change it with `realm "
@@ -161,13 +165,16 @@ class _Change(Operation):
             manifest = corpus.manifest()
             before = corpus.state(manifest).documents()
             rows, counts = self.changed(before, manifest.settings)
-            kinds = corpus_change.differences(before, rows)
-            for line in corpus_change.told(kinds, before):
+            kinds = _differences(before, rows)
+            for line in _told(kinds, before):
                 print(line, flush=True)
             if self.dry_run or not any(kinds.values()):
                 return manifest.counts
             if not rows:
                 raise _nothing_left(manifest.settings)
+            # Only now, as it takes seconds: often nothing has changed.
+            from realm_tf.operations import corpus_change
+
             return corpus_change.change(corpus, manifest, rows, counts)
 
     def report(self, result: dict) -> str:
@@ -272,6 +279,8 @@ class CompactCorpus(Operation):
             InputError: if the directory is no corpus, or this version cuts
                 documents into other blocks than the one that made it.
         """
+        from realm_tf.operations import corpus_change
+
         corpus = LiveCorpus(self.corpus)
         corpus.manifest()
         with locked(os.path.join(self.corpus, "corpus")):
@@ -324,6 +333,29 @@ class CorpusStatus(Operation):
         if settings["fields"]:
             lines.append(f"fields {' '.join(settings['fields'])}")
         return "\n".join([*lines, *result.get("ids", [])])
+
+
+def _differences(before, after) -> dict[str, list[str]]:
+    """Kind of change to the ids of documents; of two dicts of rows by id."""
+    return {
+        "added": [name for name in after if name not in before],
+        "changed": [
+            name
+            for name, row in after.items()
+            if name in before and before[name] != row
+        ],
+        "removed": [name for name in before if name not in after],
+    }
+
+
+def _told(kinds, before):
+    """Lines that say what `_differences` are."""
+    num_same = len(before) - len(kinds["changed"]) - len(kinds["removed"])
+    for kind, names in kinds.items():
+        shown = ", ".join(names[:_NUM_SHOWN])
+        more = ", ..." if len(names) > _NUM_SHOWN else ""
+        yield f"{kind:<9}{len(names):>8,}  {shown}{more}".rstrip()
+    yield f"{'the same':<9}{num_same:>8,}"
 
 
 def _nothing_left(settings):

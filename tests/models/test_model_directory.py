@@ -106,6 +106,17 @@ def _fingerprints(loaded, path):
     return metadata["fingerprint"], metadata["block_tower"]
 
 
+def test_the_block_tower_comes_back_alone(loaded, inputs, tmp_path):
+    path = str(tmp_path / "model")
+    model_directory.save(loaded, path)
+    alone = model_directory.load(path, only_block_tower=True).model
+    expected = loaded.model.block_embedder
+    np.testing.assert_array_equal(
+        alone.block_embedder(inputs), expected(inputs)
+    )
+    assert len(alone.weights) == len(expected.weights)
+
+
 def test_each_change_shows_in_its_fingerprints(
     make_encoder, randomize, tmp_path
 ):
