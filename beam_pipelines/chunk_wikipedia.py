@@ -44,6 +44,7 @@ class Chunking:
         packing: `Packing`.
         base_url: str or None. What comes before the title in a page's URL.
         keep_all_titles: bool. Keep lists and disambiguations.
+        keep_tables: bool. See `readers.article_text`.
         num_shards: int or None. Files to write, at most one a block. `None`:
             one per `BLOCKS_PER_SHARD` blocks.
     """
@@ -54,6 +55,7 @@ class Chunking:
     packing: Packing
     base_url: str | None
     keep_all_titles: bool
+    keep_tables: bool
     num_shards: int | None
 
     def write(self, options: PipelineOptions) -> dict:
@@ -122,6 +124,7 @@ class Chunking:
             packing=self.packing,
             base_url=self.base_url,
             keep_all_titles=self.keep_all_titles,
+            keep_tables=self.keep_tables,
         )
         keep_first = transforms.KeepFirst(
             directory=directory, paths=[source.path for source in self.inputs]

@@ -46,6 +46,7 @@ class ChunkPages(beam.DoFn):
         packing: `blocks.Packing`.
         base_url: str or None. Before the title in URLs.
         keep_all_titles: bool. Keep lists and disambiguations.
+        keep_tables: bool. See `readers.article_text`.
     """
 
     directory: str
@@ -53,6 +54,7 @@ class ChunkPages(beam.DoFn):
     packing: blocks.Packing
     base_url: str | None
     keep_all_titles: bool
+    keep_tables: bool
 
     def setup(self):
         self._progress = Progress("chunk", "articles")
@@ -106,7 +108,9 @@ class ChunkPages(beam.DoFn):
             if reason:
                 writer.counts[f"dropped_{reason}"] += 1
                 continue
-            plain = readers.article_text(page, format=source.format)
+            plain = readers.article_text(
+                page, format=source.format, keep_tables=self.keep_tables
+            )
             batch.append((page, plain))
             length += len(plain.text)
             if length >= BATCH_LENGTH:

@@ -135,6 +135,12 @@ class CorpusPart(tf.Module):
         found = tf.gather(self.block_ids, tf.maximum(rows, 0))
         return tf.where(rows >= 0, found, -1)
 
+    def told(self, rows, name: str) -> dict:
+        """What the fields of blocks are, as an output; none without fields."""
+        if self.fields is None:
+            return {}
+        return {name: self.fields.texts.lookup(rows)}
+
     def slice(self, rows, texts, starts, limits):
         """Answers, with their code points, of spans given in wordpieces."""
         found = starts >= 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.models.fixed_weight import shared
 
 # One below is the largest that a fingerprint can be.
@@ -39,6 +40,9 @@ class FieldTable(tf.Module):
             `None`: as many as there are.
         num_entries: int. Values of all blocks that there is room for. Defaults
             to `None`: as many as there are.
+
+    Attributes:
+        texts: `CompressedTexts`. Of each block its fields, as `told` tells them.
     """
 
     def __init__(
@@ -78,6 +82,10 @@ class FieldTable(tf.Module):
         for place, (_, values) in enumerate(columns):
             numbers[place, : len(values)] = values
         self.numbers = tf.Variable(numbers, trainable=False)
+        empty = [""] * (num_rows - len(fields))
+        self.texts = CompressedTexts(
+            [*(told(names, each) for each in fields), *empty]
+        )
 
     def allowed(self, filters):
         """Which blocks may be found.
@@ -193,6 +201,17 @@ class FieldTable(tf.Module):
             | (tf.strings.regex_full_match(signs, ">=?") & (numbers > bound))
             | (tf.strings.regex_full_match(signs, "[<>]=") & (numbers == bound))
         )
+
+
+def told(names: Sequence[str], fields: Mapping) -> str:
+    """What a document's fields are, as a filter for them would say.
+
+    >>> told(["date", "tags"], {"date": ["2024-05-01"], "tags": ["hr", "law"]})
+    'date=2024-05-01; tags=hr|law'
+    """
+    return "; ".join(
+        f"{name}={'|'.join(fields[name])}" for name in names if fields.get(name)
+    )
 
 
 def count(names: Sequence[str], fields: Sequence[Mapping]) -> tuple[int, int]:

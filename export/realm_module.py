@@ -164,6 +164,7 @@ class RealmModule(tf.Module):
             "title": self.corpus.titles.lookup(best),
             "text": if_found(tf.gather(texts, place, batch_dims=1)[:, 0], ""),
             "url": self.corpus.urls.lookup(best),
+            **self.corpus.told(best, "fields"),
             "start": tf.cast(if_found(starts[:, 0], 0), tf.int64),
             "limit": tf.cast(if_found(limits[:, 0], 0), tf.int64),
             "nbest_answer": tf.where(is_span, nbest_answers, ""),
@@ -191,6 +192,7 @@ class RealmModule(tf.Module):
             "title": self.corpus.titles.lookup(rows),
             "text": self.corpus.texts.lookup(rows),
             "url": self.corpus.urls.lookup(rows),
+            **self.corpus.told(rows, "fields"),
         }
 
     def embed_query(self, question):
@@ -260,6 +262,7 @@ class RealmModule(tf.Module):
             "candidate_title": self.corpus.titles.lookup(rows),
             "candidate_text": if_read(texts, ""),
             "candidate_url": self.corpus.urls.lookup(rows),
+            **self.corpus.told(rows, "candidate_fields"),
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }

@@ -46,6 +46,8 @@ class RetrievedBlock:
         url: str. Where the block came from. Defaults to `""`.
         lexical_score: float. What BM25 gives of the score. Defaults to `0.0`:
             the model searches without.
+        fields: str. What a filter could find it by, such as
+            `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """
 
     block_id: int
@@ -54,6 +56,7 @@ class RetrievedBlock:
     text: str
     url: str = ""
     lexical_score: float = 0.0
+    fields: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

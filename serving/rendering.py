@@ -110,6 +110,8 @@ class AnswerView:
                 f"{_printable(answer.title)} (block {answer.block_id})  "
                 f"{_printable(answer.url)}".rstrip()
             )
+            if answer.fields:
+                yield Text(_printable(answer.fields))
             yield _evidence(answer, bold=bold)
             if self.evidence_license:
                 terms = _printable(self.evidence_license)

@@ -18,6 +18,8 @@ class Candidate:
         answer: str. The best span of this block alone.
         log_prob: float. log p(z | x) over the blocks read, in nats.
         url: str. Where the block came from. Defaults to `""`.
+        fields: str. What a filter could find it by, such as
+            `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """
 
     block_id: int
@@ -26,6 +28,7 @@ class Candidate:
     answer: str
     log_prob: float
     url: str = ""
+    fields: str = ""
 
     @property
     def probability(self) -> float:
@@ -66,6 +69,8 @@ class Answer:
         candidates: tuple of `Candidate`, best first.
         answered: bool. Whether the model is sure enough to give the answer;
             always, of one that is not calibrated. Defaults to `True`.
+        fields: str. What a filter could find it by, such as
+            `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """
 
     answer: str
@@ -80,3 +85,4 @@ class Answer:
     nbest: tuple[Alternative, ...]
     candidates: tuple[Candidate, ...]
     answered: bool = True
+    fields: str = ""

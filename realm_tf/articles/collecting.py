@@ -75,9 +75,11 @@ def _rows(paths, base_url, fields, counts):
             reason = readers.drop_reason(
                 page, format=format, keep_all_titles=format != readers.MEDIAWIKI
             )
-            text = (
-                "" if reason else readers.article_text(page, format=format).text
-            )
+            text = ""
+            if not reason:
+                text = readers.article_text(
+                    page, format=format, keep_tables=True
+                ).text
             if not text:
                 counts[f"dropped_{reason or 'empty'}"] += 1
                 continue

@@ -150,13 +150,24 @@ def drop_reason(
     return ""
 
 
-def article_text(page: Page, *, format: str) -> PlainText:
+def article_text(
+    page: Page, *, format: str, keep_tables: bool = False
+) -> PlainText:
     """The running text of a page: one paragraph a line, single spaces.
 
     Wiki markup is removed from dumps; left-over tags, links and entities from
     what WikiExtractor wrote. In rows of the other formats only white space
     changes. A first line that repeats the title is dropped.
+
+    Args:
+        page: `Page`.
+        format: str. The format it was read from.
+        keep_tables: bool. Tell the rows of tables and infoboxes of wiki markup
+            (those of documents always are). Defaults to `False`.
     """
-    plain = _FORMATS[format].text(page)
+    if format == MEDIAWIKI:
+        plain = mediawiki.text(page, keep_tables=keep_tables)
+    else:
+        plain = _FORMATS[format].text(page)
     plain.title = page.title
     return plain

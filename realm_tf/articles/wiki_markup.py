@@ -7,7 +7,7 @@ leaves behind).
 
 List items are kept only if they read like a sentence: at least
 `MIN_ITEM_LENGTH` code points and a full stop, question or exclamation mark
-at the end. Section headings are never kept.
+at the end. Section headings are never kept, tables and infoboxes if asked for.
 """
 
 import html
@@ -17,8 +17,10 @@ import mwparserfromhell
 from mwparserfromhell import nodes
 
 from realm_tf.articles import residue
+from realm_tf.articles import wiki_tables
 from realm_tf.articles import wikipedia
 from realm_tf.articles.pages import PlainText
+from realm_tf.articles.wiki_templates import fact_text
 from realm_tf.articles.wiki_templates import template_text
 
 # Shorter list items are names and captions (our choice).
@@ -52,7 +54,10 @@ _LINK = re.compile(
 
 
 def to_plain_text(
-    markup: str, *, silent_prefixes: frozenset[str] = frozenset()
+    markup: str,
+    *,
+    silent_prefixes: frozenset[str] = frozenset(),
+    keep_tables: bool = False,
 ) -> PlainText:
     """The running text of an article in wiki markup.
 
@@ -61,6 +66,8 @@ def to_plain_text(
         silent_prefixes: frozenset of str. Names, in lower case, of further
             namespaces whose links show no text, besides File, Image, Media
             and Category: a wiki's own names for these.
+        keep_tables: bool. Tell the rows of tables and infoboxes, each as a
+            paragraph; see `wiki_tables`. Defaults to `False`.
 
     Returns:
         `PlainText`.
@@ -74,7 +81,7 @@ def to_plain_text(
     markup = _drop_apparatus(_MARKS.sub("", markup))
     tree = mwparserfromhell.parse(markup, skip_style_tags=True)
     silent = {"file", "image", "media", "category"} | silent_prefixes
-    return _finish(_Renderer(silent).render(tree))
+    return _finish(_Renderer(silent, keep_tables).render(tree))
 
 
 def _drop_apparatus(markup):
@@ -104,8 +111,11 @@ def _drop_apparatus(markup):
 class _Renderer:
     """Makes text with marks of a parsed page."""
 
-    def __init__(self, silent_prefixes):
+    def __init__(self, silent_prefixes, keep_tables):
         self._silent = silent_prefixes
+        self._keep_tables = keep_tables
+        # Of a cell, lines are values.
+        self._in_cell = False
 
     def render(self, code):
         """The text of some wiki code, with marks for links and items."""
@@ -129,13 +139,36 @@ class _Renderer:
                 out.append(_escaped(html.unescape(str(node))))
             elif kind is nodes.Template:
                 arguments = {str(p.name).strip(): p.value for p in node.params}
-                name = self.render(node.name)
-                out.append(template_text(name, arguments, self.render))
+                out.append(self._template(self.render(node.name), arguments))
             elif kind is nodes.Tag:
                 out.append(self._tag(node, "".join(out[-1:])))
             elif kind is nodes.ExternalLink and node.title is not None:
                 out.append(self.render(node.title))
         return "".join(out)
+
+    def _template(self, name, arguments):
+        if self._keep_tables and wiki_tables.is_infobox(name):
+            facts = {k: self._in_line(v) for k, v in arguments.items()}
+            return _as_paragraphs(wiki_tables.infobox_lines(facts))
+        if self._in_cell:
+            text = fact_text(name, arguments, self.render)
+            if text is not None:
+                return text
+        return template_text(name, arguments, self.render)
+
+    def _table(self, table):
+        def cell_text(cell, is_header):
+            return self._in_line(cell.contents, " " if is_header else ", ")
+
+        return _as_paragraphs(wiki_tables.table_lines(table, cell_text))
+
+    def _in_line(self, code, separator=", "):
+        """What a cell shows, its lines one after the other."""
+        before, self._in_cell = self._in_cell, True
+        text = self.render(code).replace(_ITEM, "\n")
+        self._in_cell = before
+        lines = (" ".join(line.split()) for line in text.split("\n"))
+        return separator.join(filter(None, lines))
 
     def _link(self, node):
         title = str(node.title).strip()
@@ -157,6 +190,10 @@ class _Renderer:
         if node.wiki_markup in ("*", "#", ":", ";"):
             return _ITEM
         name = str(node.tag).strip().lower()
+        if name == "table" and self._keep_tables:
+            return self._table(node)
+        if name == "br" and self._in_cell:
+            return "\n"
         if name in ("table", "tr", "td", "th", "hr", "br"):
             return " " if name == "br" else "\n\n"
         if name == "nowiki":
@@ -182,6 +219,10 @@ class _Renderer:
             # 10<sup>6</sup> is not 106.
             return f"^{text}"
         return text
+
+
+def _as_paragraphs(lines):
+    return "".join(f"\n\n{line}\n\n" for line in lines)
 
 
 def _is_language(title):

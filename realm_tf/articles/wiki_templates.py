@@ -75,6 +75,32 @@ def template_text(
     return ""
 
 
+def fact_text(
+    name: str, arguments: dict[str, object], render: Callable[[object], str]
+) -> str | None:
+    """The text of a template that stands in tables and infoboxes alone.
+
+    Args: as of `template_text`.
+
+    Returns:
+        str, a line for each value; `None` if it is no such template.
+
+    Example:
+
+    >>> fact_text("Birth date", {"1": "1956", "2": "7", "3": "9"}, str)
+    '9 July 1956'
+    """
+    name = " ".join(name.replace("_", " ").split()).lower()
+    if name in wikipedia.FACT_DATES:
+        values = [render(arguments.get(key, "")).strip() for key in "123"]
+        return _date(*values)
+    if name in wikipedia.FACT_LISTS:
+        return "\n".join(
+            render(value) for key, value in arguments.items() if key.isdigit()
+        )
+    return None
+
+
 def _convert(values):
     """`{{convert|5|to|10|km|mi}}` is "5 to 10 km", as a reader sees it."""
     if not _NUMBER.match(values[0]):
@@ -117,10 +143,14 @@ def _value(values, arguments, render):
 def _as_of(arguments):
     if arguments.get("alt"):
         return arguments["alt"]
-    year, month, day = (arguments.get(key, "") for key in "123")
-    if month.isdigit() and 1 <= int(month) <= 12:
-        month = calendar.month_name[int(month)]
+    date = _date(*(arguments.get(key, "") for key in "123"))
     start = "since" if "since" in arguments else "as of"
     if not arguments.get("lc"):
         start = start.capitalize()
-    return " ".join(part for part in (start, day, month, year) if part)
+    return f"{start} {date}".rstrip()
+
+
+def _date(year, month, day):
+    if month.isdecimal() and 1 <= int(month) <= 12:
+        month = calendar.month_name[int(month)]
+    return " ".join(filter(None, (day, month, year)))

@@ -84,6 +84,9 @@ class Chunk(Operation):
     keep_all_titles: bool = False
     """keep "List of ...", "Index of ...", "Outline of ..." and
     "... (disambiguation)\""""
+    keep_tables: bool = False
+    """tell the rows of tables and infoboxes of MediaWiki dumps, each as a line with
+    the names of its columns; those of documents always are"""
     beam_options: BeamOptions = ()
 
     @functools.cached_property
@@ -143,6 +146,7 @@ class Chunk(Operation):
             "language": self.language,
             "base_url": self.base_url,
             "keep_all_titles": self.keep_all_titles,
+            "keep_tables": self.keep_tables,
             "num_shards": self.num_shards,
             "tokenizer": self.tokenizer.fingerprint(),
         }
@@ -180,6 +184,7 @@ class Chunk(Operation):
                 self.packing,
                 base_url=self.base_url,
                 keep_all_titles=self.keep_all_titles,
+                keep_tables=self.keep_tables,
                 num_shards=self.num_shards,
             )
             stage.metadata.update(

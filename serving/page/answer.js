@@ -44,6 +44,7 @@ export function readAnswer(outputs) {
     title: asText(one("title")),
     text: asText(one("text")),
     url: asText(one("url")),
+    fields: outputs.fields ? asText(one("fields")) : "",
     start: one("start"),
     limit: one("limit"),
     nbest: list("nbest", ["answer", "score"]).filter(
@@ -55,8 +56,9 @@ export function readAnswer(outputs) {
       "text",
       "answer",
       "log_prob",
-      // Earlier exports have none.
+      // Earlier exports have none; fields are those of a corpus.
       ...(outputs.candidate_url ? ["url"] : []),
+      ...(outputs.candidate_fields ? ["fields"] : []),
     ]).filter((candidate) => candidate.block_id !== NO_BLOCK_ID),
   };
 }
@@ -120,7 +122,7 @@ function headline(answer, question) {
   return [words, facts];
 }
 
-function sourceOf(url) {
+function sourceOf(url, fields) {
   const source = element("p", { class: "source" });
   const href = safeUrl(url);
   if (href !== null) {
@@ -130,6 +132,10 @@ function sourceOf(url) {
     );
   } else if (url !== "") {
     source.append(`Source: ${url}`);
+  }
+  if (fields !== "") {
+    if (source.hasChildNodes()) source.append(element("br"));
+    source.append(fields);
   }
   return source;
 }
@@ -145,7 +151,7 @@ function evidence(answer, license) {
     { dir: "auto" },
     `${number}${answer.title || "Untitled"}`,
   );
-  const source = sourceOf(answer.url);
+  const source = sourceOf(answer.url, answer.fields);
   if (license) {
     if (source.hasChildNodes()) source.append(element("br"));
     source.append(`Licence: ${license}`);
@@ -207,7 +213,7 @@ function candidateItem(candidate, number, chosenId) {
         what,
       ),
       markedText(asText(candidate.text), ...spanOf(asText(candidate.text), own)),
-      sourceOf(asText(candidate.url ?? "")),
+      sourceOf(asText(candidate.url ?? ""), asText(candidate.fields ?? "")),
     ),
   );
   return item;

@@ -223,3 +223,71 @@ def test_strip_residue():
     assert residue.strip_residue(text) == (
         "A c d e, 1 < 2 > 0 <x>. Graz the city open"
     )
+
+
+TABLE = """{| class="wikitable"
+|+ Where [[people]] stay
+! rowspan=2 | Year !! colspan=2 | Hotel
+|-
+! Town !! Price<br/>a night
+|-
+| rowspan="2" | '''1950''' || [[Oslo]]<br/>Bergen || 160 EUR
+|-
+| Rome ||
+|-
+! scope="row" | 1960
+| style="color: red" colspan=2 | none since {{death date|1956|7|9}}
+|-
+| colspan="3" {{Yes|all}}
+|}"""
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        (
+            TABLE,
+            [
+                "Where people stay",
+                "Year: 1950; Hotel Town: Oslo, Bergen; "
+                "Hotel Price a night: 160 EUR.",
+                "Year: 1950; Hotel Town: Rome.",
+                "Year: 1960; Hotel Town: none since 9 July 1956.",
+            ],
+        ),
+        (
+            "{{Infobox person | name = [[Ada]] | image = a.jpg\n"
+            "| birth_date = {{Birth date and age|1815|12|10}}\n"
+            "| occupation = {{plainlist|\n* Writer\n* [[Counter]]}}\n"
+            "| label1 = Eye colour | data1 = {{nowrap|grey}} | size = 200px\n"
+            "| website2 = x.org | spouse = }}Text.",
+            [
+                "Name: Ada.",
+                "Birth date: 10 December 1815.",
+                "Occupation: Writer, Counter.",
+                "Eye colour: grey.",
+                "Website: x.org.",
+                "Text.",
+            ],
+        ),
+        ("{{Taxobox|regnum=[[Animal]]ia}}", ["Regnum: Animalia."]),
+        ('{| class="navbox"\n| One || Two\n|}\nText.', ["Text."]),
+        (
+            "<table><thead><tr><th>A</th></tr></thead>"
+            "<tr><td>b</td></tr></table>",
+            ["A: b."],
+        ),
+        ("{|\n| a || {|\n| b || c\n|}\n|}", ["a; b; c."]),
+        ("{|\n| rowspan=x colspan=0 | a || b\n|}", ["a; b."]),
+        ("Text with {{birth date|1956|7|9}} kept.", ["Text with kept."]),
+    ],
+)
+def test_tables_are_told_row_by_row(markup, expected):
+    assert plain(markup, keep_tables=True).split("\n") == expected
+    assert plain(markup).split("\n") == [
+        line for line in expected if line.startswith("Text")
+    ] or [""]
+
+
+def test_links_of_tables_have_places():
+    assert links(TABLE, keep_tables=True) == ["people", "Oslo"]

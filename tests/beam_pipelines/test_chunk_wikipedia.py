@@ -6,6 +6,8 @@ import pytest
 from beam_runs import TWO_THREADS
 from beam_runs import VOCABULARY
 from beam_runs import chunk
+from beam_runs import dump
+from beam_runs import page
 from beam_runs import rows
 from beam_runs import shard_bytes
 from beam_runs import write_jsonl
@@ -54,6 +56,23 @@ def test_blocks_and_counters(tmp_path, vocab, inputs, small_parts):
         "wordpieces": sum(len(block.token_ids) for block in found),
         "unknown_wordpieces": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("keep_tables", "expected"),
+    [
+        (False, ["It is old."]),
+        (True, ["Town: Graz; River: Mur.", "It is old."]),
+    ],
+)
+def test_tables_if_asked_for(tmp_path, vocab, keep_tables, expected):
+    table = "{|\n! Town !! River\n|-\n| Graz || Mur\n|}\nIt is old."
+    path = tmp_path / "dump.xml"
+    path.write_text(dump(page(1, "Graz", table)))
+    output = str(tmp_path / "out")
+    chunk([str(path)], output, vocab, keep_tables=keep_tables)
+    (block,) = Blocks(output).read()
+    assert block.text == " ".join(expected)
 
 
 def test_metadata(tmp_path, vocab, inputs):

@@ -1,5 +1,6 @@
 """A corpus of documents that change, on the tiny model."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -292,6 +293,10 @@ def test_what_has_no_room_gets_a_graph_of_its_own(
     assert (found["candidate_block_id"] >= 0).sum() == 5
 
 
+# Of blocks, by id.
+FIELDS = {0: b"tags=b; date=2023-01-01", 2: b"tags=a|b; date=2024-05-01"}
+
+
 def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     _write(
@@ -320,6 +325,10 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
         # Nothing stands where there is no block.
         assert not any(found["candidate_text"][ids < 0])
         assert not any(found["candidate_title"][ids < 0])
+        told = dict(
+            zip(ids[0].tolist(), found["candidate_fields"][0], strict=True)
+        )
+        assert told == {n: FIELDS.get(n, b"") for n in ids[0].tolist()}
     with pytest.raises(RequestError, match="no field of this corpus"):
         _outputs(corpus, ["Egypt?"], "tag=a")
     ask = realm.Ask(
@@ -329,6 +338,12 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     )
     (view,) = ask.run()
     assert view.answer.text == "Ada was in Rome."
+    assert view.answer.fields == "tags=b; date=2023-01-01"
+    # Another date, in the graph that there is.
+    _write(docs, {"ada.md": "---\ndate: 2022-01-01\n---\nAda was in Rome."})
+    realm.SyncCorpus(corpus=str(corpus)).run()
+    (view,) = dataclasses.replace(ask, filter="date<2023").run()
+    assert view.answer.fields == "date=2022-01-01"
     with pytest.raises(InputError, match="cannot leave blocks out of a search"):
         _create(docs, tmp_path / "x", model_dir, fields="tags", kind="scann")
 

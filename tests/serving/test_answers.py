@@ -34,6 +34,11 @@ def test_outputs_that_are_none():
     assert to_answers(outputs(), count=1)[0].candidates[0].url == ""
     found = to_answers(outputs(candidate_url=[[b"u"]]), count=1)
     assert found[0].candidates[0].url == "u"
+    assert found[0].fields == found[0].candidates[0].fields == ""
+    told = outputs(fields=[b"a=1"], candidate_fields=[[b"b=2"]])
+    (found_told,) = to_answers(told, count=1)
+    assert found_told.fields == "a=1"
+    assert found_told.candidates[0].fields == "b=2"
     # Earlier exports give every answer.
     assert found[0].answered
     assert not to_answers(outputs(answered=[False]), count=1)[0].answered

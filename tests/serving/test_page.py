@@ -187,6 +187,9 @@ def test_markup_is_text(page, site):
     ask(page, site, "plain source")
     assert page.inner_text(".source").startswith("Source: a dump of 2024\n")
     assert page.locator("#evidence a").count() == 0
+    # What a corpus says of its documents.
+    ask(page, site, "fields")
+    assert page.inner_text(".source").startswith(f"tags=hr|{EVIL}\n")
 
 
 @needs_chromium

@@ -59,6 +59,11 @@ def test_everything_is_printed():
     )
 
 
+def test_what_the_corpus_says_of_a_document_is_printed():
+    found = printed(make_answer(fields="date=2024; tags=hr"), terminal=False)
+    assert "/frankenstein\n   date=2024; tags=hr\n   It was" in found
+
+
 def test_what_is_not_sure_enough_is_not_said_as_if_it_were():
     text = printed(make_answer(answered=False), terminal=False)
     assert (

@@ -97,6 +97,7 @@ ANSWERS = {
         EVIL, f"before {EVIL} after", title=EVIL, url="javascript:hacked=3"
     ),
     "plain source": found("x", "x", title="x", url="a dump of 2024"),
+    "fields": found("x", "x", title="x", fields=f"tags=hr|{EVIL}"),
     "long": found(
         "w" * 300,
         "w" * 300,
