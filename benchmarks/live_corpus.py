@@ -49,7 +49,7 @@ def main(*, corpus: str, num_changed: int = 100):
         copy = os.path.join(folder, "corpus")
         shutil.copytree(corpus, copy)
         state = LiveCorpus(copy).state()
-        documents = list(state.documents().values())
+        documents = list(state.rows().values())
         found = {
             "documents": len(documents),
             "blocks": state.num_blocks,

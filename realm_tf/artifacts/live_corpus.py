@@ -4,6 +4,7 @@
                             and how states are made
     segments/000001/        what was added or changed at once, and is never
       documents.jsonl       changed itself: id, title, text, url, fields, file
+      contents.jsonl        without the texts: id, file, fields, digest of the line
       blocks, embeddings
       block_ids.npy         what each block is called in answers
       places.npy            the line of documents.jsonl that it is from
@@ -16,8 +17,10 @@ the same in all states, and no other is called so.
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +38,7 @@ _MANIFEST = "corpus.json"
 _SEGMENTS = "segments"
 _SAVED_MODEL = "saved_model"
 _DOCUMENTS = "documents.jsonl"
+_CONTENTS = "contents.jsonl"
 _BLOCK_IDS = "block_ids.npy"
 _PLACES = "places.npy"
 
@@ -57,6 +61,30 @@ class Manifest:
     counts: dict
     segments: list[dict]
     next_id: int
+
+
+class Document(NamedTuple):
+    """What a change needs to know of a document; its text is on the disk.
+
+    Args:
+        id: str.
+        file: str. As `collecting.collect` says.
+        fields: dict of str to list of str.
+        digest: str. Of the whole row.
+    """
+
+    id: str
+    file: str
+    fields: dict
+    digest: str
+
+    @classmethod
+    def of(cls, row: dict) -> "Document":
+        """The document of a row of `collecting.collect`."""
+        line = json.dumps(row, ensure_ascii=False, sort_keys=True)
+        # Texts may hold halves of surrogate pairs.
+        digest = hashlib.sha256(line.encode("utf-8", "surrogatepass"))
+        return cls(row["id"], row["file"], row["fields"], digest.hexdigest())
 
 
 class LiveCorpus:
@@ -118,24 +146,24 @@ class LiveCorpus:
         return SavedModel(os.path.join(self.saved_model, str(number)))
 
     def new_segment(
-        self, documents: dict[str, dict], manifest: Manifest
+        self, rows: dict[str, dict], manifest: Manifest
     ) -> "Segment":
         """A segment of these documents, in the making.
 
         One that was killed goes on, if it was of the same documents.
 
         Args:
-            documents: dict. Id to a row of each, as of `collecting.collect`.
+            rows: dict. Id to the row of each, as of `collecting.collect`.
             manifest: `Manifest`. Of the current state.
         """
         names = sorted(self._children(_SEGMENTS))
         last = self.segment(names[-1]) if names else None
         used = {each["name"] for each in manifest.segments}
-        if last and last.name not in used and last.is_of(documents):
+        if last and last.name not in used and last.is_of(rows):
             return last
         number = 1 + max(map(int, names), default=0)
         segment = self.segment(f"{number:06d}")
-        segment.write(documents)
+        segment.write(rows)
         return segment
 
     def new_number(self) -> int:
@@ -224,25 +252,39 @@ class Segment:
         return self._path(_DOCUMENTS)
 
     @functools.cached_property
-    def documents(self) -> list[dict]:
+    def documents(self) -> list[Document]:
+        """Its documents, in the order of their rows."""
+        with Path(self._path(_CONTENTS)).open("r") as file:
+            return [Document(*json.loads(line)) for line in file]
+
+    def rows(self) -> list[dict]:
         """A row of each document, as of `collecting.collect`."""
         with Path(self.documents_path).open("r") as file:
             return list(map(json.loads, file))
 
-    def is_of(self, documents: dict[str, dict]) -> bool:
-        """Whether these documents are its own."""
-        is_there = os.path.exists(self.documents_path)
-        return is_there and self.documents == list(documents.values())
-
-    def write(self, documents: dict[str, dict]) -> None:
-        """Writes the documents."""
-        self.documents = list(documents.values())
-        os.makedirs(self.folder, exist_ok=True)
-        lines = (
-            json.dumps(row, ensure_ascii=False) + "\n"
-            for row in documents.values()
+    def is_of(self, rows: dict[str, dict]) -> bool:
+        """Whether it is of these documents."""
+        is_there = os.path.exists(self._path(_CONTENTS))
+        return is_there and self.documents == list(
+            map(Document.of, rows.values())
         )
-        write_text(self.documents_path, "".join(lines))
+
+    def write(self, rows: dict[str, dict]) -> None:
+        """Writes the documents."""
+        self.documents = list(map(Document.of, rows.values()))
+        os.makedirs(self.folder, exist_ok=True)
+        # That which says that both are there comes last.
+        for path, lines in (
+            (self.documents_path, rows.values()),
+            (self._path(_CONTENTS), self.documents),
+        ):
+            write_text(
+                path,
+                "".join(
+                    json.dumps(line, ensure_ascii=False) + "\n"
+                    for line in lines
+                ),
+            )
 
     @property
     def is_finished(self) -> bool:
@@ -255,7 +297,7 @@ class Segment:
         Args:
             block_ids: int64 array `(num_blocks,)`.
         """
-        place_of = {row["id"]: n for n, row in enumerate(self.documents)}
+        place_of = {each.id: n for n, each in enumerate(self.documents)}
         places = [
             place_of[name.decode("utf-8")]
             for columns in self.blocks.read_columns("article_id")
@@ -292,12 +334,21 @@ class State:
     def __init__(self, segments: list[tuple[Segment, frozenset[str]]]):
         self.segments = segments
 
-    def documents(self) -> dict[str, dict]:
-        """Id to the row of each document."""
+    def documents(self) -> dict[str, Document]:
+        """Id to each document."""
+        return {
+            each.id: each
+            for segment, removed in self.segments
+            for each in segment.documents
+            if each.id not in removed
+        }
+
+    def rows(self) -> dict[str, dict]:
+        """Id to the row of each document, as of `collecting.collect`."""
         return {
             row["id"]: row
             for segment, removed in self.segments
-            for row in segment.documents
+            for row in segment.rows()
             if row["id"] not in removed
         }
 
@@ -307,7 +358,7 @@ class State:
         found = []
         for segment, removed in self.segments:
             is_there = np.array(
-                [row["id"] not in removed for row in segment.documents], bool
+                [each.id not in removed for each in segment.documents], bool
             )
             found.append(np.flatnonzero(is_there[segment.places]))
         return found
@@ -347,7 +398,7 @@ class State:
     def fields(self) -> list[dict]:
         """Of each block, the fields of its document."""
         return [
-            segment.documents[place]["fields"]
+            segment.documents[place].fields
             for (segment, _), rows in zip(
                 self.segments, self._rows, strict=True
             )

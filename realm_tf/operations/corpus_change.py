@@ -24,13 +24,14 @@ _MOST_OF_NO_USE = 0.2
 _MOST_SEGMENTS = 32
 
 
-def change(corpus, manifest, rows, counts):
-    """Makes the state of these documents, and then current.
+def change(corpus, manifest, new, *, gone, counts):
+    """Makes the state after a change, and then current.
 
     Args:
         corpus: `LiveCorpus`.
         manifest: `Manifest` before.
-        rows: dict. Id to the row of each document of the new state.
+        new: dict. Id to the row of each document that is added or has changed.
+        gone: set of str. Ids of documents that have changed or are removed.
         counts: dict. What was counted when they were read.
 
     Returns:
@@ -42,12 +43,6 @@ def change(corpus, manifest, rows, counts):
     """
     settings = manifest.settings
     _check(corpus, settings)
-    for field in settings["fields"]:
-        if not any(field in row["fields"] for row in rows.values()):
-            print(f"warning: no document has {field}", file=sys.stderr)
-    before = corpus.state(manifest).documents()
-    new = {name: row for name, row in rows.items() if before.get(name) != row}
-    gone = {name for name in before if before[name] != rows.get(name)}
     manifest = dataclasses.replace(
         manifest, segments=_without(corpus, manifest.segments, gone)
     )
@@ -55,9 +50,13 @@ def change(corpus, manifest, rows, counts):
     if new:
         manifest, num_new = _with_segment(corpus, manifest, new)
     state, number = corpus.state(manifest), corpus.new_number()
+    documents = state.documents()
+    for field in settings["fields"]:
+        if not any(field in each.fields for each in documents.values()):
+            print(f"warning: no document has {field}", file=sys.stderr)
     _export(corpus, state, manifest, number)
     counts = {
-        "documents": len(rows),
+        "documents": len(documents),
         "blocks": state.num_blocks,
         "blocks_embedded": num_new,
         **counts,
@@ -96,7 +95,8 @@ def _without(corpus, segments, gone):
             **each,
             "removed": sorted(
                 gone.intersection(
-                    row["id"] for row in corpus.segment(each["name"]).documents
+                    document.id
+                    for document in corpus.segment(each["name"]).documents
                 ).union(each["removed"])
             ),
         }
@@ -213,7 +213,7 @@ def compact(corpus, manifest):
     """Makes one segment of all, which says and is called the same."""
     state, settings = corpus.state(manifest), manifest.settings
     records, embeddings = state.records(), state.embeddings()
-    segment = corpus.new_segment(state.documents(), manifest)
+    segment = corpus.new_segment(state.rows(), manifest)
     _make_blocks(segment, settings)
     found = segment.blocks.records
     if found.texts[:] != records.texts[:] or not np.array_equal(

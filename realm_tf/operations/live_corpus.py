@@ -10,6 +10,7 @@ import tyro
 
 from realm_tf.articles import collecting
 from realm_tf.artifacts.disk import locked
+from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
@@ -124,7 +125,9 @@ class CreateCorpus(Operation):
             raise _nothing_left(settings)
         with locked(os.path.join(self.output, "corpus")):
             start = Manifest(0, settings, {}, [], 0)
-            return corpus_change.change(self.result, start, rows, counts)
+            return corpus_change.change(
+                self.result, start, rows, gone=set(), counts=counts
+            )
 
     def report(self, result: dict) -> str:
         return (
@@ -145,7 +148,16 @@ class _Change(Operation):
     """say what would change, and change nothing"""
 
     def changed(self, before: dict, settings: dict):
-        """`(rows, counts)`, the documents after the change."""
+        """What there is after the change.
+
+        Args:
+            before: dict. Id to each `Document`.
+            settings: dict. Those of `CreateCorpus`.
+
+        Returns:
+            `(rows, kept, counts)`: of documents that were read, id to row; ids
+            of those that stay as they were; counts of `collecting.collect`.
+        """
         raise NotImplementedError
 
     def run(self) -> dict:
@@ -164,18 +176,37 @@ class _Change(Operation):
         with locked(os.path.join(self.corpus, "corpus")):
             manifest = corpus.manifest()
             before = corpus.state(manifest).documents()
-            rows, counts = self.changed(before, manifest.settings)
-            kinds = _differences(before, rows)
+            rows, kept, counts = self.changed(before, manifest.settings)
+            new = {
+                name: row
+                for name, row in rows.items()
+                if before.get(name) != Document.of(row)
+            }
+            kinds = {
+                "added": [name for name in new if name not in before],
+                "changed": [name for name in new if name in before],
+                "removed": [
+                    name
+                    for name in before
+                    if name not in rows and name not in kept
+                ],
+            }
             for line in _told(kinds, before):
                 print(line, flush=True)
             if self.dry_run or not any(kinds.values()):
                 return manifest.counts
-            if not rows:
+            if not rows and not kept:
                 raise _nothing_left(manifest.settings)
             # Only now, as it takes seconds: often nothing has changed.
             from realm_tf.operations import corpus_change
 
-            return corpus_change.change(corpus, manifest, rows, counts)
+            return corpus_change.change(
+                corpus,
+                manifest,
+                new,
+                gone={*kinds["changed"], *kinds["removed"]},
+                counts=counts,
+            )
 
     def report(self, result: dict) -> str:
         return "" if self.dry_run else _of_counts(result)
@@ -195,11 +226,12 @@ class SyncCorpus(_Change):
     """files, folders or globs (if not given: those of `realm corpus create`)"""
 
     def changed(self, before, settings):
-        return collecting.collect(
+        rows, counts = collecting.collect(
             self.documents or settings["documents"],
             base_url=settings["base_url"],
             fields=settings["fields"],
         )
+        return rows, set(), counts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,12 +251,8 @@ class AddToCorpus(_Change):
         )
         # Sections of a file that are no longer in it go.
         files = {row["file"] for row in rows.values()} - {""}
-        kept = {
-            name: row
-            for name, row in before.items()
-            if row["file"] not in files
-        }
-        return dict(sorted({**kept, **rows}.items())), counts
+        kept = {name for name, each in before.items() if each.file not in files}
+        return rows, kept, counts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -238,22 +266,17 @@ class RemoveFromCorpus(_Change):
     ? stand for what they do in a shell"""
 
     def changed(self, before, settings):
-        unknown = [
-            pattern
+        found = {
+            pattern: {n for n, e in before.items() if _matches(e, pattern)}
             for pattern in self.ids
-            if not any(_matches(row, pattern) for row in before.values())
-        ]
-        if unknown:
+        }
+        if unknown := [pattern for pattern in self.ids if not found[pattern]]:
             raise InputError(
                 f"{self.corpus} has no document {', '.join(unknown)}: `realm "
                 "corpus status --list` shows them."
             )
-        kept = {
-            name: row
-            for name, row in before.items()
-            if not any(_matches(row, pattern) for pattern in self.ids)
-        }
-        return kept, collections.Counter()
+        kept = set(before).difference(*found.values())
+        return {}, kept, collections.Counter()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -335,21 +358,8 @@ class CorpusStatus(Operation):
         return "\n".join([*lines, *result.get("ids", [])])
 
 
-def _differences(before, after) -> dict[str, list[str]]:
-    """Kind of change to the ids of documents; of two dicts of rows by id."""
-    return {
-        "added": [name for name in after if name not in before],
-        "changed": [
-            name
-            for name, row in after.items()
-            if name in before and before[name] != row
-        ],
-        "removed": [name for name in before if name not in after],
-    }
-
-
 def _told(kinds, before):
-    """Lines that say what `_differences` are."""
+    """Lines that say what has changed."""
     num_same = len(before) - len(kinds["changed"]) - len(kinds["removed"])
     for kind, names in kinds.items():
         shown = ", ".join(names[:_NUM_SHOWN])
@@ -377,6 +387,6 @@ def _of_counts(counts):
     return "; ".join([text, *rest])
 
 
-def _matches(row, pattern):
-    names = (row["id"], row["file"])
+def _matches(document, pattern):
+    names = (document.id, document.file)
     return any(fnmatch.fnmatchcase(name, pattern) for name in names if name)

@@ -91,10 +91,10 @@ def _contents(corpus):
     state = LiveCorpus(corpus).state()
     records = state.records()
     blocks = [
-        (row["id"], place, row["fields"])
+        (document.id, place, document.fields)
         for segment, removed in state.segments
         for place in np.asarray(segment.places)
-        if (row := segment.documents[place])["id"] not in removed
+        if (document := segment.documents[place]).id not in removed
     ]
     blocks = [
         (name, number, records.titles[n], records.texts[n], records.urls[n])
@@ -362,7 +362,7 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     realm.AddToCorpus(
         corpus=str(corpus), documents=(str(rows), str(tmp_path / "other"))
     ).run()
-    found = LiveCorpus(corpus).state().documents()
+    found = LiveCorpus(corpus).state().rows()
     assert found["bach"]["text"] == "Bach was in Leipzig."
     assert found["ada.txt#"]["text"] == "Ada was in Egypt."
     assert len(found) == 7
@@ -371,12 +371,12 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
         line = {"id": f"n#{number}", "title": "N", "text": f"It is {number}."}
         rows.write_text(json.dumps(line))
         realm.AddToCorpus(corpus=str(corpus), documents=(str(rows),)).run()
-    found = LiveCorpus(corpus).state().documents()
+    found = LiveCorpus(corpus).state().rows()
     assert {"n#1", "n#2", "bach"} <= set(found)
     realm.RemoveFromCorpus(
         corpus=str(corpus), ids=("rivers/*", "bach", "n#?")
     ).run()
-    found = LiveCorpus(corpus).state().documents()
+    found = LiveCorpus(corpus).state().rows()
     assert sorted(found) == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
     # The export before is there for who still serves it; the first is not.
     assert sorted(os.listdir(corpus / "saved_model")) == ["4", "5"]

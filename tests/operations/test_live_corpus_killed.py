@@ -30,7 +30,7 @@ def _sync(corpus):
 
 def _texts(corpus):
     """The text of each document of the current state."""
-    rows = LiveCorpus(corpus).state().documents()
+    rows = LiveCorpus(corpus).state().rows()
     return {name: row["text"] for name, row in rows.items()}
 
 
