@@ -54,8 +54,8 @@ function examples() {
   return about.example_questions ?? [];
 }
 
+// Before each question: a server takes new states of a corpus.
 async function loadAbout() {
-  if (about !== null) return;
   [about] = await fetchJson("about.json");
   const facts = [];
   if (about.num_blocks !== null) {

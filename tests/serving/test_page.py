@@ -246,6 +246,17 @@ def test_keys_and_history(page, site):
 
 
 @needs_chromium
+def test_a_new_state_of_the_corpus_is_named(page, site, servable, monkeypatch):
+    ask(page, site, "plain source")
+    assert "version 3" in page.inner_text("#corpus")
+    monkeypatch.setattr(servable, "version", 4)
+    page.fill("#question", "astral")
+    page.keyboard.press("Enter")
+    expect(page.locator("#evidence mark")).not_to_have_text("x")
+    assert "version 4" in page.inner_text("#corpus")
+
+
+@needs_chromium
 def test_examples_are_links(page, site):
     go(page, site)
     page.wait_for_selector("#examples")
