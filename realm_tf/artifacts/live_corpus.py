@@ -253,9 +253,20 @@ class Segment:
 
     @functools.cached_property
     def documents(self) -> list[Document]:
-        """Its documents, in the order of their rows."""
-        with Path(self._path(_CONTENTS)).open("r") as file:
-            return [Document(*json.loads(line)) for line in file]
+        """Its documents, in the order of their rows.
+
+        Raises:
+            InputError: if the file of them is missing.
+        """
+        path = self._path(_CONTENTS)
+        try:
+            with Path(path).open("r") as file:
+                return [Document(*json.loads(line)) for line in file]
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{path} is missing, or of an earlier version of realm: make the "
+                "corpus anew with `realm corpus create`."
+            ) from error
 
     def rows(self) -> list[dict]:
         """A row of each document, as of `collecting.collect`."""

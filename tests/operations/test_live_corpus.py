@@ -392,6 +392,10 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     assert told[0].startswith("state 5: 3 documents, 3 blocks (0 of them")
     assert told[3].startswith("3 blocks on the disk, in 1 segments")
     assert told[-3:] == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
+    for path in corpus.glob("segments/*/contents.jsonl"):
+        path.unlink()
+    with pytest.raises(InputError, match="contents.jsonl is missing, or of an"):
+        realm.SyncCorpus(corpus=str(corpus)).run()
 
 
 PLACES = {
