@@ -13,13 +13,6 @@ from realm_tf.articles import wikipedia
 # Of attributes of a malformed table.
 _MOST_SPANNED = 100
 _NO_DATA = re.compile(r"\b(?:navbox|metadata|ambox|mbox)", re.I)
-# Rows of an infobox that say how it looks.
-_LOOKS = re.compile(
-    r"image|img|photo|picture|logo|icon|seal|flag|coat|shield|map|coord|caption"
-    r"|alt|size|width|height|colou?r|style|class|signature|module|embed|footnote"
-    r"|notes?|refs?|bodyclass|child|nocat|collapsible|state",
-    re.I,
-)
 _FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gv]|wav)$", re.I)
 # What a template leaves that stands for the rest of a cell: its attributes.
 _ATTRIBUTES = re.compile(r'^(?:[a-z]+\s*=\s*(?:"[^"]*"|\S+)\s*)+', re.I)
@@ -139,15 +132,23 @@ def infobox_lines(arguments: dict[str, str]) -> list[str]:
     """
     lines = []
     for name, text in arguments.items():
-        label = name.replace("_", " ").strip()
+        label = " ".join(re.split(r"[\s_-]+", name.strip()))
         if match := re.fullmatch(r"data(\d+)", label):
             label = arguments.get(f"label{match[1]}", "")
-        elif label.isdigit() or _LABEL.match(label) or _LOOKS.search(label):
-            continue
-        if not text or _FILE.search(text):
+        elif label.isdigit() or _LABEL.match(label):
             continue
         label = re.sub(r"\s*\d+$", "", label)
+        if not text or _FILE.search(text) or _says_how_it_looks(label):
+            continue
         lines += html_sections.table_lines(
             [label[:1].upper() + label[1:]], [[text]]
         )
     return lines
+
+
+def _says_how_it_looks(label):
+    label = label.lower()
+    return label in wikipedia.LOOKS or any(
+        word.rstrip("0123456789") in wikipedia.PICTURES
+        for word in label.split()
+    )

@@ -260,12 +260,15 @@ TABLE = """{| class="wikitable"
             "| birth_date = {{Birth date and age|1815|12|10}}\n"
             "| occupation = {{plainlist|\n* Writer\n* [[Counter]]}}\n"
             "| label1 = Eye colour | data1 = {{nowrap|grey}} | size = 200px\n"
+            "| image_alt2 = A face | altitude = 3 m | state = Ohio"
             "| website2 = x.org | spouse = }}Text.",
             [
                 "Name: Ada.",
                 "Birth date: 10 December 1815.",
                 "Occupation: Writer, Counter.",
                 "Eye colour: grey.",
+                "Altitude: 3 m.",
+                "State: Ohio.",
                 "Website: x.org.",
                 "Text.",
             ],
