@@ -96,26 +96,13 @@ def write(
         question_files.Question(title, answers=())
         for title in dict.fromkeys(corpus.records.titles[:1000])
     ][:_NUM_EXPECTED]
-    compute = functools.partial(
-        _expected,
-        embeddings=embeddings,
-        asked=asked,
-        block_ids=state.block_ids(),
-        reading=saved_model.reading(stage),
-    )
-    exact = None
-    if precision != FLOAT32:
-        exact = compute(
-            dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32))
-        )
     saved_model.write(
         stage,
         corpus,
         kind,
         asked,
         part=part,
-        expected=compute(corpus),
-        exact=exact,
+        **_answers(stage, corpus, model, asked, state, embeddings),
         room=room and dataclasses.asdict(room),
         fields=list(fields),
         **facts,
@@ -318,6 +305,22 @@ def _named(part):
             if id(child) not in seen:
                 seen.add(id(child))
                 left.append((f"{path}/{name}".lstrip("/"), child))
+
+
+def _answers(stage, corpus, model, asked, state, embeddings) -> dict:
+    """What an export answers, and the same in float32 if it is of less bits."""
+    compute = functools.partial(
+        _expected,
+        embeddings=embeddings,
+        asked=asked,
+        block_ids=state.block_ids(),
+        reading=saved_model.reading(stage),
+    )
+    found = {"expected": compute(corpus)}
+    if stage.parameters["precision"] != FLOAT32:
+        exact = dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32))
+        found["exact"] = compute(exact)
+    return found
 
 
 def _expected(corpus, *, embeddings, asked, block_ids, reading) -> dict:

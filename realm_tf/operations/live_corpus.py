@@ -10,11 +10,11 @@ import tyro
 
 from realm_tf.articles import collecting
 from realm_tf.artifacts.disk import locked
-from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.segments import Document
 from realm_tf.errors import InputError
 from realm_tf.models.precision import Precision
 from realm_tf.models.precision import resolve
