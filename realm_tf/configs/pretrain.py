@@ -139,10 +139,13 @@ class Masking(recipes.Group):
         mode: str. `"salient"`, `"uniform"` or `"random_span"`; see
             `data.masking`.
         max_masked: int. Masked wordpieces of a query.
+        mask_numbers: bool. Whether salient spans that the tagger calls numbers
+            are masked, too. The paper's are names and dates.
     """
 
     mode: Literal["salient", "uniform", "random_span"] = "salient"
     max_masked: recipes.Positive = 10
+    mask_numbers: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,14 +31,14 @@ class PretrainingExamples(ExampleBatches):
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
-            `max_masked`.
+            `max_masked`, `mask_numbers`.
 
     Attributes:
         num_examples: int. Eligible passages.
         steps_per_epoch: int.
         counts: dict of int. As `tokenize_passages` counts, and
-            `spans_too_long`, `passages_without_span` (mode `"salient"`) or
-            `passages_without_wordpiece` (the others): passages left out.
+            `spans_not_eligible`, `passages_without_span` (mode `"salient"`)
+            or `passages_without_wordpiece` (the others): left out.
 
     Raises:
         InputError: if the eligible passages do not fill one batch.
@@ -63,8 +63,9 @@ class PretrainingExamples(ExampleBatches):
     def _eligible(self):
         counts = dict(self.passages.metadata["counts"])
         if self.masker.mode == "salient":
-            found, too_long = self.passages.count_spans(self.masker.max_masked)
-            counts["spans_too_long"] = too_long
+            found = self.passages.count_spans(self.masker.eligible)
+            num_spans = len(self.passages.arrays["spans"])
+            counts["spans_not_eligible"] = num_spans - int(found.sum())
             reason = "passages_without_span"
         else:
             found = self.passages.count_sentences()

@@ -82,6 +82,7 @@ class Masker:
 
     Salient spans of more than `max_masked` wordpieces are not eligible: half
     a name is another task. (The original trains on the first ones only.)
+    Numbers are not either: the paper's salient spans are names and dates.
 
     Args:
         wordpieces: list of str. The vocabulary, in the order of ids.
@@ -94,6 +95,8 @@ class Masker:
             least one. Defaults to 0.15.
         keep_rate: float. In mode `"uniform"`, share of what is chosen that
             stays visible and is predicted all the same. Defaults to 0.
+        mask_numbers: bool. Whether spans that the tagger calls numbers are
+            eligible, too. Defaults to `False`.
 
     Raises:
         InputError: if `max_masked` wordpieces do not fit into a query.
@@ -113,6 +116,7 @@ class Masker:
         max_masked: int = MAX_MASKED,
         mask_rate: float = MASK_RATE,
         keep_rate: float = 0.0,
+        mask_numbers: bool = False,
     ):
         if max_masked > max_query_length - 2:
             raise InputError(
@@ -124,12 +128,25 @@ class Masker:
         self.max_masked = max_masked
         self._mask_rate = mask_rate
         self._keep_rate = keep_rate
+        self._mask_numbers = mask_numbers
         self._cls_id = wordpieces.index("[CLS]")
         self._sep_id = wordpieces.index("[SEP]")
         self._mask_id = wordpieces.index("[MASK]")
         self._starts_word = np.array(
             [not piece.startswith("##") for piece in wordpieces]
         )
+
+    def eligible(self, spans: np.ndarray) -> np.ndarray:
+        """Which salient spans may be masked.
+
+        Args:
+            spans: int array `(num_spans, 5)`, as of `TokenizedPassage`.
+
+        Returns:
+            bool array `(num_spans,)`.
+        """
+        found = spans[:, 1] - spans[:, 0] <= self.max_masked
+        return found if self._mask_numbers else found & (spans[:, 4] == 0)
 
     def mask(
         self, passage: TokenizedPassage, generator: np.random.Generator
@@ -158,8 +175,7 @@ class Masker:
         return self._example(passage, ids, places, put)
 
     def _mask_salient(self, passage, generator):
-        lengths = passage.spans[:, 1] - passage.spans[:, 0]
-        eligible = np.flatnonzero(lengths <= self.max_masked)
+        eligible = np.flatnonzero(self.eligible(passage.spans))
         span = passage.spans[eligible[generator.integers(len(eligible))]]
         first_pieces = passage.sentences[:, 0]
         row = np.searchsorted(first_pieces, span[0], side="right") - 1

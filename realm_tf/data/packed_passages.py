@@ -9,7 +9,7 @@ Files, `.npy`:
   last row holds the totals.
 - `token_ids` uint16 `(num_wordpieces,)`, int32 for more than 65,536 of them
   in the vocabulary.
-- `sentences` int32 `(num_sentences, 3)` and `spans` int32 `(num_spans, 4)` as
+- `sentences` int32 `(num_sentences, 3)` and `spans` int32 `(num_spans, 5)` as
   in `tokenized_passages.TokenizedPassage`, counted from the passage's beginning.
 - `texts` uint8: title and text of each passage in UTF-8, for display.
 
@@ -18,6 +18,7 @@ Files, `.npy`:
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
@@ -110,7 +111,7 @@ class PackedPassages(array_files.PackedArrays):
         "passages": ("int64", 6),
         "token_ids": ("uint16", None),
         "sentences": ("int32", 3),
-        "spans": ("int32", 4),
+        "spans": ("int32", 5),
         "texts": ("uint8", None),
     }
     limits = {"token_ids": 1, "sentences": 2, "spans": 3, "texts": 4}
@@ -129,25 +130,22 @@ class PackedPassages(array_files.PackedArrays):
             spans=rows["spans"],
         )
 
-    def count_spans(self, max_masked: int) -> tuple[np.ndarray, int]:
-        """How many spans of each passage can be masked.
+    def count_spans(self, eligible: Callable) -> np.ndarray:
+        """How many spans of each passage are eligible.
 
         Args:
-            max_masked: int. Wordpieces.
+            eligible: function of spans, int array `(num_spans, 5)`, that gives
+                which are, bool array `(num_spans,)`.
 
         Returns:
-            int32 array `(num_passages,)`, the spans of at most that many
-            wordpieces; int, the number of longer ones.
+            int32 array `(num_passages,)`.
         """
         found = np.zeros(len(self), "int32")
-        num_longer = 0
         # In parts: the spans of a large corpus are not for memory.
         for first in range(0, len(self), _PART):
             limits = self.table[first : first + _PART + 1, 3]
             spans = self.arrays["spans"][limits[0] : limits[-1]]
-            fits = spans[:, 1] - spans[:, 0] <= max_masked
-            num_longer += int(np.sum(~fits))
-            total = np.concatenate([[0], np.cumsum(fits)])
+            total = np.concatenate([[0], np.cumsum(eligible(spans))])
             places = total[limits - limits[0]]
             found[first : first + _PART] = np.diff(places)
-        return found, num_longer
+        return found

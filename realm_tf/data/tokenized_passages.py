@@ -9,6 +9,11 @@ import numpy as np
 
 from realm_tf.artifacts import schema
 
+# What taggers call numbers: ours, and spaCy's pipelines (OntoNotes 5).
+NUMBERS = frozenset(
+    ["number", "CARDINAL", "MONEY", "ORDINAL", "PERCENT", "QUANTITY"]
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedPassage:
@@ -22,9 +27,10 @@ class TokenizedPassage:
             one sentence after the other.
         sentences: int array `(num_sentences, 3)`. First wordpiece of each
             sentence, first byte of it in `text`, byte after its last.
-        spans: int array `(num_spans, 4)`. First wordpiece that lies wholly
+        spans: int array `(num_spans, 5)`. First wordpiece that lies wholly
             in the salient span, the one after the last; first byte of the
-            span in `text`, byte after its last. At least one wordpiece each.
+            span in `text`, byte after its last; 1 if its label is one of
+            `NUMBERS`, else 0. At least one wordpiece each.
     """
 
     block_id: int
@@ -79,10 +85,11 @@ def _tokenized(passage, pieces, counts):
             token_ids += each.ids
     spans = []
     num_outside = num_without = 0
-    for start, limit, text in zip(
+    for start, limit, text, label in zip(
         passage.span_byte_start,
         passage.span_byte_limit,
         passage.spans(),
+        passage.span_label,
         strict=True,
     ):
         row = bisect.bisect_right(sentences, start, key=lambda s: s[1]) - 1
@@ -97,7 +104,9 @@ def _tokenized(passage, pieces, counts):
         if place >= end:
             num_without += 1
             continue
-        spans.append((first + place, first + end, start, limit))
+        spans.append(
+            (first + place, first + end, start, limit, label in NUMBERS)
+        )
     counts["passages"] += 1
     counts["sentences"] += len(pieces)
     counts["sentences_without_wordpiece"] += len(pieces) - len(sentences)
@@ -110,5 +119,5 @@ def _tokenized(passage, pieces, counts):
         text=content,
         token_ids=np.array(token_ids, "int32"),
         sentences=np.array(sentences, "int32").reshape(-1, 3),
-        spans=np.array(spans, "int32").reshape(-1, 4),
+        spans=np.array(spans, "int32").reshape(-1, 5),
     )

@@ -101,6 +101,15 @@ class Embedder(EncoderModel):
         """Width of the output."""
         return self.projection_dim or self.encoder.hidden_dim
 
+    @property
+    def drops_out(self) -> bool:
+        """Whether the embedding of a text differs from step to step in
+        training."""
+        return any(
+            isinstance(layer, keras.layers.Dropout) and layer.rate > 0
+            for layer in self._flatten_layers()
+        )
+
     def copy(self):
         """An embedder of its own with the same weights and precision.
 

@@ -26,8 +26,8 @@ class RealmModel(keras.Model):
     `num_retrieved` blocks of the index. Never among them: the block that the
     sentence is from, one that holds the sentence or most of it, one that says
     the same as a better one; the next best take their places. The index only
-    chooses: queries and candidates are embedded again with the current
-    weights, so a gradient reaches both towers.
+    chooses, by queries embedded without dropout; queries and candidates are
+    embedded again with the current weights, so a gradient reaches both towers.
 
     Inputs are a dict of int tensors, as `data.masked_queries` makes it:
     `token_ids` and `padding_mask` `(batch_size, query_length)`, the masked
@@ -149,10 +149,11 @@ class RealmModel(keras.Model):
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         query = packing.query_inputs(inputs)
         # (b, d)
-        queries = self.score_scale * self.query_embedder(
-            query, training=training
-        )
-        found, allowed = self.find_candidates(inputs, queries)
+        queries = searched = self._embed_queries(query, training=training)
+        if training and self.query_embedder.drops_out:
+            # The index is searched as the host and the builder embed.
+            searched = self._embed_queries(query, training=False)
+        found, allowed = self.find_candidates(inputs, searched)
         # (b, 1 + k, d)
         blocks = self.embed_candidates(found, training=training)
         candidate_mask = ops.concatenate(
@@ -190,6 +191,9 @@ class RealmModel(keras.Model):
         if "of_article" in found:
             outputs["of_article"] = found["of_article"]
         return outputs
+
+    def _embed_queries(self, query, *, training):
+        return self.score_scale * self.query_embedder(query, training=training)
 
     def find_candidates(self, inputs, queries):
         """The blocks that queries may be answered from.

@@ -82,7 +82,7 @@ def test_counts_and_sizes(passages):
         "spans": 161,
         "spans_outside_sentences": 0,
         "spans_without_wordpiece": 0,
-        "spans_too_long": 5,
+        "spans_not_eligible": 5,
         "passages_without_span": 3,
     }
     examples = PretrainingExamples(passages, batch_size=8, mode="uniform")

@@ -105,6 +105,21 @@ def test_spans_of_ten_wordpieces_at_most(mark_passage, letters):
     assert {_text(e.mask_ids, letters) for e in draws} == {"abcdefghij"}
 
 
+@pytest.mark.parametrize("label", ["number", "CARDINAL"])
+def test_numbers_are_masked_by_choice_alone(mark_passage, letters, label):
+    marked = mark_passage("the <1869> and the <Capybara> in the <city>")
+    marked.span_label = [label, "name", "date"]
+    passage = _tokenized(marked, letters)
+    assert passage.spans[:, 4].tolist() == [1, 0, 0]
+    for options, expected in (
+        ({}, {"capybara", "city"}),
+        ({"mask_numbers": True}, {"1869", "capybara", "city"}),
+        ({"mask_numbers": True, "max_masked": 4}, {"1869", "city"}),
+    ):
+        draws = _draws(_masker(letters, "salient", **options), passage, 40)
+        assert {_text(e.mask_ids, letters) for e in draws} == expected
+
+
 def test_windows_hold_the_span_and_are_drawn_uniformly(mark_passage, letters):
     words = [f"{a}{b}" for a in "abcdef" for b in "123456789"]  # 108 pieces
     sentence = " ".join([*words[:20], "<river>", *words[20:]])

@@ -8,6 +8,7 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
+from realm_tf.data.masking import Masker
 from realm_tf.data.packed_passages import PackedPassages
 from realm_tf.data.packed_passages import pack_passages
 from realm_tf.data.tokenized_passages import tokenize_passages
@@ -102,19 +103,18 @@ def test_large_vocabularies_take_int32(annotated, letters, tmp_path):
     )
 
 
-def test_spans_are_counted(packed, monkeypatch):
+def test_spans_are_counted(packed, letters, monkeypatch):
     found = PackedPassages(packed)
     # More parts than one.
     monkeypatch.setattr("realm_tf.data.packed_passages._PART", 7)
-    counts, num_longer = found.count_spans(10)
-    assert counts.tolist() == [2, 0, 0, 2] + [0] + [1] * 600
-    assert num_longer == 1
-    counts, num_longer = found.count_spans(12)
-    assert counts.tolist() == [2, 0, 0, 3] + [0] + [1] * 600
-    assert num_longer == 0
-    counts, num_longer = found.count_spans(1)
-    assert counts.tolist() == [1, 0, 0, 0] + [0] + [1] * 600
-    assert num_longer == 4
+    for max_masked, first in (
+        (10, [2, 0, 0, 2, 0]),
+        (12, [2, 0, 0, 3, 0]),
+        (1, [1, 0, 0, 0, 0]),
+    ):
+        masker = Masker(letters.vocabulary, max_masked=max_masked)
+        counts = found.count_spans(masker.eligible)
+        assert counts.tolist() == first + [1] * 600
 
 
 @pytest.mark.parametrize("texts", [[], ["\u200d"], ["The river."]])
@@ -127,7 +127,8 @@ def test_corpora_of_next_to_nothing(
     pack_passages(annotated, letters, str(tmp_path / "packed"))
     found = PackedPassages(str(tmp_path / "packed"))
     assert len(found) == len(texts)
-    assert found.count_spans(10)[0].tolist() == [0] * len(texts)
+    counts = found.count_spans(Masker(letters.vocabulary).eligible)
+    assert counts.tolist() == [0] * len(texts)
 
 
 def test_wrong_directories_are_refused(annotated, packed, letters, tmp_path):

@@ -59,7 +59,7 @@ def test_byte_by_byte_the_same(mark_passage, letters):
     assert first == len(found.token_ids)
     assert expected == [
         (list(range(a, b)), start, limit)
-        for a, b, start, limit in found.spans.tolist()
+        for a, b, start, limit, _ in found.spans.tolist()
     ]
 
 
@@ -81,6 +81,7 @@ def test_what_is_left_out_is_counted(mark_passage, letters):
     # From the second sentence into the third, and in the space between.
     passage.span_byte_start += [12, 14]
     passage.span_byte_limit += [18, 17]
+    passage.span_label += ["name", "name"]
     found, counts = _tokenize(passage, letters)
     assert counts == {
         "passages": 1,

@@ -268,6 +268,20 @@ def test_candidates_follow_the_rules(make_model):
     assert 1 not in first and 6 not in first
 
 
+def test_dropout_does_not_reach_the_search(make_model):
+    keras.utils.set_random_seed(0)
+    model = make_model(dropout=0.5, num_spare=0)
+    batch = make_batch()
+    expected = np.asarray(model(batch)["candidate_ids"])
+    priors = set()
+    for _ in range(5):
+        found = model(batch, training=True)
+        np.testing.assert_array_equal(found["candidate_ids"], expected)
+        priors.add(np.asarray(found["retrieval_log_probs"]).tobytes())
+    # The scores that are learned from have it.
+    assert len(priors) == 5
+
+
 @pytest.mark.slow
 def test_candidates_from_the_host(make_model):
     """The same blocks, found by the index or brought along."""
