@@ -78,8 +78,9 @@ class Corpus:
         """
         reader = self.loaded.model.reader
         title = tables.MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
+        longest = MAX_QUERY_LENGTH + title + self.records.longest + 1
         matching.check_length(
-            MAX_QUERY_LENGTH + title + self.records.longest + 1,
+            min(longest, reader.max_joint_length or longest),
             reader.encoder.max_sequence_length,
             what="Question, title and block" if title else "Question and block",
             mend="run `realm chunk` with a smaller --max-block-length",

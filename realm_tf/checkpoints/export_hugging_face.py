@@ -118,6 +118,9 @@ def _reader(reader):
         span_hidden_size=reader.span_hidden_dim,
         max_span_width=reader.max_span_width,
         reader_layer_norm_eps=reader.layer_norm_epsilon,
+        # There is no word for all of it there.
+        reader_seq_len=reader.max_joint_length
+        or reader.encoder.max_sequence_length,
     )
 
 

@@ -16,6 +16,7 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import make_part
+from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
 
 # Embeddings of all blocks, in a RealmForOpenQA: no weight of the model.
@@ -257,6 +258,7 @@ def _make(part, config, tensors, prefix, all_ignored):
             "span_hidden_dim": span_hidden_dim,
             "max_span_width": config.get("max_span_width", 10),
             "layer_norm_epsilon": config.get("reader_layer_norm_eps", 1e-3),
+            "max_joint_length": config.get("reader_seq_len", MAX_JOINT_LENGTH),
         }
     elif kind == ENCODER and not config.get("tie_word_embeddings", True):
         raise InputError(

@@ -37,6 +37,7 @@ from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
 from realm_tf.checkpoints.source import make_part
+from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
 
 # Below the head's scope. `{norm}` is the part's name for its LayerNorm.
@@ -272,6 +273,7 @@ def _make(part, tensors, unknown, num_heads):
     elif part.kind == READER:
         width, _ = tensors.shape(f"{part.head_scope}dense_1/kernel")
         head["span_hidden_dim"] = width
+        head["max_joint_length"] = MAX_JOINT_LENGTH
     own = [name for name in tensors.names() if name in table or name in unknown]
     tensors = tensors.renamed({name: name for name in own})
     return make_part(part.kind, config, table, tensors, **head)

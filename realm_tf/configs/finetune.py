@@ -7,6 +7,10 @@ from realm_tf.configs import recipes
 from realm_tf.configs.recipes import Freezing
 from realm_tf.configs.recipes import Optimizer
 
+# What the original reads of a question and a block: 32 and 288 wordpieces
+# (google-research/language, language/orqa; transformers' reader_seq_len).
+MAX_JOINT_LENGTH = 320
+
 
 @dataclasses.dataclass(frozen=True)
 class Candidates(recipes.Group):
@@ -20,6 +24,8 @@ class Candidates(recipes.Group):
             question is for, see `RetrieveAndRead`; the paper has none.
         read_titles: bool. Whether the reader reads titles from now on, see
             `Reader`; one that does so already goes on.
+        max_joint_length: int. Wordpieces that are read of a question and a
+            block, see `Reader`; 0: all.
         match_whole_words: bool. See `RetrieveAndRead`.
         retriever: str. Whose blocks are read: the model's own (`"realm"`), also
             with BM25 beside it (`"hybrid"`), or those of `"bm25"`, found once
@@ -34,6 +40,7 @@ class Candidates(recipes.Group):
     read_an_answer: bool = False
     gold: Literal["ignore", "read", "only"] = "ignore"
     read_titles: bool = False
+    max_joint_length: recipes.Natural = MAX_JOINT_LENGTH
     match_whole_words: bool = True
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"
     refresh_every: recipes.Natural = 0
@@ -73,7 +80,7 @@ class OpenQaRecipe(recipes.Recipe):
     """
 
     num_epochs: recipes.Positive = 2
-    batch_size: recipes.Positive = 16
+    batch_size: recipes.Positive = 1
     optimizer: Optimizer = Optimizer(learning_rate=1e-5)
     candidates: Candidates = Candidates()
     train_query_tower: bool = True
@@ -85,9 +92,9 @@ class OpenQaRecipe(recipes.Recipe):
 
 RECIPES = {
     # Guu et al., 2020, appendix A and the original's launcher: 2 epochs of
-    # NQ at 1e-5, 5000 candidates, 5 blocks read (batch size 1 there).
-    # An accelerator's work: about 5 x 320 wordpieces a question through
-    # BERT-base, forward and back. Not run at full size here.
+    # NQ at 1e-5, 5000 candidates, 5 blocks read, a question a step: 158,000
+    # changes of the weights. An accelerator's work: about 5 x 320 wordpieces a
+    # question through BERT-base, forward and back. Not run at full size here.
     "orqa": OpenQaRecipe(),
     # The same for sets of a few thousand questions (WQ, CT): 20 epochs.
     "orqa_small_set": OpenQaRecipe(num_epochs=20),
@@ -95,6 +102,7 @@ RECIPES = {
     # thousand questions and a 6-layer, 384-wide reader.
     "laptop": OpenQaRecipe(
         num_epochs=3,
+        batch_size=16,
         optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
         candidates=Candidates(
             num_candidates=100, num_reader_blocks=2, read_an_answer=True

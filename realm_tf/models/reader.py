@@ -32,6 +32,9 @@ class Reader(EncoderModel):
             `[CLS] x [SEP] title [SEP] body [SEP]`, as in [Karpukhin et al.,
             2020](https://arxiv.org/abs/2004.04906); spans are the body's in any
             case. It can be set. Defaults to `False`, as the paper.
+        max_joint_length: int. Wordpieces of all that is read of a question and
+            a block; the end of a longer block is not. It can be set. Defaults
+            to `None`: all.
 
     References:
         [Lee et al., 2019](https://arxiv.org/abs/1906.00300), section 4.2.
@@ -46,6 +49,7 @@ class Reader(EncoderModel):
         max_span_width=10,
         layer_norm_epsilon=1e-3,
         reads_titles=False,
+        max_joint_length=None,
         **kwargs,
     ):
         inputs = make_inputs()
@@ -64,6 +68,7 @@ class Reader(EncoderModel):
             "max_span_width": max_span_width,
             "layer_norm_epsilon": layer_norm_epsilon,
             "reads_titles": reads_titles,
+            "max_joint_length": max_joint_length,
         }
         super().__init__(inputs, logits, config, **kwargs)
 

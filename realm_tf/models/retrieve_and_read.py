@@ -107,7 +107,10 @@ class RetrieveAndRead(keras.Model):
         self.open_qa = open_qa
         self.index = index
         self.block_table = block_table
-        self.join_bert = packing.JoinBert(sep_id)
+        self.join_title = packing.JoinBert(sep_id)
+        self.join_bert = packing.JoinBert(
+            sep_id, open_qa.reader.max_joint_length
+        )
         self.num_candidates = min(num_candidates, index.num_blocks)
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
@@ -281,7 +284,7 @@ class RetrieveAndRead(keras.Model):
         if not self.open_qa.reader.reads_titles:
             return self.join_bert(*query, *self.block_table(read_ids))
         blocks = self.block_table.contents(read_ids)
-        titled = self.join_bert(
+        titled = self.join_title(
             *query, blocks["title_ids"], blocks["title_lengths"]
         )
         token_ids = blocks["token_ids"]
@@ -292,6 +295,7 @@ class RetrieveAndRead(keras.Model):
             ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1])),
             ops.reshape(blocks["lengths"], (-1,)),
             sep_id=self.join_bert.sep_id,
+            max_length=self.join_bert.max_length,
         )
 
     def _span_logits(self, joined, training):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from realm_tf.training.training_log import TrainingLog
 # Blocks in which the strings of a pattern are looked for; as many candidates
 # at least as a step has.
 _PATTERN_BLOCKS = 1000
+# A long one, as the original has them.
+_QUESTION_LENGTH = 32
 # Steps know how long an answer can be, and how many candidates there are.
 _OF_ONE_WIDTH = ("answer_ids", "candidate_ids", "candidate_scores")
 
@@ -89,6 +92,7 @@ class FineTuning:
             self._retriever = retrievers.make("bm25", corpus)
         # Before the query tower moves.
         self._trainer = make_trainer(corpus, index.embeddings, recipe)
+        _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
 
     def train(self, asked, dev, *, writer=None, callbacks=(), **fit) -> None:
         """Trains, and leaves the weights of the epoch to keep.
@@ -257,6 +261,7 @@ def make_trainer(corpus, embeddings, recipe):
         recipe: `OpenQaRecipe`.
     """
     model, candidates = corpus.loaded.model, recipe.candidates
+    model.reader.max_joint_length = candidates.max_joint_length or None
     if candidates.read_titles:
         corpus.read_titles()
     if not recipe.train_query_tower:
@@ -288,6 +293,21 @@ def make_trainer(corpus, embeddings, recipe):
         ),
         embeddings=None if exact else np.asarray(embeddings),
     )
+
+
+def _tell_of_cut_blocks(corpus, max_joint_length):
+    """Says on stderr how many blocks are not read to their ends."""
+    room = max_joint_length - _QUESTION_LENGTH - 1
+    num_cut = int((corpus.records.lengths > room).sum())
+    if max_joint_length and num_cut:
+        print(
+            f"{num_cut:,} of {len(corpus.records):,} blocks do not fit with a "
+            f"question of {_QUESTION_LENGTH} wordpieces into max_joint_length="
+            f"{max_joint_length} of the recipe: their ends are not read. To "
+            "read all, add --set max_joint_length=0.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _lexical_weight(recipe):

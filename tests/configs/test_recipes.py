@@ -36,6 +36,51 @@ def test_a_recipe_is_had_by_name_and_written_flat(configs, name):
     assert nearest(configs.RECIPES, recipe) == (name, ())
 
 
+def test_the_papers_pre_training():
+    # Guu et al., 2020, section 4.3 and appendix A.
+    paper = pretrain.RECIPES["paper"]
+    assert (paper.num_steps, paper.batch_size) == (200_000, 512)
+    assert paper.optimizer == Optimizer(learning_rate=3e-5)
+    # And the null block.
+    assert paper.candidates.num_retrieved == 7
+    assert paper.index.num_steps == 500
+    assert (paper.masking.mode, paper.masking.mask_numbers) == (
+        "salient",
+        False,
+    )
+    assert paper.masked_lm.masked_lm_steps == 0
+    # The original's launcher.
+    assert paper.masking.max_masked == 10
+    lengths = paper.lengths
+    assert (
+        lengths.max_query_length,
+        lengths.max_block_length,
+        lengths.max_joint_length,
+    ) == (96, 288, 384)
+
+
+@pytest.mark.parametrize(
+    "name, num_questions, num_updates",
+    [
+        # NQ-open's 79,168 training questions, twice; the 3,417 that ORQA's
+        # split leaves of WebQuestions', 20 times: each changes the weights.
+        ("orqa", 79_168, 158_336),
+        ("orqa_small_set", 3_417, 68_340),
+    ],
+)
+def test_the_originals_fine_tuning(name, num_questions, num_updates):
+    recipe = finetune.RECIPES[name]
+    batches = num_questions // recipe.batch_size
+    optimizer = recipe.optimizer
+    updates = batches // optimizer.gradient_accumulation_steps
+    assert recipe.num_epochs * updates == num_updates
+    assert optimizer == Optimizer(learning_rate=1e-5)
+    assert recipe.candidates == finetune.Candidates(
+        num_candidates=5000, num_reader_blocks=5, max_joint_length=320
+    )
+    assert recipe.train_query_tower
+
+
 @pytest.mark.parametrize(
     "override, name, value",
     [

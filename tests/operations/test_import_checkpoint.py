@@ -3,7 +3,6 @@
 tests/golden/README.md says how the files were made.
 """
 
-import dataclasses
 import pathlib
 
 import numpy as np
@@ -89,17 +88,10 @@ def test_questions_are_answered_as_the_peer_does(open_qa, goldens):
     corpus = Corpus.load(open_qa["model"], open_qa["blocks"], open_qa["index"])
     tokenizer = corpus.loaded.tokenizer
     questions = goldens["openqa/questions"].tolist()
-    lengths = corpus.records.lengths
-    predictions = []
-    # The peer joins 72 wordpieces at most: the longest blocks are cut beside
-    # a question of 14 and two of 15 (beside that of 17 none is).
-    for room, asked in ((57, questions[:1]), (56, questions[1:])):
-        corpus.records.lengths = np.minimum(lengths, room)
-        # A copy, whose table of the blocks is made of these lengths.
-        predictor = Predictor(
-            dataclasses.replace(corpus), num_candidates=5, num_reader_blocks=5
-        )
-        predictions += predictor.predict(asked)
+    # The longest blocks are cut beside three of the questions.
+    assert corpus.loaded.model.reader.max_joint_length == 72
+    predictor = Predictor(corpus, num_candidates=5, num_reader_blocks=5)
+    predictions = predictor.predict(questions)
     for case, found in enumerate(predictions):
         prefix = f"openqa/{case}/out"
         retrieved = goldens[f"{prefix}/retrieved_block_ids"]
