@@ -23,8 +23,12 @@ def write(path: str, arrays: dict[str, np.ndarray]) -> None:
     os.replace(temporary, path)
 
 
-def read(path: str) -> dict[str, np.ndarray]:
+def read(path: str, names: list[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays that `write` wrote, in their order.
+
+    Args:
+        path: str.
+        names: list of str. Which of them. Defaults to `None`: all.
 
     Raises:
         InputError: if the file is missing or damaged.
@@ -34,7 +38,10 @@ def read(path: str) -> dict[str, np.ndarray]:
             open(path, "rb") as file,
             np.load(file, allow_pickle=False) as arrays,
         ):
-            return dict(arrays)
+            return {
+                name: arrays[name]
+                for name in (arrays.files if names is None else names)
+            }
     # Whatever a torn file makes of numpy's reading.
     except Exception as error:
         raise InputError(

@@ -64,6 +64,9 @@ class Refresh(recipes.Group):
             `"pipeline"`, a process that runs `realm embed` and `realm index`,
             for Dataflow or Flink; `"sync"`, the trainer, which waits: exact,
             for experiments.
+        num_builders: int. Processes of `"process"` on this machine; others may
+            join them, see `operations.rebuild_index`, and with 0 only they
+            build.
         refresh_every: int. Steps after which the index is made again; 0
             never.
         stale_factor: int. Multiplies `refresh_every`: the ablation with a
@@ -71,6 +74,7 @@ class Refresh(recipes.Group):
     """
 
     refresh: Literal["process", "thread", "pipeline", "sync"] = "process"
+    num_builders: recipes.Natural = 1
     refresh_every: recipes.Natural = 500
     stale_factor: recipes.Positive = 1
 

@@ -20,7 +20,7 @@ def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
         name: str. Of the variable.
         **options: more arguments of `keras.Variable`.
     """
-    return keras.Variable(
+    variable = keras.Variable(
         shared(array),
         dtype=array.dtype.name,
         trainable=False,
@@ -29,6 +29,17 @@ def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
         name=name,
         **options,
     )
+    variable.holds_corpus = True
+    return variable
+
+
+def without_corpus(variables: list) -> list:
+    """Those of some variables that no `fixed_weight` is.
+
+    The others are made of a corpus and of embeddings, which are in files of
+    their own.
+    """
+    return [v for v in variables if not getattr(v, "holds_corpus", False)]
 
 
 def shared(array: np.ndarray):

@@ -142,6 +142,10 @@ class RetrieveAndRead(keras.Model):
             )
         }
 
+    def prepare(self, embeddings):
+        """As `Index.prepare`."""
+        return embeddings
+
     def swap(self, embeddings):
         """Takes new block embeddings, between two steps.
 

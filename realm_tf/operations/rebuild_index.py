@@ -1,12 +1,19 @@
 """The process that builds indices for a trainer in another process.
 
-It has a low priority and ends with the trainer:
+`realm pretrain` starts them itself. More may join, on other machines that
+mount the same directories or on other accelerators, whenever it runs:
 
-  python -m realm_tf.operations.rebuild_index --model DIR --blocks DIR
-      --exchange DIR --max-block-length N --precision P [--pipeline [Beam options]]
+  python -m realm_tf.operations.rebuild_index --exchange OUTPUT.partial/run/index_exchange
+
+Each embeds ranges of the blocks, whichever are free, with the weights that the
+trainer left last, on the devices that it finds. It ends when the run has ended.
+What it opens is what the trainer's `task.json` names: `model`, `blocks`,
+`max_block_length`, `precision`, and `pipeline` with `beam_options`, if Beam
+embeds them.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 import threading
@@ -15,12 +22,14 @@ import time
 import numpy as np
 
 from realm_tf.artifacts import index_files
-from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
 from realm_tf.operations.embed import Embed
+from realm_tf.training.exchange import Exchange
+from realm_tf.training.index_builder import builder_name
+from realm_tf.training.index_builder import embed_blocks
 
 # A tenth of the trainer's share of a busy core (our choice).
 _NICENESS = 10
@@ -66,58 +75,105 @@ def build_by_pipeline(
     return found
 
 
-def _build_indices(args, beam_options):
-    """Embeds all blocks with the weights that come, again and again."""
-    from realm_tf.artifacts.packed_blocks import PackedBlocks
-    from realm_tf.retrieval.block_embedder import BlockEmbedder
-    from realm_tf.training import index_builder
+class _Obsolete(Exception):
+    """There are newer weights."""
 
-    loaded = Model(args.model).load(precision=args.precision)
-    embedder = BlockEmbedder(loaded, max_length=args.max_block_length)
-    blocks = None if args.pipeline else PackedBlocks(args.blocks)
-    weights = os.path.join(args.exchange, index_builder.WEIGHTS)
-    while True:
-        if not os.path.exists(weights):
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-            continue
-        loaded.model.block_embedder.set_weights(
-            list(weight_files.read(weights).values())
+
+class _Builder:
+    """Embeds ranges with the weights that come, again and again."""
+
+    def __init__(self, meeting, task):
+        from realm_tf.artifacts.packed_blocks import PackedBlocks
+        from realm_tf.retrieval.block_embedder import BlockEmbedder
+
+        self._exchange = meeting
+        self._task = task
+        self._loaded = Model(task["model"]).load(precision=task["precision"])
+        self._embedder = BlockEmbedder(
+            self._loaded, max_length=task["max_block_length"]
         )
-        remove(weights)
-        if args.pipeline:
-            found = build_by_pipeline(
-                args.exchange,
-                loaded,
-                args.blocks,
-                precision=args.precision,
-                beam_options=beam_options,
+        self._blocks = None
+        if not task["pipeline"]:
+            self._blocks = PackedBlocks(task["blocks"])
+        self._name = builder_name(os.getpid())
+        # Of the weights that the tower has.
+        self._weights = None
+
+    def work(self) -> bool:
+        """Embeds one range, if there is one."""
+        name = self._exchange.current()
+        number = name and self._exchange.claim(name, self._name)
+        if number is None:
+            return False
+        if name != self._weights:
+            self._loaded.model.block_embedder.set_weights(
+                self._exchange.weights(name)
             )
-        else:
-            found = index_builder.embed_blocks(embedder, blocks)
-        weight_files.write(
-            os.path.join(args.exchange, index_builder.EMBEDDINGS),
-            {"embeddings": found},
+            self._weights = name
+        with contextlib.suppress(_Obsolete):
+            found = self._embed(name, number)
+            self._exchange.deliver(name, number, found)
+        return True
+
+    def _embed(self, name, number):
+        if self._task["pipeline"]:
+            return build_by_pipeline(
+                self._exchange.directory,
+                self._loaded,
+                self._task["blocks"],
+                precision=self._task["precision"],
+                beam_options=self._task["beam_options"],
+            )
+
+        def check():
+            if not self._exchange.hold(name, number):
+                raise _Obsolete
+
+        return embed_blocks(
+            self._embedder,
+            self._blocks,
+            numbers=self._exchange.rows(number),
+            before_batch=check,
         )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The process of `index_builder.ProcessBuilder`."""
-    parser = argparse.ArgumentParser(prog="realm_tf.operations.rebuild_index")
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--blocks", required=True)
-    parser.add_argument("--exchange", required=True)
-    parser.add_argument("--max-block-length", type=int, required=True)
-    parser.add_argument("--precision", required=True)
-    parser.add_argument("--pipeline", action="store_true")
-    args, beam_options = parser.parse_known_args(argv)
-    _end_with_the_trainer()
-    os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-
+    """The process of `index_builder.ProcessBuilders`, and any other."""
+    parser = argparse.ArgumentParser(
+        prog="python -m realm_tf.operations.rebuild_index",
+        description="Embeds blocks for a run of `realm pretrain`.",
+    )
+    parser.add_argument(
+        "--exchange",
+        required=True,
+        help="the run's directory OUTPUT.partial/run/index_exchange",
+    )
+    parser.add_argument(
+        "--with-trainer",
+        action="store_true",
+        help="end when standard input ends, at a low priority",
+    )
+    args = parser.parse_args(argv)
+    if args.with_trainer:
+        _end_with_the_trainer()
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+    meeting = Exchange(args.exchange)
     try:
-        _build_indices(args, beam_options)
+        task = meeting.task
+        if task is None:
+            raise InputError(
+                f"--exchange {args.exchange}: no run of `realm pretrain` with "
+                "refresh=process is going on there."
+            )
+        builder = _Builder(meeting, task)
+        # A run that goes on after a kill begins another task.
+        while meeting.task == task:
+            if not builder.work():
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
+    return 0
 
 
 def _end_with_the_trainer():

@@ -12,8 +12,10 @@ References:
 """
 
 import collections
+import contextlib
 import dataclasses
 import os
+import threading
 from collections.abc import Callable
 
 import keras
@@ -28,21 +30,22 @@ from realm_tf.retrieval.numpy_index import NumpyIndex
 _CPU = "cpu:0"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class _Version:
     """What a batch is searched with, as a whole.
 
     Args:
         step: int. Steps done when it was taken.
         weights: list of tensors. Of the query tower.
-        embeddings: float32 array `(num_blocks, embedding_dim)`.
-        index: `Index` of them.
+        index: `Index` of block embeddings.
+        num_users: int. The batches that are being made with it, and 1 while it
+            is the latest; at 0 its index is closed.
     """
 
     step: int
     weights: list
-    embeddings: np.ndarray
     index: object
+    num_users: int = 1
 
 
 class HostRetriever(keras.callbacks.Callback):
@@ -57,9 +60,9 @@ class HostRetriever(keras.callbacks.Callback):
     the model would find.
 
     In place of an index it serves `training.index_refresh` (whose callbacks
-    give the model's variables their last values before they call `swap`). As
-    one of the `parts` of `training.resume`, a run that goes on searches the
-    version that it had. As a callback, it counts the steps, and adds to the
+    give the model's variables their last values before they call `swap`, and
+    which keeps the embeddings). As one of the `parts` of `training.resume`, a
+    run that goes on searches with the query tower that it had. As a callback, it counts the steps, and adds to the
     logs of each how old its retrieval is, as `retrieval_age`: steps from the
     swap whose query tower and embeddings the step's batch was searched with.
     The embeddings were computed before that swap; `index_age` counts from
@@ -76,11 +79,11 @@ class HostRetriever(keras.callbacks.Callback):
         max_block_length: int. Bodies and titles are cut and padded to it, as
             a `BlockTable` of this length would cut them.
         score_scale: float. See `OpenQa`. Defaults to `1.0`.
-        make_index: function of embeddings that gives an `Index`, called at
-            each swap, which waits for it; such as `Scann.build` with the
-            TensorFlow backend. Defaults to `NumpyIndex`: exact.
-        directory: str. Where `get_state` leaves versions; local. Made if need
-            be.
+        make_index: function of embeddings that gives an `Index`, called by
+            `prepare`; such as `Scann.build` with the TensorFlow backend.
+            Defaults to `NumpyIndex`: exact.
+        directory: str. Where `get_state` leaves weights of the query tower;
+            local. Made if need be.
 
     Attributes:
         num_blocks: int. Number of blocks.
@@ -117,37 +120,65 @@ class HostRetriever(keras.callbacks.Callback):
         self._kept = collections.deque(maxlen=2)
         self._ahead = None
         self._taken_at = collections.deque()
-        self._version = self._take(embeddings)
+        self._lock = threading.Lock()
+        self._version = None
+        self.swap(self.prepare(embeddings))
 
-    def swap(self, embeddings) -> None:
-        """Takes new embeddings, and the query tower's weights as they are.
+    def prepare(self, embeddings):
+        """An index of new embeddings, in any thread.
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
         """
-        self._version = self._take(embeddings)
-
-    def _take(self, embeddings, weights=None, step=None):
-        if weights is None:
-            weights = self._query_tower.get_weights()
-        embeddings = np.asarray(embeddings, "float32")
         with keras.device(_CPU):
-            return _Version(
-                step=self.steps_done if step is None else step,
-                # Not views of what training goes on to change.
-                weights=[ops.convert_to_tensor(np.array(w)) for w in weights],
-                embeddings=embeddings,
-                index=self._make_index(embeddings),
-            )
+            return self._make_index(np.asarray(embeddings, "float32"))
+
+    def swap(self, index) -> None:
+        """Takes an index, and the query tower's weights as they are.
+
+        The index before is closed when no batch needs it any more.
+
+        Args:
+            index: what `prepare` gave.
+        """
+        weights = self._query_tower.get_weights()
+        self._take(index, weights, self.steps_done)
+
+    def _take(self, index, weights, step):
+        with keras.device(_CPU):
+            # Not views of what training goes on to change.
+            weights = [ops.convert_to_tensor(np.array(w)) for w in weights]
+        with self._lock:
+            before = self._version
+            self._version = _Version(step, weights, index)
+        if before is not None:
+            self._leave(before)
+
+    @contextlib.contextmanager
+    def _used(self):
+        """The latest version, which is not closed inside."""
+        with self._lock:
+            version = self._version
+            version.num_users += 1
+        try:
+            yield version
+        finally:
+            self._leave(version)
+
+    def _leave(self, version):
+        with self._lock:
+            version.num_users -= 1
+            is_over = not version.num_users
+        if is_over:
+            version.index.close()
 
     # === Candidates ===
 
-    def add_candidates(self, batch: dict, version=None) -> dict:
+    def add_candidates(self, batch: dict) -> dict:
         """Retrieves for a batch.
 
         Args:
             batch: dict of int arrays, as `PretrainingExamples` makes it.
-            version: what to search with. Defaults to `None`: that of now.
 
         Returns:
             dict of the same arrays and, int32, `candidate_block_ids`,
@@ -156,13 +187,15 @@ class HostRetriever(keras.callbacks.Callback):
             `candidate_token_ids` and `candidate_title_ids` `(batch_size,
             num_searched, max_block_length)`; see `RealmModel`.
         """
-        version = version or self._version
+        with self._used() as version:
+            return self._add_candidates(batch, version)
+
+    def _add_candidates(self, batch, version):
         queries = self._embed(version.weights, batch)
         num = min(self._num_searched, self.num_blocks)
-        with keras.device(_CPU):
-            _, found = version.index.search(queries, num)
         block_ids = np.full((len(queries), self._num_searched), -1, "int32")
-        block_ids[:, :num] = found
+        with keras.device(_CPU):
+            block_ids[:, :num] = version.index.search(queries, num)[1]
         own = np.asarray(batch["block_id"])[:, None]
         articles = self._articles[np.maximum(block_ids, 0)]
         of_article = (articles == self._articles[np.maximum(own, 0)]) & (
@@ -250,23 +283,21 @@ class HostRetriever(keras.callbacks.Callback):
 
     def _make(self, batches):
         for batch in batches:
-            version = self._version
-            yield self.add_candidates(batch, version), version.step
+            with self._used() as version:
+                made = self._add_candidates(batch, version), version.step
+            yield made
 
     # === State ===
 
     def get_state(self):
         """What `training.resume` keeps of this: the step of a version, whose
-        file is left in `directory`."""
+        weights are left in `directory`."""
         version = self._version
         if version is not self._written:
             os.makedirs(self._directory, exist_ok=True)
             weight_files.write(
                 self._path(version.step),
-                {
-                    "embeddings": version.embeddings,
-                    **weight_files.by_number(version.weights),
-                },
+                weight_files.by_number(version.weights),
             )
             self._is_written(version)
         # A state that is not yet written may be lost: the one before counts.
@@ -277,12 +308,13 @@ class HostRetriever(keras.callbacks.Callback):
         return {"step": version.step}
 
     def set_state(self, state):
-        """Takes up what `get_state` gave."""
+        """Takes up what `get_state` gave; the embeddings that it began with
+        are those of the version already."""
         step = state["step"]
-        arrays = weight_files.read(self._path(step))
-        embeddings = arrays.pop("embeddings")
-        weights = list(arrays.values())
-        self._version = self._take(embeddings, weights, step)
+        weights = weight_files.read(self._path(step)).values()
+        with keras.device(_CPU):
+            self._version.weights = list(map(ops.convert_to_tensor, weights))
+        self._version.step = step
         self._is_written(self._version)
 
     def _path(self, step):

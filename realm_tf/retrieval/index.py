@@ -116,6 +116,14 @@ class Index(abc.ABC):
                 cannot take `allowed`.
         """
 
+    def prepare(self, embeddings):
+        """New embeddings as `swap` takes them, made ready beside the steps.
+
+        Args:
+            embeddings: float array `(num_blocks, embedding_dim)`.
+        """
+        return embeddings
+
     @abc.abstractmethod
     def swap(self, embeddings) -> None:
         """Takes new embeddings of the same shape, without retracing.

@@ -43,6 +43,9 @@ class NumpyIndex:
             _merge(scores, first, *best)
         return best
 
+    def close(self) -> None:
+        """As `retrieval.index.Index.close`."""
+
 
 def _merge(scores, first, best_scores, best_ids):
     """Puts the scores of blocks from `first` on among the best so far."""

@@ -22,6 +22,7 @@ from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 from realm_tf.training.index_refresh import IndexRefresh
+from realm_tf.training.index_versions import IndexVersions
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import TrainingLog
@@ -29,6 +30,8 @@ from realm_tf.training.training_log import TrainingLog
 # Blocks in which the strings of a pattern are looked for; as many candidates
 # at least as a step has.
 _PATTERN_BLOCKS = 1000
+# The part of a saved state that says which embeddings were searched.
+_REFRESH = "index_refresh"
 # A long one, as the original has them.
 _QUESTION_LENGTH = 32
 # Steps know how long an answer can be, and how many candidates there are.
@@ -84,6 +87,7 @@ class FineTuning:
     def __init__(self, corpus, recipe, stage, *, blocks, index):
         self._blocks = blocks
         self._corpus = corpus
+        self._index = index
         self._recipe = recipe
         self._stage = stage
         # What finds the blocks, if it is not the model that is trained.
@@ -111,14 +115,9 @@ class FineTuning:
         steps = curriculum.steps_of_epochs
         trainers.compile_trainer(self._trainer, recipe.optimizer, sum(steps))
         parts = {}
+        refresh = None
         if recipe.candidates.refresh_every:
-            parts["index_refresh"] = IndexRefresh(
-                self._trainer,
-                self._trainer.open_qa.block_embedder,
-                self._embed,
-                every_steps=recipe.candidates.refresh_every,
-                wait=True,
-            )
+            parts[_REFRESH] = refresh = self._refresh()
         parts["training_log"] = TrainingLog(
             self._stage.path(LOG),
             every_steps=recipe.log_every,
@@ -126,7 +125,7 @@ class FineTuning:
             writer=writer,
         )
         if dev:
-            parts["selection"] = self._selection(dev)
+            parts["selection"] = self._selection(dev, refresh)
         metadata["history"] = resume.fit(
             self._trainer,
             curriculum.batches,
@@ -207,7 +206,24 @@ class FineTuning:
                 strings[question] = found
         return strings
 
-    def _selection(self, dev):
+    def _refresh(self):
+        versions = IndexVersions(self._stage.path(run_directory.INDEX))
+        directory = self._stage.path(run_directory.CHECKPOINT)
+        state = resume.state_of(directory, _REFRESH)
+        if state is None:
+            versions.write(0, self._index.embeddings)
+        else:
+            self._trainer.swap(versions.read(state["index_step"]))
+        return IndexRefresh(
+            self._trainer,
+            self._trainer.open_qa.block_embedder,
+            self._embed,
+            versions=versions,
+            every_steps=self._recipe.candidates.refresh_every,
+            wait=True,
+        )
+
+    def _selection(self, dev, refresh):
         settings = self._recipe.selection
         if settings.num_dev_questions:
             step = max(1, len(dev) // settings.num_dev_questions)
@@ -220,8 +236,8 @@ class FineTuning:
         )
 
         def evaluate():
-            if self._recipe.candidates.refresh_every:
-                self._trainer.swap(self._embed())
+            if refresh is not None:
+                refresh.refresh()
             predictions = predictor.predict(
                 [q.question for q in dev], search=retriever and retriever.search
             )

@@ -6,14 +6,15 @@ when the result is not needed any more, that gives the embeddings of all blocks.
 
 import concurrent.futures
 import os
+import socket
 import subprocess
 import sys
 
 import numpy as np
 
-from realm_tf.artifacts import weight_files
-from realm_tf.artifacts.paths import remove
 from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.training import exchange
+from realm_tf.training import hosts
 from realm_tf.training.callbacks import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -22,18 +23,17 @@ _BATCH_SIZE = 64
 _SECONDS_BETWEEN_LOOKS = 0.1
 # What a process of its own runs.
 _PROCESS = "realm_tf.operations.rebuild_index"
-_LOG = "builder.log"
-# What it takes and leaves.
-WEIGHTS = "weights.npz"
-EMBEDDINGS = "embeddings.npz"
 
 
-def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
-    """The embeddings of all blocks, with the tower as it is.
+def embed_blocks(
+    embedder, blocks, *, numbers=None, before_batch=lambda: None
+) -> np.ndarray:
+    """The embeddings of blocks, with the tower as it is.
 
     Args:
         embedder: `BlockEmbedder`.
         blocks: `PackedBlocks`.
+        numbers: range. Which of them. Defaults to `None`: all.
         before_batch: function without arguments. What it raises ends this.
 
     Returns:
@@ -42,12 +42,14 @@ def embed_blocks(embedder, blocks, *, before_batch=lambda: None) -> np.ndarray:
     Raises:
         Diverged: if one is not finite.
     """
-    found = np.empty((len(blocks), embedder.embedding_dim), "float32")
-    order = np.argsort(blocks.count_wordpieces(), kind="stable")
+    numbers = range(len(blocks)) if numbers is None else numbers
+    found = np.empty((len(numbers), embedder.embedding_dim), "float32")
+    lengths = blocks.count_wordpieces()[numbers.start : numbers.stop]
+    order = np.argsort(lengths, kind="stable")
     for first in range(0, len(order), _BATCH_SIZE):
         before_batch()
         places = order[first : first + _BATCH_SIZE]
-        rows = [blocks[place] for place in places.tolist()]
+        rows = [blocks[numbers[place]] for place in places.tolist()]
         found[places], _ = embedder.embed_ids(
             [block.title_ids for block in rows],
             [block.token_ids for block in rows],
@@ -89,58 +91,74 @@ def thread_builder(loaded, blocks, *, max_block_length: int):
     return build
 
 
-class ProcessBuilder:
-    """Lets a process of its own build, at a low priority, on the processor.
+class ProcessBuilders:
+    """Lets processes of their own build, at a low priority, on the processor.
 
-    They meet in a directory: the trainer leaves weights there, the process
-    takes them away and leaves embeddings. Its output goes to `builder.log`
-    beside them. It ends when the trainer ends, however that ends.
+    They meet in a directory, see `training.exchange`; others may join them
+    there, from any machine that mounts it. Those that were started here end
+    when the trainer ends, however that ends; what one printed is in
+    `builder-N.log` beside the rest.
 
     Args:
-        directory: str. Local; what an earlier run left there is removed.
-        arguments: list of str. Of `operations.rebuild_index`, less
-            `--exchange`.
+        directory: str. What an earlier run left there is removed.
+        task: dict. What builders open, see `operations.rebuild_index`.
+        num_blocks: int.
+        rows_per_range: int. Defaults to `None`: as `exchange.rows_of_ranges`.
+        num_processes: int. Builders to start here; 0: only others build.
+            Defaults to `1`.
 
     Raises:
-        ChildProcessError: when it is called, if the process ends; another is
+        ChildProcessError: when it is called, if all processes end; others are
             started by the next call.
-        InputError: when it is called, if the embeddings are damaged.
     """
 
-    def __init__(self, directory: str, arguments):
-        remove(directory)
-        os.makedirs(directory)
-        self._weights = os.path.join(directory, WEIGHTS)
-        self._embeddings = os.path.join(directory, EMBEDDINGS)
-        self._log = os.path.join(directory, _LOG)
-        self._command = [
-            *(sys.executable, "-m", _PROCESS, "--exchange", directory),
-            *arguments,
-        ]
-        self._process = None
+    def __init__(
+        self,
+        directory: str,
+        task: dict,
+        *,
+        num_blocks: int,
+        rows_per_range: int | None = None,
+        num_processes: int = 1,
+    ):
+        rows = rows_per_range or exchange.rows_of_ranges(num_blocks)
+        self._exchange = exchange.Exchange(directory)
+        self._exchange.begin(
+            {**task, "num_blocks": num_blocks, "rows_per_range": rows}
+        )
+        self._processes = [None] * num_processes
 
     def __call__(self, weights, stopped):
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        remove(self._embeddings)
-        weight_files.write(self._weights, weight_files.by_number(weights))
-        while not os.path.exists(self._embeddings):
-            status = self._process.poll()
-            if status is not None:
-                raise ChildProcessError(
-                    f"the builder stopped (exit status {status}; {self._log} "
-                    f"ends with {self._last_line()!r})"
-                )
+        name = self._exchange.offer(weights)
+        self._start()
+        while True:
+            found = self._exchange.collect(name)
+            if found is not None:
+                return found
+            self._check()
             if stopped.wait(_SECONDS_BETWEEN_LOOKS):
                 raise concurrent.futures.CancelledError
-        return weight_files.read(self._embeddings)["embeddings"]
+
+    def _check(self):
+        """Frees what processes that ended were at."""
+        ended = [p for p in self._processes if p and p.poll() is not None]
+        for process in ended:
+            process.stdin.close()
+            self._exchange.forget(builder_name(process.pid))
+        if self._processes and len(ended) == len(self._processes):
+            raise ChildProcessError(
+                f"the builder stopped (exit status {ended[0].returncode}; "
+                f"{self._log(0)} ends with {self._last_line()!r})"
+            )
 
     def _start(self):
+        for number, process in enumerate(self._processes):
+            if process is None or process.poll() is not None:
+                self._processes[number] = self._started(number)
+
+    def _started(self, number):
         import keras
 
-        # What is left of one that died.
-        self.close()
-        remove(self._weights)
         environment = dict(
             os.environ,
             KERAS_BACKEND=keras.backend.backend(),
@@ -148,9 +166,14 @@ class ProcessBuilder:
             JAX_PLATFORMS="cpu",
             CUDA_VISIBLE_DEVICES="",
         )
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
+        for name in hosts.VARIABLES:
+            environment.pop(name, None)
+        with open(self._log(number), "ab") as log:
+            return subprocess.Popen(
+                [
+                    *(sys.executable, "-m", _PROCESS, "--with-trainer"),
+                    *("--exchange", self._exchange.directory),
+                ],
                 # Closed by the system when the trainer is gone.
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -158,13 +181,23 @@ class ProcessBuilder:
                 env=environment,
             )
 
+    def _log(self, number):
+        name = f"builder-{number}{exchange.LOG}"
+        return os.path.join(self._exchange.directory, name)
+
     def _last_line(self):
-        with open(self._log, errors="replace") as log:
+        with open(self._log(0), errors="replace") as log:
             return log.read().strip().rpartition("\n")[2].strip()
 
     def close(self) -> None:
-        """Ends the process, whatever it is doing."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process.stdin.close()
+        """Ends the processes, whatever they are doing."""
+        for process in self._processes:
+            if process is not None:
+                process.kill()
+                process.wait()
+                process.stdin.close()
+
+
+def builder_name(pid: int) -> str:
+    """What a process of this machine is called in claims."""
+    return f"{socket.gethostname()} {pid}"

@@ -29,9 +29,13 @@ class IndexRefresh(keras.callbacks.Callback):
     `parts`, so that a run which goes on knows the age of its index.
 
     Args:
-        index: `retrieval.index.Index` of the model in training.
+        index: `retrieval.index.Index` of the model in training, or what has
+            its `prepare`, which is called where the embeddings are made, and
+            `swap`, called between two steps.
         tower: `Embedder`. Its block tower.
         build: see `training.index_builder`.
+        versions: `IndexVersions`. Each version is written there before it is
+            searched, for a run that goes on; the caller writes the first.
         every_steps: int. Least steps between two copies; 0: none is taken.
         wait: bool. Whether training waits.
 
@@ -42,13 +46,16 @@ class IndexRefresh(keras.callbacks.Callback):
             step (counted from 0).
     """
 
-    def __init__(self, index, tower, build, *, every_steps: int, wait: bool):
+    def __init__(
+        self, index, tower, build, *, versions, every_steps: int, wait: bool
+    ):
         super().__init__()
         self.index_step = 0
         self.swaps = []
         self._index = index
         self._tower = tower
         self._build = build
+        self._versions = versions
         self._every_steps = every_steps
         self._wait = wait
         self._done = 0
@@ -56,15 +63,17 @@ class IndexRefresh(keras.callbacks.Callback):
         self._taken_at = time.time()
         self._thread = None
         self._stopped = threading.Event()
-        # (step, time, embeddings) of a new index.
+        # (step, time, what `swap` takes) of a new index.
         self._built = None
 
     def get_state(self):
         """What `training.resume` keeps of this."""
+        self._versions.keep(self.index_step)
         return {"index_step": self.index_step, "taken_at": self._taken_at}
 
     def set_state(self, state):
-        """Takes up what `get_state` gave."""
+        """Takes up what `get_state` gave; the index is the version of that
+        step already."""
         self.index_step = state["index_step"]
         self._taken_at = state["taken_at"]
 
@@ -86,21 +95,33 @@ class IndexRefresh(keras.callbacks.Callback):
         self.model  # noqa: B018
         self._swap()
         if copy:
-            weights = [np.array(w) for w in self._tower.get_weights()]
-            self._copied_at = self._done
-            self._begin(self._done, weights, time.time())
+            self._copy()
+
+    def refresh(self):
+        """Exchanges the index for one of the tower as it is, and waits."""
+        self.model  # noqa: B018
+        self._copy(wait=True)
+
+    def _copy(self, wait=None):
+        weights = [np.array(w) for w in self._tower.get_weights()]
+        self._copied_at = self._done
+        self._begin(
+            self._done,
+            weights,
+            time.time(),
+            wait=self._wait if wait is None else wait,
+        )
 
     def _swap(self):
         built, self._built = self._built, None
         if built is not None:
-            self.index_step, self._taken_at, embeddings = built
-            self._index.swap(embeddings)
+            self.index_step, self._taken_at, prepared = built
+            self._index.swap(prepared)
             self.swaps.append((self._done, self.index_step))
 
-    def _begin(self, step, weights, taken_at):
-        if self._wait:
-            embeddings = self._build(weights, self._stopped)
-            self._built = step, taken_at, embeddings
+    def _begin(self, step, weights, taken_at, *, wait):
+        if wait:
+            self._built = step, taken_at, self._make(step, weights)
             self._swap()
             return
         self._thread = threading.Thread(
@@ -131,7 +152,7 @@ class IndexRefresh(keras.callbacks.Callback):
     def _build_at_last(self, step, weights, taken_at):
         while not self._stopped.is_set():
             try:
-                embeddings = self._build(weights, self._stopped)
+                prepared = self._make(step, weights)
             # Whatever it was, a full disk say: training goes on with the
             # index it has.
             except Exception as error:
@@ -144,5 +165,10 @@ class IndexRefresh(keras.callbacks.Callback):
                     )
                 self._stopped.wait(_SECONDS_OF_PAUSE)
             else:
-                self._built = step, taken_at, embeddings
+                self._built = step, taken_at, prepared
                 return
+
+    def _make(self, step, weights):
+        embeddings = self._build(weights, self._stopped)
+        self._versions.write(step, embeddings)
+        return self._index.prepare(embeddings)

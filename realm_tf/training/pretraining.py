@@ -2,9 +2,9 @@
 
 import contextlib
 import dataclasses
+import os
 
 import keras
-import numpy as np
 
 from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
@@ -16,6 +16,7 @@ from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 from realm_tf.training.index_refresh import IndexRefresh
+from realm_tf.training.index_versions import IndexVersions
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import TrainingLog
@@ -24,6 +25,8 @@ from realm_tf.training.training_log import TrainingLog
 # never refreshed.
 _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
+# The part of a saved state that says which embeddings were searched.
+_REFRESH = "index_refresh"
 # Before the names of what it shows of the masked-LM warm-up.
 _MASKED_LM = "masked_lm/"
 
@@ -56,6 +59,7 @@ class Pretraining:
         )
         self._writer = writer
         self._fit_arguments = fit
+        self._versions = IndexVersions(stage.path(run_directory.INDEX))
         trainers.prepare(loaded.model, recipe)
         self._embedder = BlockEmbedder(
             loaded,
@@ -118,7 +122,7 @@ class Pretraining:
                 batches = retriever.batches(batches, prefetch=prefetch)
                 if not prefetch:
                     feed = feeding.on_demand
-            parts["index_refresh"] = refresh = self._refresh(
+            parts[_REFRESH] = refresh = self._refresh(
                 retriever or trainer.index, model, beam_options, stack
             )
             parts["training_log"] = self._log(LOG, recipe.num_steps)
@@ -148,12 +152,14 @@ class Pretraining:
         )
 
     def _first_embeddings(self, index):
-        """What the first step searches, float32 `(num_blocks, dim)`."""
-        if resume.has_state(self._stage.path(run_directory.CHECKPOINT)):
-            # It holds the index.
-            shape = len(self._blocks), self._embedder.embedding_dim
-            return np.zeros(shape, "float32")
-        return self._embed() if index is None else index.embeddings
+        """What the next step searches, float32 `(num_blocks, dim)`."""
+        directory = self._stage.path(run_directory.CHECKPOINT)
+        state = resume.state_of(directory, _REFRESH)
+        if state is not None:
+            return self._versions.read(state["index_step"])
+        found = self._embed() if index is None else index.embeddings
+        self._versions.write(0, found)
+        return found
 
     def _log(self, name, num_steps, *, prefix=""):
         return TrainingLog(
@@ -216,6 +222,7 @@ class Pretraining:
             index,
             self._loaded.model.block_embedder,
             build,
+            versions=self._versions,
             every_steps=settings.num_steps,
             wait=wait,
         )
@@ -223,22 +230,32 @@ class Pretraining:
         return refresh
 
     def _builder(self, model, beam_options, stack):
+        settings = self._recipe.index
         length = self._recipe.lengths.max_block_length
-        if self._recipe.index.refresh == "thread":
+        if settings.refresh == "thread":
             return index_builder.thread_builder(
                 self._loaded, self._blocks, max_block_length=length
             )
-        arguments = ["--model", model.path, "--max-block-length", str(length)]
+        by_pipeline = settings.refresh == "pipeline"
+        blocks = self._given_blocks.path
+        if not by_pipeline:
+            blocks = self._blocks.directory
         # Its processor may be another one than the trainer's.
         is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
-        arguments += ["--precision", FLOAT32 if is_float32 else "auto"]
-        if self._recipe.index.refresh == "pipeline":
-            arguments += ["--blocks", self._given_blocks.path, "--pipeline"]
-            arguments += beam_options
-        else:
-            arguments += ["--blocks", self._blocks.directory]
-        builder = index_builder.ProcessBuilder(
-            self._stage.path(run_directory.EXCHANGE), arguments
+        builders = index_builder.ProcessBuilders(
+            os.path.abspath(self._stage.path(run_directory.EXCHANGE)),
+            {
+                "model": os.path.abspath(model.path),
+                "blocks": os.path.abspath(blocks),
+                "max_block_length": length,
+                "precision": FLOAT32 if is_float32 else "auto",
+                "pipeline": by_pipeline,
+                "beam_options": list(beam_options),
+            },
+            num_blocks=len(self._blocks),
+            # Beam shares them out itself.
+            rows_per_range=len(self._blocks) if by_pipeline else None,
+            num_processes=1 if by_pipeline else settings.num_builders,
         )
-        stack.callback(builder.close)
-        return builder
+        stack.callback(builders.close)
+        return builders

@@ -1,10 +1,12 @@
 """Training that goes on, after a kill, as if it had never stopped.
 
-Everything that a step depends on is written to one file now and then: the
+What changes from step to step is written to one file now and then: the
 weights, the states of the random generators, the optimizer, the metrics of
-the epoch, the number of steps done. Batches are a function of (epoch, step),
-so their place follows from that number. Run again, `fit` goes on from there;
-on a CPU the weights at the end are the same to the bit.
+the epoch, the number of steps done. The tables of a corpus and the embeddings
+of its blocks are not (`models.fixed_weight`); whoever swaps these keeps them
+(`training.index_versions`). Batches are a function of (epoch, step), so their
+place follows from that number. Run again, `fit` goes on from there; on a CPU
+the weights at the end are the same to the bit.
 """
 
 import bisect
@@ -22,6 +24,7 @@ import numpy as np
 from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
+from realm_tf.models.fixed_weight import without_corpus
 from realm_tf.training.callbacks import ProgressLines
 from realm_tf.training.callbacks import StopAtNonFinite
 
@@ -152,13 +155,24 @@ class _Epochs:
         return done in self._limits
 
 
-def has_state(directory: str) -> bool:
-    """Whether `fit` would go on from a saved state.
+def state_of(directory: str, part: str):
+    """The state of a part that `fit` would go on with.
 
     Args:
         directory: str. As `fit`.
+        part: str. A name in `parts`.
+
+    Returns:
+        What the part's `get_state` gave, or `None`: nothing was saved.
+
+    Raises:
+        InputError: if the saved state is damaged.
     """
-    return os.path.exists(os.path.join(directory, STATE))
+    path = os.path.join(directory, STATE)
+    if not os.path.exists(path):
+        return None
+    (information,) = weight_files.read(path, [_INFORMATION]).values()
+    return json.loads(str(information))["parts"].get(part)
 
 
 class SaveState(keras.callbacks.Callback):
@@ -255,7 +269,7 @@ def _variables(model):
     """Name in the file to variable."""
     groups = {
         # The states of the random generators are among them.
-        "model": model.variables,
+        "model": without_corpus(model.variables),
         "optimizer": model.optimizer.variables,
         _METRICS: model.metrics_variables,
     }

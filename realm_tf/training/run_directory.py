@@ -15,7 +15,9 @@ CHECKPOINT = f"{WORK}/checkpoint"
 MASKED_LM_CHECKPOINT = f"{WORK}/masked_lm_checkpoint"
 # Where trainer and index builder meet.
 EXCHANGE = f"{WORK}/index_exchange"
-# Versions of the index that the input pipeline searches.
+# Embeddings that the index in training has and had.
+INDEX = f"{WORK}/index"
+# Versions of the query tower that the input pipeline searches with.
 RETRIEVAL = f"{WORK}/host_retrieval"
 # The weights of the best epochs.
 SELECTION = f"{WORK}/selection"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from realm_tf.errors import InputError
+from realm_tf.retrieval.numpy_index import NumpyIndex
 
 
 @pytest.mark.slow
@@ -22,7 +23,7 @@ def test_outputs_are_those_of_a_search_in_the_step(packed_blocks):
             for model in (inside, outside):
                 world.move(model.query_embedder, seed)
             inside.index.swap(world.make_embeddings(packed_blocks, seed))
-            retriever.swap(world.make_embeddings(packed_blocks, seed))
+            world.swap(retriever, packed_blocks, seed)
         found = retriever.add_candidates(batch)
         expected = inside.predict(batch, verbose=0)
         outputs = outside.predict(found, verbose=0)
@@ -52,7 +53,7 @@ def test_a_swap_alone_takes_the_weights(packed_blocks):
     np.testing.assert_array_equal(
         before["candidate_block_ids"], after["candidate_block_ids"]
     )
-    retriever.swap(world.make_embeddings(packed_blocks, 0))
+    world.swap(retriever, packed_blocks, 0)
     after = retriever.add_candidates(batch)["candidate_block_ids"]
     assert not np.array_equal(before["candidate_block_ids"], after)
 
@@ -101,7 +102,7 @@ def test_a_batch_is_of_one_version(packed_blocks):
 
     def take(tower_number, embeddings_number):
         tower.set_weights(weights[tower_number])
-        retriever.swap(world.make_embeddings(packed_blocks, embeddings_number))
+        world.swap(retriever, packed_blocks, embeddings_number)
 
     found = {}
     for pair in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -133,6 +134,40 @@ def test_a_batch_is_of_one_version(packed_blocks):
         swapper.join()
     assert len(seen) == 60
     assert set(seen) == {(0, 0), (1, 1)}
+
+
+def test_an_index_is_closed_when_no_batch_needs_it(packed_blocks):
+    closed = []
+
+    class Counted(NumpyIndex):
+        searches = threading.Event(), threading.Event()
+
+        def search(self, queries, num_candidates, allowed=None):
+            begun, may_end = self.searches
+            begun.set()
+            assert may_end.wait(60)
+            return super().search(queries, num_candidates, allowed)
+
+        def close(self):
+            closed.append(self)
+
+    retriever = world.make_retriever(
+        packed_blocks,
+        world.make_model(packed_blocks, in_graph=False),
+        make_index=Counted,
+    )
+    batch = world.make_batch(packed_blocks, 0)
+    user = threading.Thread(target=retriever.add_candidates, args=(batch,))
+    user.start()
+    begun, may_end = Counted.searches
+    assert begun.wait(60)
+    world.swap(retriever, packed_blocks, 1)
+    assert closed == [], "a batch is being searched with it"
+    may_end.set()
+    user.join()
+    assert len(closed) == 1
+    world.swap(retriever, packed_blocks, 2)
+    assert len(closed) == 2, "no batch was"
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -194,7 +229,7 @@ def test_a_version_is_kept_and_taken_up_again(packed_blocks, tmp_path):
     for step, seed in ((10, 5), (20, 6), (30, 7)):
         retriever.steps_done = step
         world.move(model.query_embedder, seed)
-        retriever.swap(world.make_embeddings(packed_blocks, seed))
+        world.swap(retriever, packed_blocks, seed)
         assert retriever.get_state() == {"step": step}
         assert retriever.get_state() == {"step": step}
     # The state before counts until this one is written.
@@ -204,6 +239,7 @@ def test_a_version_is_kept_and_taken_up_again(packed_blocks, tmp_path):
     other = world.make_retriever(
         packed_blocks,
         world.make_model(packed_blocks, in_graph=False),
+        seed=7,
         directory=directory,
     )
     found = other.add_candidates(batch)["candidate_block_ids"]

@@ -105,10 +105,10 @@ def make_model(blocks, *, in_graph):
     return model
 
 
-def make_retriever(blocks, model, **arguments):
+def make_retriever(blocks, model, *, seed=0, **arguments):
     return HostRetriever(
         blocks,
-        make_embeddings(blocks, 0),
+        make_embeddings(blocks, seed),
         query_tower=model.query_embedder,
         **{
             "num_searched": NUM_SEARCHED,
@@ -119,6 +119,11 @@ def make_retriever(blocks, model, **arguments):
             **arguments,
         },
     )
+
+
+def swap(retriever, blocks, seed):
+    """New embeddings, as `IndexRefresh` hands them over."""
+    retriever.swap(retriever.prepare(make_embeddings(blocks, seed)))
 
 
 def move(tower, seed):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +11,10 @@ import threading
 import numpy as np
 import pytest
 
-from realm_tf.artifacts import weight_files
-from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.training import exchange
 from realm_tf.training import index_builder
 
 _LENGTH = 24
@@ -58,73 +58,98 @@ def test_a_thread_builds_with_a_tower_of_its_own(
         build(weights, stopped)
 
 
-def _arguments(model_dir, blocks):
-    return [
-        *("--model", model_dir, "--blocks", blocks.directory),
-        *("--max-block-length", str(_LENGTH), "--precision", "float32"),
-    ]
+def _builders(directory, model, blocks, **arguments):
+    task = {
+        "model": model,
+        "blocks": blocks.directory,
+        "max_block_length": _LENGTH,
+        "precision": "float32",
+        "pipeline": False,
+        "beam_options": [],
+    }
+    return index_builder.ProcessBuilders(
+        str(directory), task, num_blocks=len(blocks), **arguments
+    )
+
+
+def _join(directory, *arguments):
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
+            *("--exchange", str(directory), *arguments),
+        ],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.mark.slow
-def test_a_process_survives_being_killed(
-    tmp_path, model_dir, packed_blocks, moved, stopped, monkeypatch
+def test_processes_survive_being_killed(
+    tmp_path, model_dir, packed_blocks, moved, stopped
 ):
     weights, expected = moved
     directory = tmp_path / "exchange"
     # Of a run that was lost.
-    directory.mkdir()
-    (directory / index_builder.EMBEDDINGS).write_text("old")
-    build = index_builder.ProcessBuilder(
-        str(directory), _arguments(model_dir, packed_blocks)
-    )
-    assert not any(directory.iterdir())
-    timer = threading.Timer(
-        0.5, lambda: os.kill(build._process.pid, signal.SIGKILL)
-    )
-    timer.start()
+    (directory / "abc").mkdir(parents=True)
+    build = _builders(directory, model_dir, packed_blocks, num_processes=2)
+    assert [each.name for each in directory.iterdir()] == [exchange.TASK]
+
+    def kill(*numbers):
+        for number in numbers:
+            os.kill(build._processes[number].pid, signal.SIGKILL)
+
+    threading.Timer(0.5, kill, [0, 1]).start()
     with pytest.raises(ChildProcessError, match="exit status -9"):
         build(weights, stopped)
-    # What it leaves first is damaged, and made again.
-    read = weight_files.read
-
-    def read_torn(path):
-        assert path.endswith(index_builder.EMBEDDINGS)
-        os.truncate(path, os.path.getsize(path) - 4)
-        monkeypatch.undo()
-        return read(path)
-
-    monkeypatch.setattr(weight_files, "read", read_torn)
-    with pytest.raises(InputError, match="is damaged"):
-        build(weights, stopped)
+    # One of two is gone, whatever it was at, and a range is torn.
+    meeting = exchange.Exchange(str(directory))
+    (name,) = (each.name for each in directory.iterdir() if each.is_dir())
+    meeting.deliver(name, 3, np.zeros((1, 2), "float32"))
+    threading.Timer(0.5, kill, [1]).start()
     found = build(weights, stopped)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    process = build._process
+    process = build._processes[0]
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
     stopped.set()
     with pytest.raises(concurrent.futures.CancelledError):
-        build(weights, stopped)
+        build([-each for each in weights], stopped)
     build.close()
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
+def test_others_join(tmp_path, model_dir, packed_blocks, moved, stopped):
+    weights, expected = moved
+    directory = tmp_path / "exchange"
+    build = _builders(directory, model_dir, packed_blocks, num_processes=0)
+    other = _join(directory)
+    found = build(weights, stopped)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert other.poll() is None
+    # As at the end of a run.
+    shutil.rmtree(directory)
+    other.communicate(timeout=60)
+    assert other.returncode == 0
+
+
 def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
-            *("--exchange", str(tmp_path)),
-            *_arguments(model_dir, packed_blocks),
-        ],
-        stdin=subprocess.PIPE,
-    )
-    process.stdin.close()
-    assert process.wait(timeout=60) == 0
+    _builders(tmp_path / "exchange", model_dir, packed_blocks)
+    process = _join(tmp_path / "exchange", "--with-trainer")
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_nothing_to_join(tmp_path):
+    process = _join(tmp_path)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "no run of `realm pretrain` with refresh=process" in printed
 
 
 @pytest.mark.slow
 def test_a_mistake_is_told(tmp_path, packed_blocks, stopped):
-    build = index_builder.ProcessBuilder(
-        str(tmp_path / "exchange"), _arguments("nowhere", packed_blocks)
-    )
+    build = _builders(tmp_path / "exchange", "nowhere", packed_blocks)
     with pytest.raises(
         ChildProcessError, match="exit status 2; .*nowhere does not exist"
     ):

@@ -9,6 +9,7 @@ import pytest
 
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.training import index_refresh
+from realm_tf.training.index_versions import IndexVersions
 
 
 class Trainer(keras.Model):
@@ -64,6 +65,7 @@ class _Builder:
 
 
 def _fit(
+    directory,
     *,
     num_steps,
     every_steps,
@@ -80,6 +82,7 @@ def _fit(
         model.index,
         model.tower,
         _Builder(**builder),
+        versions=IndexVersions(str(directory)),
         every_steps=every_steps,
         wait=wait,
     )
@@ -97,8 +100,8 @@ def _fit(
     return refresh, seen
 
 
-def test_indices_are_whole_and_as_old_as_the_logs_say():
-    refresh, seen = _fit(num_steps=40, every_steps=5)
+def test_indices_are_whole_and_as_old_as_the_logs_say(tmp_path):
+    refresh, seen = _fit(tmp_path, num_steps=40, every_steps=5)
     values = [np.unique(index) for index in seen.indices]
     assert all(len(value) == 1 for value in values), "a mixed index"
     made_from = [int(value[0]) for value in values]
@@ -115,8 +118,12 @@ def test_indices_are_whole_and_as_old_as_the_logs_say():
 
 
 @pytest.mark.parametrize("every_steps", [0, 3])
-def test_training_that_waits_has_an_index_every_so_many_steps(every_steps):
-    refresh, seen = _fit(num_steps=8, every_steps=every_steps, wait=True)
+def test_training_that_waits_has_an_index_every_so_many_steps(
+    every_steps, tmp_path
+):
+    refresh, seen = _fit(
+        tmp_path, num_steps=8, every_steps=every_steps, wait=True
+    )
     due = [3, 6] if every_steps else []
     assert refresh.swaps == [(step, step) for step in due]
     made_from = [int(np.unique(index).item()) for index in seen.indices]
@@ -126,30 +133,73 @@ def test_training_that_waits_has_an_index_every_so_many_steps(every_steps):
     assert "index_minutes" not in seen.logs[0]
     # A failure is not for later: the run would not be exact.
     with pytest.raises(MemoryError):
-        _fit(num_steps=3, every_steps=1, wait=True, failures=(2,))
+        _fit(tmp_path, num_steps=3, every_steps=1, wait=True, failures=(2,))
 
 
-def test_a_slow_builder_sets_the_pace_and_nobody_waits():
+def test_a_slow_builder_sets_the_pace_and_nobody_waits(tmp_path):
     started = time.monotonic()
-    refresh, seen = _fit(num_steps=40, every_steps=1, seconds=1.0)
+    refresh, seen = _fit(tmp_path, num_steps=40, every_steps=1, seconds=1.0)
     # 40 indices of a second each would take 40.
     assert time.monotonic() - started < 20
     assert 1 <= len(refresh.swaps) <= 3
     assert seen.logs[-1]["index_age"] > 5
 
 
-def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch):
+def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(index_refresh, "_SECONDS_OF_PAUSE", 0.1)
-    refresh, _ = _fit(num_steps=30, every_steps=5, failures=(5,))
+    refresh, _ = _fit(tmp_path, num_steps=30, every_steps=5, failures=(5,))
     assert refresh.swaps[0][1] == 5, "the same weights, embedded after all"
     assert "MemoryError: too little of it" in capsys.readouterr().err
 
 
-def test_a_resumed_run_knows_the_age_of_its_index():
+def test_a_resumed_run_knows_the_age_of_its_index(tmp_path):
     state = {"index_step": 7, "taken_at": time.time() - 120}
+    IndexVersions(str(tmp_path)).write(7, np.zeros((4, 2), "float32"))
     refresh, seen = _fit(
-        num_steps=2, every_steps=1000, first_step=10, state=state
+        tmp_path, num_steps=2, every_steps=1000, first_step=10, state=state
     )
     assert [logs["index_age"] for logs in seen.logs] == [3, 4]
     assert 2.0 <= seen.logs[0]["index_minutes"] < 2.5
     assert refresh.get_state() == state
+
+
+def test_what_was_searched_is_kept(tmp_path):
+    refresh, seen = _fit(tmp_path, num_steps=8, every_steps=3, wait=True)
+    versions = IndexVersions(str(tmp_path))
+    assert refresh.get_state()["index_step"] == 6
+    np.testing.assert_array_equal(versions.read(6), seen.indices[-1])
+
+
+def test_an_index_on_request(tmp_path):
+    """As an evaluation between two epochs asks for it."""
+    model = Trainer()
+    model.compile(optimizer=keras.optimizers.SGD(1.0))
+    refresh = index_refresh.IndexRefresh(
+        model.index,
+        model.tower,
+        _Builder(),
+        versions=IndexVersions(str(tmp_path)),
+        every_steps=3,
+        wait=True,
+    )
+
+    class AtTheEnd(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            refresh.refresh()
+
+    model.fit(
+        np.ones((4, 1), "float32"),
+        epochs=2,
+        batch_size=1,
+        verbose=0,
+        shuffle=False,
+        callbacks=[refresh, AtTheEnd(), seen := _Seen()],
+    )
+    # Each is counted from the one before.
+    assert refresh.swaps == [(3, 3), (4, 4), (7, 7), (8, 8)]
+    ages = [logs["index_age"] for logs in seen.logs]
+    assert ages == [0, 1, 2, 0, 0, 1, 2, 0]
+    assert refresh.get_state()["index_step"] == 8
+    np.testing.assert_array_equal(
+        IndexVersions(str(tmp_path)).read(8), np.full((4, 2), 8, "float32")
+    )

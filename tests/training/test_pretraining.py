@@ -10,6 +10,7 @@ import training_runs
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.configs.pretrain import RECIPES
@@ -241,12 +242,13 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
-def test_the_host_retrieves(world, trained, stopped):
-    """As the device does, older by nothing, and resumed."""
+def test_the_host_retrieves(world, stopped):
+    """As the device does, by a query tower that is older, and resumed."""
+    changes = ("num_steps=4", "log_every=1", "dropout=0")
     operation = _operation(
         world,
         world["root"] / f"host-{stopped}",
-        *("retrieval=host", "retrieval_prefetch=0", "num_steps=4"),
+        *("retrieval=host", "retrieval_prefetch=0", *changes),
         tensorboard=str(world["root"] / f"host-board-{stopped}"),
     )
     if stopped:
@@ -256,8 +258,24 @@ def test_the_host_retrieves(world, trained, stopped):
             )
     operation.run(verbose=0, every_steps=1)
     lines = read_log(operation.output)
-    assert [line["step"] for line in lines] == [2, 4]
-    assert [line["retrieval_age"] for line in lines] == [0.5, 0.5]
-    # The device's queries are embedded with dropout; but for that, the same.
-    expected = read_log(trained[0].path)[0]["loss"]
-    assert lines[0]["loss"] == pytest.approx(expected, rel=0.1)
+    assert [line["retrieval_age"] for line in lines] == [0, 1, 0, 1]
+    device = _operation(world, world["root"] / f"device-{stopped}", *changes)
+    device.run(verbose=0)
+    expected = read_log(device.output)[0]["loss"]
+    assert lines[0]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_state_holds_no_table_of_the_corpus(world):
+    operation = _operation(world, world["root"] / "state", "num_steps=4")
+    with pytest.raises(KeyboardInterrupt):
+        operation.run(
+            verbose=0, callbacks=[training_runs.Stop(3)], every_steps=1
+        )
+    (state,) = world["root"].glob("**/run/checkpoint/training_state.npz")
+    with np.load(state) as arrays:
+        lengths = {arrays[name].shape[:1] for name in arrays.files}
+    num_blocks = Blocks(world["blocks"]).num_blocks
+    assert (num_blocks,) not in lengths
+    (run,) = {state.parent.parent}
+    versions = [each.name for each in (run / "index").iterdir()]
+    assert sorted(versions) == ["00000000.npy", "00000002.npy"]

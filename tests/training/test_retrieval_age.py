@@ -7,6 +7,7 @@ import pytest
 
 from realm_tf.data.feeding import on_demand
 from realm_tf.training.index_refresh import IndexRefresh
+from realm_tf.training.index_versions import IndexVersions
 
 
 class _Seen(keras.callbacks.Callback):
@@ -28,7 +29,7 @@ class _AtEachStep(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if keras.backend.backend() == "jax":
             self.model.jax_state_sync()
-        self._retriever.swap(world.make_embeddings(self._blocks, 0))
+        world.swap(self._retriever, self._blocks, 0)
 
 
 @pytest.mark.slow
@@ -74,7 +75,7 @@ def _trained(model):
 
 @pytest.mark.slow
 def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
-    packed_blocks,
+    packed_blocks, tmp_path
 ):
     """Batches wait for their steps, so they are older than the last swap."""
     model = world.make_model(packed_blocks, in_graph=False)
@@ -86,6 +87,7 @@ def test_the_age_is_of_the_version_that_the_batch_was_searched_with(
         retriever,
         model.block_embedder,
         lambda *_: world.make_embeddings(packed_blocks, next(seeds)),
+        versions=IndexVersions(str(tmp_path / "index")),
         every_steps=2,
         wait=True,
     )

@@ -1,0 +1,110 @@
+import os
+
+import numpy as np
+import pytest
+
+from realm_tf.training import exchange
+from realm_tf.training.exchange import Exchange
+
+
+@pytest.fixture
+def meeting(tmp_path):
+    found = Exchange(str(tmp_path / "exchange"))
+    found.begin({"num_blocks": 10, "rows_per_range": 4})
+    return found
+
+
+def _rows(meeting, number):
+    rows = np.array(meeting.rows(number), "float32")
+    return np.stack([rows, -rows], axis=1)
+
+
+def _weights(value):
+    return [np.full((2, 3), value, "float32"), np.array(value, "float32")]
+
+
+def test_builders_share_the_ranges(meeting):
+    assert meeting.current() is None
+    name = meeting.offer(_weights(1))
+    assert meeting.current() == name
+    for given, taken in zip(meeting.weights(name), _weights(1), strict=True):
+        np.testing.assert_array_equal(given, taken)
+    claims = [meeting.claim(name, who) for who in ("a", "b", "a", "b")]
+    assert claims == [0, 1, 2, None]
+    assert [len(meeting.rows(n)) for n in range(3)] == [4, 4, 2]
+    for number in (1, 0):
+        meeting.deliver(name, number, _rows(meeting, number))
+        assert meeting.collect(name) is None
+    assert meeting.missing(name) == [2]
+    meeting.deliver(name, 2, _rows(meeting, 2))
+    np.testing.assert_array_equal(
+        meeting.collect(name), [[n, -n] for n in range(10)]
+    )
+
+
+def test_ranges_of_builders_that_are_gone_are_free(meeting):
+    name = meeting.offer(_weights(1))
+    for who in ("a", "b", "b"):
+        meeting.claim(name, who)
+    meeting.forget("b")
+    assert meeting.claim(name, "c") == 1
+    # Nobody knows of c, but it does nothing for long.
+    path = os.path.join(meeting.directory, name, "00001.claim")
+    long_ago = os.stat(path).st_mtime - 2 * exchange._SECONDS_OF_A_CLAIM
+    os.utime(path, (long_ago, long_ago))
+    assert meeting.claim(name, "d") == 1
+    os.utime(path, (long_ago, long_ago))
+    assert meeting.hold(name, 1)
+    assert meeting.claim(name, "e") == 2
+
+
+def test_new_weights_end_what_is_embedded_with_the_old(meeting):
+    old = meeting.offer(_weights(1))
+    number = meeting.claim(old, "a")
+    assert meeting.hold(old, number)
+    new = meeting.offer(_weights(2))
+    assert new != old
+    assert not meeting.hold(old, number)
+    meeting.deliver(old, number, _rows(meeting, number))
+    assert meeting.claim(old, "a") is None
+    assert meeting.missing(new) == [0, 1, 2]
+    assert sorted(os.listdir(meeting.directory)) == sorted(
+        [exchange.TASK, "current", new, f"weights-{new}.npz"]
+    )
+
+
+def test_the_same_weights_again_lose_nothing(meeting):
+    name = meeting.offer(_weights(1))
+    meeting.deliver(name, 0, _rows(meeting, 0))
+    assert meeting.offer(_weights(1)) == name
+    assert meeting.missing(name) == [1, 2]
+
+
+@pytest.mark.parametrize("damage", ["torn", "of another size"])
+def test_a_damaged_range_is_made_again(meeting, damage):
+    name = meeting.offer(_weights(1))
+    for number in range(3):
+        meeting.claim(name, "a")
+        meeting.deliver(name, number, _rows(meeting, number))
+    path = os.path.join(meeting.directory, name, "00001.npy")
+    if damage == "torn":
+        os.truncate(path, os.path.getsize(path) - 4)
+    else:
+        meeting.deliver(name, 1, _rows(meeting, 2))
+    assert meeting.collect(name) is None
+    assert meeting.missing(name) == [1]
+    assert meeting.claim(name, "b") == 1
+
+
+def test_another_run_begins_anew(meeting):
+    meeting.offer(_weights(1))
+    meeting.begin({"num_blocks": 3, "rows_per_range": 4})
+    assert os.listdir(meeting.directory) == [exchange.TASK]
+    assert meeting.current() is None
+
+
+@pytest.mark.parametrize(
+    "num_blocks, rows", [(1, 1), (9, 2), (65_536, 8192), (13_353_718, 8192)]
+)
+def test_small_corpora_are_shared_too(num_blocks, rows):
+    assert exchange.rows_of_ranges(num_blocks) == rows
