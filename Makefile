@@ -40,6 +40,7 @@ test-long: setup
 	    --ignore tests/operations/test_init.py \
 	    --ignore tests/operations/test_live_corpus_killed.py \
 	    --ignore tests/serving/test_killed.py \
+	    --ignore tests/training/test_many_processes.py \
 	    --ignore tests/training/test_pretrain_killed.py
 
 lint: setup

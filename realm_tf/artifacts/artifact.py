@@ -84,7 +84,7 @@ def write(
         "version": __version__,
     }
     in_place = is_remote(output)
-    directory = output if in_place else f"{output}.partial"
+    directory = output if in_place else partial(output)
     with contextlib.nullcontext() if in_place else locked(output):
         _prepare(output, directory, job, resumable)
         started = time.time()
@@ -114,6 +114,11 @@ def write(
             raise
         if not in_place:
             os.rename(directory, output)
+
+
+def partial(output: str) -> str:
+    """Where a local directory is until it is complete."""
+    return f"{str(output).rstrip('/')}.partial"
 
 
 def _prepare(output, directory, job, resumable):
@@ -178,7 +183,7 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
     directory = str(directory).rstrip("/")
     expected = " or ".join(map(repr, kinds))
     if not is_complete(directory):
-        if Path(f"{directory}.partial").exists():
+        if Path(partial(directory)).exists():
             raise InputError(
                 f"{directory} is not complete: the run that writes it was "
                 "interrupted or is still going. Start that command again."

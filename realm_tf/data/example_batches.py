@@ -29,6 +29,9 @@ class ExampleBatches:
         seed: int. Not negative. Defaults to `0`.
         drop_remainder: bool. Leave the last examples of an epoch's order out
             if they do not fill a batch. Defaults to `True`.
+        share: tuple of int. `(number, count)`: of each batch, the part of this
+            number of so many equal ones, for processes that train together.
+            Defaults to `(0, 1)`: all.
 
     Attributes:
         num_examples: int. Of each epoch.
@@ -57,6 +60,7 @@ class ExampleBatches:
         batch_size: int,
         seed: int = 0,
         drop_remainder: bool = True,
+        share: tuple[int, int] = (0, 1),
     ):
         full, rest = divmod(num_examples, batch_size)
         self.num_examples = num_examples
@@ -68,6 +72,7 @@ class ExampleBatches:
             )
         self.batch_size = batch_size
         self._seed = seed
+        self._share = share
         self._known_order = (None, None)
 
     def batches(self, epoch: int = 0, step: int = 0) -> Iterator[dict]:
@@ -87,13 +92,16 @@ class ExampleBatches:
         return self._stack(self.examples(epoch, step))
 
     def examples(self, epoch: int, step: int) -> list:
-        """The examples of a batch."""
+        """The examples of a batch, or of this one's share of it."""
         known, order = self._known_order
         if known != epoch:
             order = self._order(np.random.default_rng([self._seed, epoch]))
             self._known_order = (epoch, order)
         first = step * self.batch_size
         numbers = order[first : first + self.batch_size]
+        number, count = self._share
+        size = len(numbers) // count
+        numbers = numbers[number * size : (number + 1) * size]
         return [self.example(epoch, number) for number in numbers]
 
     def _generator(self, epoch, number):

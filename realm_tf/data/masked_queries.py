@@ -30,6 +30,7 @@ class PretrainingExamples(ExampleBatches):
         passages: `PackedPassages`.
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
+        share: tuple of int. See there. Defaults to `(0, 1)`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
             `max_masked`, `mask_numbers`.
 
@@ -50,6 +51,7 @@ class PretrainingExamples(ExampleBatches):
         *,
         batch_size: int,
         seed: int = 0,
+        share: tuple[int, int] = (0, 1),
         **masking_options,
     ):
         self.passages = passages
@@ -58,7 +60,9 @@ class PretrainingExamples(ExampleBatches):
         self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
         self._kept, self.counts = self._eligible()
-        super().__init__(len(self._kept), batch_size=batch_size, seed=seed)
+        super().__init__(
+            len(self._kept), batch_size=batch_size, seed=seed, share=share
+        )
 
     def _eligible(self):
         counts = dict(self.passages.metadata["counts"])

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.text.integer_types import smallest_dtype
 
@@ -12,7 +13,8 @@ class BlockTable(keras.layers.Layer):
     """The wordpieces of every block's body, and of its title if given.
 
     Weights are of the smallest type that holds them, uint16 for BERT's
-    vocabularies; a lookup gives int32.
+    vocabularies; a lookup gives int32. Made under a `keras.distribution` on the
+    JAX backend, each device holds its part of the rows (`row_shards`).
 
     Args:
         token_ids: int array `(num_blocks, block_length)`. Bodies, padded
@@ -36,6 +38,8 @@ class BlockTable(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(trainable=False, **kwargs)
+        self.num_blocks = len(token_ids)
+        self._placed = row_shards.sharding()
         self.token_ids = self._constant(token_ids, "token_ids")
         self.lengths = self._constant(lengths, "lengths")
         self.title_ids = self._constant(title_ids, "title_ids")
@@ -51,12 +55,10 @@ class BlockTable(keras.layers.Layer):
         array = np.asarray(array)
         dtype = smallest_dtype(int(array.max(initial=0)))
         with keras.name_scope(self.name):
-            return fixed_weight(array.astype(dtype, copy=False), name)
-
-    @property
-    def num_blocks(self):
-        """Number of rows."""
-        return self.token_ids.shape[0]
+            array = array.astype(dtype, copy=False)
+            if self._placed is not None:
+                array = row_shards.place(array, self._placed)
+            return fixed_weight(array, name, layout=self._placed)
 
     def check_index(self, index):
         """Raises `ValueError` if an index has another number of blocks."""
@@ -68,7 +70,9 @@ class BlockTable(keras.layers.Layer):
 
     def call(self, block_ids):
         """`(token_ids, lengths)` of the blocks asked for."""
-        return _rows(self.token_ids, block_ids), _rows(self.lengths, block_ids)
+        return self._rows("token_ids", block_ids), self._rows(
+            "lengths", block_ids
+        )
 
     def contents(self, block_ids, *, own_ids=None):
         """What is embedded and read of blocks.
@@ -88,19 +92,22 @@ class BlockTable(keras.layers.Layer):
         rows = ops.maximum(block_ids, 0)
         token_ids, lengths = self(rows)
         found = {
-            "title_ids": _rows(self.title_ids, rows),
-            "title_lengths": _rows(self.title_lengths, rows),
+            "title_ids": self._rows("title_ids", rows),
+            "title_lengths": self._rows("title_lengths", rows),
             "token_ids": token_ids,
             "lengths": lengths,
         }
         if own_ids is not None and self.article_numbers is not None:
-            own = _rows(self.article_numbers, ops.maximum(own_ids, 0))
+            own = self._rows(
+                "article_numbers", ops.maximum(own_ids, 0)[:, None]
+            )
             found["of_article"] = ops.cast(
-                ops.equal(_rows(self.article_numbers, rows), own[:, None]),
-                "int32",
+                ops.equal(self._rows("article_numbers", rows), own), "int32"
             )
         return found
 
-
-def _rows(table, rows):
-    return ops.cast(ops.take(table, rows, axis=0), "int32")
+    def _rows(self, name, rows):
+        table = getattr(self, name)
+        if self._placed is None:
+            return ops.cast(ops.take(table, rows, axis=0), "int32")
+        return row_shards.take(ops.convert_to_tensor(table), rows, self._placed)

@@ -26,6 +26,7 @@ class Pretrain(Training):
 
     command = "pretrain"
     recipes = pretrain.RECIPES
+    in_processes = True
     # It is of the model and the blocks.
     manner = ("index",)
 

@@ -6,6 +6,7 @@ import functools
 import os
 from typing import ClassVar
 
+from realm_tf.artifacts import artifact
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
@@ -67,6 +68,8 @@ class Training(Computing, RecipeOperation):
     """
 
     makes = Model
+    # Whether several processes may train together, see `training.hosts`.
+    in_processes: ClassVar[bool] = False
 
     model: Model
     """model directory"""
@@ -108,13 +111,20 @@ class Training(Computing, RecipeOperation):
         """
         from realm_tf.models import model_directory
         from realm_tf.training import devices
+        from realm_tf.training import hosts
 
+        # Before anything is asked of the devices.
+        if self.in_processes:
+            hosts.join()
+        else:
+            hosts.stay_alone(self.command)
         self.check()
         with devices.of_recipe(self.settings, self.computes_in):
             loaded = self.model.load()
             with self.write() as stage:
                 yield loaded, stage
-                model_directory.write_files(loaded, stage)
+                if hosts.is_first():
+                    model_directory.write_files(loaded, stage)
 
     @contextlib.contextmanager
     def write(self):
@@ -124,12 +134,16 @@ class Training(Computing, RecipeOperation):
         in the input leaves nothing, as to start again would not help. What
         only the run needs is removed at the end.
 
+        Of processes that train together, the first one does all that; the
+        others come once it is open, and leave when it is complete.
+
         Yields:
             `artifact.Stage`.
 
         Raises:
             InputError: if `output` is remote, or exists.
         """
+        from realm_tf.training import hosts
         from realm_tf.training import run_directory
         from realm_tf.training.callbacks import Diverged
 
@@ -139,8 +153,14 @@ class Training(Computing, RecipeOperation):
                 "stopped keeps its state. Choose a local directory and copy "
                 "it after."
             )
+        if not hosts.is_first():
+            hosts.meet("output is open")
+            yield artifact.Stage(artifact.partial(self.output), {})
+            hosts.meet("output is complete")
+            return
         with super().write(resumable=True) as stage:
             os.makedirs(stage.path(run_directory.WORK), exist_ok=True)
+            hosts.meet("output is open")
             try:
                 yield stage
             except Diverged:
@@ -150,6 +170,7 @@ class Training(Computing, RecipeOperation):
                 remove(stage.directory)
                 raise
             remove(stage.path(run_directory.WORK))
+        hosts.meet("output is complete")
 
     def report(self, result: Model) -> str:
         metadata = result.metadata

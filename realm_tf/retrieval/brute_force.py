@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.retrieval.exhaustive import best_rows
 from realm_tf.retrieval.exhaustive import largest
@@ -104,10 +105,9 @@ class BruteForce(_Exhaustive):
 
     def __init__(self, embeddings, *, rows_per_block=None, **kwargs):
         super().__init__(embeddings, rows_per_block=rows_per_block, **kwargs)
-        self._sharding = _sharding_of_rows()
+        self._sharding = row_shards.sharding()
         if self._sharding is not None:
-            axis = self._sharding.spec[0]
-            self._num_devices = self._sharding.mesh.shape[axis]
+            self._num_devices = row_shards.num_devices(self._sharding)
         with keras.name_scope(self.name):
             self.embeddings = fixed_weight(
                 self._place(embeddings), "embeddings", layout=self._sharding
@@ -134,11 +134,7 @@ class BruteForce(_Exhaustive):
         rows = np.asarray(embeddings, dtype="float32")
         if self._sharding is None:
             return rows
-        import jax
-
-        missing = -self.num_blocks % self._num_devices
-        rows = np.pad(rows, [[0, missing], [0, 0]])
-        return jax.device_put(rows, self._sharding)
+        return row_shards.place(rows, self._sharding)
 
     def _search(self, queries, num_candidates, allowed=None):
         rows = ops.convert_to_tensor(self.embeddings)
@@ -250,17 +246,3 @@ class QuantizedBruteForce(_Exhaustive):
         return self._search_rows(
             queries, self.rows.read(), num_candidates, allowed
         )
-
-
-def _sharding_of_rows():
-    """How rows lie on the devices in use; `None` if nothing is shared."""
-    distribution = keras.distribution.distribution()
-    if keras.backend.backend() != "jax" or distribution is None:
-        return None
-    from jax.sharding import NamedSharding
-    from jax.sharding import PartitionSpec
-
-    return NamedSharding(
-        distribution.device_mesh.backend_mesh,
-        PartitionSpec(distribution.batch_dim_name, None),
-    )

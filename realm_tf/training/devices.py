@@ -27,12 +27,12 @@ def of_recipe(recipe, precision):
 
 
 def use_all(batch_size: int):
-    """Spreads every batch over all devices of this machine (JAX).
+    """Spreads every batch over all devices, of all processes (JAX).
 
     A model made inside holds its weights on each of them, and each works on
-    its part of the batch. The embeddings of a `retrieval.brute_force` index
-    made inside are not copied: each device holds a part. With the TensorFlow
-    backend, or on one device, nothing changes.
+    its part of the batch. Tables of a corpus (`models.row_shards`) made inside
+    are not copied: each device holds a part. With the TensorFlow backend, or
+    on one device, nothing changes.
 
     Args:
         batch_size: int. Rows of a batch.
@@ -52,4 +52,8 @@ def use_all(batch_size: int):
             f"{len(devices)} devices share each batch: batch_size must be a "
             f"multiple of that. Received: batch_size={batch_size}"
         )
-    return keras.distribution.DataParallel(devices=devices).scope()
+    return keras.distribution.DataParallel(
+        # Each process makes its own part of every batch.
+        devices=devices,
+        auto_shard_dataset=False,
+    ).scope()

@@ -55,6 +55,22 @@ def join() -> None:
         keras.distribution.initialize()
 
 
+def stay_alone(what: str) -> None:
+    """Refuses other processes.
+
+    Args:
+        what: str. The command that is for one alone.
+
+    Raises:
+        InputError: if the environment says that there are others.
+    """
+    if any(map(os.environ.get, VARIABLES)):
+        raise InputError(
+            f"{_NUM} is set, but `realm {what}` trains in one process: unset "
+            f"{', '.join(VARIABLES)}."
+        )
+
+
 def count() -> int:
     """How many processes train together."""
     jax = _jax()

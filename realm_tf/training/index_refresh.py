@@ -7,6 +7,10 @@ import time
 import keras
 import numpy as np
 
+from realm_tf.training import hosts
+
+# No step.
+_NOTHING = -1
 # Before a builder that failed is asked again.
 _SECONDS_OF_PAUSE = 10.0
 
@@ -24,6 +28,9 @@ class IndexRefresh(keras.callbacks.Callback):
     builder, and again after it failed, until it gives an index. While the
     builder is still busy no other copy is taken: it sets the pace where it is
     the slower one. The age is then also logged as `index_minutes`.
+
+    Of processes that train together, the first has the builder, and all
+    exchange the index before the same step.
 
     Use it as any Keras callback; with `training.resume`, also as one of its
     `parts`, so that a run which goes on knows the age of its index.
@@ -87,13 +94,17 @@ class IndexRefresh(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         is_busy = self._thread is not None and self._thread.is_alive()
         due = 0 < self._every_steps <= self._done - self._copied_at
-        copy = due and not is_busy
-        if self._built is None and not copy:
+        built_from, copy = hosts.agree(
+            _NOTHING if self._built is None else self._built[0],
+            due and not is_busy,
+        )
+        if built_from == _NOTHING and not copy:
             return
         # On JAX variables have the values of the last step when Keras is asked
         # for its model.
         self.model  # noqa: B018
-        self._swap()
+        if built_from != _NOTHING:
+            self._swap(built_from)
         if copy:
             self._copy()
 
@@ -112,17 +123,21 @@ class IndexRefresh(keras.callbacks.Callback):
             wait=self._wait if wait is None else wait,
         )
 
-    def _swap(self):
-        built, self._built = self._built, None
-        if built is not None:
-            self.index_step, self._taken_at, prepared = built
-            self._index.swap(prepared)
-            self.swaps.append((self._done, self.index_step))
+    def _swap(self, step):
+        if hosts.is_first():
+            (_, self._taken_at, prepared), self._built = self._built, None
+        else:
+            prepared = self._index.prepare(self._versions.read(step))
+        self.index_step = step
+        self._index.swap(prepared)
+        self.swaps.append((self._done, self.index_step))
 
     def _begin(self, step, weights, taken_at, *, wait):
         if wait:
             self._built = step, taken_at, self._make(step, weights)
-            self._swap()
+            self._swap(step)
+            return
+        if not hosts.is_first():
             return
         self._thread = threading.Thread(
             target=self._build_at_last,

@@ -9,8 +9,10 @@ import keras
 from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.errors import InputError
 from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.block_embedder import BlockEmbedder
+from realm_tf.training import hosts
 from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
@@ -80,7 +82,7 @@ class Pretraining:
             window=recipe.masked_lm_window,
             **self._masking(recipe.masked_lm_batch_size),
         )
-        log = self._log(
+        parts = self._log(
             MASKED_LM_LOG, recipe.masked_lm_steps, prefix=_MASKED_LM
         )
         self._stage.metadata["masked_lm_history"] = resume.fit(
@@ -89,7 +91,7 @@ class Pretraining:
             num_steps=recipe.masked_lm_steps,
             steps_per_epoch=examples.steps_per_epoch,
             directory=self._stage.path(run_directory.MASKED_LM_CHECKPOINT),
-            parts={"training_log": log},
+            parts=parts,
             **self._fit_arguments,
         )
 
@@ -103,6 +105,7 @@ class Pretraining:
             beam_options: list of str. With `refresh="pipeline"`.
         """
         recipe = self._recipe
+        self._check_processes(index)
         examples = PretrainingExamples(
             self._passages, **self._masking(recipe.batch_size)
         )
@@ -125,7 +128,7 @@ class Pretraining:
             parts[_REFRESH] = refresh = self._refresh(
                 retriever or trainer.index, model, beam_options, stack
             )
-            parts["training_log"] = self._log(LOG, recipe.num_steps)
+            parts |= self._log(LOG, recipe.num_steps)
             if self._writer:
                 samples = self._samples(examples.batch(0, 0), retriever)
                 callbacks = [samples, *callbacks]
@@ -151,24 +154,51 @@ class Pretraining:
             },
         )
 
+    def _check_processes(self, index):
+        if hosts.count() == 1:
+            return
+        if self._recipe.index.refresh not in ("process", "pipeline"):
+            raise InputError(
+                "Where several processes train, builders are processes, too: "
+                "add --set refresh=process. Received: "
+                f"refresh={self._recipe.index.refresh}"
+            )
+        if index is None:
+            raise InputError(
+                "Where several processes train, `realm embed` and `realm "
+                "index` make the first index: name it with --index."
+            )
+        if self._writer:
+            raise InputError(
+                "--tensorboard shows what one process computes: leave it out "
+                "where several train. log.jsonl has the same numbers."
+            )
+
     def _first_embeddings(self, index):
         """What the next step searches, float32 `(num_blocks, dim)`."""
         directory = self._stage.path(run_directory.CHECKPOINT)
         state = resume.state_of(directory, _REFRESH)
         if state is not None:
             return self._versions.read(state["index_step"])
-        found = self._embed() if index is None else index.embeddings
-        self._versions.write(0, found)
-        return found
+        if hosts.is_first():
+            self._versions.write(
+                0, self._embed() if index is None else index.embeddings
+            )
+        hosts.meet("blocks are embedded")
+        return self._versions.read(0)
 
     def _log(self, name, num_steps, *, prefix=""):
-        return TrainingLog(
+        """The part of a fit that writes its log; the first process has it."""
+        if not hosts.is_first():
+            return {}
+        log = TrainingLog(
             self._stage.path(name),
             every_steps=self._recipe.log_every,
             num_steps=num_steps,
             writer=self._writer,
             prefix=prefix,
         )
+        return {"training_log": log}
 
     def _retriever(self, trainer, embeddings):
         from realm_tf.retrieval.host_retrieval import HostRetriever
@@ -203,6 +233,7 @@ class Pretraining:
     def _masking(self, batch_size):
         return {
             "batch_size": batch_size,
+            "share": (hosts.number(), hosts.count()),
             "seed": self._recipe.seed,
             "max_query_length": self._recipe.lengths.max_query_length,
             **dataclasses.asdict(self._recipe.masking),
@@ -216,6 +247,8 @@ class Pretraining:
         wait = settings.refresh == "sync" or not settings.num_steps
         if wait:
             build = self._embed
+        elif not hosts.is_first():
+            build = None
         else:
             build = self._builder(model, beam_options, stack)
         refresh = IndexRefresh(

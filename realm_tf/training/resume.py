@@ -25,6 +25,7 @@ from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.models.fixed_weight import without_corpus
+from realm_tf.training import hosts
 from realm_tf.training.callbacks import ProgressLines
 from realm_tf.training.callbacks import StopAtNonFinite
 
@@ -97,6 +98,8 @@ def fit(
         parts=parts,
     )
     saver.restore(model)
+    if not hosts.is_first():
+        verbose = 0
     if saver.done and verbose:
         print(f"      going on after step {saver.done}/{num_steps}", flush=True)
     if verbose == "auto" and not sys.stdout.isatty():
@@ -227,6 +230,8 @@ class SaveState(keras.callbacks.Callback):
         )
 
     def _save(self):
+        if not hosts.is_first():
+            return
         content = {
             name: np.asarray(variable)
             for name, variable in _variables(self.model).items()

@@ -6,6 +6,7 @@ from realm_tf.artifacts import packed_blocks
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
 from realm_tf.data import packed_passages
+from realm_tf.training import hosts
 
 # What only the run needs: removed at its end.
 WORK = "run"
@@ -41,8 +42,9 @@ def open_blocks(
     packed = blocks
     if not blocks.is_packed:
         packed = Blocks(stage.path(_PACKED_BLOCKS))
-        if not packed.is_complete:
+        if hosts.is_first() and not packed.is_complete:
             packed_blocks.pack_blocks(blocks.path, packed.path)
+        hosts.meet("blocks are packed")
     opened = packed_blocks.PackedBlocks(packed)
     num_cut = int((opened.count_wordpieces() + 3 > max_length).sum())
     if num_cut:
@@ -71,6 +73,7 @@ def open_passages(
     packed = passages
     if not passages.is_packed:
         packed = Passages(stage.path(_PACKED_PASSAGES))
-        if not packed.is_complete:
+        if hosts.is_first() and not packed.is_complete:
             packed_passages.pack_passages(passages.path, tokenizer, packed.path)
+        hosts.meet("passages are packed")
     return packed_passages.PackedPassages(packed)
