@@ -56,6 +56,7 @@ class DprRecipe(recipes.Recipe):
         negatives: `Negatives`.
         lengths: `Lengths`.
         encoders: `Encoders`. Of the towers.
+        log_every: int. Steps of one line of the log, each their mean.
         seed: int. Order of the questions, negatives and dropout.
     """
 
@@ -65,6 +66,7 @@ class DprRecipe(recipes.Recipe):
     negatives: Negatives = Negatives()
     lengths: Lengths = Lengths(max_block_length=256)
     encoders: Encoders = Encoders()
+    log_every: recipes.Positive = 10
     seed: recipes.Natural = 0
 
 

@@ -23,6 +23,7 @@ class IctRecipe(recipes.Recipe):
         remove_probability: float. How often the block goes without the
             sentence that looks for it.
         encoders: `Encoders`. Of the towers.
+        log_every: int. Steps of one line of the log, each their mean.
         seed: int. Order, sentences and dropout.
     """
 
@@ -32,6 +33,7 @@ class IctRecipe(recipes.Recipe):
     lengths: Lengths = Lengths()
     remove_probability: recipes.Share = 0.9
     encoders: Encoders = Encoders()
+    log_every: recipes.Positive = 10
     seed: recipes.Natural = 0
 
 

@@ -13,12 +13,13 @@ class InverseClozeTask(Training):
     """Trains the retriever on the Inverse Cloze Task: a sentence, its block.
 
     No questions and no labels are needed. Shared towers stay shared; the new
-    model has the same reader. On JAX, all devices of the machine share each
-    batch. A run that was stopped goes on where it was with the same command.
+    model has the same reader. On JAX, all devices, of all processes that train
+    together, share each batch. A run that was stopped goes on where it was with the same command.
     """
 
     command = "ict"
     recipes = ict.RECIPES
+    in_processes = True
 
     recipe: Literal[*ict.RECIPES] = "wiki-small"
     """the recipe by name"""
@@ -38,9 +39,12 @@ class InverseClozeTask(Training):
         """
         from realm_tf.data.inverse_cloze import IctExamples
         from realm_tf.models.in_batch_retriever import IctModel
+        from realm_tf.training import hosts
         from realm_tf.training import resume
         from realm_tf.training import run_directory
         from realm_tf.training import trainers
+        from realm_tf.training.training_log import LOG
+        from realm_tf.training.training_log import log_of
 
         recipe = self.settings
         with self.train() as (loaded, stage):
@@ -49,6 +53,7 @@ class InverseClozeTask(Training):
                     self.blocks, stage, recipe.lengths.max_block_length
                 ),
                 batch_size=recipe.batch_size,
+                share=(hosts.number(), hosts.count()),
                 seed=recipe.seed,
                 remove_probability=recipe.remove_probability,
                 block_segment_ids=loaded.block_segment_ids,
@@ -62,6 +67,11 @@ class InverseClozeTask(Training):
                 num_steps=recipe.num_steps,
                 steps_per_epoch=examples.steps_per_epoch,
                 directory=stage.path(run_directory.CHECKPOINT),
+                parts=log_of(
+                    stage.path(LOG),
+                    every_steps=recipe.log_every,
+                    num_steps=recipe.num_steps,
+                ),
                 **fit,
             )
             stage.metadata["counts"] = {

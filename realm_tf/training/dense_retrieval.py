@@ -24,6 +24,8 @@ from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 from realm_tf.training.selection import SelectBest
+from realm_tf.training.training_log import LOG
+from realm_tf.training.training_log import log_of
 
 # What BM25 found.
 _RETRIEVED = f"{run_directory.WORK}/retrieved.npz"
@@ -62,23 +64,26 @@ def train(
     trainer = trainers.make_towers_trainer(
         DprModel, loaded.model, recipe, num_steps
     )
-    parts = {}
+    selection = {}
     if "dev" in examples:
-        parts["selection"] = _selection(
+        selection["selection"] = _selection(
             trainer, loaded.model, examples["dev"], stage
         )
+    log = log_of(
+        stage.path(LOG), every_steps=recipe.log_every, num_steps=num_steps
+    )
     stage.metadata["history"] = resume.fit(
         trainer,
         examples["questions"].batches,
         num_steps=num_steps,
         steps_per_epoch=steps_per_epoch,
         directory=stage.path(run_directory.CHECKPOINT),
-        parts=parts,
+        parts=log | selection,
         callbacks=callbacks,
         **fit,
     )
-    for selection in parts.values():
-        stage.metadata.update(selection.restore_best())
+    for each in selection.values():
+        stage.metadata.update(each.restore_best())
     stage.metadata["counts"].update(
         questions_an_epoch=steps_per_epoch * recipe.batch_size, steps=num_steps
     )

@@ -21,7 +21,7 @@ from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.index_versions import IndexVersions
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
-from realm_tf.training.training_log import TrainingLog
+from realm_tf.training.training_log import log_of
 
 # Masked sentences that TensorBoard shows, and how often where the index is
 # never refreshed.
@@ -188,17 +188,13 @@ class Pretraining:
         return self._versions.read(0)
 
     def _log(self, name, num_steps, *, prefix=""):
-        """The part of a fit that writes its log; the first process has it."""
-        if not hosts.is_first():
-            return {}
-        log = TrainingLog(
+        return log_of(
             self._stage.path(name),
             every_steps=self._recipe.log_every,
             num_steps=num_steps,
             writer=self._writer,
             prefix=prefix,
         )
-        return {"training_log": log}
 
     def _retriever(self, trainer, embeddings):
         from realm_tf.retrieval.host_retrieval import HostRetriever

@@ -11,6 +11,7 @@ import numpy as np
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.training import hosts
 
 # In the directory that the run writes.
 LOG = "log.jsonl"
@@ -18,6 +19,21 @@ LOG = "log.jsonl"
 MASKED_LM_LOG = "masked_lm_log.jsonl"
 # Digits that float32 sums can tell.
 _NUM_DIGITS = 7
+
+
+def log_of(path: str, **arguments) -> dict:
+    """`TrainingLog` among the parts of `training.resume.fit`.
+
+    Args:
+        path: str.
+        **arguments: of `TrainingLog`.
+
+    Returns:
+        dict, empty where another process of the run writes the log.
+    """
+    if not hosts.is_first():
+        return {}
+    return {"training_log": TrainingLog(path, **arguments)}
 
 
 class TrainingLog(keras.callbacks.Callback):

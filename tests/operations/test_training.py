@@ -23,6 +23,7 @@ from realm_tf.operations.fine_tune import FineTune
 from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.training import dense_retrieval
 from realm_tf.training.callbacks import Diverged
+from realm_tf.training.training_log import read_log
 
 DEV = [
     {"question": "Where was Ada in 1843?", "answer": ["London"]},
@@ -41,6 +42,7 @@ FILES = [
     "COMPLETED",
     "README.md",
     "config.json",
+    "log.jsonl",
     "metadata.json",
     "model.weights.h5",
     "vocab.txt",
@@ -82,6 +84,13 @@ def trained(request, world):
     return request.param, _operation(request.param, world, output).run(
         verbose=0
     )
+
+
+def test_the_log_ends_with_the_last_step(trained):
+    kind, model = trained
+    (line,) = read_log(model.path)
+    assert line["step"] == line["steps"] == NUM_STEPS[kind]
+    assert {"loss", "accuracy"} < line.keys()
 
 
 def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):

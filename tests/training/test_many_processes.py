@@ -23,6 +23,7 @@ import json, os, signal, sys, time
 
 import training_runs
 
+from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import hosts
 from realm_tf.training.index_refresh import IndexRefresh
@@ -42,8 +43,10 @@ def end_with_the_builder(self, batch, logs=None):
 
 IndexRefresh.on_train_batch_end = end_with_the_builder
 callbacks = [training_runs.Stop(stop_after)] if stop_after else []
+kinds = {"ict": InverseClozeTask, "pretrain": Pretrain}
+operation = kinds[given.pop("operation")](**given)
 try:
-    Pretrain(**given).run(verbose=0, every_steps=4, callbacks=callbacks)
+    operation.run(verbose=0, every_steps=4, callbacks=callbacks)
 except KeyboardInterrupt:
     assert stop_after
 import jax
@@ -56,6 +59,7 @@ def given(tmp_path_factory, model_dir, blocks_dir, brute_force_index_dir):
     annotated = str(tmp_path_factory.mktemp("processes") / "annotated")
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
     return {
+        "operation": "pretrain",
         "recipe": "tiny",
         "model": model_dir,
         "blocks": blocks_dir,
@@ -126,6 +130,22 @@ def test_two_processes_of_four_devices_are_one_device(given, tmp_path):
     assert printed == [[1, 4, 1]]
     assert _losses(two) == pytest.approx(_losses(one), rel=1e-4)
     assert _ages(two) == _ages(one)
+
+
+def test_the_inverse_cloze_task_in_two_processes(given, tmp_path):
+    losses = []
+    for num_processes, num_devices in ((1, 1), (2, 2)):
+        output = tmp_path / str(num_processes)
+        _run(
+            {"operation": "ict", "recipe": "tiny", "set": ["log_every=1"]}
+            | {name: given[name] for name in ("model", "blocks")},
+            output,
+            num_processes=num_processes,
+            num_devices=num_devices,
+        )
+        losses.append([line["loss"] for line in read_log(output)])
+    assert len(losses[0]) == 7
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
 def test_what_processes_cannot_do_together(given, tmp_path):
