@@ -29,6 +29,7 @@ _PUBLIC = {
     "operations.train_tagger": ("TrainTagger",),
     "operations.embed": ("Embed",),
     "operations.build_index": ("BuildIndex",),
+    "operations.plan": ("Plan",),
     "operations.inverse_cloze_task": ("InverseClozeTask",),
     "operations.pretrain": ("Pretrain",),
     "operations.probe": ("Probe",),

@@ -27,6 +27,7 @@ COMMANDS = {
     "train-tagger": "TrainTagger",
     "embed": "Embed",
     "index": "BuildIndex",
+    "plan": "Plan",
     "ict": "InverseClozeTask",
     "pretrain": "Pretrain",
     "probe": "Probe",

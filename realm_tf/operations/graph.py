@@ -51,7 +51,7 @@ class Step:
         if result.is_complete:
             made = result.metadata
         else:
-            made = artifact.interrupted_job(f"{result}.partial")
+            made = artifact.interrupted_job(artifact.partial(result.path))
         inputs = operation.inputs().values()
         if made and all(each.is_complete for each in inputs):
             differences = list(_differences(made, operation))

@@ -1,0 +1,190 @@
+"""The arithmetic of `realm plan`, beside Keras and XLA."""
+
+import json
+
+import eight_devices
+import pytest
+
+from realm_tf.configs import finetune
+from realm_tf.configs import pretrain
+from realm_tf.models.bert_encoder import BertEncoder
+from realm_tf.models.embedder import Embedder
+from realm_tf.models.knowledge_augmented_encoder import (
+    KnowledgeAugmentedEncoder,
+)
+from realm_tf.training import footprint
+
+_SMALL = {
+    "num_layers": 2,
+    "hidden_dim": 32,
+    "num_heads": 2,
+    "intermediate_dim": 64,
+    "vocabulary_size": 100,
+}
+
+
+def test_weights_are_those_of_the_models():
+    sizes = footprint.Sizes(**_SMALL, embedding_dim=16)
+    assert BertEncoder(**_SMALL).count_params() == sizes.encoder_weights
+    tower = Embedder(BertEncoder(**_SMALL), projection_dim=16)
+    assert tower.count_params() == sizes.tower_weights
+    head = KnowledgeAugmentedEncoder(BertEncoder(**_SMALL))
+    found = head.count_params()
+    assert found == sizes.encoder_weights + sizes.head_weights
+
+
+def test_bert_base_has_its_published_size():
+    # Devlin et al., 2019: 110 million.
+    assert footprint.Sizes().encoder_weights == 109_482_240
+
+
+def test_what_grows_with_what():
+    recipe, sizes = pretrain.RECIPES["paper"], footprint.Sizes()
+
+    def need(recipe=recipe, num_blocks=10**6, num_devices=16):
+        return footprint.pretrain(recipe, sizes, num_blocks, num_devices)
+
+    one, more = need(), need(num_devices=64)
+    for name in ("activations", "logits", "embeddings", "wordpieces"):
+        assert one.memory[name] == pytest.approx(4 * more.memory[name]), name
+    assert one.memory["AdamW"] == more.memory["AdamW"]
+    assert one.flop == more.flop
+    # Blocks of 128 float32; a body and a title of 288 uint16.
+    assert one.memory["embeddings"] == 10**6 / 16 * 128 * 4
+    assert one.memory["wordpieces"] == 10**6 / 16 * 2 * 288 * 2
+    saving = need(recipe.replace(gradient_checkpointing=True))
+    assert saving.memory["activations"] < one.memory["activations"] / 5
+    assert saving.flop == pytest.approx(4 / 3 * one.flop, rel=1e-3)
+    half = need(recipe.replace(batch_size=256))
+    assert half.memory["activations"] == one.memory["activations"] / 2
+    on_host = need(recipe.replace(retrieval="host"))
+    assert "embeddings" not in on_host.memory
+    assert need(recipe.replace(refresh_every=0)).builder_flop == 0
+    assert one.builder_steps == 500
+
+
+def test_steps_of_the_originals_fine_tuning():
+    need = footprint.finetune(
+        finetune.RECIPES["orqa"],
+        footprint.Sizes(),
+        10**6,
+        1,
+        num_questions=79_168,
+        max_query_length=32,
+        max_block_length=288,
+    )
+    assert need.num_steps == 158_336
+
+
+_XLA = """
+    import json, sys
+    import jax, keras, numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+    from realm_tf.models.bert_encoder import BertEncoder
+    from realm_tf.models.block_table import BlockTable
+    from realm_tf.models.embedder import Embedder
+    from realm_tf.models.knowledge_augmented_encoder import (
+        KnowledgeAugmentedEncoder,
+    )
+    from realm_tf.models.realm import RealmModel
+    from realm_tf.retrieval.brute_force import BruteForce
+    from realm_tf.training import devices
+
+    sizes, num_blocks, batch_size, query_length = json.loads(sys.argv[1])
+
+    def ids(*shape):
+        return np.random.default_rng(0).integers(5, 100, shape)
+
+    def encoder():
+        return BertEncoder(**sizes)
+
+    with devices.use_all(batch_size):
+        tower = Embedder(encoder())
+        lengths = np.full(num_blocks, 3)
+        model = RealmModel(
+            tower,
+            tower,
+            KnowledgeAugmentedEncoder(encoder()),
+            BruteForce(
+                np.zeros((num_blocks, 128), "float32"), rows_per_block=65_536
+            ),
+            BlockTable(
+                np.full((num_blocks, 64), sizes["vocabulary_size"] - 1),
+                lengths,
+                title_ids=np.full(
+                    (num_blocks, 64), sizes["vocabulary_size"] - 1
+                ),
+                title_lengths=lengths,
+            ),
+            cls_id=2,
+            sep_id=3,
+            max_block_length=64,
+            max_joint_length=104,
+        )
+        model.compile(keras.optimizers.AdamW(1e-4))
+        model.optimizer.build(model.trainable_variables)
+        batch = {
+            "token_ids": ids(batch_size, query_length),
+            "padding_mask": np.ones((batch_size, query_length)),
+            "mask_positions": ids(batch_size, 10) % query_length,
+            "mask_ids": ids(batch_size, 10),
+            "mask_weights": np.ones((batch_size, 10)),
+            "sentence_ids": ids(batch_size, query_length - 2),
+            "block_id": np.full(batch_size, -1),
+        }
+        batch = {name: rows.astype("int32") for name, rows in batch.items()}
+        model.fit(batch, batch_size=batch_size, verbose=0)
+        mesh = keras.distribution.distribution().device_mesh.backend_mesh
+        rows = NamedSharding(mesh, PartitionSpec("batch"))
+        batch = jax.device_put(batch, rows)
+        state = (
+            [variable.value for variable in variables]
+            for variables in (
+                model.trainable_variables,
+                model.non_trainable_variables,
+                model.optimizer.variables,
+                model.metrics_variables,
+            )
+        )
+        step = jax.jit(model.train_step).lower(
+            tuple(state), (batch, None, None)
+        )
+        compiled = step.compile()
+    memory, costs = compiled.memory_analysis(), compiled.cost_analysis()
+    print(
+        json.dumps(
+            [
+                memory.argument_size_in_bytes,
+                memory.temp_size_in_bytes,
+                costs["flops"],
+            ]
+        )
+    )
+"""
+
+
+@pytest.mark.slow
+def test_xla_needs_as_much():
+    """A step on eight devices that share 400,000 blocks."""
+    sizes = {
+        "num_layers": 2,
+        "hidden_dim": 128,
+        "num_heads": 2,
+        "intermediate_dim": 512,
+        "vocabulary_size": 2000,
+    }
+    recipe = pretrain.RECIPES["paper"].replace(
+        batch_size=64,
+        max_query_length=40,
+        max_block_length=64,
+        max_joint_length=104,
+    )
+    need = footprint.pretrain(
+        recipe, footprint.Sizes(**sizes, value_bytes=4), 400_000, 8
+    )
+    arguments = json.dumps([sizes, 400_000, 64, 40])
+    held, more, flop = json.loads(eight_devices.run(_XLA, arguments))
+    lasting = ("weights", "AdamW", "embeddings", "wordpieces")
+    assert sum(need.memory[n] for n in lasting) == pytest.approx(held, rel=0.02)
+    assert need.device_bytes == pytest.approx(held + more, rel=0.1)
+    assert need.flop / 8 == pytest.approx(flop, rel=0.1)
