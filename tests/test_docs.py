@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import textwrap
 
 import pytest
 
@@ -25,6 +26,20 @@ _FILE = re.compile(
 def page(request):
     """A page of the documentation."""
     return request.param
+
+
+_PLAN = re.compile(
+    r"^    \$ (realm plan .+)\n((?:    .*\n|\n)*?)(?=\S|    \$)", re.M
+)
+
+
+def test_plans_are_what_the_command_prints(capsys):
+    text = (ROOT / "docs/wikipedia_scale.md").read_text()
+    plans = _PLAN.findall(text)
+    assert len(plans) == 4
+    for command, shown in plans:
+        assert cli.main(shlex.split(command)[1:]) == 0
+        assert textwrap.dedent(shown).strip() == capsys.readouterr().out.strip()
 
 
 def test_readme_is_short():

@@ -188,9 +188,9 @@ class Plan(Operation):
     def report(self, result) -> str:
         recipe = ""
         if self.settings is not None:
-            recipe = f" --recipe {self.recipe or _PAPERS[self.what]}"
+            recipe = f", recipe {self.recipe or _PAPERS[self.what]}"
         lines = [
-            f"realm {self.what}{recipe}, {self._counted():,} blocks, "
+            f"{self.what}{recipe}, {self._counted():,} blocks, "
             f"{self.num_devices} x {self.device}",
             "",
             *_table("a device", result.memory),
@@ -205,7 +205,7 @@ class Plan(Operation):
         num_devices = 1 if self.settings is None else self.num_devices
         seconds = self._seconds(need.flop, num_devices)
         yield (
-            f"{need.num_steps:,} steps of {need.flop / 1e12:,.3g} TFLOP, "
+            f"{need.num_steps:,} steps of {_rounded(need.flop / 1e12)} TFLOP, "
             f"{_duration(seconds)} each at {self.share_of_peak:.0%} of the "
             f"peak: {_duration(need.num_steps * seconds)}"
         )
@@ -213,7 +213,7 @@ class Plan(Operation):
             hours = self._seconds(need.builder_flop, 1)
             in_time = math.ceil(hours / (need.builder_steps * seconds))
             yield (
-                f"builders: {need.builder_flop / 1e15:,.3g} PFLOP an index; to "
+                f"builders: {_rounded(need.builder_flop / 1e15)} PFLOP an index; to "
                 f"have one every {need.builder_steps} steps, {in_time} of these "
                 "devices beside"
             )
@@ -262,6 +262,10 @@ def _table(title, parts):
     rows = [[name, _gigabytes(value)] for name, value in parts.items()]
     rows.append(["together", _gigabytes(sum(parts.values()))])
     return [text_table.render([title, "GB"], rows)]
+
+
+def _rounded(number):
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _gigabytes(number):
