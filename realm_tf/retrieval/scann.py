@@ -148,10 +148,10 @@ class Scann(Index):
         import tensorflow as tf
 
         ops = _scann_ops()
-        state = files.state(STATE_NAMES)
+        state = files.state(_kept(files.parameters["reordering"]))
         tensors = []
         for name in STATE_NAMES:
-            value = state[name]
+            value = state.get(name, files.embeddings)
             if name in _STRING_STATE:
                 # A scalar string, or one string in a list: `(1, length)`.
                 string = value.tobytes()
@@ -179,9 +179,13 @@ class Scann(Index):
         )
 
     def state(self) -> dict:
-        """ScaNN's serialised form: name to numpy array."""
+        """ScaNN's serialised form: name to numpy array.
+
+        Rows that it scores as float32 are the embeddings, which an index's
+        files hold anyway.
+        """
         state = {}
-        for name in STATE_NAMES:
+        for name in _kept(self._reordering):
             value = getattr(self.module, name).numpy()
             if isinstance(value, bytes):
                 state[name] = np.frombuffer(value, dtype="uint8")
@@ -261,6 +265,11 @@ class Scann(Index):
         tf.raw_ops.DestroyResourceOp(resource=self._searcher.searcher_handle)
 
 
+def _kept(reordering):
+    """The names of what the files of an index keep of it."""
+    return STATE_NAMES[:-1] if reordering == "float32" else STATE_NAMES
+
+
 def _new_name():
     return f"realm-scann-{uuid.uuid4()}"
 
@@ -271,7 +280,8 @@ def _build_searcher(embeddings, shared_name, reordering, num_reordered):
     quantize = reordering == "int8"
     training_sample_size = min(num_blocks, _TRAINING_SAMPLE)
     builder = _scann_ops().builder(
-        np.ascontiguousarray(embeddings, dtype="float32"),
+        # Not copied if a file is mapped.
+        shared(np.ascontiguousarray(embeddings, dtype="float32")),
         # Only the default of a search without a number of its own.
         min(10, num_blocks),
         "dot_product",

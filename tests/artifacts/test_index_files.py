@@ -141,7 +141,7 @@ def _damage(path, how):
 
 
 _FILES = {
-    "scann": ["embeddings.npy", "scann-dataset.npy"],
+    "scann": ["embeddings.npy", "scann-scann_config.npy"],
     "ivf": ["ivf-centroids.npy", "ivf-sizes.npy", "ivf-block_ids.npy"],
 }
 

@@ -63,6 +63,14 @@ def test_int8_keeps_most_of_the_best():
     assert state["dataset"].size == 0 or state["dataset"].ndim == 0
 
 
+@pytest.mark.parametrize("num_blocks", [500, 25_000])
+def test_rows_that_are_the_embeddings_are_not_kept_twice(num_blocks):
+    embeddings = search_oracle.clustered(num_blocks)
+    index = Scann.build(embeddings)
+    np.testing.assert_array_equal(index.module.dataset, embeddings)
+    assert "dataset" not in index.state()
+
+
 @pytest.mark.parametrize("reordering", REORDERINGS)
 def test_hashed_search_finds_the_best(many, hashed, reordering):
     queries = search_oracle.clustered(100, seed=1)

@@ -26,6 +26,8 @@ def reloaded(index, reordering="float32"):
     state = index.state()
     files = types.SimpleNamespace(
         state=lambda names: {name: state[name] for name in names},
+        # As the index was built of them, or a scalar.
+        embeddings=np.asarray(index.module.dataset),
         num_blocks=index.num_blocks,
         metadata={"embedding_dim": index.embedding_dim},
         parameters={"reordering": reordering, "num_reordered": 200},
