@@ -89,6 +89,9 @@ class Pretrain(Training):
             TensorBoardWriter(self.tensorboard) if self.tensorboard else None
         )
         with self.train() as (loaded, stage):
+            pretraining.check_processes(
+                self.settings, index=self.index, writer=writer
+            )
             run = pretraining.Pretraining(
                 self.settings,
                 loaded,

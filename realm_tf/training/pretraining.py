@@ -33,6 +33,37 @@ _REFRESH = "index_refresh"
 _MASKED_LM = "masked_lm/"
 
 
+def check_processes(recipe, *, index, writer) -> None:
+    """Refuses what several processes cannot do together.
+
+    Args:
+        recipe: `PretrainRecipe`.
+        index: `Index` to start with, or `None`.
+        writer: `TensorBoardWriter`, or `None`.
+
+    Raises:
+        InputError: if there are several, and they cannot.
+    """
+    if hosts.count() == 1:
+        return
+    refresh = recipe.index.refresh
+    if refresh not in ("process", "pipeline"):
+        raise InputError(
+            "Where several processes train, builders are processes, too: add "
+            f"--set refresh=process. Received: refresh={refresh}"
+        )
+    if index is None:
+        raise InputError(
+            "Where several processes train, `realm embed` and `realm index` "
+            "make the first index: name it with --index."
+        )
+    if writer:
+        raise InputError(
+            "--tensorboard shows what one process computes: leave it out "
+            "where several train. log.jsonl has the same numbers."
+        )
+
+
 class Pretraining:
     """One run of pre-training.
 
@@ -105,7 +136,6 @@ class Pretraining:
             beam_options: list of str. With `refresh="pipeline"`.
         """
         recipe = self._recipe
-        self._check_processes(index)
         examples = PretrainingExamples(
             self._passages, **self._masking(recipe.batch_size)
         )
@@ -153,26 +183,6 @@ class Pretraining:
                 "steps": recipe.num_steps,
             },
         )
-
-    def _check_processes(self, index):
-        if hosts.count() == 1:
-            return
-        if self._recipe.index.refresh not in ("process", "pipeline"):
-            raise InputError(
-                "Where several processes train, builders are processes, too: "
-                "add --set refresh=process. Received: "
-                f"refresh={self._recipe.index.refresh}"
-            )
-        if index is None:
-            raise InputError(
-                "Where several processes train, `realm embed` and `realm "
-                "index` make the first index: name it with --index."
-            )
-        if self._writer:
-            raise InputError(
-                "--tensorboard shows what one process computes: leave it out "
-                "where several train. log.jsonl has the same numbers."
-            )
 
     def _first_embeddings(self, index):
         """What the next step searches, float32 `(num_blocks, dim)`."""

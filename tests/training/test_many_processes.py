@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from realm_tf.artifacts.objects import Model
 from realm_tf.operations.annotate import Annotate
 from realm_tf.training import hosts
 from realm_tf.training.training_log import read_log
@@ -23,6 +24,7 @@ import json, os, signal, sys, time
 
 import training_runs
 
+from realm_tf.operations.fine_tune import FineTune
 from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import hosts
@@ -43,7 +45,7 @@ def end_with_the_builder(self, batch, logs=None):
 
 IndexRefresh.on_train_batch_end = end_with_the_builder
 callbacks = [training_runs.Stop(stop_after)] if stop_after else []
-kinds = {"ict": InverseClozeTask, "pretrain": Pretrain}
+kinds = {"ict": InverseClozeTask, "pretrain": Pretrain, "finetune": FineTune}
 operation = kinds[given.pop("operation")](**given)
 try:
     operation.run(verbose=0, every_steps=4, callbacks=callbacks)
@@ -148,7 +150,32 @@ def test_the_inverse_cloze_task_in_two_processes(given, tmp_path):
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+def test_fine_tuning_on_eight_devices(given, tmp_path, questions_path):
+    histories = []
+    for num_devices in (1, 8):
+        output = tmp_path / str(num_devices)
+        _run(
+            {"operation": "finetune", "recipe": "tiny", "set": ["batch_size=8"]}
+            | {name: given[name] for name in ("model", "blocks", "index")}
+            | {"questions": [str(questions_path)], "dev": str(questions_path)},
+            output,
+            num_processes=1,
+            num_devices=num_devices,
+        )
+        histories.append(Model(output).metadata["history"])
+    for one, eight in zip(*histories, strict=True):
+        assert eight == pytest.approx(one, rel=1e-4)
+
+
 def test_what_processes_cannot_do_together(given, tmp_path):
-    without = {**given, "index": None}
-    with pytest.raises(AssertionError, match="name it with --index"):
-        _run(without, tmp_path / "x", num_processes=2, num_devices=1)
+    for changes, message in (
+        ({"index": None}, "name it with --index"),
+        ({"tensorboard": str(tmp_path)}, "leave it out where several train"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            _run(
+                {**given, **changes},
+                tmp_path / "x",
+                num_processes=2,
+                num_devices=1,
+            )
