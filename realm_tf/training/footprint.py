@@ -6,10 +6,11 @@ recipe's, so that all of it is an upper bound: what is shorter is padded less.
 
 Weights: AdamW keeps two numbers for each that learns, and a gradient; all are
 float32, and what computes in bfloat16 copies weights. Activations were fitted
-to XLA's buffers of the gradient of `BertEncoder` (float32, jax 0.10, CPU; two
-to eight layers, 256 and 512 wide, 4 and 8 heads, 128 to 384 wordpieces, within
-3 %): a layer keeps 26 numbers a wordpiece and hidden unit, and 4.5 a pair of
-wordpieces and head, as attention's scores are held.
+to XLA's buffers of the gradient of `BertEncoder` (float32, jax 0.10, CPU; four
+layers, 256 and 512 wide, 4 and 8 heads, 128 to 384 wordpieces; within 5 %): a
+layer keeps 26 numbers a wordpiece and hidden unit, and 4.5 a pair of wordpieces
+and head, as attention's scores are held. With gradient checkpointing
+it is arithmetic alone: XLA undoes that on CPUs.
 """
 
 import dataclasses
