@@ -106,9 +106,10 @@ class _Builder:
         if number is None:
             return False
         if name != self._weights:
-            self._loaded.model.block_embedder.set_weights(
-                self._exchange.weights(name)
-            )
+            weights = self._exchange.weights(name)
+            if weights is None:
+                return True
+            self._loaded.model.block_embedder.set_weights(weights)
             self._weights = name
         with contextlib.suppress(_Obsolete):
             found = self._embed(name, number)

@@ -26,6 +26,7 @@ import numpy as np
 from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import InputError
 
 TASK = "task.json"
 # How the names of what builders print end.
@@ -153,13 +154,18 @@ class Exchange:
         """The name of the weights to embed with; `None`: none yet."""
         return _read(self._path(_CURRENT)) or None
 
-    def weights(self, name: str) -> list:
-        """Weights by name, as they were offered.
+    def weights(self, name: str) -> list | None:
+        """Weights by name, as they were offered; `None`: there are newer ones.
 
         Raises:
-            InputError: if they are gone.
+            InputError: if they are the newest, and damaged.
         """
-        return list(weight_files.read(self._weights(name)).values())
+        try:
+            return list(weight_files.read(self._weights(name)).values())
+        except InputError:
+            if self.current() == name:
+                raise
+            return None
 
     def claim(self, name: str, builder: str) -> int | None:
         """A range that nobody is at, and which is the builder's now.

@@ -3,6 +3,7 @@ import os
 import numpy as np
 import pytest
 
+from realm_tf.errors import InputError
 from realm_tf.training import exchange
 from realm_tf.training.exchange import Exchange
 
@@ -67,6 +68,12 @@ def test_new_weights_end_what_is_embedded_with_the_old(meeting):
     assert not meeting.hold(old, number)
     meeting.deliver(old, number, _rows(meeting, number))
     assert meeting.claim(old, "a") is None
+    # Who has just claimed one finds them gone, and looks again.
+    assert meeting.weights(old) is None
+    os.remove(os.path.join(meeting.directory, f"weights-{new}.npz"))
+    with pytest.raises(InputError, match="is damaged"):
+        meeting.weights(new)
+    meeting.offer(_weights(2))
     assert meeting.missing(new) == [0, 1, 2]
     assert sorted(os.listdir(meeting.directory)) == sorted(
         [exchange.TASK, "current", new, f"weights-{new}.npz"]
