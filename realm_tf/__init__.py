@@ -23,6 +23,7 @@ _PUBLIC = {
     "operations.init": ("Init",),
     "operations.import_checkpoint": ("ImportCheckpoint",),
     "operations.export_checkpoint": ("ExportCheckpoint",),
+    "operations.push": ("Push",),
     "operations.chunk": ("Chunk",),
     "operations.annotate": ("Annotate",),
     "operations.pack": ("Pack",),

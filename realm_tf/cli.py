@@ -38,6 +38,7 @@ COMMANDS = {
     "ablate": "Ablate",
     "export": "Export",
     "export-checkpoint": "ExportCheckpoint",
+    "push": "Push",
     "verify": "Verify",
     "corpus create": "CreateCorpus",
     "corpus sync": "SyncCorpus",

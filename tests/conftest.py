@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 import pytest
+import stub_hub
 from ram_paths import add_ram_paths
 from xdist.scheduler import LoadFileScheduling
 
@@ -349,3 +350,11 @@ def token_batch():
         "segment_ids": np.array([[0, 0, 0, 0, 1, 1, 1], [0] * 7]),
         "padding_mask": np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]]),
     }
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A `StubHub` that the hub's library asks, with a cache of its own."""
+    with stub_hub.serving() as running:
+        stub_hub.attach(running, monkeypatch, tmp_path / "hub_cache")
+        yield running

@@ -79,6 +79,11 @@ class Artifact(Named):
     parents = recorded("parents")
     parameters = recorded("parameters")
 
+    @property
+    def directory(self) -> str:
+        """Where its files are: `path`, or what was fetched from there."""
+        return self.path
+
     @functools.cached_property
     def metadata(self) -> dict:
         """The content of metadata.json.
@@ -87,12 +92,12 @@ class Artifact(Named):
             InputError: if the directory is missing, incomplete or of another
                 kind.
         """
-        return artifact.read(self.path, kind=self.kinds)
+        return artifact.read(self.directory, kind=self.kinds)
 
     @property
     def is_complete(self) -> bool:
         """Whether the directory was written to its end."""
-        return artifact.is_complete(self.path)
+        return artifact.is_complete(self.directory)
 
     @property
     def counts(self) -> dict:
@@ -101,7 +106,7 @@ class Artifact(Named):
 
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
-        return os.path.join(self.path, name)
+        return os.path.join(self.directory, name)
 
     def read_json(self, name: str) -> dict:
         """The content of a file in the directory.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import hubs
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
@@ -177,6 +178,9 @@ class Index(Artifact):
 class Model(Artifact):
     """A model directory: weights, config.json, vocab.txt, card.
 
+    It may also be the address of one on the Hugging Face Hub, see
+    `artifacts.hubs`, which is fetched when it is first read.
+
     Attributes:
         tokenizer: str. Fingerprint of its tokenizer.
         block_tower: str. Fingerprint of all that decides a block's embedding.
@@ -185,6 +189,12 @@ class Model(Artifact):
     kinds = ("model",)
     tokenizer = recorded("tokenizer")
     block_tower = recorded("block_tower")
+
+    @functools.cached_property
+    def directory(self) -> str:
+        return (
+            hubs.fetch(self.path) if hubs.is_address(self.path) else self.path
+        )
 
     @property
     def vocabulary(self) -> str:

@@ -1,9 +1,11 @@
 """Hugging Face's BERT and REALM checkpoints: names, settings and models."""
 
+import dataclasses
 import functools
 import json
 import os
 
+from realm_tf.artifacts import hubs
 from realm_tf.checkpoints import tensor_files
 from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import Tensors
@@ -19,6 +21,8 @@ from realm_tf.checkpoints.source import make_part
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
 
+# What is read beside the weights.
+_BESIDE = {"config.json", "vocab.txt", "tokenizer_config.json", "README.md"}
 # Embeddings of all blocks, in a RealmForOpenQA: no weight of the model.
 BLOCK_EMBEDDINGS = "block_emb"
 
@@ -157,11 +161,22 @@ def from_encoder_config(config: dict) -> dict:
     }
 
 
-def open_source(directory: str) -> Source:
-    """The parts of a REALM or BERT in a directory.
+def choose_files(names: list[str]) -> list[str]:
+    """Those files of a repository that are read of a model.
 
     Args:
-        directory: str. Local, with config.json and weights.
+        names: list of str. All there are, the same weights in several forms
+            often among them.
+    """
+    return [*tensor_files.choose(names), *sorted({*names} & _BESIDE)]
+
+
+def open_source(source: str) -> Source:
+    """The parts of a REALM or BERT in a directory or on the hub.
+
+    Args:
+        source: str. With config.json and weights: a local directory, or an
+            address, see `artifacts.hubs`.
 
     Returns:
         `Source`. Its makers add to its `ignored` what they leave out.
@@ -169,16 +184,21 @@ def open_source(directory: str) -> Source:
     Raises:
         InputError: if something is missing, damaged or of no known kind.
     """
+    directory = source
+    if hubs.is_address(source):
+        directory = hubs.fetch(source, choose_files)
     path = os.path.join(directory, "config.json")
     if not os.path.isfile(path):
         raise InputError(
-            f"{path} is missing, and nothing is downloaded: fetch the model, "
-            f"such as by `hf download {directory} --local-dir DIR`, and name "
-            "the directory with config.json, weights and vocab.txt."
+            f"{source} holds no config.json: expected a directory with "
+            "config.json, weights and vocab.txt, or the address of one, "
+            f"hf://OWNER/NAME.{hubs.suggestion(source)}"
         )
     with open(path, encoding="utf-8") as file:
         config = read_config(file.read(), source=path)
-    return source_of(config, tensor_files.open_directory(directory), directory)
+    tensors = tensor_files.open_directory(directory)
+    opened = source_of(config, tensors, directory)
+    return dataclasses.replace(opened, name=source)
 
 
 def source_of(config: dict, tensors: Tensors, directory: str) -> Source:

@@ -42,11 +42,11 @@ def make_model(opened: list[Source], tower: Source | None):
     makers, lines = {}, []
     for source in opened:
         for part in [p for p in _PARTS if p in source.makers]:
-            add_maker(makers, part, source.makers[part], source.directory)
-            lines.append(f"{part}: from {source.directory}")
+            add_maker(makers, part, source.makers[part], str(source))
+            lines.append(f"{part}: from {source}")
     if EMBEDDER not in makers:
         raise InputError(
-            f"{', '.join(s.directory for s in opened)} holds no embedder (it "
+            f"{', '.join(map(str, opened))} holds no embedder (it "
             f"holds {', '.join(makers) or 'no part of a REALM'}): name a "
             "directory with one, too, such as --source EMBEDDER ENCODER. To "
             "start from a plain BERT, use `realm init`."
@@ -64,11 +64,9 @@ def make_model(opened: list[Source], tower: Source | None):
             query_embedder = found
     if tower:
         if EMBEDDER not in tower.makers:
-            raise InputError(
-                f"--block-tower {tower.directory} has no embedder."
-            )
+            raise InputError(f"--block-tower {tower} has no embedder.")
         block_embedder = tower.makers[EMBEDDER]()
-        lines.append(f"block tower: from {tower.directory}")
+        lines.append(f"block tower: from {tower}")
     encoder = None
     if READER in makers:
         reader = makers[READER]()

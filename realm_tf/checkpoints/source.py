@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import hubs
 from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
@@ -71,13 +72,14 @@ class Source:
     """A checkpoint that was opened.
 
     Args:
-        directory: str. Where it is, for messages and for files beside it.
+        directory: str. Where it is, for files beside it.
         makers: dict. Name of each part, such as `BERT`, to the function
             without arguments that makes it with its weights.
         files: tuple of str. Those that hold the weights.
         ignored: dict of tensor name to the reason why it is not read. Makers
             may add to it.
         block_embeddings: `BlockEmbeddings`. Defaults to `None`.
+        name: str. What the user calls it. Defaults to `directory`.
     """
 
     directory: str
@@ -85,10 +87,20 @@ class Source:
     files: tuple[str, ...]
     ignored: dict = dataclasses.field(default_factory=dict)
     block_embeddings: BlockEmbeddings | None = None
+    name: str | None = None
+
+    def __str__(self):
+        return self.name or self.directory
 
     def checksums(self) -> tuple[tuple[str, str], ...]:
         """Each file of weights with its SHA-256."""
-        return tuple((path, fingerprints.sha256(path)) for path in self.files)
+        return tuple(
+            (
+                path.replace(self.directory, str(self), 1),
+                fingerprints.sha256(path),
+            )
+            for path in self.files
+        )
 
 
 def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
@@ -96,7 +108,8 @@ def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
 
     Args:
         kind: str. `"hf"`, `"tf1"` or `"garden"`.
-        source: str. A local directory; of the last two also the prefix of a
+        source: str. A local directory; of the first also the address of one,
+            see `artifacts.hubs`, of the last two also the prefix of a
             checkpoint.
         num_heads: int. Attention heads of `"tf1"`, whose files do not say it;
             see `tf1.bert_config`.
@@ -111,6 +124,11 @@ def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
         from realm_tf.checkpoints import hugging_face
 
         return hugging_face.open_source(source)
+    if hubs.is_address(source):
+        raise InputError(
+            f"{source}: what is read from the hub is in Hugging Face's form, "
+            f'"hf", and not "{kind}".'
+        )
     if kind == "tf1":
         from realm_tf.checkpoints import tf1
 

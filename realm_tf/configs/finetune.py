@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from realm_tf.configs import recipes
-from realm_tf.configs.recipes import Freezing
+from realm_tf.configs.recipes import Encoders
 from realm_tf.configs.recipes import Optimizer
 
 # What the original reads of a question and a block: 32 and 288 wordpieces
@@ -72,8 +72,8 @@ class OpenQaRecipe(recipes.Recipe):
         candidates: `Candidates`.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
-        freezing: `Freezing`. Embedding tables of all that learns, layers of
-            the reader.
+        encoders: `Encoders`. Embedding tables and dropout of all that learns,
+            frozen layers of the reader.
         selection: `Selection`.
         log_every: int. Steps between two lines of log.jsonl.
         seed: int. Order of the questions and dropout.
@@ -84,7 +84,7 @@ class OpenQaRecipe(recipes.Recipe):
     optimizer: Optimizer = Optimizer(learning_rate=1e-5)
     candidates: Candidates = Candidates()
     train_query_tower: bool = True
-    freezing: Freezing = Freezing()
+    encoders: Encoders = Encoders()
     selection: Selection = Selection()
     log_every: recipes.Positive = 10
     seed: recipes.Natural = 0
@@ -107,7 +107,7 @@ RECIPES = {
         candidates=Candidates(
             num_candidates=100, num_reader_blocks=2, read_an_answer=True
         ),
-        freezing=Freezing(freeze_word_embeddings=True),
+        encoders=Encoders(freeze_word_embeddings=True),
     ),
     # `realm quickstart`: minutes on two CPU cores. Small batches and a high
     # rate, because the steps are few; what is read is the best block that
@@ -122,7 +122,7 @@ RECIPES = {
             num_candidates=20, num_reader_blocks=1, read_an_answer=True
         ),
         train_query_tower=False,
-        freezing=Freezing(freeze_word_embeddings=True),
+        encoders=Encoders(freeze_word_embeddings=True),
     ),
     # Unit tests: seconds.
     "tiny": OpenQaRecipe(

@@ -1,12 +1,12 @@
 """`realm import`."""
 
 import dataclasses
-import os
 from typing import Literal
 
 import tyro
 
 from realm_tf.articles import published_texts
+from realm_tf.artifacts import hubs
 from realm_tf.artifacts.model_card import Card
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
@@ -38,14 +38,16 @@ class Imported:
 class ImportCheckpoint(Operation):
     """Makes a model directory of a published REALM or ORQA checkpoint.
 
-      realm import hf --source DIR --output MODEL
+      realm import hf --source hf://google/realm-orqa-nq-openqa --output MODEL
       realm import hf --source DIR --output MODEL --blocks BLOCKS \\
           --embeddings OUT
       realm import tf1 --source DIR --vocab vocab.txt --output MODEL
 
     hf: directories that transformers (up to 4.40.2) wrote for RealmForOpenQA,
-    RealmEmbedder, RealmScorer, RealmKnowledgeAugEncoder or RealmReader.
-    Neither torch nor transformers is needed, and no code in a file is run.
+    RealmEmbedder, RealmScorer, RealmKnowledgeAugEncoder or RealmReader, or
+    their addresses on the Hugging Face Hub, hf://OWNER/NAME, of which what is
+    read is fetched. Neither torch nor transformers is needed, and no code in a
+    file is run.
 
     tf1: what REALM's and ORQA's authors released, TF1 checkpoints and TF-Hub
     modules.
@@ -68,7 +70,7 @@ class ImportCheckpoint(Operation):
     kind: tyro.conf.Positional[Literal["hf", "tf1"]]
     """what the sources are"""
     source: tuple[str, ...]
-    """directories that hold the parts"""
+    """directories that hold the parts; hf: also hf://OWNER/NAME@REVISION"""
     output: str
     """model directory to make"""
     block_tower: str | None = None
@@ -100,9 +102,8 @@ class ImportCheckpoint(Operation):
     def parameters(self) -> dict:
         return {
             "from": f"import {self.kind}",
-            "sources": [os.path.abspath(path) for path in self.source],
-            "block_tower": self.block_tower
-            and os.path.abspath(self.block_tower),
+            "sources": [hubs.absolute(path) for path in self.source],
+            "block_tower": self.block_tower and hubs.absolute(self.block_tower),
             "seed": self.seed,
         }
 
@@ -188,7 +189,11 @@ class ImportCheckpoint(Operation):
         from realm_tf.checkpoints.published import there_already
         from realm_tf.checkpoints.source import find
 
-        texts = self.texts or find(self.source, _BLOCK_RECORDS, _BLOCKS_TFR)
+        directories = [
+            hubs.fetch(path, _choose_records) if hubs.is_address(path) else path
+            for path in self.source
+        ]
+        texts = self.texts or find(directories, _BLOCK_RECORDS, _BLOCKS_TFR)
         if texts is None:
             raise InputError(
                 f"No source holds {_BLOCK_RECORDS} or {_BLOCKS_TFR}: name the "
@@ -224,3 +229,7 @@ class ImportCheckpoint(Operation):
 
     def report(self, result: Imported) -> str:
         return "\n".join(result.lines)
+
+
+def _choose_records(names):
+    return {*names} & {_BLOCK_RECORDS}

@@ -22,7 +22,8 @@ class Init(Operation):
 
       realm init --from minilm --output models/minilm
       realm init --from random --vocab vocab.txt --output models/random
-      realm init --from hf --source bert-base-uncased --output models/bert
+      realm init --from hf --source hf://google-bert/bert-base-uncased \\
+          --output models/bert
 
     `minilm` is all-MiniLM-L6-v2 (Apache-2.0), a 6-layer BERT that was trained
     with supervision on question-passage pairs, NQ and SQuAD among them: a good
@@ -33,9 +34,9 @@ class Init(Operation):
     `random` is a BERT of the size asked for, for tests and for training from
     nothing.
 
-    The others read a BERT that you have; none but `keras-hub` downloads
-    anything. `hf` is a directory of Hugging Face's (config.json,
-    model.safetensors or pytorch_model.bin, vocab.txt), `tf1` Google's
+    The others read a BERT. `hf` is a directory of Hugging Face's (config.json,
+    model.safetensors or pytorch_model.bin, vocab.txt) or the address of one on
+    their hub, hf://OWNER/NAME or hf://OWNER/NAME@REVISION, `tf1` Google's
     bert_model.ckpt or its directory, `garden` an encoder checkpoint of the
     TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
     directory. A masked-LM head is taken, too, where there is one.

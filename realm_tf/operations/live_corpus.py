@@ -109,7 +109,7 @@ class CreateCorpus(Operation):
         }
         fitted = of_best_spans(self.calibration, self.model, self.retriever)
         settings.update(
-            model=os.path.abspath(self.model),
+            model=os.path.abspath(self.model.directory),
             model_fingerprint=self.model.fingerprint,
             # Of all documents, whatever machine adds them.
             precision=resolve(self.precision),

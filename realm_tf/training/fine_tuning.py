@@ -286,15 +286,9 @@ def make_trainer(corpus, embeddings, recipe):
     else:
         if not candidates.refresh_every:
             model = model.separate_towers()
-        model.query_embedder.encoder.freeze(
-            embeddings=recipe.freezing.freeze_word_embeddings
-        )
-    model.reader.encoder.freeze(
-        embeddings=recipe.freezing.freeze_word_embeddings,
-        num_layers=recipe.freezing.num_frozen_layers,
-    )
-    for part in (model.query_embedder, model.reader):
-        part.encoder.set_recompute(recipe.optimizer.gradient_checkpointing)
+        trainers.set_up(model.query_embedder.encoder, recipe, num_frozen=0)
+    num_frozen = recipe.encoders.num_frozen_layers
+    trainers.set_up(model.reader.encoder, recipe, num_frozen)
     exact = hasattr(corpus.index, "embeddings")
     return corpus.retrieve_and_read(
         model=model,

@@ -284,7 +284,7 @@ class Pretraining:
         builders = index_builder.ProcessBuilders(
             os.path.abspath(self._stage.path(run_directory.EXCHANGE)),
             {
-                "model": os.path.abspath(model.path),
+                "model": os.path.abspath(model.directory),
                 "blocks": os.path.abspath(blocks),
                 "max_block_length": length,
                 "precision": FLOAT32 if is_float32 else "auto",

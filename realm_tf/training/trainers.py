@@ -21,7 +21,7 @@ def make_towers_trainer(kind, open_qa, recipe, num_steps: int):
     """
     towers = open_qa.query_embedder, open_qa.block_embedder
     for tower in towers:
-        _set_up(tower.encoder, recipe, recipe.encoders.num_frozen_layers)
+        set_up(tower.encoder, recipe, recipe.encoders.num_frozen_layers)
     trainer = kind(*towers, score_scale=open_qa.score_scale)
     compile_trainer(trainer, recipe.optimizer, num_steps)
     return trainer
@@ -50,7 +50,7 @@ def prepare(open_qa, recipe: PretrainRecipe) -> None:
         (open_qa.query_embedder.encoder, encoders.num_frozen_layers),
         (open_qa.block_embedder.encoder, encoders.num_frozen_layers),
     ):
-        _set_up(encoder, recipe, num_frozen)
+        set_up(encoder, recipe, num_frozen)
 
 
 def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
@@ -129,7 +129,7 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     return trainer
 
 
-def _set_up(encoder, recipe, num_frozen):
+def set_up(encoder, recipe, num_frozen):
     """What a recipe says of an encoder; saying it twice changes nothing."""
     encoder.freeze(
         embeddings=recipe.encoders.freeze_word_embeddings, num_layers=num_frozen

@@ -70,6 +70,19 @@ def test_hugging_face_with_its_head(goldens, tmp_path):
     assert loaded.card.sources[0][0].endswith("pytorch_model.bin")
 
 
+def test_hugging_faces_hub(goldens, tmp_path, hub):
+    """Of several files with the same weights one is fetched."""
+    hub.add("google-bert/tiny", _written(tmp_path, dict))
+    more = ("pytorch_model.bin", "tf_model.h5", "tokenizer.json")
+    hub.repos["google-bert/tiny"].update(dict.fromkeys(more, b"?"))
+    loaded = _init(tmp_path, "hf", "hf://google-bert/tiny")
+    _check_encoder(loaded.model.reader.encoder, goldens)
+    expected = ["config.json", "model.safetensors", "vocab.txt"]
+    assert hub.files_sent() == expected
+    (path, _), *more = loaded.card.sources
+    assert path == "hf://google-bert/tiny/model.safetensors" and not more
+
+
 def _old_names(tensors):
     """As the oldest files have them, such as bert-base-uncased's."""
     return {
@@ -238,7 +251,8 @@ def test_a_checkpoint_of_the_model_garden(tmp_path):
     [
         ("--from hf", "--from hf needs --source"),
         ("--from hf --source {golden}/../hf_realm/embedder", "realm import hf"),
-        ("--from hf --source google/bert", "and nothing is downloaded: fetch"),
+        ("--from hf --source google/bert", "write hf://google/bert."),
+        ("--from tf1 --source hf://google/bert", "is in Hugging Face's form"),
         ("--from tf1 --source {tmp}", "no part of a REALM or BERT"),
         ("--from tf1 --source {tmp}/none", "none.index is missing"),
         ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),

@@ -103,7 +103,7 @@ def test_an_override_changes_one_number(override, name, value):
     [
         (finetune, "epochs=3", "--set epochs=3: expected NAME=VALUE .*num_ep"),
         (finetune, "__class__=3", "expected NAME=VALUE"),
-        (finetune, "freezing.seed=3", "expected NAME=VALUE"),
+        (finetune, "encoders.seed=3", "expected NAME=VALUE"),
         (finetune, "num_epochs=1.5", "num_epochs=1.5: expected type int"),
         (finetune, "learning_rate=high", "=high: expected type float"),
         (finetune, "read_an_answer=maybe", "=maybe: expected type bool"),

@@ -75,6 +75,34 @@ def test_what_is_there_already_is_left_alone(open_qa):
         assert path.read_bytes() == before[name]
 
 
+def test_two_commands_from_the_hub(open_qa, hub, tmp_path, capsys):
+    """As docs/checkpoints.md has them; the result is that of directories."""
+    for name in ("openqa", "embedder"):
+        hub.add(f"google/{name}", GOLDEN / name)
+    paths = {n: str(tmp_path / n) for n in ("model", "blocks", "embeddings")}
+    command = [
+        *("import", "hf", "--source", "hf://google/openqa"),
+        *("--block-tower", "hf://google/embedder", "--output", paths["model"]),
+        *("--blocks", paths["blocks"], "--embeddings", paths["embeddings"]),
+        *("--max-block-length", "64"),
+    ]
+    assert cli.main(command) == 0
+    printed = capsys.readouterr().out
+    assert "reader: from hf://google/openqa" in printed
+    assert "block tower: from hf://google/embedder" in printed
+    assert "block_records.npy" in hub.files_sent()
+    index = ["--embeddings", paths["embeddings"], "--kind", "brute_force"]
+    assert cli.main(["index", *index, "--output", str(tmp_path / "index")]) == 0
+    found = index_files.load_embeddings(str(tmp_path / "index"))
+    expected = index_files.load_embeddings(open_qa["index"])
+    np.testing.assert_array_equal(found, expected)
+    blocks = Blocks(paths["blocks"])
+    assert blocks.fingerprint == Blocks(open_qa["blocks"]).fingerprint
+    # The same command, once more: what is there is left alone.
+    assert cli.main(command) == 0
+    assert "there already" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["model", "blocks", "embeddings"])
 def test_what_is_there_of_something_else_is_refused(open_qa, tmp_path, name):
     paths = {n: str(tmp_path / n) for n in ("model", "blocks", "embeddings")}

@@ -1,5 +1,6 @@
 """What the options of a fine-tuning recipe do."""
 
+import keras
 import numpy as np
 import pytest
 import training_runs
@@ -172,6 +173,23 @@ def test_a_recipe_says_what_learns(open_qa_world, changes, tower, reader):
     assert len(trainer.trainable_variables) == len(
         model.query_embedder.trainable_variables
     ) + len(model.reader.trainable_variables)
+
+
+def test_dropout_is_the_recipes(open_qa_world):
+    corpus = Corpus.load(
+        open_qa_world["model"], open_qa_world["blocks"], open_qa_world["exact"]
+    )
+    trainer = make_trainer(corpus, None, RECIPES["tiny"].parse(["dropout=0"]))
+    model = trainer.open_qa
+    for part in (model.query_embedder, model.reader):
+        rates = {
+            layer.rate
+            for layer in part.encoder._flatten_layers()
+            if isinstance(layer, keras.layers.Dropout)
+        }
+        assert rates == {0}
+        # For one training: the model keeps its own.
+        assert part.encoder.get_config()["dropout"] == 0.1
 
 
 def test_gold_blocks_that_nothing_reads_are_refused(open_qa_world, tmp_path):

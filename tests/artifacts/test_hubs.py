@@ -1,0 +1,118 @@
+"""Repositories of the hub, against one on loopback."""
+
+import os
+
+import pytest
+import stub_hub
+import tiny_models
+from huggingface_hub import constants
+
+from realm_tf import cli
+from realm_tf.artifacts import hubs
+from realm_tf.artifacts.objects import Model
+from realm_tf.errors import InputError
+
+FILES = {
+    "config.json": b"{}",
+    "pytorch_model.bin": bytes(range(256)) * 40,
+    "onnx/model.onnx": b"o" * 999,
+}
+
+
+@pytest.fixture
+def hub(hub):
+    hub.repos["them/bert"] = dict(FILES)
+    return hub
+
+
+def _read(directory, name):
+    with open(os.path.join(directory, name), "rb") as file:
+        return file.read()
+
+
+def test_only_what_is_chosen_is_fetched_and_only_once(hub, capsys):
+    def choose(names):
+        assert sorted(names) == sorted(FILES)
+        return ["config.json", "pytorch_model.bin"]
+
+    directory = hubs.fetch("hf://them/bert", choose)
+    assert _read(directory, "pytorch_model.bin") == FILES["pytorch_model.bin"]
+    assert not os.path.exists(os.path.join(directory, "onnx"))
+    assert hub.files_sent() == ["config.json", "pytorch_model.bin"]
+    assert "hf://them/bert: fetching 2 files, 0.0 MB" in capsys.readouterr().err
+    hub.asked.clear()
+    assert hubs.fetch("hf://them/bert", choose) == directory
+    assert hub.files_sent() == []
+    assert "fetching" not in capsys.readouterr().err
+
+
+def test_a_commit_can_be_named(hub):
+    first = stub_hub.commit(hub.repos["them/bert"])
+    address = f"hf://them/bert@{first}"
+    directory = hubs.fetch(address)
+    assert os.path.basename(directory) == first
+    hub.repos["them/bert"]["config.json"] = b'{"new": 1}'
+    assert _read(hubs.fetch("hf://them/bert"), "config.json") == b'{"new": 1}'
+    with pytest.raises(InputError, match="no such branch, tag or commit"):
+        hubs.fetch("hf://them/bert@v9")
+
+
+def test_a_broken_transfer_is_made_again(hub):
+    hub.breaks_after = 5000
+    directory = hubs.fetch("hf://them/bert")
+    assert hub.breaks_after is None
+    assert _read(directory, "pytorch_model.bin") == FILES["pytorch_model.bin"]
+    sent = [path for method, path, _ in hub.asked if method == "GET"]
+    assert sum(path.endswith("pytorch_model.bin") for path in sent) == 2
+
+
+def test_without_the_hub_what_was_fetched_serves(hub, monkeypatch):
+    directory = hubs.fetch("hf://them/bert", lambda _: ["config.json"])
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert hubs.fetch("hf://them/bert", lambda _: ["config.json"]) == directory
+    with pytest.raises(InputError, match="nothing of it was fetched before"):
+        hubs.fetch("hf://them/other")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("hf://bert", "expected hf://OWNER/NAME, or hf://OWNER/NAME@REVISION"),
+        ("hf://them/none", "is not on the hub, or not for everybody"),
+        ("hf://them/bert@", "is no address"),
+        ("hf://them/gated", "accept them on its page and log in"),
+    ],
+)
+def test_what_cannot_be_fetched_is_said(hub, address, message):
+    hub.repos["them/gated"] = dict(FILES)
+    hub.gated.add("them/gated")
+    with pytest.raises(InputError, match=message):
+        hubs.fetch(address)
+
+
+def test_a_model_is_pushed_and_read_again(
+    hub, vocabulary_path, tmp_path, capsys
+):
+    model = Model(tiny_models.save(vocabulary_path, str(tmp_path / "model")))
+    for _ in range(2):
+        assert (
+            cli.main(["push", "--model", model.path, "--to", "hf://me/ours"])
+            == 0
+        )
+        assert f"is on the hub: {hub.url}/me/ours/" in capsys.readouterr().out
+    assert hub.repos["me/ours"]["README.md"].startswith(b"---\nlicense:")
+    found = Model("hf://me/ours")
+    assert found.fingerprint == model.fingerprint
+    ours, theirs = model.load().model, found.load().model
+    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        assert (a == b).all()
+
+
+def test_who_may_not_write_is_told(hub, vocabulary_path, tmp_path, monkeypatch):
+    model = tiny_models.save(vocabulary_path, str(tmp_path / "model"))
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(
+        InputError, match="hf://me/ours may not be .* `hf auth login`"
+    ):
+        hubs.push(model, "hf://me/ours", message="ours")
+    assert "me/ours" not in hub.repos
