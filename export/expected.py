@@ -45,6 +45,7 @@ def compute(
         num_reader_blocks=num_reader_blocks,
         num_candidates=num_retrieved,
         lexical_weight=lexical_weight,
+        relevance_weight=calibration.relevance_weight_of(fitted),
     )
     predictions = predictor.predict(questions)
     exact = _exact_retriever(corpus, embeddings, lexical_weight).search(

@@ -8,6 +8,7 @@ import tensorflow as tf
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.calibration import LEAST_SHARE
 from realm_tf.answering.calibration import Calibration
+from realm_tf.answering.calibration import relevance_weight_of
 from realm_tf.answering.corpus import retrieve_and_read
 from realm_tf.answering.predict import LEAST_SCORE
 from realm_tf.answering.predict import NUM_RETRIEVED
@@ -65,6 +66,7 @@ class RealmModule(tf.Module):
                 layers.block_table,
                 layers.lexical,
                 lexical_weight=lexical_weight,
+                relevance_weight=relevance_weight_of(fitted),
                 num_candidates=max(NUM_RETRIEVED, num_reader_blocks),
                 num_reader_blocks=num_reader_blocks,
                 rows_per_group=ROWS_PER_GROUP,

@@ -66,6 +66,7 @@ class Answerer:
             lexical_weight=calibration.lexical_weight_of(self._calibration)
             if retriever == "hybrid"
             else None,
+            relevance_weight=calibration.relevance_weight_of(self._calibration),
         )
 
     def ask(self, questions: str | Sequence[str]) -> Answer | list[Answer]:

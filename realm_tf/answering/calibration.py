@@ -17,6 +17,7 @@ import math
 import numpy as np
 import scipy.optimize
 
+from realm_tf.answering.relevance_weight import AS_LEARNED
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
@@ -49,6 +50,7 @@ class Calibration:
         score_weight: float. Not negative.
         share_weight: float. Not negative.
         threshold: float. The least confidence of an answer that is given.
+        relevance_weight: float. See `relevance_weight`.
         least_score: float. The least score, without BM25's part, of an answer
             that is given, whatever the confidence; see `foreign_questions`. `None`:
             the threshold decides.
@@ -65,6 +67,7 @@ class Calibration:
     threshold: float
     aggregate_answers: bool = False
     lexical_weight: float | None = None
+    relevance_weight: float = AS_LEARNED
     questions: int = 0
     negative_log_likelihood: float = 0.0
     least_score: float | None = None
@@ -153,7 +156,7 @@ def fit(
     unanswerable=(),
     *,
     aggregate: bool = False,
-    lexical_weight: float | None = None,
+    **made_with,
 ) -> Calibration:
     """Fits the confidence by maximum likelihood, and then the threshold.
 
@@ -170,8 +173,8 @@ def fit(
         unanswerable: list of `Prediction`. Of questions that could not be
             answered. Defaults to none.
         aggregate: bool. As `choose`. Defaults to `False`.
-        lexical_weight: float. Of BM25 in a hybrid retriever. Defaults to
-            `None`.
+        **made_with: `lexical_weight` and `relevance_weight`, with which the
+            predictions were made.
 
     Returns:
         `Calibration`.
@@ -202,8 +205,8 @@ def fit(
         *map(float, found),
         threshold=0.0,
         aggregate_answers=aggregate,
-        lexical_weight=lexical_weight,
         questions=len(given),
+        **made_with,
     )
     confidences = found.confidence(scores, shares)
     likely = np.clip(np.where(correct, confidences, 1 - confidences), 1e-6, 1)
@@ -374,3 +377,12 @@ def lexical_weight_of(fitted: Calibration | None) -> float:
         fitted: `Calibration` of a hybrid retriever; `None` for `LEXICAL_WEIGHT`.
     """
     return LEXICAL_WEIGHT if fitted is None else fitted.lexical_weight
+
+
+def relevance_weight_of(fitted: Calibration | None) -> float:
+    """How much retrieval counts in the score of a span.
+
+    Args:
+        fitted: `Calibration`; `None` for `AS_LEARNED`.
+    """
+    return AS_LEARNED if fitted is None else fitted.relevance_weight

@@ -75,6 +75,7 @@ def calibrated(
         corpus,
         num_reader_blocks=num_reader_blocks,
         lexical_weight=lexical_weight,
+        relevance_weight=fitted.relevance_weight,
     )
     found = predictor.predict(
         [each.question for each in questions], search=hiding.search

@@ -49,7 +49,7 @@ class Span:
 
     Args:
         answer: str. Empty if no span was found.
-        score: float. Span score plus relevance.
+        score: float. The reader's score plus that of retrieval.
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
@@ -101,8 +101,8 @@ class Predictor:
         batch_size: int. Questions computed at once. Defaults to `16`.
         model: `OpenQa`. Another one than the corpus's, such as one in
             training. Defaults to `None`.
-        lexical_weight: float. See `Corpus.retrieve_and_read`. Defaults to
-            `None`.
+        **weights: `lexical_weight`, see `Corpus.retrieve_and_read`, and
+            `relevance_weight`, see `RetrieveAndRead`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Predictor:
         num_candidates: int = NUM_RETRIEVED,
         num_reader_blocks: int = NUM_READER_BLOCKS,
         batch_size: int = 16,
-        lexical_weight: float | None = None,
+        **weights,
     ):
         self._corpus = corpus
         self._batch_size = batch_size
@@ -121,10 +121,10 @@ class Predictor:
         self._num_candidates = min(num_candidates, len(corpus.records))
         self._model = corpus.retrieve_and_read(
             model=model,
-            lexical_weight=lexical_weight,
             num_candidates=num_candidates,
             num_reader_blocks=num_reader_blocks,
             rows_per_group=ROWS_PER_GROUP,
+            **weights,
         )
         # Names of the inputs to what computes their outputs.
         self._functions = {}

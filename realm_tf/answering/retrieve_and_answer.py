@@ -1,9 +1,11 @@
 """What retrievers find for questions, and what a reader makes of it."""
 
 import dataclasses
+import functools
 
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
+from realm_tf.answering import relevance_weight as relevance_weights
 from realm_tf.answering.oracle import Hiding
 from realm_tf.answering.oracle import Oracle
 from realm_tf.retrieval import hybrid
@@ -25,6 +27,7 @@ class Answered:
             for each question, best first. The first one's blocks were read.
         lexical_weight: float. Of BM25, if a hybrid retriever searched; else
             `None`.
+        relevance_weight: float. With which spans were chosen.
         unanswerable: list of `Prediction`. The same questions where no block
             holds an answer; empty unless they were asked for.
     """
@@ -33,6 +36,7 @@ class Answered:
     records: object = None
     rankings: dict = dataclasses.field(default_factory=dict)
     lexical_weight: float | None = None
+    relevance_weight: float = relevance_weights.AS_LEARNED
     unanswerable: list = dataclasses.field(default_factory=list)
 
 
@@ -48,6 +52,7 @@ def answer(
     precision,
     calibrate=False,
     lexical_weight=hybrid.LEXICAL_WEIGHT,
+    relevance_weight=relevance_weights.AS_LEARNED,
 ) -> Answered:
     """Searches for questions and reads the blocks found.
 
@@ -65,6 +70,8 @@ def answer(
             holds an answer. Defaults to `False`.
         lexical_weight: float. Of BM25 in a hybrid retriever; `FIT` for what
             fits these questions best. Defaults to `LEXICAL_WEIGHT`.
+        relevance_weight: float. Of retrieval beside the reader; `FIT` as well.
+            Defaults to `AS_LEARNED`.
 
     Returns:
         `Answered`.
@@ -97,13 +104,15 @@ def answer(
         for name in dict.fromkeys((retriever, *compare))
     }
     if num_reader_blocks:
-        predictor = Predictor(
+        make_predictor = functools.partial(
+            Predictor,
             corpus,
             num_candidates=recall.NUM_RANKED,
             num_reader_blocks=num_reader_blocks,
             lexical_weight=lexical_weight if retriever == "hybrid" else None,
         )
-        _read(answered, predictor, searching[retriever], asked, calibrate)
+        answered.relevance_weight = relevance_weight
+        _read(answered, make_predictor, searching[retriever], asked, calibrate)
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]
@@ -113,13 +122,17 @@ def answer(
     return answered
 
 
-def _read(answered, predictor, retriever, asked, calibrate):
+def _read(answered, make_predictor, retriever, asked, calibrate):
     """Reads what a retriever finds, and again what is left by hiding."""
     texts = [question.question for question in asked]
     is_predictors = isinstance(retriever, retrievers.Dense)
-    answered.predictions = predictor.predict(
-        texts, search=None if is_predictors else retriever.search
-    )
+    search = None if is_predictors else retriever.search
+    if answered.relevance_weight == FIT:
+        answered.relevance_weight = relevance_weights.fit(
+            asked, make_predictor().predict(texts, search=search)
+        )
+    predictor = make_predictor(relevance_weight=answered.relevance_weight)
+    answered.predictions = predictor.predict(texts, search=search)
     if calibrate:
         hiding = Hiding(
             retriever,

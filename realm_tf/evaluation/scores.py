@@ -45,6 +45,7 @@ def write(
                 answered.unanswerable,
                 aggregate=aggregate_answers,
                 lexical_weight=answered.lexical_weight,
+                relevance_weight=answered.relevance_weight,
             )
             stage.metadata["calibration"] = dataclasses.asdict(fitted)
         predictions = [

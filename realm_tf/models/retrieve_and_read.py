@@ -24,7 +24,7 @@ class RetrieveAndRead(keras.Model):
     lse is log sum exp; Z are the `num_candidates` best blocks, Z+ those that
     contain an answer; S all spans of the `num_reader_blocks` best blocks, S+
     those whose wordpieces equal an answer's; g is the reader's score plus
-    f(x,z) of the span's block. Each is 0 where nothing is correct, and both
+    `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing is correct, and both
     are added. The index and the block embeddings stay fixed; the query tower
     and the reader learn.
 
@@ -67,6 +67,10 @@ class RetrieveAndRead(keras.Model):
             read in training. Defaults to `1`.
         rows_per_group: int. See `length_groups.in_groups_of`, for the blocks read
             otherwise. Defaults to `None`: all at once.
+        hybrid: `retrieval.hybrid.Hybrid`. Searches instead of the index alone.
+            Defaults to `None`.
+        relevance_weight: float. How much f(x,z) counts in g. Defaults to `1.0`,
+            as the paper.
 
     Raises:
         InputError: if `num_reader_blocks` is less than 1.
@@ -95,6 +99,7 @@ class RetrieveAndRead(keras.Model):
         num_length_groups=1,
         rows_per_group=None,
         hybrid=None,
+        relevance_weight=1.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -119,6 +124,7 @@ class RetrieveAndRead(keras.Model):
         self.num_length_groups = num_length_groups
         self.rows_per_group = rows_per_group
         self.hybrid = hybrid
+        self.relevance_weight = relevance_weight
         # A layer, and so its weights are this model's.
         self.lexical = hybrid and hybrid.lexical
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
@@ -190,7 +196,8 @@ class RetrieveAndRead(keras.Model):
         read_scores = ops.take_along_axis(scores, positions, axis=1)
         outputs.update(
             self._read(query, read_ids, read_scores, training=training),
-            read_lexical=ops.take_along_axis(lexical, positions, axis=1),
+            read_lexical=self.relevance_weight
+            * ops.take_along_axis(lexical, positions, axis=1),
         )
         if "answer_ids" in inputs:
             outputs["correct"] = self._correct(outputs, inputs["answer_ids"])
@@ -277,7 +284,7 @@ class RetrieveAndRead(keras.Model):
             "block_positions": ops.reshape(positions, shape),
             # (b, r, l, w)
             "span_scores": ops.reshape(logits, (*shape, width))
-            + read_scores[:, :, None, None],
+            + self.relevance_weight * read_scores[:, :, None, None],
             "allowed": ops.logical_and(
                 ops.reshape(allowed, (*shape, width)), is_found
             ),

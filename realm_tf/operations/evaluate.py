@@ -75,12 +75,12 @@ class Evaluate(Computing):
     taking the single best span"""
     calibrate: bool = False
     """fit to these questions how sure an answer is, from where on it is
-    `answered`, and the weight of BM25 in a hybrid retriever: for a --calibration
-    of other evaluations and of the export"""
+    `answered`, how much retrieval counts beside the reader, and BM25 in a hybrid
+    retriever: for a --calibration of other evaluations and of the export"""
     calibration: Evaluation | None = None
     """evaluation of other questions (dev), made with --calibrate, whose
-    confidence, threshold and weight are used (if not given: shares, all
-    `answered`, a weight of 0.25)"""
+    confidence, threshold and weights are used (if not given: shares, all
+    `answered`, retrieval counts 1, BM25 in it 0.25)"""
 
     def parameters(self) -> dict:
         return {
@@ -96,16 +96,23 @@ class Evaluate(Computing):
 
     @property
     def _weights(self):
-        """Of the retrievers in use."""
-        if "hybrid" not in (self.retriever, *self.compare):
-            return {}
+        """Of BM25, where it is in use, and of retrieval beside the reader."""
+        from realm_tf.answering import calibration
         from realm_tf.answering.retrieve_and_answer import FIT
         from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 
-        if self.calibrate and self.retriever == "hybrid":
-            return {"lexical_weight": FIT}
-        known = self._known and self._known.lexical_weight
-        return {"lexical_weight": LEXICAL_WEIGHT if known is None else known}
+        known = self._known
+        found = {"relevance_weight": calibration.relevance_weight_of(known)}
+        if "hybrid" in (self.retriever, *self.compare):
+            lexical = known and known.lexical_weight
+            found["lexical_weight"] = (
+                LEXICAL_WEIGHT if lexical is None else lexical
+            )
+        if self.calibrate:
+            found["relevance_weight"] = FIT
+            if self.retriever == "hybrid":
+                found["lexical_weight"] = FIT
+        return found
 
     @functools.cached_property
     def _known(self):

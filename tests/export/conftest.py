@@ -28,6 +28,7 @@ CALIBRATION = Calibration(
     share_weight=0.5,
     threshold=0.4,
     lexical_weight=2.0,
+    relevance_weight=1.5,
     questions=100,
 )
 

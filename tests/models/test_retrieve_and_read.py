@@ -63,6 +63,26 @@ def test_every_span_score(model, answers, expected):
     assert not np.any(outputs["correct"] & ~outputs["allowed"])
 
 
+def test_retrieval_counts_as_much_as_it_is_said_to(model, answers):
+    batch = oracle.batch(answers)
+    before = oracle.to_numpy(model(batch))
+    model.relevance_weight = 2.5
+    try:
+        outputs = oracle.to_numpy(model(batch))
+    finally:
+        model.relevance_weight = 1.0
+    np.testing.assert_allclose(
+        outputs["span_scores"] - before["span_scores"],
+        np.broadcast_to(
+            1.5 * before["read_scores"][:, :, None, None],
+            before["span_scores"].shape,
+        ),
+        atol=2e-5,
+    )
+    for name in ("read_ids", "read_scores", "relevance_scores"):
+        np.testing.assert_array_equal(outputs[name], before[name])
+
+
 def test_best_spans_against_sorting(model, expected):
     best = oracle.to_numpy(
         best_spans(model(oracle.pack(oracle.QUERIES)), num_best=4)

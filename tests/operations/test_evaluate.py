@@ -10,6 +10,7 @@ import pytest
 
 from realm_tf import cli
 from realm_tf.answering import calibration
+from realm_tf.answering import relevance_weight
 from realm_tf.answering.closed_book import ClosedBook
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
@@ -304,6 +305,30 @@ def test_another_evaluations_calibration_is_used(world, evaluated):
     ):
         with pytest.raises(InputError, match=message):
             _evaluate(world, "other", calibration=dev, **options)
+
+
+def test_retrieval_counts_as_fitted(world, evaluated, monkeypatch):
+    weight = 3.0
+    monkeypatch.setattr(relevance_weight, "fit", lambda *_: weight)
+    dev = _evaluate(world, "weighed", calibrate=True)
+    assert calibration.read(dev).relevance_weight == weight
+    monkeypatch.undo()
+    other = _evaluate(world, "as_weighed", calibration=dev)
+    assert other.parameters["relevance_weight"] == weight
+    for evaluation in (dev, other):
+        for line, was in zip(
+            evaluation.predictions, evaluated.predictions, strict=True
+        ):
+            changes = [
+                (new["score"] - old["score"]) - (weight - 1) * old["log_prob"]
+                for new, old in zip(
+                    line["candidates"], was["candidates"], strict=True
+                )
+            ]
+            np.testing.assert_allclose(changes, changes[:1], atol=1e-4)
+            if changes:
+                best = max(line["candidates"], key=lambda c: c["score"])
+                assert line["block_id"] == best["block_id"]
 
 
 def test_without_a_retriever_the_masked_lm_answers(world, tmp_path):
