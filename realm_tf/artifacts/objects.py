@@ -285,10 +285,10 @@ class Comparison(Artifact):
         return Path(self.file("comparison.md")).read_text().rstrip()
 
 
-class HuggingFaceModel(Artifact):
-    """A model in the files of Hugging Face's transformers."""
+class ForeignModel(Artifact):
+    """A model in the files of another library."""
 
-    kinds = ("hugging_face",)
+    kinds = ("foreign_model", "hugging_face")
 
 
 class SavedModel(Artifact):

@@ -79,12 +79,14 @@ def _check_tower(tower, score_scale, model):
         tower.pooling != "cls"
         or tower.projection_dim is None
         or tower.normalize
+        or tower.prefix_ids
         or score_scale != 1
         or tower.layer_norm_epsilon != tower.encoder.layer_norm_epsilon
     ):
         raise InputError(
             f"{model} embeds with pooling {tower.pooling}, projection "
-            f"{tower.projection_dim}, normalize {tower.normalize}, score scale "
+            f"{tower.projection_dim}, normalize {tower.normalize}, "
+            f"{len(tower.prefix_ids)} wordpieces before a text, score scale "
             f"{score_scale:g} and a LayerNorm epsilon of the projection of "
             f"{tower.layer_norm_epsilon:g}; transformers' REALM has [CLS] with "
             "a projection, plain inner products and the epsilon of its BERT "

@@ -6,6 +6,7 @@ import json
 import os
 
 from realm_tf.artifacts import hubs
+from realm_tf.checkpoints import sentence_transformers
 from realm_tf.checkpoints import tensor_files
 from realm_tf.checkpoints.assignment import BERT_LAYERS
 from realm_tf.checkpoints.assignment import Tensors
@@ -15,6 +16,7 @@ from realm_tf.checkpoints.source import EMBEDDER
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import QUERY_EMBEDDER
 from realm_tf.checkpoints.source import READER
+from realm_tf.checkpoints.source import TOKENIZER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import make_part
@@ -168,7 +170,17 @@ def choose_files(names: list[str]) -> list[str]:
         names: list of str. All there are, the same weights in several forms
             often among them.
     """
-    return [*tensor_files.choose(names), *sorted({*names} & _BESIDE)]
+    return [
+        *tensor_files.choose(names),
+        *(
+            each
+            for each in names
+            if each in _BESIDE
+            or sentence_transformers.is_file(each)
+            # As large as the vocabulary, which is read where there is one.
+            or (each == TOKENIZER and "vocab.txt" not in names)
+        ),
+    ]
 
 
 def open_source(source: str) -> Source:
@@ -198,7 +210,9 @@ def open_source(source: str) -> Source:
         config = read_config(file.read(), source=path)
     tensors = tensor_files.open_directory(directory)
     opened = source_of(config, tensors, directory)
-    return dataclasses.replace(opened, name=source)
+    return dataclasses.replace(
+        opened, name=source, embedding=sentence_transformers.read(directory)
+    )
 
 
 def source_of(config: dict, tensors: Tensors, directory: str) -> Source:

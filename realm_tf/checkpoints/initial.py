@@ -1,5 +1,7 @@
 """Models whose towers and reader begin with one BERT."""
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 
@@ -9,6 +11,7 @@ from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
+from realm_tf.checkpoints.source import Embedding
 from realm_tf.checkpoints.source import find_license
 from realm_tf.checkpoints.source import find_tokenizer
 from realm_tf.checkpoints.source import open_source
@@ -24,6 +27,9 @@ from realm_tf.text.tokenizer import Tokenizer
 # sentence-transformers trains such models with the same factor
 # (MultipleNegativesRankingLoss, scale=20).
 COSINE_SCORE_SCALE = 20.0
+# Of a BERT that was not trained to embed, what learns from less than a random
+# projection: as MiniLM's.
+COSINE = Embedding("mean", None, normalize=True)
 
 
 def from_source(
@@ -33,6 +39,10 @@ def from_source(
     vocab: str | None = None,
     cased: bool = False,
     num_heads: int | None = None,
+    projection_dim: int | None = None,
+    cosine: bool = False,
+    query_prefix: str | None = None,
+    block_prefix: str | None = None,
     **options,
 ):
     """A model that begins with a BERT from files.
@@ -45,6 +55,12 @@ def from_source(
         cased: bool. Whether that is a cased BERT's, which files of the second
             and third kind do not say. Defaults to `False`.
         num_heads: int. Of the second kind; see `tf1.bert_config`.
+        projection_dim: int. Width of the embeddings. Defaults to what the source
+            says, or 128.
+        cosine: bool. Embed as `COSINE`. Defaults to `False`.
+        query_prefix: str. Read before questions. Defaults to what the source
+            says, or nothing.
+        block_prefix: str. The same of blocks.
         **options: see `open_qa`.
 
     Returns:
@@ -53,15 +69,28 @@ def from_source(
     Raises:
         InputError: if something is missing, damaged or no BERT.
     """
+    make_embedding = functools.partial(
+        _embedding,
+        source,
+        projection_dim=projection_dim,
+        cosine=cosine,
+        prefixes={"query_prefix": query_prefix, "block_prefix": block_prefix},
+    )
     if kind == "keras-hub":
         if vocab or cased:
             raise InputError(
                 "A Keras Hub preset brings its tokenizer: leave --vocab and "
                 "--cased out."
             )
-        make_encoder, tokenizer = _open_preset(source)
+        make_encoder, tokenizer, said = _open_preset(source)
         card = Card(f"BERT from the Keras Hub preset {source}.")
-        return open_qa(make_encoder, tokenizer, card, **options)
+        return open_qa(
+            make_encoder,
+            tokenizer,
+            card,
+            embedding=make_embedding(said),
+            **options,
+        )
     opened = open_source(kind, source, num_heads)
     if BERT not in opened.makers:
         raise InputError(
@@ -77,21 +106,44 @@ def from_source(
             opened.checksums(),
         ),
         make_masked_lm=opened.makers.get(ENCODER),
+        embedding=make_embedding(opened.embedding),
         **options,
     )
+
+
+def _embedding(source, said, *, projection_dim, cosine, prefixes):
+    """How the towers embed: as a source says, or as was asked for."""
+    if said and (projection_dim or cosine):
+        raise InputError(
+            f"{source} says itself how its BERT embeds texts: leave "
+            "--cosine and --projection-dim out."
+        )
+    found = said or (COSINE if cosine else Embedding())
+    changes = {k: text for k, text in prefixes.items() if text is not None}
+    if projection_dim and not cosine:
+        changes["projection_dim"] = projection_dim
+    return dataclasses.replace(found, **changes)
 
 
 def _open_preset(preset):
     """The BERT of a preset, or a directory, of Keras Hub and its tokenizer.
 
     Returns:
-        `(function that makes a BertEncoder, Tokenizer)`. The backbone has the
-        tanh GELU and a LayerNorm epsilon of 1e-12, whatever it was converted
-        from.
+        `(function that makes a BertEncoder, Tokenizer, Embedding)`, the last
+        `None` unless it is a `TextEmbedder`'s. The backbone has the tanh GELU
+        and a LayerNorm epsilon of 1e-12, whatever it was converted from.
     """
     import keras_hub
 
+    # There is no public way to ask.
+    from keras_hub.src.utils import preset_utils
+
+    said = None
     try:
+        if preset_utils.check_file_exists(preset, "task.json"):
+            task = preset_utils.load_json(preset, "task.json")
+            if task["class_name"] == "BertTextEmbedder":
+                said = _of_text_embedder(task["config"])
         backbone = keras_hub.models.BertBackbone.from_preset(preset)
         tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
     except Exception as error:  # Whatever loaders of many hosts raise.
@@ -111,7 +163,21 @@ def _open_preset(preset):
         return encoder
 
     vocabulary = tokenizer.get_vocabulary()
-    return make_encoder, Tokenizer(vocabulary, lowercase=tokenizer.lowercase)
+    tokenizer = Tokenizer(vocabulary, lowercase=tokenizer.lowercase)
+    return make_encoder, tokenizer, said
+
+
+def _of_text_embedder(config):
+    """What a `BertTextEmbedder` of Keras Hub says of itself."""
+    poolings = {"mean": "mean", "cls": "first"}
+    if config["pooling_mode"] not in poolings:
+        raise InputError(
+            f"It pools by {config['pooling_mode']}: expected "
+            f"{' or '.join(poolings)}."
+        )
+    return Embedding(
+        poolings[config["pooling_mode"]], None, config["normalize"]
+    )
 
 
 def open_qa(
@@ -121,8 +187,7 @@ def open_qa(
     *,
     make_masked_lm: Callable | None = None,
     make_reader_encoder: Callable | None = None,
-    cosine: bool = False,
-    projection_dim: int | None = 128,
+    embedding: Embedding,
     reader_layers: int | None = None,
     seed: int = 0,
 ) -> LoadedModel:
@@ -137,11 +202,9 @@ def open_qa(
             weights that come with a masked-LM head. Defaults to `None`.
         make_reader_encoder: function that gives another `BertEncoder` for the
             reader. Defaults to `None`: the same as for the towers.
-        cosine: bool. Embed as MiniLM: the mean of the wordpieces, without
-            projection, compared by cosines times `COSINE_SCORE_SCALE`.
-            Defaults to `False`: BERT's pooled [CLS] through a projection, as
-            the paper, which is random.
-        projection_dim: int. Width of the projection. Defaults to `128`.
+        embedding: `Embedding`. What is normalised is compared by cosines times
+            `COSINE_SCORE_SCALE`. Two towers, of the same weights, if questions
+            and blocks have different prefixes.
         reader_layers: int. Lowest layers that the reader takes, which leaves
             a masked-LM head behind. Defaults to all.
         seed: int. Of projection and reader's head. Defaults to `0`.
@@ -150,12 +213,13 @@ def open_qa(
         InputError: if there are not so many layers.
     """
     keras.utils.set_random_seed(seed)
-    embedder = Embedder(
-        make_encoder(),
-        pooling="mean" if cosine else "cls",
-        projection_dim=None if cosine else projection_dim,
-        normalize=cosine,
+    make_tower = functools.partial(
+        _make_tower, make_encoder, tokenizer, embedding
     )
+    query_embedder = block_embedder = make_tower(embedding.query_prefix)
+    if embedding.query_prefix != embedding.block_prefix:
+        block_embedder = make_tower(embedding.block_prefix)
+        block_embedder.set_weights(query_embedder.get_weights())
     masked_lm = None
     if reader_layers is None and make_masked_lm:
         masked_lm = make_masked_lm()
@@ -165,15 +229,25 @@ def open_qa(
         if reader_layers not in (None, encoder.num_layers):
             encoder = copy_layers(encoder, reader_layers)
     model = OpenQa(
-        embedder,
-        embedder,
+        query_embedder,
+        block_embedder,
         Reader(encoder),
         knowledge_augmented_encoder=masked_lm,
-        score_scale=COSINE_SCORE_SCALE if cosine else 1.0,
+        score_scale=COSINE_SCORE_SCALE if embedding.normalize else 1.0,
     )
     # Sentence encoders are trained on single texts.
-    segment_ids = (0, 0) if cosine else (0, 1)
+    segment_ids = (0, 1) if embedding.projection_dim else (0, 0)
     return LoadedModel(model, tokenizer, segment_ids, card=card)
+
+
+def _make_tower(make_encoder, tokenizer, embedding, prefix):
+    return Embedder(
+        make_encoder(),
+        pooling=embedding.pooling,
+        projection_dim=embedding.projection_dim,
+        normalize=embedding.normalize,
+        prefix_ids=tuple(map(int, tokenizer.tokenize(prefix).ids)),
+    )
 
 
 def copy_layers(encoder, num_layers: int):

@@ -9,6 +9,7 @@ import zipfile
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints.initial import COSINE
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import find_tokenizer
@@ -96,7 +97,7 @@ def minilm(
                     "Natural Questions and SQuAD among them.",
                 ),
             ),
-            cosine=True,
+            embedding=COSINE,
             reader_layers=reader_layers,
             seed=seed,
         )

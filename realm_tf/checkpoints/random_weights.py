@@ -7,7 +7,9 @@ import numpy as np
 
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import variables_by_path
+from realm_tf.checkpoints.initial import COSINE
 from realm_tf.checkpoints.initial import open_qa
+from realm_tf.checkpoints.source import Embedding
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.model_directory import LoadedModel
@@ -27,9 +29,10 @@ def random(
     hidden_dim: int = 128,
     intermediate_dim: int = 512,
     mimetic: bool = False,
+    projection_dim: int = 128,
+    cosine: bool = False,
     reader_layers: int | None = None,
     seed: int = 0,
-    **options,
 ) -> LoadedModel:
     """A model with random weights.
 
@@ -41,11 +44,12 @@ def random(
         intermediate_dim: int. Feed-forward width. Defaults to `512`.
         mimetic: bool. Begin with weights that resemble trained ones, see
             `make_mimetic`, instead of BERT's. Defaults to `False`.
+        projection_dim: int. Width of the embeddings. Defaults to `128`.
+        cosine: bool. Embed as `initial.COSINE`: then towers are a bag of words,
+            a retriever to start from; the paper's give random scores, the null
+            block's among them. Defaults to `False`.
         reader_layers: int. Layers of the reader. Defaults to `num_layers`.
         seed: int. Defaults to `0`.
-        **options: `projection_dim` and `cosine` of `open_qa`. With the
-            latter they are a bag of words, a retriever to start from; the
-            paper's towers give random scores, the null block's among them.
 
     Raises:
         InputError: if the heads do not divide the width, or the vocabulary is
@@ -76,8 +80,10 @@ def random(
         make_reader_encoder=functools.partial(
             make_encoder, reader_layers or num_layers
         ),
+        embedding=COSINE
+        if cosine
+        else Embedding(projection_dim=projection_dim),
         seed=seed,
-        **options,
     )
 
 

@@ -32,6 +32,27 @@ _CLASSES = {
 }
 
 _VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
+# The vocabulary and more, in what transformers 5 writes.
+TOKENIZER = "tokenizer.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """How a tower makes an embedding of what its BERT gives.
+
+    Args:
+        pooling: str. See `Embedder`, as the next two.
+        projection_dim: int or `None`.
+        normalize: bool.
+        query_prefix: str. What is read before a question.
+        block_prefix: str. What is read before a block.
+    """
+
+    pooling: str = "cls"
+    projection_dim: int | None = 128
+    normalize: bool = False
+    query_prefix: str = ""
+    block_prefix: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +101,8 @@ class Source:
             may add to it.
         block_embeddings: `BlockEmbeddings`. Defaults to `None`.
         name: str. What the user calls it. Defaults to `directory`.
+        embedding: `Embedding`. Of a BERT that was trained to embed. Defaults to
+            `None`.
     """
 
     directory: str
@@ -88,6 +111,7 @@ class Source:
     ignored: dict = dataclasses.field(default_factory=dict)
     block_embeddings: BlockEmbeddings | None = None
     name: str | None = None
+    embedding: Embedding | None = None
 
     def __str__(self):
         return self.name or self.directory
@@ -185,8 +209,8 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
     """The tokenizer of a checkpoint.
 
     Args:
-        directories: list of str. Where its vocab.txt may be, and Hugging
-            Face's tokenizer_config.json.
+        directories: list of str. Where its vocab.txt may be, or Hugging Face's
+            tokenizer.json, and their tokenizer_config.json.
         vocab: str. Another vocab.txt. Defaults to `None`.
         cased: bool. Whether it is a cased BERT's, whatever a
             tokenizer_config.json says. Defaults to `False`.
@@ -199,7 +223,7 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
     """
     from realm_tf.text.tokenizer import Tokenizer
 
-    path = vocab or find(directories, *_VOCABULARIES)
+    path = vocab or find(directories, *_VOCABULARIES, TOKENIZER)
     if not path:
         raise InputError(
             f"{', '.join(directories)} holds no vocab.txt: name that of its "
@@ -212,7 +236,26 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
         except ValueError as error:
             raise InputError(f"{said} is not JSON ({error}).") from error
         cased = cased or not config.get("do_lower_case", True)
+    if os.path.basename(path) == TOKENIZER:
+        return Tokenizer(_wordpieces(path), lowercase=not cased)
     return Tokenizer.from_file(path, lowercase=not cased)
+
+
+def _wordpieces(path):
+    """The vocabulary of a tokenizer.json, in the order of its ids."""
+    try:
+        model = json.loads(Path(path).read_text())["model"]
+        kind, ids = model.get("type", "WordPiece"), dict(model["vocab"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} is no tokenizer of Hugging Face's ({error!r})."
+        ) from error
+    if kind != "WordPiece" or sorted(ids.values()) != list(range(len(ids))):
+        raise InputError(
+            f"{path} is of the kind {kind}, of {len(ids):,} pieces: expected "
+            "WordPiece, a BERT's, with ids from 0 on."
+        )
+    return sorted(ids, key=ids.get)
 
 
 def find_license(directories) -> str:

@@ -8,7 +8,7 @@ from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
 from realm_tf.models.precision import computing_in
 
-POOLINGS = ("cls", "mean")
+POOLINGS = ("cls", "first", "mean")
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
@@ -25,8 +25,9 @@ class Embedder(EncoderModel):
 
     Args:
         encoder: `BertEncoder`.
-        pooling: str. `"cls"` (BERT's pooled [CLS], REALM) or `"mean"` (over
-            the wordpieces, MiniLM). Defaults to `"cls"`.
+        pooling: str. `"cls"` (BERT's pooled [CLS], REALM), `"first"` (what the
+            last layer gives for [CLS], BGE) or `"mean"` (over the wordpieces,
+            MiniLM). Defaults to `"cls"`.
         projection_dim: int or `None`. Width of the projection; `None` leaves
             the encoder's width and adds neither layer. Defaults to `128`.
         normalize: bool. Divide by the Euclidean norm, so that inner products
@@ -34,9 +35,11 @@ class Embedder(EncoderModel):
         layer_norm_epsilon: float. Of the projection. Defaults to `1e-12`,
             as in the released checkpoints.
         dropout: float. After the projection, in training. Defaults to `0.1`.
+        prefix_ids: sequence of int. Wordpieces that are read after [CLS] and
+            before the text, such as those of "query: " (E5). Defaults to none.
 
     Raises:
-        ValueError: if `pooling` is neither of the two.
+        ValueError: if `pooling` is none of the three.
 
     References:
         [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.2.
@@ -51,6 +54,7 @@ class Embedder(EncoderModel):
         normalize=False,
         layer_norm_epsilon=1e-12,
         dropout=0.1,
+        prefix_ids=(),
         **kwargs,
     ):
         if pooling not in POOLINGS:
@@ -59,13 +63,17 @@ class Embedder(EncoderModel):
                 f"Received: pooling={pooling!r}"
             )
         inputs = make_inputs()
-        encoded = encoder(inputs)
+        read = inputs
+        if prefix_ids:
+            read = Prefix(prefix_ids, name="prefix")(inputs)
+        encoded = encoder(read)
         if pooling == "cls":
             x = encoded["pooled_output"]
         else:
             encoder.get_layer("pooled_dense").trainable = False
-            x = MeanPooling(dtype="float32", name="mean_pooling")(
-                encoded["sequence_output"], inputs["padding_mask"]
+            kind = MeanPooling if pooling == "mean" else FirstPooling
+            x = kind(dtype="float32", name=f"{pooling}_pooling")(
+                encoded["sequence_output"], read["padding_mask"]
             )
         if projection_dim is not None:
             x = keras.layers.Dense(
@@ -93,6 +101,7 @@ class Embedder(EncoderModel):
             "normalize": normalize,
             "layer_norm_epsilon": layer_norm_epsilon,
             "dropout": dropout,
+            "prefix_ids": tuple(prefix_ids),
         }
         super().__init__(inputs, x, config, **kwargs)
 
@@ -100,6 +109,11 @@ class Embedder(EncoderModel):
     def embedding_dim(self) -> int:
         """Width of the output."""
         return self.projection_dim or self.encoder.hidden_dim
+
+    @property
+    def max_length(self) -> int:
+        """The most wordpieces that are read, [CLS] and [SEP] among them."""
+        return self.encoder.max_sequence_length - len(self.prefix_ids)
 
     @property
     def drops_out(self) -> bool:
@@ -121,6 +135,41 @@ class Embedder(EncoderModel):
             copied = keras.saving.deserialize_keras_object(config)
         copied.set_weights(self.get_weights())
         return copied
+
+
+class Prefix(keras.layers.Layer):
+    """Puts wordpieces between [CLS] and the rest, into its segment.
+
+    Args:
+        token_ids: sequence of int.
+    """
+
+    def __init__(self, token_ids, **kwargs):
+        super().__init__(**kwargs)
+        self.token_ids = tuple(token_ids)
+
+    def call(self, inputs):
+        inputs = {name: ops.cast(x, "int32") for name, x in inputs.items()}
+        first = inputs["padding_mask"][:, :1]
+        ids = ops.convert_to_tensor([self.token_ids], "int32")
+        between = {
+            "token_ids": first * ids,
+            "segment_ids": ops.zeros_like(first * ids),
+            "padding_mask": first * ops.ones_like(ids),
+        }
+        return {
+            name: ops.concatenate(
+                [inputs[name][:, :1], rows, inputs[name][:, 1:]], axis=1
+            )
+            for name, rows in between.items()
+        }
+
+
+class FirstPooling(keras.layers.Layer):
+    """The first position's."""
+
+    def call(self, sequence, padding_mask):
+        return sequence[:, 0]
 
 
 class MeanPooling(keras.layers.Layer):

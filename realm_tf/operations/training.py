@@ -92,7 +92,9 @@ class Training(Computing, RecipeOperation):
             ("max_joint_length", "reader"),
         ):
             length = self.parameters().get(name, 0)
-            limit = self.model.config[part]["encoder"]["max_sequence_length"]
+            config = self.model.config[part]
+            limit = config["encoder"]["max_sequence_length"]
+            limit -= len(config.get("prefix_ids", ()))
             if length > limit:
                 raise InputError(
                     f"The encoders of {self.model} take {limit} wordpieces. "

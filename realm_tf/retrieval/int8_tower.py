@@ -64,6 +64,15 @@ class Int8Tower:
 
     def predict_on_batch(self, inputs: dict) -> np.ndarray:
         """As `keras.Model.predict_on_batch` of the `Embedder`."""
+        layers = [
+            each
+            for each in self._tower.layers
+            if not isinstance(each, keras.layers.InputLayer)
+            and each is not self._tower.encoder
+        ]
+        if self._tower.prefix_ids:
+            prefix, *layers = layers
+            inputs = prefix(inputs)
         padding_mask = np.asarray(inputs["padding_mask"])
         (sequence,) = self._session.run(
             None,
@@ -77,12 +86,6 @@ class Int8Tower:
             },
         )
         # What the tower's own layers make of it: the last are a chain.
-        layers = [
-            each
-            for each in self._tower.layers
-            if not isinstance(each, keras.layers.InputLayer)
-            and each is not self._tower.encoder
-        ]
         if self._tower.pooling == "cls":
             x = self._tower.encoder.get_layer("pooled_dense")(sequence[:, 0])
         else:

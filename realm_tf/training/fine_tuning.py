@@ -258,7 +258,7 @@ class FineTuning:
     def _embed(self, *_):
         """All blocks, with the tower as it is."""
         tower = self._trainer.open_qa.block_embedder
-        limit = tower.encoder.max_sequence_length
+        limit = tower.max_length
         length = min(self._corpus.records.metadata["max_block_length"], limit)
         return index_builder.embed_blocks(
             BlockEmbedder(self._corpus.loaded, max_length=length, tower=tower),

@@ -227,6 +227,41 @@ def test_a_keras_hub_preset(preset, goldens, tmp_path):
     assert loaded.tokenizer.vocabulary == words and loaded.tokenizer.lowercase
 
 
+@pytest.mark.parametrize("pooling_mode", ["cls", "mean"])
+def test_a_text_embedder_of_keras_hub(preset, tmp_path, pooling_mode):
+    """Read, written again, and read by Keras Hub: the same embeddings."""
+    directory, backbone = preset
+    source = str(tmp_path / "source")
+    embedder = keras_hub.models.BertTextEmbedder(
+        backbone,
+        keras_hub.models.BertTextEmbedderPreprocessor(
+            keras_hub.models.BertTokenizer.from_preset(directory),
+            sequence_length=12,
+        ),
+        pooling_mode=pooling_mode,
+    )
+    embedder.save_to_preset(source)
+    texts = ["the river of rome", "what was it ?"]
+    expected = embedder.predict(texts, verbose=0)
+    loaded = _init(tmp_path, "keras-hub", source)
+    inputs = embedder.preprocessor(texts)
+    tower = loaded.model.query_embedder
+    np.testing.assert_allclose(np.asarray(tower(inputs)), expected, atol=1e-5)
+    assert loaded.model.score_scale == 20
+    output = str(tmp_path / "written")
+    command = ["export-checkpoint", "--to", "keras-hub", "--output", output]
+    assert cli.main([*command, "--model", str(tmp_path / "model")]) == 0
+    again = keras_hub.models.TextEmbedder.from_preset(f"{output}/embedder")
+    np.testing.assert_allclose(
+        again.predict(texts, verbose=0), expected, atol=1e-5
+    )
+    reader = keras_hub.models.Backbone.from_preset(f"{output}/reader")
+    for ours, theirs in zip(
+        reader.get_weights(), backbone.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_checkpoint_of_the_model_garden(tmp_path):
     source = GOLDEN.parent / "model_garden"
     vocab = tmp_path / "vocab.txt"

@@ -25,8 +25,12 @@ def _cosines(one, two):
             "gelu",
             {"pooling": "mean", "projection_dim": None, "normalize": True},
         ),
+        (
+            "gelu",
+            {"pooling": "first", "projection_dim": None, "prefix_ids": (5, 6)},
+        ),
     ],
-    ids=["projected", "mean"],
+    ids=["projected", "mean", "prompt"],
 )
 def test_it_is_the_tower_but_for_rounding(
     make_encoder, token_batch, randomize, activation, arguments

@@ -86,7 +86,7 @@ def make_query(text: str, answers: list[str], loaded) -> Query:
     matching.check_length(
         len(token_ids),
         min(
-            loaded.model.query_embedder.encoder.max_sequence_length,
+            loaded.model.query_embedder.max_length,
             # The null block's [SEP].
             loaded.model.reader.encoder.max_sequence_length - 1,
         ),

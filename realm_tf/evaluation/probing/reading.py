@@ -167,7 +167,7 @@ def _make_realm_model(loaded, query, recipe):
     open_qa = loaded.model
     max_block_length = min(
         recipe["max_block_length"],
-        open_qa.block_embedder.encoder.max_sequence_length,
+        open_qa.block_embedder.max_length,
     )
     # A query longer than those in training takes nothing away from blocks.
     max_joint_length = max(

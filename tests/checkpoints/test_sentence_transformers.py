@@ -1,0 +1,159 @@
+"""Directories of Sentence Transformers, against its own embeddings."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from keras import ops
+
+from realm_tf import cli
+from realm_tf.checkpoints import sentence_transformers
+from realm_tf.checkpoints.source import Embedding
+from realm_tf.errors import InputError
+from realm_tf.models import model_directory
+from realm_tf.models.packing import pack_text
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden/sentence_transformers"
+TEXTS = [
+    "what is the river of rome ?",
+    "Bach wrote organ music in 1750.",
+    "the Nile is in Egypt",
+    "a",
+]
+KINDS = {
+    "minilm": Embedding("mean", None, normalize=True),
+    "bge": Embedding(
+        "first",
+        None,
+        normalize=True,
+        query_prefix="Represent this sentence for searching relevant "
+        "passages: ",
+    ),
+    "e5": Embedding(
+        "mean", None, query_prefix="query: ", block_prefix="passage: "
+    ),
+}
+
+
+def _init(source, output, *more):
+    command = ["init", "--from", "hf", "--source", str(source), *more]
+    assert cli.main([*command, "--output", str(output)]) == 0
+    return model_directory.load(str(output))
+
+
+def _packed(tokenizer):
+    """All texts as one batch, `[CLS] x [SEP]`."""
+    ids = [tokenizer.tokenize(text).ids for text in TEXTS]
+    lengths = np.array([len(each) for each in ids])
+    rows = np.zeros((len(ids), lengths.max()), "int32")
+    for row, each in zip(rows, ids, strict=True):
+        row[: len(each)] = each
+    return pack_text(
+        ops.convert_to_tensor(rows),
+        ops.convert_to_tensor(lengths),
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_embeddings_are_its_own(kind, tmp_path):
+    loaded = _init(GOLDEN / kind, tmp_path / "model")
+    model = loaded.model
+    assert loaded.tokenizer.vocabulary_size == 44
+    inputs = _packed(loaded.tokenizer)
+    with np.load(GOLDEN / kind / "outputs.npz") as file:
+        expected = dict(file)
+    for tower, name in (
+        (model.query_embedder, "query"),
+        (model.block_embedder, "passage"),
+    ):
+        np.testing.assert_allclose(
+            np.asarray(tower(inputs)), expected[name], atol=1e-5
+        )
+    has_prompts = bool(KINDS[kind].query_prefix)
+    assert model.share_embedders == (not has_prompts)
+    assert model.score_scale == (20 if KINDS[kind].normalize else 1)
+    assert loaded.block_segment_ids == (0, 0)
+
+
+def test_a_prompt_is_part_of_the_model(tmp_path):
+    """Also of a copy, and of one that learns."""
+    loaded = _init(GOLDEN / "e5", tmp_path / "model")
+    tower = loaded.model.query_embedder
+    inputs = _packed(loaded.tokenizer)
+    expected = np.asarray(tower(inputs))
+    assert tower.max_length == 64 - 2
+    np.testing.assert_array_equal(np.asarray(tower.copy()(inputs)), expected)
+    other = _init(
+        GOLDEN / "e5", tmp_path / "other", *("--query-prefix", "passage: ")
+    )
+    assert other.model.share_embedders
+    np.testing.assert_array_equal(
+        np.asarray(other.model.query_embedder(inputs)),
+        np.asarray(loaded.model.block_embedder(inputs)),
+    )
+
+
+def test_rows_of_padding_stay_empty(tmp_path):
+    tower = _init(GOLDEN / "e5", tmp_path / "model").model.query_embedder
+    zeros = np.zeros((2, 5), "int32")
+    names = ("token_ids", "segment_ids", "padding_mask")
+    read = tower.get_layer("prefix")(dict.fromkeys(names, zeros))
+    for rows in read.values():
+        np.testing.assert_array_equal(np.asarray(rows), np.zeros((2, 7)))
+
+
+def test_what_is_read_of_a_repository():
+    names = [
+        *("modules.json", "1_Pooling/config.json", "onnx/config.json"),
+        *("config_sentence_transformers.json", "2_Normalize/config.json"),
+    ]
+    assert list(filter(sentence_transformers.is_file, names)) == [
+        *("modules.json", "1_Pooling/config.json"),
+        "config_sentence_transformers.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode": "max", "pooling_mode_max_tokens": True},
+            "asks for the pooling .*max.*: expected the first position's",
+        ),
+        (
+            "1_Pooling/config.json",
+            {"include_prompt": False},
+            "leaves prompts out of the mean",
+        ),
+        (
+            "modules.json",
+            [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}],
+            "names a Dense in 2_Dense: expected a Transformer",
+        ),
+        ("modules.json", None, "missing or no JSON"),
+    ],
+)
+def test_what_no_tower_has_is_refused(tmp_path, file, change, message):
+    directory = tmp_path / "source"
+    shutil.copytree(GOLDEN / "minilm", directory)
+    path = directory / file
+    content = path.read_text()
+    if isinstance(change, dict):
+        content = json.dumps(json.loads(content) | change)
+    elif change:
+        content = json.dumps(json.loads(content) + change)
+    path.write_text(content if change else "{")
+    with pytest.raises(InputError, match=message):
+        sentence_transformers.read(str(directory))
+
+
+def test_how_it_embeds_is_not_asked_twice(tmp_path, capsys):
+    command = ["init", "--from", "hf", "--source", str(GOLDEN / "bge")]
+    output = ["--cosine", "--output", str(tmp_path / "model")]
+    assert cli.main([*command, *output]) == 2
+    assert "leave --cosine and --projection-dim out" in capsys.readouterr().err
