@@ -39,6 +39,7 @@ _PUBLIC = {
     "operations.fine_tune": ("FineTune",),
     "operations.combine_models": ("CombineModels",),
     "operations.evaluate": ("Evaluate",),
+    "operations.retrieve": ("Retrieve",),
     "operations.compare": ("Compare",),
     "operations.ablate": ("Ablate",),
     "operations.export": ("Export",),

@@ -34,6 +34,7 @@ COMMANDS = {
     "questions": "PrepareQuestions",
     "finetune": "FineTune",
     "evaluate": "Evaluate",
+    "retrieve": "Retrieve",
     "compare": "Compare",
     "ablate": "Ablate",
     "export": "Export",

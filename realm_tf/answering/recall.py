@@ -6,7 +6,7 @@ import numpy as np
 
 from realm_tf.text import answers
 
-RECALL_AT = (1, 5, 20)
+RECALL_AT = (1, 5, 20, 100)
 # Blocks in which the first one with an answer is looked for.
 NUM_RANKED = 100
 

@@ -9,7 +9,7 @@ from realm_tf.articles.pages import read_lines
 from realm_tf.errors import InputError
 
 # What a page has of its own; the rest of a row are fields.
-_OF_PAGES = ("id", "title", "text", "url")
+_OF_PAGES = ("id", "_id", "title", "text", "url")
 # facebookresearch/DPR, psgs_w100.tsv.
 DPR_HEADER = ["id", "text", "title"]
 
@@ -38,9 +38,9 @@ def to_page(row, number: int, place: str) -> Page:
     """A row as `Page`; what lacks a field is dropped.
 
     Args:
-        row: dict. `id`, `title`, `text` and, if it has one, `url`; all else
-            are fields, and those in a dict `fields` that the row itself has
-            not.
+        row: dict. `id`, or `_id` as in a BEIR folder's corpus.jsonl, `title`,
+            `text` and, if it has one, `url`; all else are fields, and those in a
+            dict `fields` that the row itself has not.
         number: int. See `Page`.
         place: str. See `Page`.
     """
@@ -48,7 +48,7 @@ def to_page(row, number: int, place: str) -> Page:
     if not isinstance(row, dict):
         page.dropped = "bad_record_no_object"
         return page
-    article_id = row.get("id")
+    article_id = row.get("id", row.get("_id"))
     if isinstance(article_id, int) and not isinstance(article_id, bool):
         article_id = str(article_id)
     if not isinstance(article_id, str) or not article_id:

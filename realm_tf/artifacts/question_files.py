@@ -89,7 +89,8 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
     str is taken as a list of one), `"answer_type": "regex"` for patterns,
     `"evidence": {"title": str, "sentence": str}` where it is known which
-    sentence of which article answers; further keys are kept. Blank lines are
+    sentence of which article answers; further keys are kept. `"text"` will do
+    for `"question"`. Blank lines are
     skipped.
 
     Args:
@@ -135,7 +136,11 @@ def _lines(path):
 
 
 def _question(line, where, need_answers):
-    if not isinstance(line, dict) or not isinstance(line.get("question"), str):
+    # A BEIR folder's queries.jsonl has "text".
+    text = (
+        line.get("question", line.get("text")) if isinstance(line, dict) else 0
+    )
+    if not isinstance(text, str):
         raise InputError(
             f'{where} lacks "question" (a string): expected '
             '{"question": "...", "answer": ["..."]}.'
@@ -163,7 +168,7 @@ def _question(line, where, need_answers):
         raise InputError(
             f'{where}: "evidence" must be {{"title": "...", "sentence": "..."}}.'
         )
-    return Question(line["question"], tuple(answers), answer_type, line)
+    return Question(text, tuple(answers), answer_type, line)
 
 
 def answer_wordpieces(answers, tokenizer, *, max_length: int):

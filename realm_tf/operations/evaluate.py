@@ -25,7 +25,7 @@ class Evaluate(Computing):
       realm evaluate ... --compare bm25 hybrid  their recall beside the model's
       realm evaluate ... --num-reader-blocks 0  recall alone
 
-    Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, with 95 %
+    Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, @100, with 95 %
     bootstrap intervals), predictions.jsonl and report.html. Where a question
     names its evidence ("evidence": {"title": ..., "sentence": ...}, as the
     embedded ones do), gold_recall@k tells how often that block is among the

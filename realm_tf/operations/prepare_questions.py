@@ -27,6 +27,8 @@ _READERS = {
     "webquestions": forms.read_webquestions,
     "curatedtrec": forms.read_curatedtrec,
     "squad": forms.read_squad,
+    "kilt": forms.read_kilt,
+    "flashrag": forms.read_flashrag,
     "jsonl": forms.read_jsonl,
 }
 
@@ -48,6 +50,8 @@ class PrepareQuestions(Operation):
       webquestions  Berant et al.'s JSON, or brmson's
       curatedtrec   brmson's TSV or JSON, or DrQA's JSONL: regular expressions
       squad         SQuAD v1.1 and v2.0, each question with its evidence
+      kilt          KILT's question answering tasks
+      flashrag      FlashRAG's ("golden_answers")
       jsonl         this project's own form, or DPR's ("answers")
 
     --split orqa is that of ORQA and REALM for the three sets without a

@@ -123,7 +123,10 @@ def test_the_card_says_where_it_is_from(open_qa):
     [
         (["scorer"], "holds no vocab.txt"),
         (["embedder", "openqa"], "holds a second embedder"),
-        (["nothing"], "nothing/config.json is missing, and nothing is downl"),
+        (
+            ["nothing"],
+            "nothing holds no config.json: expected a directory with",
+        ),
     ],
 )
 def test_sources_that_make_no_model(tmp_path, sources, message):

@@ -182,6 +182,45 @@ def read_natural_questions(
             )
 
 
+def read_kilt(path: str) -> Iterator[Entry]:
+    """KILT's question answering tasks (facebookresearch/KILT).
+
+    Each `output` with an `answer` gives one; the pages that they were found on,
+    `provenance`, are kept by their titles.
+    """
+    expected = '"input" and "output", a list of {"answer", "provenance"}'
+    for place, line in _read_lines(path):
+        with _of_form(place, expected):
+            row = json.loads(line)
+            outputs = row["output"]
+            titles = dict.fromkeys(
+                page["title"]
+                for output in outputs
+                for page in output.get("provenance", [])
+                if page.get("title")
+            )
+            yield Entry(
+                place,
+                row["input"],
+                [each["answer"] for each in outputs if "answer" in each],
+                extra={"id": row["id"], "titles": list(titles)},
+            )
+
+
+def read_flashrag(path: str) -> Iterator[Entry]:
+    """The question sets of FlashRAG (RUC-NLPIR/FlashRAG)."""
+    expected = '"id", "question" and "golden_answers", a list of strings'
+    for place, line in _read_lines(path):
+        with _of_form(place, expected):
+            row = json.loads(line)
+            yield Entry(
+                place,
+                row["question"],
+                list(row["golden_answers"]),
+                extra={"id": row["id"]},
+            )
+
+
 def parse_descriptions(text: str) -> list[str]:
     """The answers in SEMPRE's `(list (description "X") (description Y))`.
 

@@ -4,7 +4,9 @@ import pytest
 
 from realm_tf.data.question_sets.forms import parse_descriptions
 from realm_tf.data.question_sets.forms import read_curatedtrec
+from realm_tf.data.question_sets.forms import read_flashrag
 from realm_tf.data.question_sets.forms import read_jsonl
+from realm_tf.data.question_sets.forms import read_kilt
 from realm_tf.data.question_sets.forms import read_nq_open
 from realm_tf.data.question_sets.forms import read_squad
 from realm_tf.data.question_sets.forms import read_webquestions
@@ -215,6 +217,34 @@ def test_squad(write):
     assert entries[0].extra["id"] == "q7"
 
 
+def test_kilt(write):
+    path = write(
+        _lines(
+            {
+                "id": "k1",
+                "input": "who sang it",
+                "output": [
+                    {"answer": "Ada", "provenance": [{"title": "Ada"}]},
+                    {"provenance": [{"title": "Bach"}, {"title": "Ada"}]},
+                    {"answer": "Ada L."},
+                ],
+            }
+        )
+    )
+    extra = {"id": "k1", "titles": ["Ada", "Bach"]}
+    assert _content(read_kilt(path)) == [
+        ("who sang it", ["Ada", "Ada L."], "string", extra, "")
+    ]
+
+
+def test_flashrag(write):
+    line = {"id": "t_0", "question": "who", "golden_answers": ["x", "y"]}
+    path = write(_lines({**line, "metadata": {"split": "test"}}))
+    assert _content(read_flashrag(path)) == [
+        ("who", ["x", "y"], "string", {"id": "t_0"}, "")
+    ]
+
+
 @pytest.mark.parametrize(
     "read, content, place, reason",
     [
@@ -230,6 +260,8 @@ def test_squad(write):
         (read_curatedtrec, "1\ta\tb\tc\n1\ta\tb\tc\td\n", "line 2", "id, ty"),
         (read_curatedtrec, "{\n", "line 1", "is not JSON"),
         (read_jsonl, _lines({"answer": ["x"]}), "line 1", 'lacks "question"'),
+        (read_kilt, _lines({"input": "x"}), "line 1", '"input" and "output"'),
+        (read_flashrag, _lines({"id": 1}), "line 1", '"golden_answers"'),
     ],
 )
 def test_other_files_are_refused(write, read, content, place, reason):

@@ -1,0 +1,115 @@
+"""`realm retrieve`."""
+
+import dataclasses
+from typing import Annotated
+from typing import Literal
+
+import tyro
+
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Evaluation
+from realm_tf.artifacts.objects import Index
+from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import Questions
+from realm_tf.artifacts.question_files import read_questions
+from realm_tf.errors import InputError
+from realm_tf.operations.computing import Computing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retrieve(Computing):
+    """Writes which blocks are found for questions, in files that others read.
+
+      realm retrieve --model DIR --blocks DIR --index DIR \\
+          --questions queries.jsonl --to trec --output run.trec
+
+    trec is a run of trec_eval's, a line `QUERY Q0 DOCUMENT RANK SCORE realm`
+    for each block: pyserini, BEIR and ir_measures read it. dpr is the JSON of
+    DPR's retriever, with texts and whether they hold an answer, which readers
+    such as Fusion-in-Decoder are trained on.
+
+    Questions are the project's own JSONL or queries.jsonl of a BEIR folder;
+    those without an id are numbered from 0. --of articles ranks whole articles,
+    each by its best block, under the ids that `realm chunk` read: a BEIR
+    folder's own, so that its judgements fit.
+    """
+
+    command = "retrieve"
+
+    model: Model
+    """model directory"""
+    blocks: Blocks
+    """blocks directory"""
+    index: Index
+    """index directory"""
+    questions: Questions
+    """JSONL with question and, for dpr and --qrels, answer"""
+    form: Annotated[Literal["trec", "dpr"], tyro.conf.arg(name="to")]
+    """whose form"""
+    output: str
+    """file to write"""
+    qrels: str | None = None
+    """trec: also write judgements: which of what is found holds an answer"""
+    of: Literal["blocks", "articles"] = "blocks"
+    """what is ranked"""
+    retriever: Literal["realm", "bm25", "hybrid"] = "realm"
+    """what finds the blocks"""
+    depth: int = 100
+    """blocks found for a question"""
+    calibration: Evaluation | None = None
+    """evaluation made with --calibrate, whose weight of BM25 is used (if not
+    given: 0.25)"""
+
+    def run(self) -> int:
+        """Searches and writes the file.
+
+        Returns:
+            int, the number of questions.
+
+        Raises:
+            InputError: if the inputs are missing or do not match, or answers
+                are needed and not there.
+        """
+        from realm_tf.answering import calibration
+        from realm_tf.answering.corpus import Corpus
+        from realm_tf.evaluation import run_files
+        from realm_tf.retrieval import retrievers
+
+        self.check_least(1, "depth")
+        if self.form == "dpr" and (self.of == "articles" or self.qrels):
+            raise InputError(
+                "--to dpr is of blocks and says itself which hold an answer: "
+                "leave --of articles and --qrels out."
+            )
+        asked = read_questions(
+            self.questions.path,
+            need_answers=self.form == "dpr" or bool(self.qrels),
+        )
+        fitted = self.calibration and calibration.read(self.calibration)
+        corpus = Corpus.load(
+            self.model, self.blocks, self.index, precision=self.computes_in
+        )
+        retriever = retrievers.make(
+            self.retriever,
+            corpus,
+            lexical_weight=calibration.lexical_weight_of(fitted),
+        )
+        found = run_files.search(retriever, asked, self.depth)
+        if self.form == "dpr":
+            text = run_files.dpr(found, corpus.records)
+        else:
+            names = None
+            if self.of == "articles":
+                names = run_files.article_ids(self.blocks)
+            ranked = run_files.ranked(found, names)
+            text = run_files.trec(ranked)
+            if self.qrels:
+                write_text(
+                    self.qrels, run_files.qrels(found, corpus.records, names)
+                )
+        write_text(self.output, text)
+        return len(asked)
+
+    def report(self, result: int) -> str:
+        return f"{self.output}: what was found for {result:,} questions"

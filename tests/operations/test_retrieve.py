@@ -1,0 +1,186 @@
+"""`realm retrieve`, and what other programs make of its files."""
+
+import json
+
+import ir_measures
+import numpy as np
+import pytest
+
+from realm_tf import cli
+from realm_tf.answering.corpus import Corpus
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.errors import InputError
+from realm_tf.evaluation import run_files
+from realm_tf.operations.evaluate import Evaluate
+from realm_tf.operations.retrieve import Retrieve
+from realm_tf.retrieval import retrievers
+
+QUERIES = [
+    {"_id": "q1", "text": "Where was Ada?", "answer": ["London"]},
+    {"_id": "q2", "text": "what is the river of rome?", "answer": ["tiber"]},
+    {"_id": "q3", "text": " ", "answer": ["grey"]},
+]
+
+
+@pytest.fixture
+def world(tmp_path, model_dir, blocks_dir, brute_force_index_dir):
+    questions = tmp_path / "queries.jsonl"
+    questions.write_text("".join(f"{json.dumps(row)}\n" for row in QUERIES))
+    return {
+        "model": model_dir,
+        "blocks": blocks_dir,
+        "index": brute_force_index_dir,
+        "questions": str(questions),
+        "output": str(tmp_path / "run"),
+    }
+
+
+@pytest.fixture
+def corpus(world):
+    return Corpus.load(world["model"], world["blocks"], world["index"])
+
+
+def _read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def test_a_run_has_what_was_found(world, corpus):
+    Retrieve(**world, form="trec", depth=5).run()
+    scores, block_ids = retrievers.Dense(corpus).search(
+        [row["text"] for row in QUERIES], 5
+    )
+    rows = [line.split() for line in _read(world["output"]).splitlines()]
+    assert [row[0] for row in rows] == ["q1"] * 5 + ["q2"] * 5
+    for place, (query, q0, block, rank, score, run) in enumerate(rows):
+        row, column = divmod(place, 5)
+        assert (query, q0, run) == (QUERIES[row]["_id"], "Q0", "realm")
+        assert int(block) == block_ids[row, column] and int(rank) == column + 1
+        assert np.float32(score) == scores[row, column]
+
+
+def test_other_programs_measure_what_evaluation_measures(world, tmp_path):
+    qrels = str(tmp_path / "qrels")
+    Retrieve(**world, form="trec", qrels=qrels, retriever="hybrid").run()
+    found = ir_measures.calc_aggregate(
+        [ir_measures.Success @ 1, ir_measures.Success @ 5],
+        list(ir_measures.read_trec_qrels(qrels)),
+        list(ir_measures.read_trec_run(world["output"])),
+    )
+    metrics = Evaluate(
+        **{**world, "output": str(tmp_path / "evaluation")},
+        retriever="hybrid",
+        num_reader_blocks=0,
+    ).run()
+    # It leaves out the question for which nothing was found.
+    for k, value in ((1, "answer_recall@1"), (5, "answer_recall@5")):
+        assert found[ir_measures.Success @ k] * 2 == pytest.approx(
+            metrics.metrics[value] * 3, abs=1e-4
+        )
+
+
+def test_articles_are_ranked_by_their_best_blocks(world, corpus):
+    blocks = Blocks(world["blocks"])
+    Retrieve(**world, form="trec", of="articles").run()
+    rows = [line.split() for line in _read(world["output"]).splitlines()]
+    articles = [block.article_id for block in blocks.read()]
+    scores, block_ids = retrievers.Dense(corpus).search(
+        [QUERIES[0]["text"]], len(articles)
+    )
+    best = {}
+    for block, score in zip(block_ids[0].tolist(), scores[0], strict=True):
+        best[articles[block]] = max(best.get(articles[block], -np.inf), score)
+    expected = sorted(best, key=best.get, reverse=True)
+    assert [row[2] for row in rows if row[0] == "q1"] == expected
+
+
+def test_a_beir_folder_from_corpus_to_ndcg(tmp_path, vocabulary_path):
+    """Its ids go through; nDCG is that of a computation by hand."""
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    documents = {
+        "doc-a": "Ada wrote numbers in London.",
+        "doc-b": "Bach wrote organ music in Leipzig.",
+        "doc-c": "The river of Rome is the Tiber.",
+    }
+    (folder / "corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": i, "title": "", "text": t}) + "\n"
+            for i, t in documents.items()
+        )
+    )
+    (folder / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "who wrote organ music ?"}\n'
+    )
+    path = str(tmp_path)
+    model = f"{path}/model"
+    for command in (
+        f"init --from random --vocab {vocabulary_path} --output {model} "
+        "--num-layers 1 --hidden-dim 8 --intermediate-dim 8",
+        f"chunk --input {folder}/corpus.jsonl --vocab {vocabulary_path} "
+        f"--output {path}/blocks --keep-all-titles",
+        f"embed --model {model} --blocks {path}/blocks --output {path}/rows",
+        f"index --embeddings {path}/rows --kind brute_force "
+        f"--output {path}/index",
+        f"retrieve --model {model} --blocks {path}/blocks --of articles "
+        f"--index {path}/index --questions {folder}/queries.jsonl --to trec "
+        f"--retriever bm25 --output {path}/run.trec",
+    ):
+        assert cli.main(command.split()) == 0
+    run = list(ir_measures.read_trec_run(f"{path}/run.trec"))
+    assert {row.doc_id for row in run} <= set(documents)
+    qrels = [
+        ir_measures.Qrel("1", "doc-b", 1),
+        ir_measures.Qrel("1", "doc-a", 2),
+    ]
+    rank = {row.doc_id: place for place, row in enumerate(run, 1)}
+    gains = {"doc-b": 1, "doc-a": 2}
+    dcg = sum(
+        gain / np.log2(1 + rank[name])
+        for name, gain in gains.items()
+        if name in rank
+    )
+    ndcg = ir_measures.nDCG @ 10
+    assert ir_measures.calc_aggregate([ndcg], qrels, run)[
+        ndcg
+    ] == pytest.approx(dcg / (2 / np.log2(2) + 1 / np.log2(3)))
+
+
+def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
+    Retrieve(**world, form="dpr", depth=4).run()
+    rows = json.loads(_read(world["output"]))
+    assert [row["question"] for row in rows] == [row["text"] for row in QUERIES]
+    assert [len(row["ctxs"]) for row in rows] == [4, 4, 0]
+    for row in rows:
+        for each in row["ctxs"]:
+            block_id = int(each["id"])
+            assert each["text"] == corpus.records.texts[block_id]
+            assert each["title"] == corpus.records.titles[block_id]
+            (answer,) = row["answers"]
+            expected = answer.lower() in each["text"].lower()
+            assert each["has_answer"] == expected
+    assert any(each["has_answer"] for row in rows for each in row["ctxs"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "dpr", "of": "articles"}, "leave --of articles and --qrels"),
+        ({"form": "trec", "depth": 0}, "--depth 0: expected 1 or more"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(world, options, message):
+    with pytest.raises(InputError, match=message):
+        Retrieve(**world, **options).run()
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [(["a", "a"], "Two questions have the id a"), (["a b"], "white space")],
+)
+def test_ids_that_a_run_cannot_hold(ids, message):
+    from realm_tf.artifacts.question_files import Question
+
+    asked = [Question("?", (), line={"id": each}) for each in ids]
+    with pytest.raises(InputError, match=message):
+        run_files.search(None, asked, 5)
