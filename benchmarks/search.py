@@ -5,8 +5,8 @@
 Embeddings are drawn around so many centres, queries around the same; or the
 rows of an .npy file, queries being some of them, each left out of its own
 result. Each kind is built and searched in a compiled graph, one after the
-other: recall@5 is against exact search on the host, milliseconds are medians,
-megabytes those of the arrays that the index holds.
+other: recall of the best `--num-neighbors` is against exact search on the host,
+milliseconds are medians, megabytes those of the arrays that the index holds.
 
 Times are of one run and to be compared within it. `brute_force` is exact.
 """
@@ -33,7 +33,6 @@ from realm_tf.retrieval.scann import Scann
 Kind = typing.Literal[
     "brute_force", "brute_force_int8", "ivf", "ivf_int8", "scann"
 ]
-NUM_NEIGHBORS = 5
 BATCH_SIZES = (1, 32)
 ROWS_PER_BLOCK = 65_536
 
@@ -44,6 +43,7 @@ def main(
     embedding_dim: int = 128,
     num_clusters: int = 1_000,
     embeddings: str | None = None,
+    num_neighbors: int = 5,
     num_queries: int = 256,
     num_runs: int = 30,
     num_partitions: int | None = None,
@@ -59,7 +59,7 @@ def main(
         rows, queries, own = draw(
             num_blocks, num_queries, num_clusters, embedding_dim, random
         )
-    truth = neighbors(NumpyIndex(rows).search, queries, own)
+    truth = neighbors(NumpyIndex(rows).search, queries, own, num_neighbors)
     build = functools.partial(
         _build, num_partitions=num_partitions, num_probed=num_probed
     )
@@ -96,14 +96,14 @@ def load(path, num_queries, random):
     return embeddings, embeddings[own], own
 
 
-def neighbors(search, queries, own):
+def neighbors(search, queries, own, num_neighbors):
     """Ids of the best blocks of each query, as sets."""
     is_drawn = own is None
-    found = np.asarray(search(queries, NUM_NEIGHBORS + (not is_drawn))[1])
+    found = np.asarray(search(queries, num_neighbors + (not is_drawn))[1])
     if is_drawn:
         return [set(row) for row in found.tolist()]
     return [
-        set([each for each in row if each != itself][:NUM_NEIGHBORS])
+        set([each for each in row if each != itself][:num_neighbors])
         for row, itself in zip(found.tolist(), own.tolist(), strict=True)
     ]
 
@@ -129,19 +129,19 @@ def measure(build, embeddings, queries, own, truth, num_runs):
     index = build(embeddings)
     build_seconds = time.perf_counter() - started
     search = tf.function(index.search, reduce_retracing=True)
-    found = neighbors(search, queries, own)
+    found = neighbors(search, queries, own, len(truth[0]))
     recall = statistics.mean(
-        len(one & true) / NUM_NEIGHBORS
+        len(one & true) / len(true)
         for one, true in zip(found, truth, strict=True)
     )
     result = {
         "build_seconds": round(build_seconds, 2),
         "megabytes": round(_num_bytes(index) / 1e6, 1),
-        "recall@5": round(recall, 4),
+        f"recall@{len(truth[0])}": round(recall, 4),
     }
     for batch_size in BATCH_SIZES:
         result[f"milliseconds_of_{batch_size}"] = _milliseconds(
-            search, queries, batch_size, num_runs
+            search, queries, batch_size, num_runs, len(truth[0])
         )
     if isinstance(index, Scann):
         index.close()
@@ -166,13 +166,13 @@ def _num_bytes(index):
     return sum(array.nbytes for array in arrays)
 
 
-def _milliseconds(search, queries, batch_size, num_runs):
+def _milliseconds(search, queries, batch_size, num_runs, num_neighbors):
     seconds = []
     for number in range(num_runs + 1):
         first = number * batch_size % (len(queries) - batch_size + 1)
         batch = tf.constant(queries[first : first + batch_size])
         started = time.perf_counter()
-        search(batch, NUM_NEIGHBORS)[0].numpy()
+        search(batch, num_neighbors)[0].numpy()
         seconds.append(time.perf_counter() - started)
     # The first traces.
     return round(1000 * statistics.median(seconds[1:]), 2)

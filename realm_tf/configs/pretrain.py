@@ -10,7 +10,10 @@ from realm_tf.configs.recipes import Optimizer
 from realm_tf.errors import InputError
 
 # Where candidates are found, and how that can be.
-SEARCHES = {"device": ("exact", "approximate"), "host": ("exact", "scann")}
+SEARCHES = {
+    "device": ("exact", "approximate", "partitions"),
+    "host": ("exact", "scann"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +30,11 @@ class Candidates(recipes.Group):
         retrieval_prefetch: int. Batches that the host retrieves ahead; 0
             with `refresh="sync"`.
         search: str. `"exact"`; on the device also `"approximate"`
-            (`ApproximateMaxK`, faster on a TPU), on the host also `"scann"`
-            (TensorFlow backend).
+            (`ApproximateMaxK`, faster on a TPU) and `"partitions"` (`Ivf`, which
+            scores about 1 % of millions of blocks; every device has all rows),
+            on the host also `"scann"` (TensorFlow backend).
         search_rows: int. Rows of the index that the device scores at a time;
-            0 is all. See `BruteForce`.
+            0 is all. See `BruteForce`. Of no meaning with partitions.
 
     Raises:
         InputError: if the search is not made where candidates are found.
@@ -41,7 +45,7 @@ class Candidates(recipes.Group):
     rerank: bool = False
     retrieval: Literal["device", "host"] = "device"
     retrieval_prefetch: recipes.Natural = 2
-    search: Literal["exact", "approximate", "scann"] = "exact"
+    search: Literal["exact", "approximate", "partitions", "scann"] = "exact"
     search_rows: recipes.Natural = 65_536
 
     def __post_init__(self):

@@ -129,7 +129,8 @@ class Index(abc.ABC):
         """Takes new embeddings of the same shape, without retracing.
 
         Args:
-            embeddings: float array `(num_blocks, embedding_dim)`.
+            embeddings: float array `(num_blocks, embedding_dim)`, or what
+                `prepare` gave of it.
         """
 
     def for_graph(self):

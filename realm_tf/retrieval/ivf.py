@@ -2,6 +2,7 @@
 
 import math
 import types
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -30,6 +31,13 @@ NUM_PROBED = 48
 _ORDERED_TO_PROBED = 2
 _STATE = ("centroids", "sizes", "block_ids")
 _INT32 = np.iinfo("int32")
+
+
+class Partitioned(NamedTuple):
+    """Embeddings with their partitions, for `Ivf.swap`."""
+
+    embeddings: np.ndarray
+    partitions: Partitions
 
 
 class Ivf(keras.layers.Layer, Index):
@@ -194,14 +202,27 @@ class Ivf(keras.layers.Layer, Index):
         """The arrays of `Partitions` by name."""
         return {name: np.asarray(getattr(self, name)) for name in _STATE}
 
+    def prepare(self, embeddings):
+        """As `Index.prepare`; partitions are made here."""
+        self._check_swap(embeddings)
+        return Partitioned(
+            embeddings,
+            partition(embeddings, num_partitions=self.num_partitions),
+        )
+
     def swap(self, embeddings):
-        """Takes new embeddings and partitions them again, as `build` does.
+        """Takes new embeddings, partitioned as by `build`.
 
         Shapes stay, so nothing is traced again: there is room for as many
-        partitions as there could be. It takes as long as building.
+        partitions as there could be.
+
+        Args:
+            embeddings: `Partitioned`, or float array `(num_blocks,
+                embedding_dim)`, of which it takes as long as building.
         """
-        self._check_swap(embeddings)
-        partitions = partition(embeddings, num_partitions=self.num_partitions)
+        if not isinstance(embeddings, Partitioned):
+            embeddings = self.prepare(embeddings)
+        embeddings, partitions = embeddings
         self.rows.assign(embeddings, partitions.block_ids)
         for name in _STATE:
             getattr(self, name).assign(getattr(partitions, name))

@@ -84,11 +84,11 @@ def partition(
     """
     centroids = _train(embeddings, num_partitions)
     labels = _nearest(embeddings, centroids)
-    capacity = num_partitions + num_partitions // _MOST_TO_MEAN
+    num_centroids = capacity(num_partitions)
     _cut_large(embeddings, labels, num_partitions)
     return Partitions(
-        _means(embeddings, labels, capacity),
-        np.bincount(labels, minlength=capacity).astype("int32"),
+        _means(embeddings, labels, num_centroids),
+        np.bincount(labels, minlength=num_centroids).astype("int32"),
         # Stable: ids rise within a partition.
         np.argsort(labels, kind="stable").astype("int32"),
     )
@@ -174,6 +174,11 @@ def _along_principal_axis(embeddings, members):
     rows = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(rows.T @ rows)
     return rows @ axes[:, -1]
+
+
+def capacity(num_partitions: int) -> int:
+    """How many partitions there can be, if so many are asked for."""
+    return num_partitions + num_partitions // _MOST_TO_MEAN
 
 
 def _means(embeddings, labels, capacity):

@@ -165,7 +165,20 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
             lengths.max_block_length,
         )
     embeddings = num_blocks * sizes.embedding_dim * _FLOAT32
-    searched = 2.0 * num_blocks * sizes.embedding_dim * recipe.batch_size
+    num_scored = num_blocks
+    if candidates.search == "partitions":
+        num_centroids, num_scored = _partitions(num_blocks)
+        # Every device has all rows, and reads those of one query at a time.
+        memory["embeddings"] = embeddings
+        memory["search"] = _search(
+            rows,
+            num_centroids,
+            found + candidates.num_spare,
+            lengths.max_block_length,
+        )
+        memory["search"] += 2 * num_scored * sizes.embedding_dim * _FLOAT32
+        num_scored += num_centroids
+    searched = 2.0 * num_scored * sizes.embedding_dim * recipe.batch_size
     refreshed = recipe.index.num_steps
     return Need(
         memory=memory,
@@ -303,6 +316,18 @@ def _search(batch_size, rows_at_once, num_found, max_block_length):
     """Every device searches its rows for all queries, and looks them up."""
     scores = 2 * batch_size * rows_at_once * _FLOAT32
     return scores + batch_size * num_found * max_block_length * _FOUND
+
+
+def _partitions(num_blocks):
+    """How many centroids there is room for, and rows that a query scores."""
+    from realm_tf.retrieval.ivf import Ivf
+    from realm_tf.retrieval.partitions import capacity
+
+    numbers = Ivf.resolve(num_blocks)
+    num_scored = math.ceil(
+        num_blocks * numbers["num_probed"] / numbers["num_partitions"]
+    )
+    return capacity(numbers["num_partitions"]), num_scored
 
 
 def _kept(recipe, sizes, passes, rows):

@@ -57,6 +57,12 @@ def check_processes(recipe, *, index, writer) -> None:
             "Where several processes train, `realm embed` and `realm index` "
             "make the first index: name it with --index."
         )
+    if recipe.candidates.search == "partitions":
+        raise InputError(
+            "Where several processes train, each would make the partitions of "
+            "every index anew: add --set search=exact, which spreads the rows "
+            "over all devices."
+        )
     if writer:
         raise InputError(
             "--tensorboard shows what one process computes: leave it out "

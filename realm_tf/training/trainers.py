@@ -98,14 +98,18 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     from realm_tf.models.realm import RealmModel
     from realm_tf.retrieval.brute_force import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
+    from realm_tf.retrieval.ivf import Ivf
 
     open_qa, candidates = loaded.model, recipe.candidates
     index = block_table = None
     if candidates.retrieval == "device":
-        make = {"exact": BruteForce, "approximate": ApproximateMaxK}
-        index = make[candidates.search](
-            embeddings, rows_per_block=candidates.search_rows or None
-        )
+        if candidates.search == "partitions":
+            index = Ivf.build(embeddings)
+        else:
+            make = {"exact": BruteForce, "approximate": ApproximateMaxK}
+            index = make[candidates.search](
+                embeddings, rows_per_block=candidates.search_rows or None
+            )
         block_table = _block_table(blocks, recipe.lengths.max_block_length)
     trainer = RealmModel(
         open_qa.query_embedder,

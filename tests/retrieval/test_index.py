@@ -168,7 +168,7 @@ class TestSwap:
         for seed in (2, 3, 4):
             embeddings = _embeddings(seed)
             keras.utils.set_random_seed(seed)
-            index.swap(embeddings)
+            index.swap(embeddings if seed == 2 else index.prepare(embeddings))
             keras.utils.set_random_seed(seed)
             np.testing.assert_array_equal(
                 search(queries)[1],

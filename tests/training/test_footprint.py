@@ -59,6 +59,11 @@ def test_what_grows_with_what():
     assert half.memory["activations"] == one.memory["activations"] / 2
     on_host = need(recipe.replace(retrieval="host"))
     assert "embeddings" not in on_host.memory
+    # 48 of 4,000 partitions, for which there are 6,000 places.
+    parts = need(recipe.replace(search="partitions"))
+    assert parts.memory["embeddings"] == 10**6 * 128 * 4
+    assert parts.memory["search"] < one.memory["search"]
+    assert one.flop - parts.flop == 2 * 512 * 128 * (10**6 - 12_000 - 6_000)
     assert need(recipe.replace(refresh_every=0)).builder_flop == 0
     assert one.builder_steps == 500
 

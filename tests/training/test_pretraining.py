@@ -240,6 +240,23 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
         ).run()
 
 
+def test_the_device_searches_partitions(world):
+    """All of so few, so that what is found is what the exact search finds."""
+    losses = {}
+    for search in ("exact", "partitions"):
+        operation = _operation(
+            world,
+            world["root"] / f"search-{search}",
+            *(f"search={search}", "num_steps=4", "log_every=1", "dropout=0"),
+        )
+        operation.run(verbose=0)
+        lines = read_log(operation.output)
+        losses[search] = [line["loss"] for line in lines]
+        # The second index, of the trained tower, is searched as well.
+        assert [line["index_age"] for line in lines] == [0, 1, 0, 1]
+    assert losses["partitions"] == pytest.approx(losses["exact"], rel=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True])
 def test_the_host_retrieves(world, stopped):
