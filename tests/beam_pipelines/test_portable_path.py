@@ -83,11 +83,13 @@ def test_every_pipeline_gives_what_the_direct_runner_gives(
     annotate = f"--blocks {blocks_dir} --tagger rules"
     assert cli.main(f"annotate {annotate} --output {direct}".split()) == 0
     length = artifact.read(blocks_dir)["max_block_length"]
+    rows = artifact.read(embeddings_dir)["parameters"]["rows_per_shard"]
     commands = {
         "chunk": f"--input {articles_path} --vocab {vocabulary_path} "
         f"--max-block-length {length}",
         "annotate": f"--blocks {path}/chunk --tagger rules",
-        "embed": f"--model {model_dir} --blocks {path}/chunk",
+        "embed": f"--model {model_dir} --blocks {path}/chunk "
+        f"--rows-per-shard {rows}",
         "index": f"--embeddings {path}/embed --kind brute_force",
     }
     expected = {
