@@ -21,6 +21,9 @@ from realm_tf.errors import InputError
 # (apache/beam pull request 34612).
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL_RUNNERS = (LOCAL_RUNNER, "DirectRunner")
+# Beam knows this one by its whole name alone.
+_DASK = "DaskRunner"
+_DASK_RUNNER = f"apache_beam.runners.dask.dask_runner.{_DASK}"
 
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
@@ -42,6 +45,8 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
     try:
         with contextlib.redirect_stderr(complaint), _quiet():
             options = PipelineOptions(arguments)
+            if options.view_as(StandardOptions).runner == _DASK:
+                options.view_as(StandardOptions).runner = _dask_runner(options)
             options.get_all_options(
                 add_extra_args_fn=lambda parser: unknown.extend(
                     parser.parse_known_args(arguments)[1]
@@ -61,6 +66,31 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
             "Beam has it."
         )
     return options
+
+
+def is_on_dask(options: PipelineOptions) -> bool:
+    """Whether Dask runs a pipeline."""
+    return options.view_as(StandardOptions).runner == _DASK_RUNNER
+
+
+def _dask_runner(options):
+    """The whole name; an element of a pipeline becomes a task of its own.
+
+    By default Beam hands 128 elements to one worker: all shards, often.
+    """
+    try:
+        import dask.distributed  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "--runner=DaskRunner needs Dask, which is not installed here: run "
+            "`pip install 'realm-tf[dask]'`."
+        ) from error
+    from apache_beam.runners.dask.dask_runner import DaskOptions
+
+    dask_options = options.view_as(DaskOptions)
+    if not (dask_options.npartitions or dask_options.partition_size):
+        dask_options.partition_size = 1
+    return _DASK_RUNNER
 
 
 def num_local_workers(options: PipelineOptions) -> int:
@@ -96,7 +126,10 @@ def run_pipeline(
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             with _quiet() if is_local else _level(logging.INFO):
-                pipeline.run().wait_until_finish()
+                result = pipeline.run()
+                # Dask's, which nobody else closes.
+                with getattr(result, "client", contextlib.nullcontext()):
+                    result.wait_until_finish()
     except RuntimeError as error:
         # Beam makes a RuntimeError of Ctrl-C.
         if isinstance(error.__context__, KeyboardInterrupt):

@@ -88,7 +88,10 @@ def test_other_files_are_package_data(config, folders):
 @pytest.mark.parametrize(
     ("where", "extras"),
     [
-        *((folder, {"gcp", "jax", "garden", "int8"}) for folder in FOLDERS),
+        *(
+            (folder, {"gcp", "jax", "garden", "int8", "dask"})
+            for folder in FOLDERS
+        ),
         ("tests", {"dev"}),
         ("docs", {"docs"}),
     ],

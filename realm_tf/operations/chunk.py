@@ -176,6 +176,12 @@ class Chunk(Operation):
         from realm_tf.beam_pipelines import execution
 
         options = execution.pipeline_options(self.beam_options)
+        if execution.is_on_dask(options):
+            raise InputError(
+                "chunk cannot run on Dask, whose runner drops what a step gives "
+                "beside its rows: leave --runner out or name another one. What "
+                "comes after (annotate, embed, index) can."
+            )
         with self.write(resumable=True) as stage:
             chunking = chunk_wikipedia.Chunking(
                 stage,

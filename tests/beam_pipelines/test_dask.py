@@ -1,0 +1,127 @@
+"""Pipelines on Dask: a scheduler and workers in processes of their own."""
+
+import contextlib
+import glob
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from waiting import wait_for
+
+from realm_tf import cli
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts.objects import Embeddings
+from realm_tf.beam_pipelines import execution
+from realm_tf.errors import InputError
+
+_SHARD_SECONDS = 120
+
+
+def test_the_short_name_will_do():
+    options = execution.pipeline_options(["--runner=DaskRunner"])
+    assert execution.is_on_dask(options)
+    all_options = options.get_all_options()
+    assert all_options["partition_size"] == 1
+    options = execution.pipeline_options(
+        ["--runner=DaskRunner", "--dask_npartitions=7"]
+    )
+    assert options.get_all_options()["partition_size"] is None
+    assert not execution.is_on_dask(execution.pipeline_options())
+
+
+def test_without_dask_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask.distributed", None)
+    with pytest.raises(InputError, match=r"pip install 'realm-tf\[dask\]'"):
+        execution.pipeline_options(["--runner=DaskRunner"])
+
+
+def test_chunk_is_refused(articles_path, vocabulary_path, tmp_path, capsys):
+    output = str(tmp_path / "blocks")
+    command = f"chunk --input {articles_path} --vocab {vocabulary_path}"
+    words = [*command.split(), "--output", output, "--runner=DaskRunner"]
+    assert cli.main(words) == 2
+    assert "chunk cannot run on Dask" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def dask(tmp_path_factory):
+    """`(options, worker processes)` of a scheduler with two workers."""
+    root = tmp_path_factory.mktemp("dask")
+    scheduler_file = str(root / "scheduler.json")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    with contextlib.ExitStack() as stack:
+
+        def start(name, *arguments):
+            log = stack.enter_context(open(root / f"{name}.log", "wb"))
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *arguments],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=root,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        at = ("--scheduler-file", scheduler_file, "--no-dashboard")
+        start("scheduler", "scheduler", "--port", "0", *at)
+        wait_for(lambda: os.path.exists(scheduler_file), seconds=60)
+        one = ("--nthreads", "1", "--no-nanny")
+        workers = [start(f"worker-{n}", "worker", *at, *one) for n in (0, 1)]
+        options = [
+            "--runner=DaskRunner",
+            f"--dask_scheduler_file={scheduler_file}",
+        ]
+        yield options, workers
+
+
+@pytest.mark.slow
+def test_two_workers_of_which_one_is_killed(
+    dask, tmp_path, model_dir, blocks_dir, embeddings_dir
+):
+    """Its shards are made by the other; all is what the direct runner makes."""
+    options, workers = dask
+    path = str(tmp_path)
+    direct = f"{path}/direct"
+    annotate = f"annotate --blocks {blocks_dir} --tagger rules"
+    assert cli.main(f"{annotate} --output {direct}".split()) == 0
+    embed = (
+        f"embed --model {model_dir} --blocks {blocks_dir} --rows-per-shard 1 "
+        f"--output {path}/rows"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "realm_tf.cli", *embed.split(), *options]
+    )
+    shards = f"{path}/rows*/embeddings-*.npy"
+    wait_for(lambda: glob.glob(shards), seconds=_SHARD_SECONDS)
+    workers[0].kill()
+    assert running.wait(timeout=_SHARD_SECONDS) == 0
+    rows = Embeddings(f"{path}/rows")
+    # In batches of one block, which are padded otherwise.
+    expected = Embeddings(embeddings_dir).read()
+    np.testing.assert_allclose(rows.read(), expected, atol=1e-5)
+    for command, expected in (
+        (f"{annotate} --output {path}/annotated", direct),
+        (
+            f"embed --model {model_dir} --blocks {blocks_dir} "
+            f"--output {path}/embeddings",
+            embeddings_dir,
+        ),
+        (
+            f"index --embeddings {path}/embeddings --kind brute_force "
+            f"--output {path}/index",
+            None,
+        ),
+    ):
+        assert cli.main([*command.split(), *options]) == 0
+        if expected:
+            output = command.split()[-1]
+            assert (
+                artifact.read(output)["fingerprint"]
+                == artifact.read(expected)["fingerprint"]
+            )
