@@ -185,7 +185,7 @@ def fit(
     ]
     correct = np.zeros(len(given), bool)
     correct[: len(questions)] = [
-        answers.is_correct(best.answer, q.answers, q.answer_type)
+        answers.is_correct(best.answer, q.answers, q.answer_type, q.language)
         for q, (best, _) in zip(questions, given, strict=False)
     ]
     weights = np.ones(len(given))

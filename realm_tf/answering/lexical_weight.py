@@ -35,7 +35,12 @@ def fit(questions, hybrid, texts, *, depth: int) -> float:
         )
         holds = np.array(
             [
-                finder.contains(each, question.answers, question.answer_type)
+                finder.contains(
+                    each,
+                    question.answers,
+                    question.answer_type,
+                    question.language,
+                )
                 for each in block_ids.tolist()
             ]
         )

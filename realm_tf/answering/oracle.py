@@ -31,7 +31,7 @@ class Oracle:
         self._answers = collections.defaultdict(list)
         for question in questions:
             self._answers[question.question].append(
-                (question.answers, question.answer_type)
+                (question.answers, question.answer_type, question.language)
             )
 
     def search(self, questions: list[str], num_candidates: int):

@@ -33,7 +33,10 @@ def score(questions, rankings, records) -> list[dict]:
     for number, question in enumerate(questions):
         ranks = {
             name: finder.first_rank(
-                found[number], question.answers, question.answer_type
+                found[number],
+                question.answers,
+                question.answer_type,
+                question.language,
             )
             for name, found in rankings.items()
         }

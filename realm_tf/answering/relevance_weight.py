@@ -68,7 +68,10 @@ def _row(question, prediction):
     is_right = np.array(
         [
             answers.is_correct(
-                each.answer, question.answers, question.answer_type
+                each.answer,
+                question.answers,
+                question.answer_type,
+                question.language,
             )
             for each in read
         ],

@@ -10,6 +10,7 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.directory import Named
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
+from realm_tf.text.answers import ENGLISH
 from realm_tf.text.packing import pad
 
 ANSWER_TYPES = ("string", "regex")
@@ -38,6 +39,12 @@ class Question:
     answers: tuple[str, ...]
     answer_type: str = "string"
     line: dict = dataclasses.field(default_factory=dict, compare=False)
+
+    @property
+    def language(self) -> str:
+        """Whose rules of `text.answers` compare answers: the line's
+        `"language"`, or English."""
+        return self.line.get("language", ENGLISH)
 
 
 class Questions(Named):
@@ -89,7 +96,8 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
     Lines are `{"question": str, "answer": [str, ...]}` (or `"answers"`; one
     str is taken as a list of one), `"answer_type": "regex"` for patterns,
     `"evidence": {"title": str, "sentence": str}` where it is known which
-    sentence of which article answers; further keys are kept. `"text"` will do
+    sentence of which article answers, `"language": "de"` where it is not English;
+    further keys are kept. `"text"` will do
     for `"question"`. Blank lines are
     skipped.
 
@@ -158,6 +166,11 @@ def _question(line, where, need_answers):
         raise InputError(
             f'{where}: "answer_type" must be one of {ANSWER_TYPES}. '
             f"Received: {answer_type!r}"
+        )
+    if not isinstance(line.get("language", ENGLISH), str):
+        raise InputError(
+            f'{where}: "language" must be a code such as "de". '
+            f"Received: {line['language']!r}"
         )
     evidence = line.get("evidence")
     if evidence is not None and not (

@@ -82,7 +82,12 @@ def choose_blocks(
         right = [
             block_id
             for block_id in block_ids
-            if finder.contains(block_id, question.answers, question.answer_type)
+            if finder.contains(
+                block_id,
+                question.answers,
+                question.answer_type,
+                question.language,
+            )
         ]
         if named is None and not right:
             counts["dropped_no_answer_retrieved"] += 1
@@ -199,7 +204,10 @@ class DprExamples(QueryBlockBatches):
             for block_id, slot in slots.items():
                 mask[row, slot] = block_id != chosen.positive and (
                     not self._finder.contains(
-                        block_id, question.answers, question.answer_type
+                        block_id,
+                        question.answers,
+                        question.answer_type,
+                        question.language,
                     )
                 )
             mask[row, row * self._num_slots] = 1

@@ -147,7 +147,9 @@ def qrels(found: list[Found], records, names: list[str] | None) -> str:
 
 
 def _holds(finder, block_id, question):
-    return finder.contains(block_id, question.answers, question.answer_type)
+    return finder.contains(
+        block_id, question.answers, question.answer_type, question.language
+    )
 
 
 def dpr(found: list[Found], records) -> str:

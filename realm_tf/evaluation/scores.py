@@ -100,7 +100,10 @@ def score(questions, predictions, found) -> list[dict]:
     ):
         is_correct = float(
             answers.is_correct(
-                prediction.answer, question.answers, question.answer_type
+                prediction.answer,
+                question.answers,
+                question.answer_type,
+                question.language,
             )
         )
         rank = next(iter(row.get("answer_ranks", {}).values()), None)
@@ -110,7 +113,9 @@ def score(questions, predictions, found) -> list[dict]:
                 "exact_match": is_correct,
                 "f1": is_correct
                 if question.answer_type == "regex"
-                else answers.f1_score(prediction.answer, question.answers),
+                else answers.f1_score(
+                    prediction.answer, question.answers, question.language
+                ),
                 **row,
                 **({"reading_accuracy": is_correct} if was_read else {}),
             }

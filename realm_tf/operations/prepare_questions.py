@@ -81,6 +81,9 @@ class PrepareQuestions(Operation):
     answer_field: Literal[forms.ANSWER_FIELDS] | None = None
     """nq-open: the second also accepts predictions that were judged definitely
     correct, in the test set of EfficientQA (if not given: answer)"""
+    language: str | None = None
+    """code of their language, such as de, whose rules compare answers (if not
+    given: what a line says, or English)"""
     blocks: Blocks | None = None
     """of `realm chunk`: count the questions that some block answers"""
 
@@ -96,6 +99,7 @@ class PrepareQuestions(Operation):
             "split": self.split,
             "max_answer_tokens": self.max_answer_tokens,
             "answer_field": self.answer_field,
+            "language": self.language,
         }
 
     def parents(self) -> dict:
@@ -150,6 +154,8 @@ class PrepareQuestions(Operation):
         progress = Progress("questions", "questions")
         for path in self.paths:
             for entry in read(path):
+                if self.language:
+                    entry.extra["language"] = self.language
                 yield entry
                 progress.add(1)
 

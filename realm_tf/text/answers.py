@@ -1,4 +1,10 @@
-"""When an answer is right: normalisation, exact match, F1, containment."""
+"""When an answer is right: normalisation, exact match, F1, containment.
+
+Rules are those of English unless another language is named, by its ISO 639-1
+code: `en` as SQuAD's evaluation, `ar`, `de`, `es`, `hi`, `vi` and `zh` as MLQA's
+(facebookresearch/MLQA, mlqa_evaluation_v1.py), any other as MLQA's of a language
+without articles.
+"""
 
 import collections
 import functools
@@ -7,40 +13,81 @@ import string
 import unicodedata
 import warnings
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+ENGLISH = "en"
+_ARTICLES = {
+    ENGLISH: re.compile(r"\b(a|an|the)\b"),
+    "ar": re.compile(r"\sال^|ال"),
+    "de": re.compile(
+        r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"
+    ),
+    "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
+    "vi": re.compile(r"\b(của|là|cái|chiếc|những)\b"),
+}
+# Written without spaces: each ideograph is a word.
+_OF_IDEOGRAPHS = {"zh"}
+_IDEOGRAPH = re.compile("([\u4e00-\u9fff])")
 _PUNCTUATION = set(string.punctuation)
 
 
-def normalize_answer(text: str) -> str:
+def normalize_answer(text: str, language: str = ENGLISH) -> str:
     """The form in which answers are compared.
 
-    Unicode NFD, lower case, no ASCII punctuation, no a/an/the, white space
-    collapsed.
+    English: Unicode NFD, lower case, no ASCII punctuation, no a/an/the, white
+    space collapsed. Others: NFC, no punctuation at all, no articles of theirs;
+    ideographs of Chinese are set apart.
 
     Args:
         text: str.
+        language: str. Defaults to English.
 
     Returns:
         str.
 
     References:
         The rules of [SQuAD](https://arxiv.org/abs/1606.05250)'s evaluation,
-        preceded by NFD as in google-research/language, language/orqa.
+        preceded by NFD as in google-research/language, language/orqa; those
+        of [MLQA](https://arxiv.org/abs/1910.07475)'s.
 
     Example:
 
     >>> normalize_answer("The  U.S.A.")
     'usa'
     """
-    text = unicodedata.normalize("NFD", text).lower()
-    text = "".join(c for c in text if c not in _PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    text = _lower(text, language)
+    is_english = language == ENGLISH
+    text = "".join(
+        c
+        for c in text
+        if c not in _PUNCTUATION
+        and (is_english or unicodedata.category(c)[0] != "P")
+    )
+    return _words(text, language)
 
 
-def exact_match(prediction: str, answers: list[str]) -> bool:
+def _lower(text, language):
+    # Beyond English, accents would otherwise end the words that they are in.
+    form = "NFD" if language == ENGLISH else "NFC"
+    return unicodedata.normalize(form, text).lower()
+
+
+def _words(text, language):
+    """What is left without articles, with one space between words."""
+    articles = _ARTICLES.get(language)
+    if articles:
+        text = articles.sub(" ", text)
+    if language in _OF_IDEOGRAPHS:
+        text = _IDEOGRAPH.sub(r" \1 ", text)
+    return " ".join(text.split())
+
+
+def exact_match(
+    prediction: str, answers: list[str], language: str = ENGLISH
+) -> bool:
     """Whether a prediction equals any accepted answer, normalised."""
-    prediction = normalize_answer(prediction)
-    return any(prediction == normalize_answer(answer) for answer in answers)
+    prediction = normalize_answer(prediction, language)
+    return any(
+        prediction == normalize_answer(answer, language) for answer in answers
+    )
 
 
 def regex_match(prediction: str, patterns: list[str]) -> bool:
@@ -57,29 +104,39 @@ def regex_match(prediction: str, patterns: list[str]) -> bool:
     return any(each and each.match(prediction) for each in compiled)
 
 
-def is_correct(prediction: str, answers: list[str], answer_type: str) -> bool:
+def is_correct(
+    prediction: str,
+    answers: list[str],
+    answer_type: str,
+    language: str = ENGLISH,
+) -> bool:
     """`exact_match` or `regex_match`, as the question's type asks."""
     if answer_type == "regex":
         return regex_match(prediction, answers)
-    return exact_match(prediction, answers)
+    return exact_match(prediction, answers, language)
 
 
-def f1_score(prediction: str, answers: list[str]) -> float:
+def f1_score(
+    prediction: str, answers: list[str], language: str = ENGLISH
+) -> float:
     """The best word-level F1 against any accepted answer, normalised.
 
     Args:
         prediction: str.
         answers: list of str.
+        language: str. Defaults to English.
 
     Returns:
         float between 0 and 1. Two empty strings are equal: 1.
     """
-    return max((_f1(prediction, answer) for answer in answers), default=0.0)
+    return max(
+        (_f1(prediction, answer, language) for answer in answers), default=0.0
+    )
 
 
-def _f1(prediction, answer):
-    predicted = normalize_answer(prediction).split()
-    expected = normalize_answer(answer).split()
+def _f1(prediction, answer, language):
+    predicted = normalize_answer(prediction, language).split()
+    expected = normalize_answer(answer, language).split()
     if not predicted or not expected:
         return float(predicted == expected)
     shared = collections.Counter(predicted) & collections.Counter(expected)
@@ -105,7 +162,11 @@ class AnswerFinder:
         self._forms = {}
 
     def contains(
-        self, block_id: int, answers: list[str], answer_type: str = "string"
+        self,
+        block_id: int,
+        answers: list[str],
+        answer_type: str = "string",
+        language: str = ENGLISH,
     ) -> bool:
         """Whether a block answers a question.
 
@@ -118,19 +179,21 @@ class AnswerFinder:
             answers: list of str.
             answer_type: str. `"string"` or `"regex"`. Defaults to
                 `"string"`.
+            language: str. Defaults to English.
         """
         if answer_type == "regex":
             compiled = map(compile_pattern, answers)
             text = self._texts[block_id]
             return any(each and each.search(text) for each in compiled)
-        if block_id not in self._forms:
+        key = block_id, language
+        if key not in self._forms:
             text = self._texts[block_id]
-            self._forms[block_id] = [f" {form(text)} " for form in FORMS]
+            self._forms[key] = [f" {form(text, language)} " for form in FORMS]
         return any(
             wanted and f" {wanted} " in padded
             for answer in answers
             for wanted, padded in zip(
-                _forms(answer), self._forms[block_id], strict=True
+                _forms(answer, language), self._forms[key], strict=True
             )
         )
 
@@ -139,6 +202,7 @@ class AnswerFinder:
         block_ids: list[int],
         answers: list[str],
         answer_type: str = "string",
+        language: str = ENGLISH,
     ) -> int | None:
         """The rank, from 1, of the first block that holds an answer.
 
@@ -146,18 +210,19 @@ class AnswerFinder:
             block_ids: list of int. Best first.
             answers: list of str.
             answer_type: str. Defaults to `"string"`.
+            language: str. Defaults to English.
 
         Returns:
             int, or `None` if none of the blocks does.
         """
         for rank, block_id in enumerate(block_ids, 1):
-            if self.contains(block_id, answers, answer_type):
+            if self.contains(block_id, answers, answer_type, language):
                 return rank
         return None
 
 
-def _cut_at_punctuation(text):
-    text = unicodedata.normalize("NFD", text).lower()
+def _cut_at_punctuation(text, language=ENGLISH):
+    text = _lower(text, language)
     # Accents and vowel signs belong to their words.
     words = "".join(
         c
@@ -165,7 +230,7 @@ def _cut_at_punctuation(text):
         else " "
         for c in text
     )
-    return " ".join(_ARTICLES.sub(" ", words).split())
+    return _words(words, language)
 
 
 # Either may hold an answer; see `AnswerFinder.contains`.
@@ -173,8 +238,8 @@ FORMS = (normalize_answer, _cut_at_punctuation)
 
 
 @functools.lru_cache(maxsize=65536)
-def _forms(answer):
-    return tuple(form(answer) for form in FORMS)
+def _forms(answer, language):
+    return tuple(form(answer, language) for form in FORMS)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -242,7 +242,9 @@ class FineTuning:
                 [q.question for q in dev], search=retriever and retriever.search
             )
             correct = [
-                answers.is_correct(p.answer, q.answers, q.answer_type)
+                answers.is_correct(
+                    p.answer, q.answers, q.answer_type, q.language
+                )
                 for p, q in zip(predictions, dev, strict=True)
             ]
             return {"exact_match": float(np.mean(correct))}

@@ -34,6 +34,47 @@ def test_normalize_answer(text, expected):
 
 
 @pytest.mark.parametrize(
+    "language, text, expected",
+    [
+        ("de", "Die «Donau», der Fluss!", "donau fluss"),
+        ("de", "Einem U-Boot", "uboot"),
+        # Whole words alone.
+        ("de", "Desto dererlei", "desto dererlei"),
+        # English's are none of them.
+        ("de", "the End", "the end"),
+        ("es", "¿El río — la Plata?", "río plata"),
+        ("es", "él", "él"),
+        ("vi", "những cái nhà của tôi", "nhà tôi"),
+        # Composed or not.
+        ("vi", "nh\u0061\u0300 l\u0061\u0300", "nh\u00e0"),
+        ("ar", "في القاهرة", "في قاهرة"),
+        ("ar", "«القاهرة»", "قاهرة"),
+        ("hi", "दिल्ली।", "दिल्ली"),
+        ("ru", "«Москва», а не Тверь", "москва а не тверь"),
+        ("zh", "《紅樓夢》,1791年", "紅 樓 夢 1791 年"),
+        ("zh", "IBM公司", "ibm 公 司"),
+    ],
+)
+def test_languages_have_rules_of_their_own(language, text, expected):
+    assert answers.normalize_answer(text, language) == expected
+    assert answers.exact_match(text, [expected], language)
+
+
+def test_f1_of_chinese_is_over_ideographs():
+    score = answers.f1_score("紅樓", ["紅樓夢"], "zh")
+    assert score == pytest.approx(2 * 1 * (2 / 3) / (1 + 2 / 3))
+    assert answers.f1_score("紅樓", ["紅樓夢"]) == 0
+
+
+def test_a_chinese_answer_is_found_within_a_sentence():
+    finder = answers.AnswerFinder(["《紅樓夢》是清代小說。", "水滸傳"])
+    assert finder.contains(0, ["紅樓夢"], language="zh")
+    assert finder.contains(0, ["樓夢"], language="zh")
+    assert not finder.contains(0, ["樓夢"])
+    assert finder.first_rank([1, 0], ["清代"], language="zh") == 2
+
+
+@pytest.mark.parametrize(
     "prediction, accepted, expected",
     [
         ("the Nile", ["Nile River", "Nile"], True),

@@ -8,6 +8,7 @@ its words stand there one after another.
 """
 
 import collections
+import functools
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -37,7 +38,13 @@ def find_answered(
     """
     patterns = collections.defaultdict(list)
     # For each form: first word, number of words, words: questions.
-    wanted = {form: collections.defaultdict(dict) for form in answers.FORMS}
+    wanted = {
+        functools.partial(form, language=language): collections.defaultdict(
+            dict
+        )
+        for language in sorted({each.language for each in questions})
+        for form in answers.FORMS
+    }
     for number, question in enumerate(questions):
         if question.answer_type == "regex":
             for pattern in map(answers.compile_pattern, question.answers):
@@ -45,6 +52,8 @@ def find_answered(
                     patterns[pattern].append(number)
             continue
         for form, phrases in wanted.items():
+            if form.keywords["language"] != question.language:
+                continue
             for phrase in filter(None, map(form, question.answers)):
                 words = phrase.split(" ")
                 same_length = phrases[words[0]].setdefault(len(words), {})
