@@ -6,6 +6,8 @@ compares the two.
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -86,7 +88,11 @@ class Prediction(Span):
 
 
 NO_ANSWER = Prediction()
-# Of the model, what a retriever gives.
+# What the model gives for predictions, and what it takes from a retriever.
+_CHOSEN_FROM = (
+    *("read_ids", "read_scores", "read_lexical", "candidate_ids"),
+    *("block_positions", "span_scores", "allowed"),
+)
 _OF_CANDIDATES = ("candidate_scores", "candidate_ids", "candidate_lexical")
 
 
@@ -146,8 +152,22 @@ class Predictor:
         Returns:
             list of `Prediction`, in the order of the questions.
         """
+        read = self.read(questions, search=search)
+        return self.choose(questions, read)
+
+    def read(
+        self, questions: list[str], *, search: Callable | None = None
+    ) -> Iterator[tuple[list[int], dict]]:
+        """Reads for each question; what `choose` makes predictions of.
+
+        Args:
+            questions: list of str.
+            search: as of `predict`.
+
+        Yields:
+            `(numbers of questions, outputs of the model)`, a batch each.
+        """
         tokenizer = self._corpus.loaded.tokenizer
-        predictions = [NO_ANSWER] * len(questions)
         for batch, rows in data.batches_by_length(
             questions, tokenizer, self._batch_size
         ):
@@ -158,6 +178,30 @@ class Predictor:
                 )
                 inputs.update(zip(_OF_CANDIDATES, found, strict=False))
             outputs = self._compute(inputs)
+            yield batch, {name: outputs[name] for name in _CHOSEN_FROM}
+
+    def choose(
+        self,
+        questions: list[str],
+        read: Iterable[tuple[list[int], dict]],
+        *,
+        relevance_weight: float | None = None,
+    ) -> list[Prediction]:
+        """The best spans of what was read.
+
+        Args:
+            questions: list of str.
+            read: iterable. Of `read`.
+            relevance_weight: float. Another one than it was read with. Defaults
+                to `None`: that one.
+
+        Returns:
+            list of `Prediction`, in the order of the questions.
+        """
+        predictions = [NO_ANSWER] * len(questions)
+        for batch, outputs in read:
+            if relevance_weight is not None:
+                outputs = self._model.weighed(outputs, relevance_weight)
             spans = best_spans(
                 outputs,
                 num_best=min(

@@ -1,7 +1,6 @@
 """What retrievers find for questions, and what a reader makes of it."""
 
 import dataclasses
-import functools
 
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
@@ -81,10 +80,7 @@ def answer(
     """
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
-        from realm_tf.answering.closed_book import ClosedBook
-
-        loaded = model.load(precision=precision)
-        return Answered(ClosedBook(loaded).predict(texts))
+        return Answered(_closed_book(model.load(precision=precision), texts))
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
@@ -104,15 +100,14 @@ def answer(
         for name in dict.fromkeys((retriever, *compare))
     }
     if num_reader_blocks:
-        make_predictor = functools.partial(
-            Predictor,
+        predictor = Predictor(
             corpus,
             num_candidates=recall.NUM_RANKED,
             num_reader_blocks=num_reader_blocks,
             lexical_weight=lexical_weight if retriever == "hybrid" else None,
         )
         answered.relevance_weight = relevance_weight
-        _read(answered, make_predictor, searching[retriever], asked, calibrate)
+        _read(answered, predictor, searching[retriever], asked, calibrate)
         answered.rankings[retriever] = [
             prediction.retrieved for prediction in answered.predictions
         ]
@@ -122,17 +117,25 @@ def answer(
     return answered
 
 
-def _read(answered, make_predictor, retriever, asked, calibrate):
+def _closed_book(loaded, texts):
+    from realm_tf.answering.closed_book import ClosedBook
+
+    return ClosedBook(loaded).predict(texts)
+
+
+def _read(answered, predictor, retriever, asked, calibrate):
     """Reads what a retriever finds, and again what is left by hiding."""
     texts = [question.question for question in asked]
     is_predictors = isinstance(retriever, retrievers.Dense)
     search = None if is_predictors else retriever.search
+    read = predictor.read(texts, search=search)
     if answered.relevance_weight == FIT:
+        read = list(read)
         answered.relevance_weight = relevance_weights.fit(
-            asked, make_predictor().predict(texts, search=search)
+            asked, predictor.choose(texts, read)
         )
-    predictor = make_predictor(relevance_weight=answered.relevance_weight)
-    answered.predictions = predictor.predict(texts, search=search)
+    weight = {"relevance_weight": answered.relevance_weight}
+    answered.predictions = predictor.choose(texts, read, **weight)
     if calibrate:
         hiding = Hiding(
             retriever,
@@ -140,7 +143,8 @@ def _read(answered, make_predictor, retriever, asked, calibrate):
             asked,
             depth=recall.NUM_RANKED,
         )
-        answered.unanswerable = predictor.predict(texts, search=hiding.search)
+        read = predictor.read(texts, search=hiding.search)
+        answered.unanswerable = predictor.choose(texts, read, **weight)
 
 
 def _make_retriever(name, corpus, asked, lexical_weight):

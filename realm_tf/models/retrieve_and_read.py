@@ -290,6 +290,28 @@ class RetrieveAndRead(keras.Model):
             ),
         }
 
+    def weighed(self, outputs, relevance_weight):
+        """Outputs as they would be with another `relevance_weight`.
+
+        Args:
+            outputs: dict of tensors or arrays. What this model gave.
+            relevance_weight: float.
+
+        Returns:
+            dict, with other `span_scores` and `read_lexical`.
+        """
+        difference = relevance_weight - self.relevance_weight
+        # What only fills the places of blocks has a score of -inf.
+        if not difference:
+            return outputs
+        return {
+            **outputs,
+            "span_scores": outputs["span_scores"]
+            + difference * outputs["read_scores"][:, :, None, None],
+            "read_lexical": outputs["read_lexical"]
+            * (relevance_weight / self.relevance_weight),
+        }
+
     def _join(self, query, read_ids):
         query = query["token_ids"], query["padding_mask"]
         if not self.open_qa.reader.reads_titles:
