@@ -87,12 +87,7 @@ def answer(
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
     if lexical_weight == FIT:
-        lexical_weight = lexical_weights.fit(
-            asked,
-            retrievers.make("hybrid", corpus),
-            corpus.records.texts,
-            depth=recall.NUM_RANKED,
-        )
+        lexical_weight = _fitted_lexical_weight(corpus, asked)
     if "hybrid" in (retriever, *compare):
         answered.lexical_weight = lexical_weight
     searching = {
@@ -115,6 +110,15 @@ def answer(
         if name not in answered.rankings:
             answered.rankings[name] = _ranking(each.search, texts)
     return answered
+
+
+def _fitted_lexical_weight(corpus, asked):
+    return lexical_weights.fit(
+        asked,
+        retrievers.make("hybrid", corpus),
+        corpus.records.texts,
+        depth=recall.NUM_RANKED,
+    )
 
 
 def _closed_book(loaded, texts):

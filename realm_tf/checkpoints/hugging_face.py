@@ -81,6 +81,7 @@ _CONFIG_NAMES = {
     "max_sequence_length": "max_position_embeddings",
     "layer_norm_epsilon": "layer_norm_eps",
 }
+_MODEL_TYPES = ("bert", "realm")
 # Of the names that give one, the first is the usual one.
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -128,6 +129,12 @@ def read_config(text: str, *, source: str) -> dict:
         raise InputError(
             f"{source} is no BERT's config.json: it lacks "
             f"{', '.join(sorted(missing))}."
+        )
+    if config.get("model_type", _MODEL_TYPES[0]) not in _MODEL_TYPES:
+        raise InputError(
+            f"{source} is of a {config['model_type']}, whose tensors may have a "
+            f"BERT's names and mean something else: expected "
+            f"{' or '.join(_MODEL_TYPES)}."
         )
     if config["hidden_act"] not in _ACTIVATIONS:
         raise InputError(

@@ -82,15 +82,7 @@ def from_source(
                 "A Keras Hub preset brings its tokenizer: leave --vocab and "
                 "--cased out."
             )
-        make_encoder, tokenizer, said = _open_preset(source)
-        card = Card(f"BERT from the Keras Hub preset {source}.")
-        return open_qa(
-            make_encoder,
-            tokenizer,
-            card,
-            embedding=make_embedding(said),
-            **options,
-        )
+        return _from_preset(source, make_embedding, **options)
     opened = open_source(kind, source, num_heads)
     if BERT not in opened.makers:
         raise InputError(
@@ -108,6 +100,15 @@ def from_source(
         make_masked_lm=opened.makers.get(ENCODER),
         embedding=make_embedding(opened.embedding),
         **options,
+    )
+
+
+def _from_preset(preset, make_embedding, **options):
+    make_encoder, tokenizer, said = _open_preset(preset)
+    card = Card(f"BERT from the Keras Hub preset {preset}.")
+    embedding = make_embedding(said)
+    return open_qa(
+        make_encoder, tokenizer, card, embedding=embedding, **options
     )
 
 

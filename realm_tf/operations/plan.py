@@ -170,7 +170,7 @@ class Plan(Operation):
             },
             num_positions=encoder["max_sequence_length"],
             embedding_dim=tower["projection_dim"] or encoder["hidden_dim"],
-            share_embedders=self.model.config["block_embedder"] is None,
+            share_embedders=self.model.config["share_embedders"],
         )
 
     @property

@@ -50,7 +50,8 @@ class Retrieve(Computing):
     output: str
     """file to write"""
     qrels: str | None = None
-    """trec: also write judgements: which of what is found holds an answer"""
+    """trec: also write judgements: which of what is found holds an answer, for
+    success@k and reciprocal ranks; of what was not found they know nothing"""
     of: Literal["blocks", "articles"] = "blocks"
     """what is ranked"""
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"

@@ -15,14 +15,17 @@ import warnings
 
 ENGLISH = "en"
 _ARTICLES = {
-    ENGLISH: re.compile(r"\b(a|an|the)\b"),
-    "ar": re.compile(r"\sال^|ال"),
-    "de": re.compile(
-        r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"
-    ),
-    "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
-    "vi": re.compile(r"\b(của|là|cái|chiếc|những)\b"),
+    language: re.compile(rf"\b({'|'.join(words.split())})\b")
+    for language, words in {
+        ENGLISH: "a an the",
+        "de": "ein eine einen einem eines einer der die das den dem des",
+        "es": "un una unos unas el la los las",
+        "vi": "của là cái chiếc những",
+    }.items()
 }
+# Written together with its word; MLQA leaves these letters out wherever they
+# stand.
+_ARTICLES["ar"] = re.compile("ال")
 # Written without spaces: each ideograph is a word.
 _OF_IDEOGRAPHS = {"zh"}
 _IDEOGRAPH = re.compile("([\u4e00-\u9fff])")

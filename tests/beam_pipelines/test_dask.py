@@ -1,6 +1,5 @@
 """Pipelines on Dask: a scheduler and workers in processes of their own."""
 
-import contextlib
 import glob
 import os
 import subprocess
@@ -8,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from engine_processes import starting
 from waiting import wait_for
 
 from realm_tf import cli
@@ -48,36 +48,21 @@ def test_chunk_is_refused(articles_path, vocabulary_path, tmp_path, capsys):
 
 @pytest.fixture
 def dask(tmp_path_factory):
-    """`(options, worker processes)` of a scheduler with two workers."""
+    """`(options, worker processes, their logs)` of a scheduler with two."""
     root = tmp_path_factory.mktemp("dask")
     scheduler_file = str(root / "scheduler.json")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    with contextlib.ExitStack() as stack:
-
-        def start(name, *arguments):
-            log = stack.enter_context(open(root / f"{name}.log", "wb"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments],
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=root,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            return process
-
-        at = ("--scheduler-file", scheduler_file, "--no-dashboard")
-        start("scheduler", "scheduler", "--port", "0", *at)
+    at = ("--scheduler-file", scheduler_file, "--no-dashboard")
+    with starting(root) as start:
+        start("scheduler", "dask", "scheduler", "--port", "0", *at)
         wait_for(lambda: os.path.exists(scheduler_file), seconds=60)
-        one = ("--nthreads", "1", "--no-nanny")
-        workers = [start(f"worker-{n}", "worker", *at, *one) for n in (0, 1)]
+        one = ("worker", *at, "--nthreads", "1", "--no-nanny")
+        names = ("worker-0", "worker-1")
+        workers = [start(name, "dask", *one) for name in names]
         options = [
             "--runner=DaskRunner",
             f"--dask_scheduler_file={scheduler_file}",
         ]
-        yield options, workers
+        yield options, workers, [root / f"{name}.log" for name in names]
 
 
 @pytest.mark.slow
@@ -85,7 +70,7 @@ def test_two_workers_of_which_one_is_killed(
     dask, tmp_path, model_dir, blocks_dir, embeddings_dir
 ):
     """Its shards are made by the other; all is what the direct runner makes."""
-    options, workers = dask
+    options, workers, logs = dask
     path = str(tmp_path)
     direct = f"{path}/direct"
     annotate = f"annotate --blocks {blocks_dir} --tagger rules"
@@ -101,6 +86,8 @@ def test_two_workers_of_which_one_is_killed(
     wait_for(lambda: glob.glob(shards), seconds=_SHARD_SECONDS)
     workers[0].kill()
     assert running.wait(timeout=_SHARD_SECONDS) == 0
+    # That they did it, and not this machine's runner.
+    assert "embed: " in logs[1].read_text()
     rows = Embeddings(f"{path}/rows")
     # In batches of one block, which are padded otherwise.
     expected = Embeddings(embeddings_dir).read()

@@ -4,13 +4,11 @@ That is the way of Flink and Spark, without their engines: Beam's own job
 service takes the pipeline over gRPC, and a worker pool starts the workers.
 """
 
-import contextlib
 import os
 import socket
-import subprocess
-import sys
 
 import pytest
+from engine_processes import starting
 from waiting import wait_for
 
 from realm_tf import cli
@@ -32,40 +30,24 @@ def _listens(port):
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    """Options that send a pipeline there."""
+    """`(options that send a pipeline there, log of the worker pool)`."""
     root = tmp_path_factory.mktemp("engine")
     ports = [_free_port(), _free_port()]
-    bin_directory = os.path.dirname(sys.executable)
-    environment = {
-        **os.environ,
-        # The pool starts workers by this name.
-        "PATH": f"{bin_directory}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    modules = (
-        ("portability.local_job_service_main", f"--port={ports[0]}"),
-        ("worker.worker_pool_main", f"--service_port={ports[1]}"),
-    )
-    with contextlib.ExitStack() as stack:
-        for number, (module, port) in enumerate(modules):
-            log = stack.enter_context(open(root / f"{number}.log", "wb"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"apache_beam.runners.{module}", port],
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
+    runners = "apache_beam.runners"
+    service = f"{runners}.portability.local_job_service_main"
+    with starting(root) as start:
+        start("service", service, f"--port={ports[0]}")
+        pool = f"{runners}.worker.worker_pool_main"
+        start("pool", pool, f"--service_port={ports[1]}")
         for port in ports:
             wait_for(lambda port=port: _listens(port), seconds=60)
-        yield [
+        options = [
             "--runner=PortableRunner",
             f"--job_endpoint=localhost:{ports[0]}",
             "--environment_type=EXTERNAL",
             f"--environment_config=localhost:{ports[1]}",
         ]
+        yield options, root / "pool.log"
 
 
 def test_every_pipeline_gives_what_the_direct_runner_gives(
@@ -78,6 +60,7 @@ def test_every_pipeline_gives_what_the_direct_runner_gives(
     embeddings_dir,
 ):
     """Command after command, each on what the one before has made."""
+    options, pool_log = engine
     path = str(tmp_path)
     direct = f"{path}/direct-annotated"
     annotate = f"--blocks {blocks_dir} --tagger rules"
@@ -99,7 +82,7 @@ def test_every_pipeline_gives_what_the_direct_runner_gives(
     }
     for command, arguments in commands.items():
         output = f"{path}/{command}"
-        words = [command, *arguments.split(), "--output", output, *engine]
+        words = [command, *arguments.split(), "--output", output, *options]
         assert cli.main(words) == 0
         found = artifact.read(output)
         if command in expected:
@@ -107,3 +90,5 @@ def test_every_pipeline_gives_what_the_direct_runner_gives(
             assert found["fingerprint"] == other["fingerprint"], command
             assert found.get("counts") == other.get("counts"), command
     assert os.path.exists(f"{path}/index/embeddings.npy")
+    # That its workers did it, and not this process.
+    assert "worker" in pool_log.read_text()

@@ -120,6 +120,10 @@ def test_a_config_becomes_the_encoders_arguments(theirs, ours):
             "hidden_act 'relu' is not one of",
         ),
         (
+            json.dumps({**HF_CONFIG, "model_type": "roberta"}),
+            "is of a roberta, .* expected bert or realm",
+        ),
+        (
             json.dumps({"hidden_act": "gelu", "model_type": "t5"}),
             "it lacks hidden_dropout_prob, hidden_size, .*, vocab_size",
         ),

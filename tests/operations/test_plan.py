@@ -1,6 +1,10 @@
+import json
+import shutil
+
 import pytest
 
 from realm_tf import cli
+from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.operations.plan import Plan
 
@@ -40,6 +44,20 @@ def test_sizes_of_a_model_and_its_blocks(what, model_dir, blocks_dir):
     small, large = given.run(), paper.run()
     assert small.memory["weights"] < large.memory["weights"] / 100
     assert small.flop < large.flop / 100
+
+
+def test_two_towers_are_counted_twice(model_dir, tmp_path):
+    config = Model(model_dir).config
+    assert config["share_embedders"]
+    two = tmp_path / "two"
+    shutil.copytree(model_dir, two)
+    path = two / "config.json"
+    path.write_text(json.dumps({**config, "share_embedders": False}))
+    one, more = (
+        Plan(what="ict", model=each, num_blocks=9).run().memory["AdamW"]
+        for each in (model_dir, two)
+    )
+    assert more == 2 * one
 
 
 @pytest.mark.parametrize(
