@@ -102,7 +102,7 @@ class EmbedShard(ShardStep):
     """Computes the embeddings of a `Shard` and writes them.
 
     The model is loaded once a worker process and shared by its threads, which
-    take turns: one batch already uses all cores that TensorFlow may. It is
+    take turns: one shard already uses all cores that TensorFlow may. It is
     not shared across processes, for on CPU that is the one thing that must be
     parallel. On a machine whose processes share one GPU, run one process
     (`--experiments=no_use_multiple_sdk_containers` on Dataflow). A worker
@@ -144,24 +144,23 @@ class EmbedShard(ShardStep):
         _write(shard.path, rows)
 
     def _embed(self, title_ids, token_ids):
-        """Float32 `(num_blocks, embedding_dim)`, in the order of the lists.
-
-        A batch is as wide as its longest block: sorted by length, little of
-        what is computed is padding. Equal lengths stay in order, so the same
-        blocks always make the same batches.
-        """
-        tower = self._tower.embedder
-        rows = np.zeros((len(token_ids), tower.embedding_dim), "float32")
+        """Float32 `(num_blocks, embedding_dim)`, in the order of the lists."""
         lengths = np.array([*map(len, title_ids)]) + [*map(len, token_ids)]
-        order = np.argsort(lengths, kind="stable")
-        for first in range(0, len(order), self.batch_size):
-            batch = order[first : first + self.batch_size]
-            with self._tower.lock:
-                rows[batch], _ = tower.embed_ids(
-                    [title_ids[row] for row in batch],
-                    [token_ids[row] for row in batch],
-                )
-            self.progress(first + len(batch))
+
+        def read(places):
+            return (
+                [title_ids[place] for place in places],
+                [token_ids[place] for place in places],
+            )
+
+        with self._tower.lock:
+            rows = self._tower.embedder.embed_all(
+                lengths,
+                read,
+                batch_size=self.batch_size,
+                before_batch=self.progress,
+            )
+        self.progress(len(rows))
         return rows
 
 

@@ -115,12 +115,14 @@ def _work_on_texts(args):
             for column in zip(*texts, strict=True)
         )
         lengths = np.array([*map(len, titles)]) + [*map(len, bodies)]
-        order = np.argsort(lengths, kind="stable")
-        for first in range(0, len(order), _BATCH_SIZE):
-            batch = order[first : first + _BATCH_SIZE]
-            embedder.embed_ids(
-                [titles[row] for row in batch], [bodies[row] for row in batch]
-            )
+        embedder.embed_all(
+            lengths,
+            lambda places: (
+                [titles[place] for place in places],
+                [bodies[place] for place in places],
+            ),
+            batch_size=_BATCH_SIZE,
+        )
 
     return embed
 

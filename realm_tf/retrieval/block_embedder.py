@@ -1,5 +1,9 @@
 """Embeds blocks with a model's block tower, batch by batch."""
 
+import concurrent.futures
+import threading
+from collections.abc import Callable
+
 import keras
 import numpy as np
 
@@ -10,6 +14,10 @@ from realm_tf.text import packing
 _LENGTH_STEP = 8
 # Blocks that each of several devices embeds at once.
 _ROWS_PER_DEVICE = 8
+# Batches that TensorFlow computes at once: what of one is not computed on all
+# cores leaves some to the other. 1.2 times the blocks a second of one at a time
+# (MiniLM in bfloat16, two cores; docs/measurements.md, "Embedding").
+_BATCHES_AT_ONCE = 2
 
 
 class BlockEmbedder:
@@ -56,6 +64,56 @@ class BlockEmbedder:
         )
         embeddings = predict(self._tower, inputs)
         return np.asarray(embeddings, "float32"), inputs["padding_mask"]
+
+    def embed_all(
+        self,
+        lengths,
+        read: Callable,
+        *,
+        batch_size: int,
+        before_batch: Callable = lambda num_begun: None,
+    ) -> np.ndarray:
+        """Embeddings of many blocks, in batches of like length.
+
+        A batch is as wide as its longest block: sorted by length, little of
+        what is computed is padding. Equal lengths stay in order, so the same
+        blocks always make the same batches.
+
+        Args:
+            lengths: int array `(num_blocks,)`. Wordpieces of title and body.
+            read: function of an int array of places that gives the
+                `(title_ids, token_ids)` of these blocks, see `embed_ids`.
+            batch_size: int. Blocks computed at once.
+            before_batch: function of how many blocks were begun before, never
+                called by two threads at once. What it raises ends this.
+                Defaults to nothing.
+
+        Returns:
+            float32 array `(num_blocks, embedding_dim)`.
+        """
+        found = np.empty((len(lengths), self.embedding_dim), "float32")
+        order = np.argsort(lengths, kind="stable")
+        lock = threading.Lock()
+
+        def embed(first):
+            places = order[first : first + batch_size]
+            with lock:
+                before_batch(first)
+                rows = read(places)
+            found[places], _ = self.embed_ids(*rows)
+
+        with concurrent.futures.ThreadPoolExecutor(_num_at_once()) as pool:
+            # Raises what a batch raised, and begins no further one.
+            for _ in pool.map(embed, range(0, len(order), batch_size)):
+                pass
+        return found
+
+
+def _num_at_once():
+    """Keras' JAX backend keeps a model's state while it computes."""
+    is_alone = keras.distribution.distribution() is None
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    return _BATCHES_AT_ONCE if is_tensorflow and is_alone else 1
 
 
 def predict(model, inputs: dict):

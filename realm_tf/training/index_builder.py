@@ -43,17 +43,21 @@ def embed_blocks(
         Diverged: if one is not finite.
     """
     numbers = range(len(blocks)) if numbers is None else numbers
-    found = np.empty((len(numbers), embedder.embedding_dim), "float32")
-    lengths = blocks.count_wordpieces()[numbers.start : numbers.stop]
-    order = np.argsort(lengths, kind="stable")
-    for first in range(0, len(order), _BATCH_SIZE):
-        before_batch()
-        places = order[first : first + _BATCH_SIZE]
+
+    def read(places):
         rows = [blocks[numbers[place]] for place in places.tolist()]
-        found[places], _ = embedder.embed_ids(
+        return (
             [block.title_ids for block in rows],
             [block.token_ids for block in rows],
         )
+
+    lengths = blocks.count_wordpieces()[numbers.start : numbers.stop]
+    found = embedder.embed_all(
+        lengths,
+        read,
+        batch_size=_BATCH_SIZE,
+        before_batch=lambda _: before_batch(),
+    )
     if not np.isfinite(found).all():
         raise Diverged(
             "Embeddings of blocks are not finite: the block tower's weights "

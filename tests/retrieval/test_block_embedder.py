@@ -73,3 +73,47 @@ def test_the_model_says_which_segments(loaded):
     np.testing.assert_allclose(embedding, expected, atol=1e-5)
     other = _direct(loaded, title, body, max_length=20)
     assert np.abs(embedding - other).max() > 1e-3
+
+
+def _reader(titles, bodies):
+    return lambda places: (
+        [titles[place] for place in places],
+        [bodies[place] for place in places],
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_many_come_in_their_order(loaded, batch_size):
+    titles, bodies = _rows(23, longest=4), _rows(23, longest=30, seed=1)
+    lengths = [len(t) + len(b) for t, b in zip(titles, bodies, strict=True)]
+    embedder = BlockEmbedder(loaded, max_length=64)
+    begun = []
+    found = embedder.embed_all(
+        lengths,
+        _reader(titles, bodies),
+        batch_size=batch_size,
+        before_batch=begun.append,
+    )
+    expected, _ = embedder.embed_ids(titles, bodies)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert sorted(begun) == [*range(0, 23, batch_size)]
+
+
+def test_an_error_ends_it(loaded):
+    titles, bodies = _rows(200, longest=4), _rows(200, longest=9)
+    begun = []
+
+    def before_batch(number):
+        begun.append(number)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        BlockEmbedder(loaded, max_length=64).embed_all(
+            [*range(200)],
+            _reader(titles, bodies),
+            batch_size=1,
+            before_batch=before_batch,
+        )
+    # The other thread may begin some until it is told.
+    assert len(begun) < 100
