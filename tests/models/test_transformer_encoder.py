@@ -1,3 +1,4 @@
+import math
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from realm_tf.models import precision
+from realm_tf.models import transformer_encoder
+from realm_tf.models.bert_encoder import ACTIVATIONS
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.transformer_encoder import TransformerEncoder
 
@@ -127,7 +130,7 @@ def test_another_dropout_rate():
 def test_dropout_leaves_its_share_and_the_mean(monkeypatch):
     # Without the norms.
     monkeypatch.setattr(
-        keras.ops, "layer_normalization", lambda x, *_, **more: x
+        transformer_encoder, "_normalize", lambda x, *_, **more: x
     )
     layer = TransformerEncoder(
         intermediate_dim=8,
@@ -153,6 +156,47 @@ def test_dropout_leaves_its_share_and_the_mean(monkeypatch):
     assert np.mean(first != second) > 0.5
     kept = keras.ops.convert_to_numpy(layer(x, training=False))
     np.testing.assert_array_equal(kept, np.full(kept.shape, 2, "float32"))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [("float32", 5e-5), ("bfloat16", 0)]
+)
+def test_the_norm(dtype, atol, training):
+    random = np.random.default_rng(0)
+    # Far from 0, where the mean of the squares says little of the variance.
+    x = keras.ops.cast(random.normal(40, 0.5, (5, 64)), dtype)
+    gamma, beta = (
+        keras.ops.cast(random.normal(size=64), dtype) for _ in range(2)
+    )
+    found = transformer_encoder._normalize(
+        x, gamma, beta, 1e-6, training=training
+    )
+    assert keras.backend.standardize_dtype(found.dtype) == dtype
+    rows, gamma, beta, found = (
+        keras.ops.convert_to_numpy(keras.ops.cast(each, "float32"))
+        for each in (x, gamma, beta, found)
+    )
+    rows = rows.astype("float64")
+    deviation = np.sqrt(rows.var(axis=1, keepdims=True) + 1e-6)
+    expected = (rows - rows.mean(axis=1, keepdims=True)) / deviation
+    expected = expected * gamma + beta
+    # bfloat16 keeps 8 bits of it.
+    np.testing.assert_allclose(
+        found, expected, atol=atol or 0.01 * np.abs(expected).max()
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [("float32", 1e-6), ("bfloat16", 0.02)]
+)
+def test_gelu_is_exact(dtype, atol):
+    x = np.linspace(-6, 6, 1001).astype("float32")
+    expected = [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x.tolist()]
+    found = ACTIVATIONS["gelu"](keras.ops.cast(x, dtype))
+    assert keras.backend.standardize_dtype(found.dtype) == dtype
+    found = keras.ops.convert_to_numpy(keras.ops.cast(found, "float32"))
+    np.testing.assert_allclose(found, expected, atol=atol)
 
 
 # JAX tells what the backward pass is given.
