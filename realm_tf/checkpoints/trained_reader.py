@@ -1,0 +1,130 @@
+"""The reader that comes with this package, for models that begin with MiniLM.
+
+MiniLM's own weights find blocks; how to read an answer off a block it has to
+learn, which takes two processors hours and thousands of questions. What was
+learned is beside this file, all but the embedding tables, which stayed those of
+MiniLM: weights of 8 bits, with a scale for each output of a layer.
+docs/open_qa.md, "Two stages of reading", has the commands and what it is worth.
+
+    python -m realm_tf.checkpoints.trained_reader --model MODEL
+
+writes the file anew, from a model that was trained so.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+
+from realm_tf.artifacts import fingerprints
+from realm_tf.errors import InputError
+
+FILE = pathlib.Path(__file__).with_name("trained_reader.npz")
+NOTE = (
+    "Its reader learned from 22,360 training questions of SQuAD 1.1 (CC BY-SA "
+    "4.0), Natural Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and "
+    "CuratedTREC, over passages of Wikipedia."
+)
+_FROZEN = (
+    *("token_embedding", "position_embedding", "segment_embedding"),
+    "embeddings_layer_norm",
+)
+_SETTINGS = ("reads_titles", "max_joint_length")
+_LARGEST = 127
+
+
+def assign(reader) -> None:
+    """Gives a reader the weights of the file, and what it reads.
+
+    Args:
+        reader: `Reader` of MiniLM's size, with MiniLM's embedding tables.
+
+    Raises:
+        InputError: if it is of another size, or has other tables.
+    """
+    with np.load(FILE) as file:
+        arrays = dict(file)
+    settings = json.loads(str(arrays.pop("settings")))
+    if settings["embeddings"] != _embeddings(reader):
+        raise InputError(
+            "--reader trained is for a reader of all layers of MiniLM with "
+            "MiniLM's own embedding tables."
+        )
+    variables = _variables(reader)
+    for name, variable in variables.items():
+        value = arrays[name].astype("float32")
+        if f"{name}:scale" in arrays:
+            value *= arrays[f"{name}:scale"]
+        variable.assign(value.reshape(variable.shape))
+    for name in _SETTINGS:
+        setattr(reader, name, settings[name])
+
+
+def write(reader, path: str) -> None:
+    """Writes what `assign` reads.
+
+    Args:
+        reader: `Reader`.
+        path: str. An .npz file.
+    """
+    hidden_dim = reader.encoder.hidden_dim
+    arrays = {}
+    for name, variable in _variables(reader).items():
+        value = np.asarray(variable)
+        if value.ndim == 1:
+            arrays[name] = value
+            continue
+        # Kernels of attention have the heads as a dimension.
+        is_from_hidden = value.shape[0] == hidden_dim
+        value = value.reshape(
+            (hidden_dim, -1) if is_from_hidden else (-1, value.shape[-1])
+        )
+        scale = np.abs(value).max(axis=0) / _LARGEST
+        arrays[name] = np.round(value / scale).astype("int8")
+        arrays[f"{name}:scale"] = scale
+    settings = {name: getattr(reader, name) for name in _SETTINGS}
+    settings["embeddings"] = _embeddings(reader)
+    np.savez_compressed(path, settings=json.dumps(settings), **arrays)
+
+
+def _variables(reader):
+    """Name to variable of all that training moved."""
+    encoder = reader.encoder
+    layers = [
+        encoder.get_layer(f"transformer_layer_{number}")
+        for number in range(encoder.num_layers)
+    ]
+    layers.append(reader.get_layer("span_scorer"))
+    return {
+        f"{layer.name}/{number}": variable
+        for layer in layers
+        for number, variable in enumerate(layer.weights)
+    }
+
+
+def _embeddings(reader):
+    """Fingerprint of size and tables."""
+    tables = [
+        np.asarray(variable).tobytes()
+        for name in _FROZEN
+        for variable in reader.encoder.get_layer(name).weights
+    ]
+    sizes = [v.shape for v in _variables(reader).values()]
+    return fingerprints.fingerprint_all((str(sizes), *tables))
+
+
+def _main(*, model: str):
+    """Writes the file beside this module.
+
+    Args:
+        model: model directory whose reader learned to read.
+    """
+    from realm_tf.artifacts.objects import Model
+
+    write(Model(model).load().model.reader, str(FILE))
+
+
+if __name__ == "__main__":
+    import tyro
+
+    tyro.cli(_main)
