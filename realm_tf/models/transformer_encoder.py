@@ -121,11 +121,12 @@ def _attend(x, weights, shape, padding_mask, drop):
     scale = shape[-1] ** -0.5
     # (b, n, l, l)
     scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
-    scores = ops.cast(scores, "float32")
     if padding_mask is not None:
-        bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
+        # Exact in any type: what is kept gets 0.
+        bias = _MASKED * (1.0 - ops.cast(padding_mask, scores.dtype))
         scores = scores + bias[:, None, None]
-    shares = drop(ops.cast(ops.softmax(scores), values.dtype))
+    shares = ops.softmax(ops.cast(scores, "float32"))
+    shares = drop(ops.cast(shares, values.dtype))
     attended = ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
     attended = ops.reshape(attended, (-1, x.shape[-1]))
     return _dense(attended, output_kernel, output_bias)

@@ -7,7 +7,6 @@ Hugging Face's `tokenizers` does the work and decides what an id is;
 import array
 import dataclasses
 import hashlib
-import itertools
 import string
 
 import numpy as np
@@ -152,7 +151,7 @@ class Tokenizer:
             lowercase=lowercase
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        self._words = _Words(self._tokenizer)
+        self._words = _Words(self._tokenizer, lowercase)
 
     @classmethod
     def from_file(cls, path: str, *, lowercase: bool = True):
@@ -221,57 +220,35 @@ class _Words(dict):
     one place where it may be. Of several words with one place the first has it.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer, lowercase):
         super().__init__()
         self._tokenizer = tokenizer
+        self._model = tokenizer.model
+        self._lowercase = lowercase
         self._forget()
 
-    def _learn(self, words):
-        """Gives numbers to words, in UTF-8, that have none."""
-        plain, others = [], []
-        for word in words:
-            # ASCII: one space splits such words, and nothing else.
-            is_plain = word.lstrip(b" ").isalnum()
-            (plain if is_plain else others).append(word)
-        if plain:
-            self._learn_plain(plain)
-        for word in others:
+    def __missing__(self, word):
+        first = len(self._pieces) // 3
+        length = len(word)
+        skipped = word.startswith(b" ")
+        bare = word[skipped:]
+        if bare.isalnum():
+            # ASCII: nothing to normalise or to split but for the model.
+            bare = bare.lower() if self._lowercase else bare
+            for token in self._model.tokenize(bare.decode("utf-8")):
+                id_, _, (start, limit) = token.as_tuple()
+                self._pieces.extend((id_, start + skipped, limit + skipped))
+        else:
             text = word.decode("utf-8")
+            length = len(text)
             found = self._tokenizer.encode(text, add_special_tokens=False)
-            pieces = [
-                (id_, *offsets)
-                for id_, offsets in zip(found.ids, found.offsets, strict=True)
-            ]
-            self._remember([word], [len(text)], [len(pieces)], pieces)
-
-    def _learn_plain(self, words):
-        """The same of ASCII words of letters and digits, in one text."""
-        bare = [word.lstrip(b" ") for word in words]
-        found = self._tokenizer.encode(
-            b" ".join(bare).decode("ascii"), add_special_tokens=False
-        )
-        numbers = np.array(found.word_ids)
-        lengths, bare_lengths = (
-            np.fromiter(map(len, each), np.int64, len(words))
-            for each in (words, bare)
-        )
-        # Where each word, with the space it may have, begins in the text.
-        starts = np.cumsum(bare_lengths + 1) - 1 - lengths
-        pieces = np.empty((len(numbers), 3), np.int32)
-        pieces[:, 0] = found.ids
-        pieces[:, 1:] = found.offsets
-        pieces[:, 1:] -= starts[numbers, None]
-        counts = np.bincount(numbers, minlength=len(words))
-        self._remember(words, lengths, counts, pieces)
-
-    def _remember(self, words, lengths, counts, pieces):
-        """Words with the numbers of their characters and of their pieces."""
-        firsts = len(self._pieces) // 3 + np.cumsum(counts) - counts
-        rows = np.stack([lengths, counts, firsts], axis=1)
-        self._words.frombytes(rows.astype(np.int32).tobytes())
-        self._pieces.frombytes(np.array(pieces, np.int32).tobytes())
-        self._num_characters += int(np.sum(lengths))
-        self.update(zip(words, itertools.count(len(self)), strict=False))
+            for id_, offsets in zip(found.ids, found.offsets, strict=True):
+                self._pieces.extend((id_, *offsets))
+        count = len(self._pieces) // 3 - first
+        self._words.extend((length, count, first))
+        self._num_characters += length
+        number = self[word] = len(self)
+        return number
 
     def tokenize(self, text):
         if self._num_characters > MAX_REMEMBERED_CHARACTERS:
@@ -310,10 +287,8 @@ class _Words(dict):
         if not len(others):
             return numbers
         limits = (starts[others] + lengths[others]).tolist()
-        places = map(slice, starts[others].tolist(), limits)
-        words = [content[place] for place in places]
-        self._learn([word for word in dict.fromkeys(words) if word not in self])
-        numbers[others] = [self[word] for word in words]
+        words = map(slice, starts[others].tolist(), limits)
+        numbers[others] = [self[content[word]] for word in words]
         is_free = self._high[slots[others]] == 0
         free = others[is_free & (sizes[others] < _SHORT)]
         self._low[slots[free]] = low[free]
