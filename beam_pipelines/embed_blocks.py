@@ -154,14 +154,12 @@ class EmbedShard(ShardStep):
             )
 
         with self._tower.lock:
-            rows = self._tower.embedder.embed_all(
+            return self._tower.embedder.embed_all(
                 lengths,
                 read,
                 batch_size=self.batch_size,
-                before_batch=self.progress,
+                after_batch=self.progress,
             )
-        self.progress(len(rows))
-        return rows
 
 
 class _Tower:

@@ -134,7 +134,7 @@ class _Builder:
             self._embedder,
             self._blocks,
             numbers=self._exchange.rows(number),
-            before_batch=check,
+            after_batch=check,
         )
 
 

@@ -16,7 +16,7 @@ _LENGTH_STEP = 8
 _ROWS_PER_DEVICE = 8
 # Batches that TensorFlow computes at once: what of one is not computed on all
 # cores leaves some to the other. 1.2 times the blocks a second of one at a time
-# (MiniLM in bfloat16, two cores; docs/measurements.md, "Embedding").
+# (MiniLM in bfloat16, two cores).
 _BATCHES_AT_ONCE = 2
 
 
@@ -71,7 +71,7 @@ class BlockEmbedder:
         read: Callable,
         *,
         batch_size: int,
-        before_batch: Callable = lambda num_begun: None,
+        after_batch: Callable = lambda num_done: None,
     ) -> np.ndarray:
         """Embeddings of many blocks, in batches of like length.
 
@@ -84,9 +84,9 @@ class BlockEmbedder:
             read: function of an int array of places that gives the
                 `(title_ids, token_ids)` of these blocks, see `embed_ids`.
             batch_size: int. Blocks computed at once.
-            before_batch: function of how many blocks were begun before, never
-                called by two threads at once. What it raises ends this.
-                Defaults to nothing.
+            after_batch: function of how many blocks are done, never called by
+                two threads at once. What it raises ends this. Defaults to
+                nothing.
 
         Returns:
             float32 array `(num_blocks, embedding_dim)`.
@@ -94,13 +94,17 @@ class BlockEmbedder:
         found = np.empty((len(lengths), self.embedding_dim), "float32")
         order = np.argsort(lengths, kind="stable")
         lock = threading.Lock()
+        num_done = 0
 
         def embed(first):
+            nonlocal num_done
             places = order[first : first + batch_size]
             with lock:
-                before_batch(first)
                 rows = read(places)
             found[places], _ = self.embed_ids(*rows)
+            with lock:
+                num_done += len(places)
+                after_batch(num_done)
 
         with concurrent.futures.ThreadPoolExecutor(_num_at_once()) as pool:
             # Raises what a batch raised, and begins no further one.

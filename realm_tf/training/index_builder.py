@@ -26,7 +26,7 @@ _PROCESS = "realm_tf.operations.rebuild_index"
 
 
 def embed_blocks(
-    embedder, blocks, *, numbers=None, before_batch=lambda: None
+    embedder, blocks, *, numbers=None, after_batch=lambda: None
 ) -> np.ndarray:
     """The embeddings of blocks, with the tower as it is.
 
@@ -34,7 +34,7 @@ def embed_blocks(
         embedder: `BlockEmbedder`.
         blocks: `PackedBlocks`.
         numbers: range. Which of them. Defaults to `None`: all.
-        before_batch: function without arguments. What it raises ends this.
+        after_batch: function without arguments. What it raises ends this.
 
     Returns:
         float32 array `(num_blocks, embedding_dim)`.
@@ -56,7 +56,7 @@ def embed_blocks(
         lengths,
         read,
         batch_size=_BATCH_SIZE,
-        before_batch=lambda _: before_batch(),
+        after_batch=lambda _: after_batch(),
     )
     if not np.isfinite(found).all():
         raise Diverged(
@@ -90,7 +90,7 @@ def thread_builder(loaded, blocks, *, max_block_length: int):
                 raise concurrent.futures.CancelledError
 
         tower.set_weights(weights)
-        return embed_blocks(embedder, blocks, before_batch=check)
+        return embed_blocks(embedder, blocks, after_batch=check)
 
     return build
 

@@ -87,25 +87,27 @@ def test_many_come_in_their_order(loaded, batch_size):
     titles, bodies = _rows(23, longest=4), _rows(23, longest=30, seed=1)
     lengths = [len(t) + len(b) for t, b in zip(titles, bodies, strict=True)]
     embedder = BlockEmbedder(loaded, max_length=64)
-    begun = []
+    done = []
     found = embedder.embed_all(
         lengths,
         _reader(titles, bodies),
         batch_size=batch_size,
-        before_batch=begun.append,
+        after_batch=done.append,
     )
     expected, _ = embedder.embed_ids(titles, bodies)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert sorted(begun) == [*range(0, 23, batch_size)]
+    assert len(done) == -(-23 // batch_size)
+    assert done == sorted(done)
+    assert done[-1] == 23
 
 
 def test_an_error_ends_it(loaded):
     titles, bodies = _rows(200, longest=4), _rows(200, longest=9)
-    begun = []
+    done = []
 
-    def before_batch(number):
-        begun.append(number)
-        if len(begun) == 3:
+    def after_batch(number):
+        done.append(number)
+        if len(done) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -113,7 +115,7 @@ def test_an_error_ends_it(loaded):
             [*range(200)],
             _reader(titles, bodies),
             batch_size=1,
-            before_batch=before_batch,
+            after_batch=after_batch,
         )
     # The other thread may begin some until it is told.
-    assert len(begun) < 100
+    assert len(done) < 100
