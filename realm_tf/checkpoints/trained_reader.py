@@ -1,7 +1,7 @@
 """The reader that comes with this package, for models that begin with MiniLM.
 
 MiniLM's own weights find blocks; how to read an answer off a block it has to
-learn, which takes two processors hours and thousands of questions. What was
+learn, from thousands of questions and for the better part of an hour. What was
 learned is beside this file, all but the embedding tables, which stayed those of
 MiniLM: weights of 8 bits, with a scale for each output of a layer.
 docs/open_qa.md, "Two stages of reading", has the commands and what it is worth.
@@ -31,6 +31,8 @@ _FROZEN = (
 )
 _SETTINGS = ("reads_titles", "max_joint_length")
 _LARGEST = 127
+# No column is so small that it would have no scale.
+_LEAST = 1e-12
 
 
 def assign(reader) -> None:
@@ -79,7 +81,7 @@ def write(reader, path: str) -> None:
         value = value.reshape(
             (hidden_dim, -1) if is_from_hidden else (-1, value.shape[-1])
         )
-        scale = np.abs(value).max(axis=0) / _LARGEST
+        scale = np.maximum(np.abs(value).max(axis=0), _LEAST) / _LARGEST
         arrays[name] = np.round(value / scale).astype("int8")
         arrays[f"{name}:scale"] = scale
     settings = {name: getattr(reader, name) for name in _SETTINGS}

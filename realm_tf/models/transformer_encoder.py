@@ -1,5 +1,7 @@
 """BERT's Transformer layer, in few large products, with checkpointing."""
 
+import functools
+
 import keras
 import keras_hub
 from keras import ops
@@ -122,9 +124,9 @@ def _attend(x, weights, shape, padding_mask, drop):
     # (b, n, l, l)
     scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
     if padding_mask is not None:
+        bias = _MASKED * (1.0 - ops.cast(padding_mask, "float32"))
         # Exact in any type: what is kept gets 0.
-        bias = _MASKED * (1.0 - ops.cast(padding_mask, scores.dtype))
-        scores = scores + bias[:, None, None]
+        scores = scores + ops.cast(bias, scores.dtype)[:, None, None]
     shares = ops.softmax(ops.cast(scores, "float32"))
     shares = drop(ops.cast(shares, values.dtype))
     attended = ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
@@ -136,17 +138,26 @@ def _normalize(x, gamma, beta, epsilon, *, training):
     """Layer normalisation of `(num_rows, dim)`, in float32 inside.
 
     The difference from the mean is used twice: `ops.layer_normalization`
-    computes a third more, gradient included. In inference on TensorFlow it is
-    one operation of oneDNN's: TensorFlow looks for the form in which Keras 2
-    computed it, each row a channel of a batch normalisation.
+    computes a third more, gradient included. In inference on TensorFlow and a
+    CPU it is one operation of oneDNN's: TensorFlow looks for the form in which
+    Keras 2 computed it, each row a channel of a batch normalisation.
     """
-    if not training and keras.backend.backend() == "tensorflow":
+    if not training and _is_tensorflow_on_cpu():
         return _normalize_channels(x, epsilon) * gamma + beta
     dtype = x.dtype
     x, gamma, beta = (ops.cast(each, "float32") for each in (x, gamma, beta))
     x = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
     return ops.cast(x * ops.rsqrt(variance + epsilon) * gamma + beta, dtype)
+
+
+@functools.cache
+def _is_tensorflow_on_cpu():
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.config.list_physical_devices("GPU")
 
 
 def _normalize_channels(x, epsilon):
