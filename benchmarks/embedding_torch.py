@@ -131,6 +131,7 @@ def _work_on_ids(args):
     from realm_tf.models.bert_encoder import BertEncoder
     from realm_tf.models.embedder import Embedder
     from realm_tf.models.precision import computing_in
+    from realm_tf.retrieval.block_embedder import predict
 
     with computing_in(args.precision):
         tower = Embedder(
@@ -144,7 +145,7 @@ def _work_on_ids(args):
         )
     with np.load(args.worker) as arrays:
         inputs = {name: array.astype("int32") for name, array in arrays.items()}
-    return lambda: tower.predict_on_batch(inputs)
+    return lambda: predict(tower, inputs)
 
 
 if __name__ == "__main__":

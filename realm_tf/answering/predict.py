@@ -16,6 +16,7 @@ from realm_tf.answering import calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.models.best_spans import best_spans
+from realm_tf.models.transformer_encoder import only_for_this_process
 
 NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.
@@ -222,7 +223,8 @@ class Predictor:
         names = frozenset(inputs)
         if names not in self._functions:
             self._functions[names] = _compiled(self._model, inputs)
-        return self._functions[names](inputs)
+        with only_for_this_process():
+            return self._functions[names](inputs)
 
     def _prediction(self, spans, row):
         read = spans["read_ids"][row].tolist()

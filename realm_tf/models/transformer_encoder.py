@@ -1,6 +1,7 @@
 """BERT's Transformer layer, in few large products, with checkpointing."""
 
-import functools
+import contextlib
+import contextvars
 
 import keras
 import keras_hub
@@ -8,6 +9,8 @@ from keras import ops
 
 # Added to the scores of padding; the same as of keras.layers.Softmax.
 _MASKED = -1e9
+_ONLY_HERE = contextvars.ContextVar("only_for_this_process", default=False)
+_ONEDNN_NORM = "_MklLayerNorm"
 
 
 class TransformerEncoder(keras_hub.layers.TransformerEncoder):
@@ -138,12 +141,10 @@ def _normalize(x, gamma, beta, epsilon, *, training):
     """Layer normalisation of `(num_rows, dim)`, in float32 inside.
 
     The difference from the mean is used twice: `ops.layer_normalization`
-    computes a third more, gradient included. In inference on TensorFlow and a
-    CPU it is one operation of oneDNN's: TensorFlow looks for the form in which
-    Keras 2 computed it, each row a channel of a batch normalisation.
+    computes a third more, gradient included.
     """
-    if not training and _is_tensorflow_on_cpu():
-        return _normalize_channels(x, epsilon) * gamma + beta
+    if not training and _ONLY_HERE.get() and _has_onednn_norm():
+        return _normalize_by_onednn(x, gamma, beta, epsilon)
     dtype = x.dtype
     x, gamma, beta = (ops.cast(each, "float32") for each in (x, gamma, beta))
     x = x - ops.mean(x, axis=-1, keepdims=True)
@@ -151,30 +152,52 @@ def _normalize(x, gamma, beta, epsilon, *, training):
     return ops.cast(x * ops.rsqrt(variance + epsilon) * gamma + beta, dtype)
 
 
-@functools.cache
-def _is_tensorflow_on_cpu():
+@contextlib.contextmanager
+def only_for_this_process():
+    """Inference traced inside may use operations that not every machine has.
+
+    Graphs that are saved must not be traced here.
+    """
+    token = _ONLY_HERE.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_HERE.reset(token)
+
+
+def _has_onednn_norm():
+    """Whether a graph is traced by a TensorFlow for CPUs that has oneDNN."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
+    from tensorflow.python.framework import op_def_registry
 
-    return not tf.config.list_physical_devices("GPU")
-
-
-def _normalize_channels(x, epsilon):
-    import tensorflow as tf
-
-    num_rows = tf.shape(x)[0]
-    nothing = tf.constant([], "float32")
-    rows, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, [1, num_rows, x.shape[-1], 1]),
-        scale=tf.fill([num_rows], 1.0),
-        offset=tf.fill([num_rows], 0.0),
-        mean=nothing,
-        variance=nothing,
-        epsilon=epsilon,
-        data_format="NCHW",
+    return (
+        not tf.executing_eagerly()
+        and not tf.config.list_physical_devices("GPU")
+        and op_def_registry.get(_ONEDNN_NORM) is not None
     )
-    return tf.reshape(rows, tf.shape(x))
+
+
+def _normalize_by_onednn(x, gamma, beta, epsilon):
+    """The whole norm in one operation.
+
+    TensorFlow itself puts it where a graph holds the form of Keras 2, rows as
+    channels of FusedBatchNormV3. That form must not be used for it: where it
+    is not replaced (without Grappler, or a number of rows that is known), its
+    oneDNN kernel keeps the sizes of a call in the operation (TensorFlow 2.20),
+    so that two calls at once write into each other's memory.
+    """
+    from tensorflow.python.framework import op_def_library
+
+    return op_def_library.apply_op(
+        _ONEDNN_NORM,
+        x=x,
+        scale=gamma,
+        offset=beta,
+        epsilon=epsilon,
+        name="layer_norm",
+    )
 
 
 def _dense(x, kernel, bias):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from realm_tf.models.transformer_encoder import only_for_this_process
 from realm_tf.text import packing
 
 # Rows are padded to a multiple of this, so that a backend that compiles for
@@ -135,7 +136,8 @@ def predict(model, inputs: dict):
         float array of `num_rows` rows.
     """
     if keras.distribution.distribution() is None:
-        return model.predict_on_batch(inputs)
+        with only_for_this_process():
+            return model.predict_on_batch(inputs)
     batch_size = _ROWS_PER_DEVICE * len(keras.distribution.list_devices())
     num_rows = len(next(iter(inputs.values())))
     added = -num_rows % batch_size

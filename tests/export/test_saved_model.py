@@ -10,6 +10,7 @@ import backends
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.answerer import Answerer
@@ -250,6 +251,26 @@ def test_no_text_is_a_constant_of_the_graph(exported, version, corpus):
         graph = file.read()
     for text in corpus.records.texts:
         assert text.encode("utf-8") not in graph
+
+
+def test_every_machine_has_its_operations(exported, version):
+    """None of TensorFlow's own, which one for another processor lacks.
+
+    Nor a batch normalisation, see `transformer_encoder`.
+    """
+    saved = saved_model_pb2.SavedModel()
+    with open(f"{exported}/{version}/saved_model.pb", "rb") as file:
+        saved.ParseFromString(file.read())
+    graph = saved.meta_graphs[0].graph_def
+    operations = {node.op for node in graph.node}
+    for function in graph.library.function:
+        operations |= {node.op for node in function.node_def}
+    assert "MatMul" in operations
+    assert [
+        name
+        for name in operations
+        if name.startswith("_") or "BatchNorm" in name
+    ] == []
 
 
 def test_every_weight_is_saved_once(exported, version, corpus):
