@@ -216,10 +216,10 @@ def _of_object(info):
     from tyro.constructors import PrimitiveConstructorSpec
 
     from realm_tf.artifacts.directory import Artifact
-    from realm_tf.artifacts.question_files import Questions
+    from realm_tf.artifacts.directory import File
 
     kind = info.type
-    if not (isinstance(kind, type) and issubclass(kind, Artifact | Questions)):
+    if not (isinstance(kind, type) and issubclass(kind, Artifact | File)):
         return None
     return PrimitiveConstructorSpec(
         nargs=1,

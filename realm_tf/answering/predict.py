@@ -91,9 +91,11 @@ class Prediction(Span):
 NO_ANSWER = Prediction()
 # What the model gives for predictions, and what it takes from a retriever.
 _CHOSEN_FROM = (
-    *("read_ids", "read_scores", "read_lexical", "candidate_ids"),
+    *("read_ids", "read_scores", "read_lexical"),
+    *("candidate_ids", "relevance_scores"),
     *("block_positions", "span_scores", "allowed"),
 )
+_OF_BLOCKS = ("read_ids", "read_lexical", "candidate_ids", "relevance_scores")
 _OF_CANDIDATES = ("candidate_scores", "candidate_ids", "candidate_lexical")
 
 
@@ -210,7 +212,7 @@ class Predictor:
                 ),
             )
             spans = {name: np.asarray(value) for name, value in spans.items()}
-            for name in ("read_ids", "read_lexical", "candidate_ids"):
+            for name in _OF_BLOCKS:
                 spans[name] = np.asarray(outputs[name])
             for position, row in enumerate(batch):
                 predictions[row] = self._prediction(spans, position)
@@ -228,9 +230,11 @@ class Predictor:
 
     def _prediction(self, spans, row):
         read = spans["read_ids"][row].tolist()
+        # Others only fill the places of blocks.
+        is_found = np.isfinite(spans["relevance_scores"][row])
         return calibration.choose(
             Prediction(
-                retrieved=spans["candidate_ids"][row].tolist(),
+                retrieved=spans["candidate_ids"][row][is_found].tolist(),
                 candidates=self._candidates(read, spans, row),
                 nbest=self._nbest(read, spans, row),
                 log_total=float(spans["log_total"][row]),
@@ -250,6 +254,7 @@ class Predictor:
             for block_id, (log_prob, start, limit, score) in zip(
                 read, _rows(spans, row, "candidate", columns), strict=True
             )
+            if np.isfinite(log_prob)
         ]
 
     def _nbest(self, read, spans, row):

@@ -2,9 +2,12 @@
 
 import dataclasses
 
+import numpy as np
+
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
 from realm_tf.answering import relevance_weight as relevance_weights
+from realm_tf.answering.given import Given
 from realm_tf.answering.oracle import Hiding
 from realm_tf.answering.oracle import Oracle
 from realm_tf.retrieval import hybrid
@@ -12,6 +15,7 @@ from realm_tf.retrieval import retrievers
 
 CLOSED_BOOK = "none"
 ORACLE = "oracle"
+FILE = "file"
 FIT = "fit"
 
 
@@ -49,6 +53,7 @@ def answer(
     compare,
     num_reader_blocks,
     precision,
+    ranking=None,
     calibrate=False,
     lexical_weight=hybrid.LEXICAL_WEIGHT,
     relevance_weight=relevance_weights.AS_LEARNED,
@@ -61,10 +66,11 @@ def answer(
         index: `Index`, or `None` for closed-book answers.
         asked: list of `Question`.
         retriever: str. Whose blocks are read: one of `retrievers.NAMES`,
-            `CLOSED_BOOK` or `ORACLE`.
+            `CLOSED_BOOK`, `ORACLE` or `FILE`.
         compare: sequence of str. Further retrievers that search.
         num_reader_blocks: int. Blocks read; 0 only searches.
         precision: str. See `model_directory.load`.
+        ranking: `RankingFile`, of `FILE`. Defaults to `None`.
         calibrate: bool. Whether to ask again with every block hidden that
             holds an answer. Defaults to `False`.
         lexical_weight: float. Of BM25 in a hybrid retriever; `FIT` for what
@@ -76,7 +82,8 @@ def answer(
         `Answered`.
 
     Raises:
-        InputError: if the directories do not match.
+        InputError: if the directories do not match, or the ranking is not of
+            these questions and blocks.
     """
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
@@ -91,9 +98,19 @@ def answer(
     if "hybrid" in (retriever, *compare):
         answered.lexical_weight = lexical_weight
     searching = {
-        name: _make_retriever(name, corpus, asked, lexical_weight)
+        name: retrievers.make(name, corpus, lexical_weight=lexical_weight)
         for name in dict.fromkeys((retriever, *compare))
+        if name in retrievers.NAMES
     }
+    if retriever == FILE:
+        searching[FILE] = Given(ranking, asked, num_blocks=len(corpus.records))
+    elif retriever == ORACLE:
+        searching[ORACLE] = Oracle(
+            retrievers.Dense(corpus),
+            corpus.records.texts,
+            asked,
+            depth=recall.NUM_RANKED,
+        )
     if num_reader_blocks:
         predictor = Predictor(
             corpus,
@@ -151,21 +168,12 @@ def _read(answered, predictor, retriever, asked, calibrate):
         answered.unanswerable = predictor.choose(texts, read, **weight)
 
 
-def _make_retriever(name, corpus, asked, lexical_weight):
-    if name != ORACLE:
-        return retrievers.make(name, corpus, lexical_weight=lexical_weight)
-    return Oracle(
-        retrievers.Dense(corpus),
-        corpus.records.texts,
-        asked,
-        depth=recall.NUM_RANKED,
-    )
-
-
 def _ranking(search, texts):
     """Block ids of each question; none where nothing is asked."""
-    found = search(texts, recall.NUM_RANKED)[1]
+    scores, found, *_ = search(texts, recall.NUM_RANKED)
     return [
-        block_ids.tolist() if text.strip() else []
-        for text, block_ids in zip(texts, found, strict=True)
+        block_ids[is_found].tolist() if text.strip() else []
+        for text, block_ids, is_found in zip(
+            texts, found, np.isfinite(scores), strict=True
+        )
     ]

@@ -6,6 +6,7 @@ import os
 from typing import ClassVar
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 
@@ -47,6 +48,34 @@ class Named:
 
     def __hash__(self):
         return hash((type(self), self.path))
+
+
+class File(Named):
+    """A file that a user gives, read once.
+
+    Attributes:
+        what: str. What an error calls it.
+    """
+
+    metavar = "FILE"
+    what: ClassVar[str]
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        if not self.is_complete:
+            raise InputError(f"{self.what} {self.path} does not exist.")
+        return Path(self.path).read_bytes()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file is there."""
+        return Path(self.path).exists()
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the file, 16 hexadecimal digits."""
+        return fingerprints.fingerprint(self.data)
 
 
 def recorded(name: str) -> property:

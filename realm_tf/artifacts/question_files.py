@@ -6,8 +6,7 @@ import json
 import re
 
 from realm_tf.articles import pages
-from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.directory import Named
+from realm_tf.artifacts.directory import File
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.text.answers import ENGLISH
@@ -46,37 +45,24 @@ class Question:
         `"language"`, or English."""
         return self.line.get("language", ENGLISH)
 
+    def id_at(self, number: int) -> str:
+        """The line's `"id"`, or BEIR's `"_id"`, or else `number`."""
+        return str(self.line.get("id", self.line.get("_id", number)))
 
-class Questions(Named):
+
+class Questions(File):
     """A JSONL file of questions, read once.
 
     Args:
         path: str or path. The file; `.gz` and `.bz2` are read as they are.
     """
 
-    metavar = "FILE"
+    what = "Questions file"
 
     @functools.cached_property
     def questions(self) -> list:
         """`Question` of each line; see `read_questions`."""
         return read_questions(self.path)
-
-    @functools.cached_property
-    def data(self) -> bytes:
-        """The bytes of the file."""
-        if not Path(self.path).exists():
-            raise InputError(f"Questions file {self.path} does not exist.")
-        return Path(self.path).read_bytes()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the file is there."""
-        return Path(self.path).exists()
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the file, 16 hexadecimal digits."""
-        return fingerprints.fingerprint(self.data)
 
     def __len__(self):
         return len(self.questions)

@@ -40,7 +40,7 @@ def search(retriever, asked: list[Question], depth: int) -> list[Found]:
     Raises:
         InputError: if an id holds white space, or is there twice.
     """
-    ids = [_query_id(question, number) for number, question in enumerate(asked)]
+    ids = [_query_id(number, question) for number, question in enumerate(asked)]
     if len(set(ids)) < len(ids):
         repeated = next(each for each in ids if ids.count(each) > 1)
         raise InputError(f"Two questions have the id {repeated}.")
@@ -62,9 +62,8 @@ def search(retriever, asked: list[Question], depth: int) -> list[Found]:
     return found
 
 
-def _query_id(question, number):
-    line = question.line
-    found = str(line.get("id", line.get("_id", number)))
+def _query_id(number, question):
+    found = question.id_at(number)
     if not found or found.split() != [found]:
         raise InputError(
             f"The id {found!r} of a question holds white space, which a run "

@@ -60,7 +60,8 @@ def write(
     metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
     metrics.update(own)
     lines = [
-        {**question.line, **line, **row}
+        # BEIR's queries name it otherwise.
+        {**question.line, "question": question.question, **line, **row}
         for question, line, row in zip(asked, lines, rows, strict=True)
     ]
     write_text(stage.path("metrics.json"), json.dumps(metrics, indent=2))

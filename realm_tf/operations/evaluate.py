@@ -10,10 +10,12 @@ from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Questions
+from realm_tf.artifacts.ranking_file import RankingFile
 from realm_tf.errors import InputError
 from realm_tf.operations.computing import Computing
 
 _CLOSED_BOOK = "none"
+_FILE = "file"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,8 @@ class Evaluate(Computing):
     Retrievers: realm (the model's own tower over the index), bm25, hybrid
     (both, by a weighted sum of their scores), none (closed-book: the masked LM of a
     pre-trained model answers without any block), oracle (the model's own, but
-    blocks with an answer first: what is left to the reader). reading_accuracy
+    blocks with an answer first: what is left to the reader), file (what another
+    program ranked, given by --ranking). reading_accuracy
     is exact_match of the questions for which a block that was read holds an
     answer.
 
@@ -64,8 +67,13 @@ class Evaluate(Computing):
     """JSONL with question and answer"""
     output: str
     """directory to make"""
-    retriever: Literal["realm", "bm25", "hybrid", "none", "oracle"] = "realm"
+    retriever: Literal["realm", "bm25", "hybrid", "none", "oracle", "file"] = (
+        "realm"
+    )
     """whose blocks are read"""
+    ranking: RankingFile | None = None
+    """file: a run of trec_eval's or the JSON of DPR's retriever, whose documents
+    are numbers of blocks; a score counts as f(x, z) does"""
     compare: tuple[Literal["realm", "bm25", "hybrid"], ...] = ()
     """further retrievers whose recall is measured"""
     num_reader_blocks: int = 5
@@ -144,6 +152,7 @@ class Evaluate(Computing):
                 self.index,
                 asked,
                 retriever=self.retriever,
+                ranking=self.ranking,
                 compare=self.compare,
                 num_reader_blocks=self.num_reader_blocks,
                 precision=self.computes_in,
@@ -163,6 +172,11 @@ class Evaluate(Computing):
 
     def _check(self):
         self.check_least(0, "num_reader_blocks")
+        if (self.retriever == _FILE) != (self.ranking is not None):
+            raise InputError(
+                "--retriever file reads what --ranking names: give both or "
+                "neither."
+            )
         if self.retriever == _CLOSED_BOOK:
             if self.blocks or self.index or self.compare:
                 raise InputError(

@@ -19,7 +19,7 @@ import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.directory import Artifact
-from realm_tf.artifacts.question_files import Questions
+from realm_tf.artifacts.directory import File
 from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.
@@ -89,7 +89,7 @@ class Operation:
         """The object at `output`, whether it has been made or not."""
         return self.makes(self.output)
 
-    def inputs(self) -> dict[str, Artifact | Questions]:
+    def inputs(self) -> dict[str, Artifact | File]:
         """Name to each directory and file of questions that is read."""
         found = {}
         for name in self._artifact_fields():
@@ -204,7 +204,7 @@ class Operation:
             field.name: part
             for field in dataclasses.fields(cls)
             for part in parts_of(_hints(cls)[field.name])
-            if isinstance(part, type) and issubclass(part, Artifact | Questions)
+            if isinstance(part, type) and issubclass(part, Artifact | File)
         }
 
 
@@ -258,6 +258,6 @@ def _python(value):
     """A field's value as Python source; objects are given by their paths."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_python, value))}]"
-    if isinstance(value, Artifact | Questions):
+    if isinstance(value, Artifact | File):
         value = value.path
     return repr(value)

@@ -162,6 +162,79 @@ def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
     assert any(each["has_answer"] for row in rows for each in row["ctxs"])
 
 
+def _answers(directory):
+    with open(f"{directory}/predictions.jsonl", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("form", ["trec", "dpr"])
+def test_what_was_written_is_read_from(world, tmp_path, form):
+    """Answers from a file of the model's own are the model's own."""
+    Retrieve(**world, form=form).run()
+    found = []
+    for retriever, ranking in (("realm", None), ("file", world["output"])):
+        output = str(tmp_path / retriever)
+        made = Evaluate(
+            **{**world, "output": output}, retriever=retriever, ranking=ranking
+        ).run()
+        found.append((made.metrics, _answers(output)))
+    (own, own_rows), (given, given_rows) = found
+    assert given == own
+    for wanted, row in zip(own_rows, given_rows, strict=True):
+        for name in ("question", "prediction", "block_id", "retrieved"):
+            assert row[name] == wanted[name], name
+        assert row["score"] == pytest.approx(wanted["score"], abs=1e-4)
+
+
+def test_fewer_blocks_and_no_order(world, tmp_path):
+    """Scores decide, and where nothing was found there is no answer."""
+    with open(world["output"], "w") as file:
+        file.write("q2 Q0 3 1 0.5 any\nq2 Q0 1 2 7 any\n")
+    made = Evaluate(
+        **{**world, "output": str(tmp_path / "evaluation")},
+        retriever="file",
+        ranking=world["output"],
+        calibrate=True,
+    ).run()
+    nothing, rows, blank = _answers(made.path)
+    assert (nothing["prediction"], blank["prediction"]) == ("", "")
+    assert rows["retrieved"] == [1, 3] and nothing["retrieved"] == []
+    assert rows["prediction"] != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1 Q0 0 1 0.5\n", "line 1: expected a line `QUERY Q0 BLOCK"),
+        ("q1 Q0 doc-a 1 0.5 any\n", "line 1: 'doc-a' with score '0.5'"),
+        ("q1 Q0 0 1 2 any\nq1 Q0 0 2 1 any\n", "line 2: block 0 is there"),
+        ("q1 Q0 999 1 0.5 any\n", "block 999, and there are"),
+        ("q9 Q0 0 1 0.5 any\n", "none of these 3 questions: their ids"),
+        ('[{"question": "?", "ctxs": [{}]}]', "question 1: expected a line"),
+        ('[{"question": "?", "ctxs": []}]', "their texts are others"),
+        ("[", "is not JSON"),
+    ],
+)
+def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
+    with open(world["output"], "w") as file:
+        file.write(text)
+    output = tmp_path / "evaluation"
+    with pytest.raises(InputError, match=message):
+        Evaluate(
+            **{**world, "output": str(output)},
+            retriever="file",
+            ranking=world["output"],
+        ).run()
+    assert not output.exists()
+
+
+def test_a_ranking_goes_with_its_retriever(world):
+    with pytest.raises(InputError, match="give both or neither"):
+        Evaluate(**world, retriever="file").run()
+    with pytest.raises(InputError, match="give both or neither"):
+        Evaluate(**world, ranking="run").run()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
