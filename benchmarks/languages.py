@@ -9,9 +9,10 @@ from them. Numbers are answer recall@1 and @5 of the test questions, by the rule
 of the language: of the towers, of these and BM25 of wordpieces (`hybrid`), and of
 BM25 of words, whose stems and stop words are English's.
 
-Then a reader of random weights learns from the language's 435 training questions,
-over the blocks of BM25 of wordpieces, and the whole is exported: exact match and F1
-of `realm evaluate`, and exact match of what `realm ask` gets from the SavedModel.
+With `--num-epochs`, a reader of random weights then learns from the language's 435
+training questions, over the blocks of BM25 of wordpieces, and the whole is exported:
+exact match and F1 of `realm evaluate`, and exact match of what `realm ask` gets from
+the SavedModel.
 """
 
 import gzip
@@ -36,7 +37,7 @@ def main(
     output: str,
     languages: tuple[str, ...] = LANGUAGES,
     num_steps: int = 150,
-    num_epochs: int = 15,
+    num_epochs: int = 0,
     seed: int = 0,
 ):
     """Measures each language.
@@ -46,7 +47,7 @@ def main(
         output: where models, blocks and exports are kept.
         languages: which of them.
         num_steps: of the Inverse Cloze Task.
-        num_epochs: of the reader.
+        num_epochs: of the reader; 0: nothing is read.
         seed: of the random weights.
     """
     os.makedirs(output, exist_ok=True)
@@ -71,9 +72,6 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
     _write(corpus, [{**row, "title": ""} for row in rows])
     questions = f"{output}/questions.jsonl"
     _write(questions, _rows(f"{xquad}/{language}.test.jsonl.gz"))
-    learned_from, dev = (
-        f"{xquad}/{language}.{part}.jsonl.gz" for part in ("train", "dev")
-    )
     start = realm.Init(
         from_="random",
         vocab=_learn_wordpieces(rows, output),
@@ -120,33 +118,46 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
         found[name] = _recall(metrics, "answer_recall")
         found[f"{name}_and_bm25"] = _recall(metrics, "hybrid_answer_recall")
     found["bm25_of_words"] = _recall(metrics, "bm25_answer_recall")
-    corpus = {"blocks": blocks, "index": f"{output}/start-index"}
+    if num_epochs:
+        found |= _read(
+            {
+                "blocks": blocks,
+                "index": f"{output}/start-index",
+                "model": start,
+                "questions": questions,
+            },
+            [
+                f"{xquad}/{language}.{part}.jsonl.gz"
+                for part in ("train", "dev")
+            ],
+            output,
+            (f"num_epochs={num_epochs}", f"seed={seed}"),
+        )
+    return found
+
+
+def _read(given, learned_from, output, settings):
+    """What is read off the blocks, here and where it is served."""
+    train, dev = learned_from
     reads = realm.FineTune(
+        **given | {"questions": train, "dev": dev, "output": f"{output}/reads"},
         recipe="quickstart",
         set=(
-            *(f"num_epochs={num_epochs}", f"seed={seed}", "dropout=0"),
-            *("learning_rate=1e-3", "retriever=hybrid", "num_candidates=50"),
+            *(*settings, "dropout=0", "learning_rate=1e-3"),
+            *("retriever=hybrid", "num_candidates=50"),
         ),
-        model=start,
-        **corpus,
-        questions=learned_from,
-        dev=dev,
-        output=f"{output}/reads",
     ).run(verbose=0)
+    given = given | {"model": reads}
     metrics = (
         realm.Evaluate(
-            model=reads,
-            **corpus,
-            questions=questions,
-            retriever="hybrid",
-            output=f"{output}/reads-evaluation",
+            **given, retriever="hybrid", output=f"{output}/reads-evaluation"
         )
         .run()
         .metrics
     )
-    found["read"] = [metrics["exact_match"], metrics["f1"]]
+    questions = given.pop("questions")
     saved = realm.Export(
-        model=reads, **corpus, retriever="hybrid", output=f"{output}/export"
+        **given, retriever="hybrid", output=f"{output}/export"
     ).run()
     answered = f"{output}/answers.jsonl"
     realm.Ask(
@@ -161,8 +172,10 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
         )
         for each in read_questions(answered)
     ]
-    found["served"] = sum(right) / len(right)
-    return found
+    return {
+        "read": [metrics["exact_match"], metrics["f1"]],
+        "served": sum(right) / len(right),
+    }
 
 
 def _recall(metrics, name):

@@ -61,8 +61,8 @@ class RetrieveAndRead(keras.Model):
             an answer. Defaults to `"ignore"`.
         match_whole_words: bool. Whether a block contains an answer only
             where the answer's last word ends; without, as the original's
-            test for a raw substring: see `answer_matching.contains_answer`. The
-            reader's spans are whole words in any case. Defaults to `True`.
+            test for a raw substring: see `answer_matching.contains_answer`. A
+            span is right only as whole words in any case. Defaults to `True`.
         num_length_groups: int. See `length_groups.in_length_groups`, for the blocks
             read in training. Defaults to `1`.
         rows_per_group: int. See `length_groups.in_groups_of`, for the blocks read
