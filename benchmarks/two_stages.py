@@ -40,15 +40,55 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
         wheel: that of `realm init --wheel`.
     """
     corpus, questions = f"{data_dir}/corpus.jsonl.gz", f"{output}/questions"
+    few = _sample(data_dir, corpus, questions)
+    graph = realm.Graph()
+    start = graph.add(
+        realm.Init(from_="minilm", wheel=wheel, output=f"{output}/start")
+    )
+    # Its vocabulary decides what blocks are made of.
+    graph.run()
+    over = _index(graph, start, corpus, output)
+    model = start
+    for name, learned_from, settings in (
+        ("read", f"{questions}/all.jsonl", _READ),
+        ("choose", few, _CHOOSE),
+    ):
+        model = graph.add(
+            realm.FineTune(
+                recipe="quickstart",
+                set=(*_COMMON, *settings),
+                model=model,
+                **over,
+                questions=learned_from,
+                dev=f"{questions}/dev.jsonl",
+                output=f"{output}/{name}",
+            )
+        )
+    evaluations = {
+        retriever: _evaluate(
+            graph,
+            {"model": model, **over, "retriever": retriever},
+            questions,
+            f"{output}/{retriever}",
+        )
+        for retriever in _RETRIEVERS
+    }
+    graph.run()
+    return {
+        retriever: {name: each.metrics for name, each in of_retriever.items()}
+        for retriever, of_retriever in evaluations.items()
+    }
+
+
+def _sample(data_dir, corpus, questions):
+    """Writes files of questions; the path of those that are chosen from."""
     if not os.path.exists(f"{questions}/all.jsonl"):
+        sample = f"{os.path.dirname(__file__)}/sample_questions.py"
         subprocess.run(
             [
-                *(
-                    sys.executable,
-                    f"{os.path.dirname(__file__)}/sample_questions.py",
-                ),
+                *(sys.executable, sample, "--corpus", corpus),
                 *("--questions", f"{data_dir}/questions"),
-                *("--corpus", corpus, "--output", questions),
+                *("--output", questions),
             ],
             check=True,
         )
@@ -57,12 +97,10 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
         chosen.writelines(
             line for number, line in enumerate(file, 1) if number % 5 < 2
         )
-    graph = realm.Graph()
-    start = graph.add(
-        realm.Init(from_="minilm", wheel=wheel, output=f"{output}/start")
-    )
-    # Its vocabulary decides what blocks are made of.
-    graph.run()
+    return few
+
+
+def _index(graph, start, corpus, output):
     blocks = graph.add(
         realm.Chunk(
             vocab=start.vocabulary, output=f"{output}/blocks", input=corpus
@@ -76,54 +114,31 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
             embeddings=rows, kind="brute_force", output=f"{output}/index"
         )
     )
-    model, dev = start, f"{questions}/dev.jsonl"
-    for name, learned_from, settings in (
-        ("read", f"{questions}/all.jsonl", _READ),
-        ("choose", few, _CHOOSE),
-    ):
-        model = graph.add(
-            realm.FineTune(
-                recipe="quickstart",
-                set=(*_COMMON, *settings),
-                model=model,
-                blocks=blocks,
-                index=index,
-                questions=learned_from,
-                dev=dev,
-                output=f"{output}/{name}",
-            )
+    return {"blocks": blocks, "index": index}
+
+
+def _evaluate(graph, asked, questions, output):
+    """Name of a set to its evaluation, with what is fitted on dev."""
+    dev = graph.add(
+        realm.Evaluate(
+            **asked,
+            questions=f"{questions}/dev.jsonl",
+            calibrate=True,
+            output=f"{output}-dev",
         )
-    evaluations = {}
-    for retriever in _RETRIEVERS:
-        asked = {
-            "model": model,
-            "blocks": blocks,
-            "index": index,
-            "retriever": retriever,
-        }
-        calibration = graph.add(
+    )
+    tests = {
+        name: graph.add(
             realm.Evaluate(
                 **asked,
-                questions=dev,
-                calibrate=True,
-                output=f"{output}/{retriever}-dev",
+                questions=f"{questions}/{name}.jsonl",
+                calibration=dev,
+                output=f"{output}-{name}",
             )
         )
-        evaluations[retriever] = {"dev": calibration}
-        for name in _TESTS:
-            evaluations[retriever][name] = graph.add(
-                realm.Evaluate(
-                    **asked,
-                    questions=f"{questions}/{name}.jsonl",
-                    calibration=calibration,
-                    output=f"{output}/{retriever}-{name}",
-                )
-            )
-    graph.run()
-    return {
-        retriever: {name: each.metrics for name, each in of_retriever.items()}
-        for retriever, of_retriever in evaluations.items()
+        for name in _TESTS
     }
+    return {"dev": dev, **tests}
 
 
 if __name__ == "__main__":

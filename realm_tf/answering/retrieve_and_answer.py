@@ -97,20 +97,11 @@ def answer(
         lexical_weight = _fitted_lexical_weight(corpus, asked)
     if "hybrid" in (retriever, *compare):
         answered.lexical_weight = lexical_weight
+    # In this order: recall without a name is the first one's.
     searching = {
-        name: retrievers.make(name, corpus, lexical_weight=lexical_weight)
+        name: _make_retriever(name, corpus, asked, lexical_weight, ranking)
         for name in dict.fromkeys((retriever, *compare))
-        if name in retrievers.NAMES
     }
-    if retriever == FILE:
-        searching[FILE] = Given(ranking, asked, num_blocks=len(corpus.records))
-    elif retriever == ORACLE:
-        searching[ORACLE] = Oracle(
-            retrievers.Dense(corpus),
-            corpus.records.texts,
-            asked,
-            depth=recall.NUM_RANKED,
-        )
     if num_reader_blocks:
         predictor = Predictor(
             corpus,
@@ -127,6 +118,19 @@ def answer(
         if name not in answered.rankings:
             answered.rankings[name] = _ranking(each.search, texts)
     return answered
+
+
+def _make_retriever(name, corpus, asked, lexical_weight, ranking):
+    if name == FILE:
+        return Given(ranking, asked, num_blocks=len(corpus.records))
+    if name == ORACLE:
+        return Oracle(
+            retrievers.Dense(corpus),
+            corpus.records.texts,
+            asked,
+            depth=recall.NUM_RANKED,
+        )
+    return retrievers.make(name, corpus, lexical_weight=lexical_weight)
 
 
 def _fitted_lexical_weight(corpus, asked):

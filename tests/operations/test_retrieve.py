@@ -186,6 +186,21 @@ def test_what_was_written_is_read_from(world, tmp_path, form):
         assert row["score"] == pytest.approx(wanted["score"], abs=1e-4)
 
 
+def test_its_recall_is_its_own_beside_others(world, tmp_path):
+    """Block 1 holds no answer of q2, whatever BM25 finds."""
+    with open(world["output"], "w") as file:
+        file.write("q2 Q0 1 1 0.5 any\n")
+    made = Evaluate(
+        **{**world, "output": str(tmp_path / "evaluation")},
+        retriever="file",
+        ranking=world["output"],
+        compare=("bm25",),
+        num_reader_blocks=0,
+    ).run()
+    assert made.metrics["answer_recall@20"] == 0
+    assert made.metrics["bm25_answer_recall@20"] > 0
+
+
 def test_fewer_blocks_and_no_order(world, tmp_path):
     """Scores decide, and where nothing was found there is no answer."""
     with open(world["output"], "w") as file:
