@@ -16,7 +16,7 @@ from realm_tf.answering import calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
 from realm_tf.models.best_spans import best_spans
-from realm_tf.models.transformer_encoder import only_for_this_process
+from realm_tf.models.cpu_operations import only_for_this_process
 
 NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.

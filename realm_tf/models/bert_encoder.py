@@ -1,12 +1,12 @@
 """The BERT encoder under every tower, reader and joint encoder."""
 
-import functools
 import math
 
 import keras
 import keras_hub
 from keras import ops
 
+from realm_tf.models import cpu_operations
 from realm_tf.models.encoder_model import EncoderModel
 from realm_tf.models.encoder_model import make_initializer
 from realm_tf.models.encoder_model import make_inputs
@@ -23,11 +23,19 @@ def _gelu(x):
     return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))
 
 
+def _gelu_approximate(x):
+    return ops.gelu(x, approximate=True)
+
+
+# What `TransformerEncoder` takes instead where it can.
+_gelu.in_training = cpu_operations.gelu
+_gelu_approximate.in_training = cpu_operations.gelu_approximate
+
 # The two forms of GELU in published weights: Hugging Face's "gelu" is exact,
 # Google's BERT and REALM ("gelu_new") use the tanh approximation.
 ACTIVATIONS = {
     "gelu": _gelu,
-    "gelu_approximate": functools.partial(ops.gelu, approximate=True),
+    "gelu_approximate": _gelu_approximate,
 }
 
 

@@ -118,12 +118,13 @@ class SpanScorer(keras.layers.Layer):
 
     def call(self, sequence):
         starts, ends = ops.split(self.endpoints(sequence), 2, axis=-1)
-        length = ops.shape(sequence)[1]
+        batch_size, length = ops.shape(sequence)[:2]
+        size = batch_size, length, self.span_hidden_dim
         padded = ops.pad(ends, [[0, 0], [0, self.max_span_width - 1], [0, 0]])
         # One width after the other: (b, l, w, s) at once would be ten times
         # the memory of the sequence itself.
         spans = (
-            ops.relu(starts + padded[:, width : width + length])
+            ops.relu(starts + ops.slice(padded, (0, width, 0), size))
             for width in range(self.max_span_width)
         )
         return ops.concatenate([self._score(each) for each in spans], axis=-1)

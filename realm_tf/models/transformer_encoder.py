@@ -1,16 +1,13 @@
 """BERT's Transformer layer, in few large products, with checkpointing."""
 
-import contextlib
-import contextvars
-
 import keras
 import keras_hub
 from keras import ops
 
+from realm_tf.models import cpu_operations
+
 # Added to the scores of padding; the same as of keras.layers.Softmax.
 _MASKED = -1e9
-_ONLY_HERE = contextvars.ContextVar("only_for_this_process", default=False)
-_ONEDNN_NORM = "_MklLayerNorm"
 
 
 class TransformerEncoder(keras_hub.layers.TransformerEncoder):
@@ -21,7 +18,8 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     wordpiece, to which TensorFlow joins the bias and, in inference, the
     activation; keras_hub's einsums and products of three dimensions are
     computed one after the other. The softmax of the attention is computed in
-    float32 under any dtype policy.
+    float32 under any dtype policy. Where `cpu_operations` are possible, training
+    computes nothing but the attention on padding.
 
     With `recompute`, training keeps the inputs of four parts of the layer,
     each as wide as a wordpiece's embedding, and computes what is inside them
@@ -48,10 +46,14 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     def call(self, inputs, padding_mask=None, training=None):
         batch_size, length = ops.shape(inputs)[:2]
         hidden_dim = inputs.shape[-1]
-        # (b * l, h)
-        x = ops.reshape(inputs, (-1, hidden_dim))
         head_dim = hidden_dim // self.num_heads
         shape = (batch_size, length, self.num_heads, head_dim)
+        is_fast = training and cpu_operations.are_possible()
+        rows = _AllRows()
+        if is_fast and padding_mask is not None:
+            rows = cpu_operations.WithoutPadding(padding_mask)
+        # (b * l, h), or fewer rows
+        x = rows.drop(ops.reshape(inputs, (-1, hidden_dim)))
         attention = self._self_attention_layer
         drop_shares, drop_attended, drop_hidden = (
             _Dropout(layer) if training and layer.rate else _same
@@ -64,19 +66,19 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
         keep = keras.remat if self.recompute and training else _same
 
         def attend(x, *weights):
-            return _attend(x, weights, shape, padding_mask, drop_shares)
+            return _attend(x, weights, shape, padding_mask, drop_shares, rows)
+
+        activate = self._feedforward_intermediate_dense.activation
+        if is_fast:
+            activate = getattr(activate, "in_training", activate)
 
         def feed_forward(x, kernel, bias, output_kernel, output_bias):
-            hidden = _dense(x, kernel, bias)
-            hidden = self._feedforward_intermediate_dense.activation(hidden)
+            hidden = activate(_dense(x, kernel, bias))
             return _dense(hidden, output_kernel, output_bias)
 
         def add_norm(layer, drop, x, output):
             def add(x, output, gamma, beta):
-                x = x + drop(output)
-                return _normalize(
-                    x, gamma, beta, layer.epsilon, training=training
-                )
+                return _normalize(x + drop(output), gamma, beta, layer.epsilon)
 
             return keep(add)(x, output, *_weights(x, layer))
 
@@ -96,11 +98,17 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
         )
         output = keep(feed_forward)(x, *weights)
         x = add_norm(self._feedforward_layer_norm, drop_hidden, x, output)
-        return ops.reshape(x, (batch_size, length, hidden_dim))
+        return ops.reshape(rows.restore(x), (batch_size, length, hidden_dim))
 
 
 def _same(x):
     return x
+
+
+class _AllRows:
+    """Keeps padding; compare `cpu_operations.WithoutPadding`."""
+
+    drop = restore = staticmethod(_same)
 
 
 def _weights(x, *layers):
@@ -115,12 +123,15 @@ def _weights(x, *layers):
     ]
 
 
-def _attend(x, weights, shape, padding_mask, drop):
-    """What the heads find, `(batch_size * length, hidden_dim)`."""
+def _attend(x, weights, shape, padding_mask, drop, rows):
+    """What the heads find, `(num_rows, hidden_dim)`."""
     *inner, output_kernel, output_bias = weights
     # (b, n, l, h)
     queries, keys, values = (
-        ops.transpose(ops.reshape(_dense(x, kernel, bias), shape), (0, 2, 1, 3))
+        ops.transpose(
+            ops.reshape(rows.restore(_dense(x, kernel, bias)), shape),
+            (0, 2, 1, 3),
+        )
         for kernel, bias in zip(inner[::2], inner[1::2], strict=True)
     )
     scale = shape[-1] ** -0.5
@@ -133,71 +144,23 @@ def _attend(x, weights, shape, padding_mask, drop):
     shares = ops.softmax(ops.cast(scores, "float32"))
     shares = drop(ops.cast(shares, values.dtype))
     attended = ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
-    attended = ops.reshape(attended, (-1, x.shape[-1]))
+    attended = rows.drop(ops.reshape(attended, (-1, x.shape[-1])))
     return _dense(attended, output_kernel, output_bias)
 
 
-def _normalize(x, gamma, beta, epsilon, *, training):
+def _normalize(x, gamma, beta, epsilon):
     """Layer normalisation of `(num_rows, dim)`, in float32 inside.
 
     The difference from the mean is used twice: `ops.layer_normalization`
     computes a third more, gradient included.
     """
-    if not training and _ONLY_HERE.get() and _has_onednn_norm():
-        return _normalize_by_onednn(x, gamma, beta, epsilon)
+    if cpu_operations.are_possible():
+        return cpu_operations.normalize(x, gamma, beta, epsilon)
     dtype = x.dtype
     x, gamma, beta = (ops.cast(each, "float32") for each in (x, gamma, beta))
     x = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
     return ops.cast(x * ops.rsqrt(variance + epsilon) * gamma + beta, dtype)
-
-
-@contextlib.contextmanager
-def only_for_this_process():
-    """Inference traced inside may use operations that not every machine has.
-
-    Graphs that are saved must not be traced here.
-    """
-    token = _ONLY_HERE.set(True)
-    try:
-        yield
-    finally:
-        _ONLY_HERE.reset(token)
-
-
-def _has_onednn_norm():
-    """Whether a graph is traced by a TensorFlow for CPUs that has oneDNN."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-    from tensorflow.python.framework import op_def_registry
-
-    return (
-        not tf.executing_eagerly()
-        and not tf.config.list_physical_devices("GPU")
-        and op_def_registry.get(_ONEDNN_NORM) is not None
-    )
-
-
-def _normalize_by_onednn(x, gamma, beta, epsilon):
-    """The whole norm in one operation.
-
-    TensorFlow itself puts it where a graph holds the form of Keras 2, rows as
-    channels of FusedBatchNormV3. That form must not be used for it: where it
-    is not replaced (without Grappler, or a number of rows that is known), its
-    oneDNN kernel keeps the sizes of a call in the operation (TensorFlow 2.20),
-    so that two calls at once write into each other's memory.
-    """
-    from tensorflow.python.framework import op_def_library
-
-    return op_def_library.apply_op(
-        _ONEDNN_NORM,
-        x=x,
-        scale=gamma,
-        offset=beta,
-        epsilon=epsilon,
-        name="layer_norm",
-    )
 
 
 def _dense(x, kernel, bias):

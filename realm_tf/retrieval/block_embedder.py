@@ -7,7 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from realm_tf.models.transformer_encoder import only_for_this_process
+from realm_tf.models.cpu_operations import only_for_this_process
 from realm_tf.text import packing
 
 # Rows are padded to a multiple of this, so that a backend that compiles for

@@ -329,5 +329,5 @@ def _lexical_weight(recipe):
 
 
 def _num_length_groups(num_rows):
-    """Groups of four rows and more, at most eight."""
-    return max(1, min(8, num_rows // 4))
+    """Groups of eight rows and more, at most eight."""
+    return max(1, min(8, num_rows // 8))

@@ -155,6 +155,7 @@ def compile_trainer(
     """
     import keras
 
+    from realm_tf.models import cpu_operations
     from realm_tf.training import optimizers
 
     optimizer = optimizers.BertAdamW(
@@ -172,6 +173,10 @@ def compile_trainer(
         # XLA on a CPU is slower to compile than small runs are long.
         jit_compile=keras.backend.backend() == "jax",
         **arguments,
+    )
+    # Steps are traced when `fit` begins, or a batch of another shape comes.
+    trainer.train_step = cpu_operations.only_for_this_process()(
+        trainer.train_step
     )
 
 

@@ -256,7 +256,7 @@ def test_no_text_is_a_constant_of_the_graph(exported, version, corpus):
 def test_every_machine_has_its_operations(exported, version):
     """None of TensorFlow's own, which one for another processor lacks.
 
-    Nor a batch normalisation, see `transformer_encoder`.
+    Nor a batch normalisation, see `cpu_operations`.
     """
     saved = saved_model_pb2.SavedModel()
     with open(f"{exported}/{version}/saved_model.pb", "rb") as file:
