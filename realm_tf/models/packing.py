@@ -4,6 +4,8 @@ Everything here is integer arithmetic in keras.ops, so that it runs in a
 training step on either backend, and in `tf.data` and an exported graph.
 """
 
+import functools
+
 import keras
 from keras import ops
 
@@ -271,4 +273,31 @@ def trim(joined):
     return {
         name: value if name == "mask_positions" else value[:, :longest]
         for name, value in joined.items()
+    }
+
+
+def stack(groups):
+    """Packed batches as one, all rows padded to the longest.
+
+    Args:
+        groups: list of dicts of int tensors `(num_rows, sequence_length)`,
+            the same names in each.
+
+    Returns:
+        dict of int32 tensors `(sum of num_rows, longest sequence_length)`.
+    """
+    lengths = [ops.shape(group["token_ids"])[1] for group in groups]
+    longest = functools.reduce(ops.maximum, lengths)
+    return {
+        name: ops.concatenate(
+            [
+                ops.pad(
+                    ops.cast(group[name], "int32"),
+                    [[0, 0], [0, longest - length]],
+                )
+                for group, length in zip(groups, lengths, strict=True)
+            ],
+            axis=0,
+        )
+        for name in groups[0]
     }

@@ -1,5 +1,6 @@
 """REALM's pre-training model: retrieve, then predict masked words."""
 
+import itertools
 import math
 
 import keras
@@ -8,6 +9,7 @@ from keras import ops
 from realm_tf import losses
 from realm_tf import metrics
 from realm_tf.models import candidates
+from realm_tf.models import cpu_operations
 from realm_tf.models import packing
 from realm_tf.models.marginal_likelihood import MarginalLikelihood
 from realm_tf.text import packing as text_packing
@@ -148,14 +150,20 @@ class RealmModel(keras.Model):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
         inputs = {k: ops.convert_to_tensor(v) for k, v in inputs.items()}
         query = packing.query_inputs(inputs)
-        # (b, d)
-        queries = searched = self._embed_queries(query, training=training)
-        if training and self.query_embedder.drops_out:
-            # The index is searched as the host and the builder embed.
-            searched = self._embed_queries(query, training=False)
-        found, allowed = self.find_candidates(inputs, searched)
+        drops_out = training and self.query_embedder.drops_out
+        # (b, d). The index is searched as the host and the builder embed.
+        queries = self._embed_queries(
+            query, training=training and not drops_out
+        )
+        found, allowed = self.find_candidates(inputs, queries)
         # (b, 1 + k, d)
-        blocks = self.embed_candidates(found, training=training)
+        if not drops_out:
+            blocks = self.embed_candidates(found, training=training)
+        elif self.query_embedder is self.block_embedder:
+            queries, blocks = self._embed_together(query, found)
+        else:
+            queries = self._embed_queries(query, training=True)
+            blocks = self.embed_candidates(found, training=True)
         candidate_mask = ops.concatenate(
             [ops.ones_like(allowed[:, :1]), allowed], axis=1
         )
@@ -216,7 +224,11 @@ class RealmModel(keras.Model):
         )
         scores = None
         if self.rerank:
-            blocks = self._embed_blocks(found, training=False)
+            blocks = self.block_embedder(
+                self._join_blocks(found), training=False
+            )
+            shape = (-1, found["lengths"].shape[1], blocks.shape[-1])
+            blocks = ops.reshape(blocks, shape)
             scores = ops.stop_gradient(losses.relevance_scores(queries, blocks))
         places, allowed = candidates.choose(
             allowed,
@@ -251,9 +263,37 @@ class RealmModel(keras.Model):
         Returns:
             float tensor `(batch_size, 1 + num_retrieved, embedding_dim)`.
         """
-        blocks = self._embed_blocks(found, training=training)
-        # `[CLS] [SEP] [SEP]`
-        null = text_packing.join_bert(
+        null, blocks = self._embed(
+            [self._null_block(), self._join_blocks(found)], training=training
+        )
+        return self._with_null(null, blocks, found)
+
+    def _embed_together(self, query, found):
+        """Embeddings of queries and candidates by the tower of both."""
+        groups = [query, self._null_block(), self._join_blocks(found)]
+        queries, null, blocks = self._embed(groups, training=True)
+        return self.score_scale * queries, self._with_null(null, blocks, found)
+
+    def _embed(self, groups, *, training):
+        """Embeddings of each group of rows, of one kind and length.
+
+        Where padding costs nothing, all are embedded in one call: the
+        gradients of a tower are then not added up from several.
+        """
+        tower = self.block_embedder
+        if not (training and cpu_operations.are_possible()):
+            return [tower(rows, training=training) for rows in groups]
+        rows = tower(packing.stack(groups), training=True)
+        sizes = [ops.shape(group["token_ids"])[0] for group in groups]
+        limits = itertools.accumulate(sizes)
+        return [
+            rows[limit - size : limit]
+            for size, limit in zip(sizes, limits, strict=True)
+        ]
+
+    def _null_block(self):
+        """`[CLS] [SEP] [SEP]`; it is the same for every query."""
+        return text_packing.join_bert(
             [([], [])],
             cls_id=self.cls_id,
             sep_id=self.sep_id,
@@ -261,29 +301,32 @@ class RealmModel(keras.Model):
             max_length=3,
             segment_ids=self.block_segment_ids,
         )
-        null = self.block_embedder(null, training=training)
-        # One row: the null block is the same for every query.
-        null = ops.broadcast_to(
-            null[:, None],
-            (ops.shape(found["lengths"])[0], 1, null.shape[-1]),
-        )
-        blocks = ops.concatenate([null, blocks], axis=1)
-        return blocks if self.train_block_tower else ops.stop_gradient(blocks)
 
-    def _embed_blocks(self, found, *, training):
-        """`(batch_size, num, embedding_dim)`, with the current weights."""
+    def _join_blocks(self, found):
+        """Rows `(batch_size * num, block_length)` for the block tower."""
         contents = [found[name] for name in _CONTENT]
-        joined = packing.join_block(
+        return packing.join_block(
             *(ops.reshape(x, (-1, *x.shape[2:])) for x in contents),
             cls_id=self.cls_id,
             sep_id=self.sep_id,
             max_length=self.max_block_length,
             segment_ids=self.block_segment_ids,
         )
-        rows = self.block_embedder(joined, training=training)
-        return ops.reshape(
-            rows, (-1, found["lengths"].shape[1], rows.shape[-1])
+
+    def _with_null(self, null, blocks, found):
+        batch_size, num = (
+            ops.shape(found["lengths"])[0],
+            found["lengths"].shape[1],
         )
+        dim = blocks.shape[-1]
+        blocks = ops.concatenate(
+            [
+                ops.broadcast_to(null[:, None], (batch_size, 1, dim)),
+                ops.reshape(blocks, (-1, num, dim)),
+            ],
+            axis=1,
+        )
+        return blocks if self.train_block_tower else ops.stop_gradient(blocks)
 
     def read(self, query, mask_positions, found, *, training):
         """Predicts masked wordpieces from the null block and candidates.

@@ -1,11 +1,14 @@
 """RealmModel against a slow recomputation, example by example."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 
 from realm_tf.models import realm
 from realm_tf.models.block_table import BlockTable
+from realm_tf.models.cpu_operations import only_for_this_process
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
@@ -334,6 +337,25 @@ def test_fit_moves_both_towers(make_model, train_block_tower):
         "encoder": True,
     }
     np.testing.assert_array_equal(index, np.asarray(model.index.embeddings))
+
+
+@pytest.mark.skipif(JIT, reason="padding costs nothing on TensorFlow alone")
+def test_embedding_together_changes_nothing(make_model):
+    weights, losses = [], []
+    for context in (contextlib.nullcontext, only_for_this_process):
+        # So little dropout that nothing is dropped.
+        model = make_model(share=True, dropout=1e-9)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
+        with context():
+            losses += [model.train_on_batch(make_batch()) for _ in range(2)]
+        weights.append(model.query_embedder.get_weights())
+    np.testing.assert_allclose(losses[:2], losses[2:], rtol=1e-5)
+    before = make_model(share=True).query_embedder.get_weights()
+    moved = 0
+    for one, two, first in zip(*weights, before, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+        moved += np.abs(one - first).max() > 1e-4
+    assert moved > 5
 
 
 def test_a_refresh_is_searched_without_retracing(make_model):
