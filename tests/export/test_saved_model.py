@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from concurrent import futures
 
 import backends
 import numpy as np
@@ -17,6 +18,7 @@ from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.serving.answers import to_answers
+from realm_tf.serving.servable import SavedModelServable
 
 pytestmark = backends.exports
 
@@ -243,6 +245,26 @@ def test_retrieve_is_the_index(ask, corpus):
     np.testing.assert_allclose(
         found["score"][0], table[wanted.retrieved] @ query, atol=1e-5
     )
+
+
+def test_calls_at_once_are_as_one_after_the_other(exported, version, asked):
+    """In the session that the server runs, with Grappler."""
+    # Batches of other sizes and lengths are computed beside each other.
+    batches = [asked[:1], asked[:3], [*asked, *asked], [f"{asked[0]} " * 5]]
+    batches = [
+        {"question": np.array([text.encode() for text in batch], object)}
+        for batch in batches
+    ]
+    with SavedModelServable(f"{exported}/{version}") as servable:
+        expected = [servable.run(batch) for batch in batches]
+        with futures.ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(servable.run, batches * 4))
+    for number, outputs in enumerate(found):
+        for name, values in expected[number % len(batches)].items():
+            if values.dtype == object:
+                np.testing.assert_array_equal(outputs[name], values)
+            else:
+                np.testing.assert_allclose(outputs[name], values, atol=1e-4)
 
 
 def test_no_text_is_a_constant_of_the_graph(exported, version, corpus):
