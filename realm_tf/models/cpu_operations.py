@@ -57,7 +57,6 @@ def normalize(x, gamma, beta, epsilon):
     import tensorflow as tf
     from tensorflow.python.framework import op_def_library
 
-    @tf.custom_gradient
     def norm(x, gamma, beta):
         output = op_def_library.apply_op(
             _ONEDNN_NORM,
@@ -67,29 +66,43 @@ def normalize(x, gamma, beta, epsilon):
             epsilon=epsilon,
             name="layer_norm",
         )
-
-        def gradient(upstream):
-            wide, above, gain = (
-                tf.cast(each, "float32") for each in (x, upstream, gamma)
-            )
-            wide = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
-            variance = tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True)
-            scale = tf.math.rsqrt(variance + epsilon)
-            normalized = wide * scale
-            product = above * normalized
-            # Of a row, the mean of what gamma multiplies.
-            to_mean = gain[:, None] / x.shape[-1]
-            change = above * gain - tf.matmul(above, to_mean)
-            change = change - normalized * tf.matmul(product, to_mean)
-            return (
-                tf.cast(change * scale, x.dtype),
-                tf.cast(tf.reduce_sum(product, axis=0), gamma.dtype),
-                tf.cast(tf.reduce_sum(above, axis=0), beta.dtype),
-            )
-
         return output, gradient
 
-    return norm(x, gamma, beta)
+    def gradient(upstream):
+        wide, above, gain = (
+            tf.cast(each, "float32") for each in (x, upstream, gamma)
+        )
+        wide = wide - tf.reduce_mean(wide, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True)
+        scale = tf.math.rsqrt(variance + epsilon)
+        normalized = wide * scale
+        product = above * normalized
+        # Of a row, the mean of what gamma multiplies.
+        to_mean = gain[:, None] / x.shape[-1]
+        change = above * gain - tf.matmul(above, to_mean)
+        change = change - normalized * tf.matmul(product, to_mean)
+        return (
+            tf.cast(change * scale, x.dtype),
+            tf.cast(tf.reduce_sum(product, axis=0), gamma.dtype),
+            tf.cast(tf.reduce_sum(above, axis=0), beta.dtype),
+        )
+
+    return _with_gradient(norm, x, gamma, beta)
+
+
+def _with_gradient(function, *inputs):
+    """`tf.custom_gradient(function)(*inputs)`, for a tape of the same graph.
+
+    `tf.custom_gradient` keeps each gradient under a name for as long as the
+    process lives, and with it the graph and the weights of the model: trainings
+    that follow each other would need the memory of all.
+    """
+    from tensorflow.python.eager import record
+
+    with record.stop_recording():
+        output, gradient = function(*inputs)
+    record.record_operation(function.__name__, [output], inputs, gradient)
+    return output
 
 
 def gelu(x):
@@ -133,18 +146,17 @@ def _times_share(x, share_of, slope_of):
     """x s(x); the gradient is s(x) + x s'(x), s' given x and s(x)."""
     import tensorflow as tf
 
-    @tf.custom_gradient
     def activate(x):
         share = tf.cast(share_of(tf.cast(x, "float32")), x.dtype)
 
         def gradient(upstream):
             wide, kept = tf.cast(x, "float32"), tf.cast(share, "float32")
             slope = kept + wide * slope_of(wide, kept)
-            return upstream * tf.cast(slope, x.dtype)
+            return (upstream * tf.cast(slope, x.dtype),)
 
         return x * share, gradient
 
-    return activate(x)
+    return _with_gradient(activate, x)
 
 
 class WithoutPadding:
@@ -168,16 +180,16 @@ class WithoutPadding:
 
     def drop(self, x):
         """`(batch_size * length, dim)` to `(num_wordpieces, dim)`."""
-        import tensorflow as tf
-
         # TensorFlow's own gradient of a lookup adds rows up.
-        return tf.custom_gradient(lambda x: (self._take(x), self._put))(x)
+        return _with_gradient(
+            lambda x: (self._take(x), lambda g: (self._put(g),)), x
+        )
 
     def restore(self, x):
         """The inverse of `drop`, with zeros for padding."""
-        import tensorflow as tf
-
-        return tf.custom_gradient(lambda x: (self._put(x), self._take))(x)
+        return _with_gradient(
+            lambda x: (self._put(x), lambda g: (self._take(g),)), x
+        )
 
     def _take(self, x):
         import tensorflow as tf

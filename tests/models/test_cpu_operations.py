@@ -1,3 +1,5 @@
+import gc
+import weakref
 from concurrent import futures
 
 import keras
@@ -156,6 +158,28 @@ def test_a_step_of_training_is_the_same(name, recompute):
     # Nothing was computed for padding.
     assert not after[~mask].any() and before[~mask].any()
     _are_close(gradients, expected, 2e-5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_nothing_outlives_the_graph(name):
+    """What `tf.custom_gradient` makes does, and the weights with it."""
+    import tensorflow as tf
+
+    def function(x):
+        rows = cpu_operations.WithoutPadding([[1, 1, 0, 1]])
+        x = ACTIVATIONS[name].in_training(rows.drop(x))
+        ones = tf.ones(8)
+        return rows.restore(transformer_encoder._normalize(x, ones, ones, 1e-6))
+
+    _, compute = _with_gradients(function, [tf.ones((4, 8))], 1.0, here=True)
+    graphs = [
+        weakref.ref(each.graph)
+        for each in compute._list_all_concrete_functions()
+    ]
+    del compute
+    gc.collect()
+    assert len(graphs) == 1
+    assert [graph() for graph in graphs] == [None]
 
 
 def test_what_compile_trainer_compiles_takes_them():
