@@ -314,6 +314,7 @@ class RealmModel(keras.Model):
         )
 
     def _with_null(self, null, blocks, found):
+        """`(batch_size, 1 + num_retrieved, embedding_dim)`."""
         batch_size, num = (
             ops.shape(found["lengths"])[0],
             found["lengths"].shape[1],
