@@ -53,6 +53,10 @@ def normalize(x, gamma, beta, epsilon):
     the gradient of x is
 
         (gamma g - mean(gamma g) - n mean(gamma g n)) / deviation
+
+    References:
+        [Ba et al., 2016](https://arxiv.org/abs/1607.06450), whose norm this
+        differentiates.
     """
     import tensorflow as tf
     from tensorflow.python.framework import op_def_library
