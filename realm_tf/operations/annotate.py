@@ -46,9 +46,10 @@ class Annotate(Computing):
     articles of another corpus (news, say), cut in the same way; its passages
     have the block id -1, as none of them is a block of the knowledge corpus.
 
-    Taggers: `rules` (dates, numbers, capitalised names), `links` (wiki links
-    and dates), `bert` (a model of `realm train-tagger`), `spacy` (a pipeline
-    that you have installed).
+    Taggers: `rules` (English dates, numbers, capitalised names), `links` (wiki
+    links and dates), `bert` (a model of `realm train-tagger`, and dates),
+    `spacy` (a pipeline that you have installed). Dates are those of the
+    language that the blocks were cut in (`realm chunk --language`).
 
     A Beam pipeline over ranges of passages. Each shard is complete by itself:
     a run that was killed, started again, computes only the shards that are
@@ -85,7 +86,7 @@ class Annotate(Computing):
     lowercase: bool = True
     """with --input: lower-case and strip accents"""
     language: str = "en"
-    """with --input: ISO 639 code, for the sentence boundaries"""
+    """with --input: ISO 639 code, for the sentence boundaries and dates"""
     keep_all_titles: bool = False
     """with --input: keep lists, indices, outlines and disambiguations"""
     beam_options: BeamOptions = ()
@@ -97,6 +98,9 @@ class Annotate(Computing):
             "name": self.tagger,
             "tagger_model": self.tagger_model and self.tagger_model.path,
             "spacy_model": self.spacy_model,
+            "language": self.language
+            if self.blocks is None
+            else self.blocks.parameters.get("language", self.language),
         }
 
     def _chunk(self, output):

@@ -6,9 +6,9 @@ import unicodedata
 from realm_tf.artifacts.schema import Block
 from realm_tf.models.precision import computing_in
 from realm_tf.tagging import conll
+from realm_tf.tagging import dates
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
-from realm_tf.tagging.rules.dates import find_dates
 
 DATE = "DATE"
 
@@ -63,7 +63,7 @@ def find_words(sentence: str) -> list[tuple[int, int]]:
 
 
 class BertTagger:
-    """Names by a trained tagger, and dates by the date grammar.
+    """Names by a trained tagger, and dates by the forms of their language.
 
     A date that overlaps a name is left out.
 
@@ -73,6 +73,8 @@ class BertTagger:
             shorter ones there are more. Defaults to `32`.
         precision: str. See `models.precision.computing_in`. Defaults to
             `"float32"`.
+        language: str. Of the dates; see `dates.date_finder`. Defaults to
+            English.
 
     Raises:
         InputError: if the directory is no complete tagger directory.
@@ -88,7 +90,9 @@ class BertTagger:
         directory: str,
         batch_size: int = 32,
         precision: str = "float32",
+        language: str = dates.ENGLISH,
     ):
+        self._find_dates = dates.date_finder(language)
         with computing_in(precision):
             self._tagger = tagger_directory.load(directory)
         self._encoder = self._tagger.sentence_encoder()
@@ -126,5 +130,5 @@ class BertTagger:
                 (found[start][0], found[limit - 1][1], kind)
                 for start, limit, kind in conll.entities(of_words)
             ]
-            dates = [(*place, DATE) for place in find_dates(sentence)]
-            yield taggers.without_overlaps([*names, *dates])
+            days = [(*place, DATE) for place in self._find_dates(sentence)]
+            yield taggers.without_overlaps([*names, *days])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Tagger
 from realm_tf.errors import InputError
-from realm_tf.tagging.rules.dates import find_dates
+from realm_tf.tagging import dates
 from realm_tf.tagging.rules.salient_spans import find_spans
 
 RULES = "rules"
@@ -68,19 +68,25 @@ class LinksTagger:
 
     Links are there only in blocks of wiki markup. Those shorter than two
     characters, or without a letter or a digit, are left out.
+
+    Args:
+        language: str. Of the dates; see `dates.date_finder`. Defaults to
+            English.
     """
+
+    def __init__(self, language: str = dates.ENGLISH):
+        self._find_dates = dates.date_finder(language)
 
     def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
         """The spans of each block, labelled `link` or `date`."""
-        dates = tag_sentences(blocks, lambda texts: map(_dates, texts))
+        of_blocks = tag_sentences(blocks, lambda texts: map(self._dates, texts))
         return [
             without_overlaps([*_links(block), *found])
-            for block, found in zip(blocks, dates, strict=True)
+            for block, found in zip(blocks, of_blocks, strict=True)
         ]
 
-
-def _dates(sentence):
-    return [(start, limit, "date") for start, limit in find_dates(sentence)]
+    def _dates(self, sentence):
+        return [(*place, "date") for place in self._find_dates(sentence)]
 
 
 def _links(block):
@@ -144,6 +150,7 @@ def make_tagger(
     *,
     tagger_model: str | None = None,
     spacy_model: str | None = None,
+    language: str = dates.ENGLISH,
     batch_size: int = 32,
     precision: str = "float32",
 ):
@@ -154,6 +161,8 @@ def make_tagger(
         tagger_model: str. For `bert`: the directory of its model.
         spacy_model: str. For `spacy`: the pipeline. Defaults to `None`:
             `SPACY_MODEL`.
+        language: str. ISO 639 code of the texts, whose dates `links` and `bert`
+            find. Defaults to English.
         batch_size: int. Sequences that a model computes at once. Defaults to
             `32`.
         precision: str. In which `bert` computes. Defaults to `"float32"`.
@@ -167,12 +176,12 @@ def make_tagger(
     if name == RULES:
         return RulesTagger()
     if name == LINKS:
-        return LinksTagger()
+        return LinksTagger(language)
     if name == SPACY:
         return SpacyTagger(spacy_model or SPACY_MODEL, batch_size=batch_size)
     from realm_tf.tagging.bert import BertTagger
 
-    return BertTagger(tagger_model, batch_size, precision)
+    return BertTagger(tagger_model, batch_size, precision, language)
 
 
 def identity(
@@ -180,6 +189,7 @@ def identity(
     *,
     tagger_model: str | None = None,
     spacy_model: str | None = None,
+    language: str = dates.ENGLISH,
 ) -> str:
     """What tells a tagger's spans from those of another.
 
@@ -187,14 +197,16 @@ def identity(
         name: str. As for `make_tagger`.
         tagger_model: str. As for `make_tagger`.
         spacy_model: str. As for `make_tagger`.
+        language: str. As for `make_tagger`.
 
     Returns:
         str, the fingerprint of the model of `bert`, the version of the
-        pipeline of `spacy`, else the name.
+        pipeline of `spacy`, else the name; with the language, if `bert` or
+        `links` looks for dates that are not English.
 
     Raises:
         InputError: if an argument belongs to another tagger, or the tagger's
-            model is missing.
+            model is missing, or it knows nothing of the language.
     """
     if name == BERT and not tagger_model:
         raise InputError(
@@ -210,11 +222,18 @@ def identity(
                 f"{option} belongs to --tagger {owner}. Received: --tagger "
                 f"{name}"
             )
-    if name == BERT:
-        return Tagger(tagger_model).fingerprint
     if name == SPACY:
         return SpacyTagger(spacy_model or SPACY_MODEL).version
-    return name
+    found = Tagger(tagger_model).fingerprint if name == BERT else name
+    if dates.is_english(language):
+        return found
+    if name == RULES:
+        raise InputError(
+            "--tagger rules knows English names and numbers; the passages are "
+            f"of language {language!r}. Choose links, bert or spacy."
+        )
+    dates.date_finder(language)
+    return f"{found}, dates of {language}"
 
 
 def sentences(block: schema.Block) -> list[tuple[int, int]]:

@@ -96,14 +96,18 @@ def test_broken_articles_leave_nothing(tmp_path, vocabulary_path):
     assert os.listdir(tmp_path) == ["broken.jsonl"]
 
 
-def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
-    dump = tmp_path / "dump.xml"
-    dump.write_text(
+def _dump(path, text):
+    path.write_text(
         '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">'
         "<page><title>Graz</title><ns>0</ns><id>1</id><revision><id>1</id>"
-        "<text>Graz 🚢 lies on the [[Mur (river)|Mür]] since 1128.</text>"
-        "</revision></page></mediawiki>"
+        f"<text>{text}</text></revision></page></mediawiki>"
     )
+    return path
+
+
+def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
+    text = "Graz 🚢 lies on the [[Mur (river)|Mür]] since 1128."
+    dump = _dump(tmp_path / "dump.xml", text)
     output = str(tmp_path / "out")
     metadata = _annotate_input(
         output, str(dump), vocabulary_path, tagger="links"
@@ -116,6 +120,34 @@ def test_links_of_a_dump(tmp_path, vocabulary_path, blocks):
     with pytest.raises(InputError, match="found no link in 7 passages"):
         annotate(str(tmp_path / "none"), tagger="links", blocks=blocks)
     assert sorted(os.listdir(tmp_path)) == ["dump.xml", "out"]
+
+
+def test_dates_are_of_the_language_of_the_passages(tmp_path, vocabulary_path):
+    text = "Graz liegt an der [[Mur]]. Am 3. Mai 1128, im Juni 1233, war es so."
+    dump = str(_dump(tmp_path / "dump.xml", text))
+    spans = ["Mur", "3. Mai 1128", "Juni 1233"]
+    chunk = Chunk(
+        input=dump,
+        vocab=vocabulary_path,
+        language="de",
+        output=str(tmp_path / "blocks"),
+    )
+    given = (
+        {"blocks": chunk.run()},
+        {
+            "input": dump,
+            "vocab": vocabulary_path,
+            "language": "de",
+        },
+    )
+    for number, arguments in enumerate(given):
+        output = str(tmp_path / f"out{number}")
+        metadata = annotate(output, tagger="links", **arguments)
+        (passage,) = Passages(output).read()
+        assert passage.spans() == spans
+        assert metadata["parents"]["tagger"] == "links, dates of de"
+        with pytest.raises(InputError, match="rules knows English"):
+            annotate(str(tmp_path / "none"), tagger="rules", **arguments)
 
 
 def test_no_span_at_all_is_refused(tmp_path, vocabulary_path):
