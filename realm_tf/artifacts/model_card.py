@@ -4,10 +4,12 @@ import dataclasses
 import datetime
 import re
 
+import yaml
+
 from realm_tf.artifacts import html_page
 
 UNKNOWN_LICENSE = "unknown"
-_LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:\s*([\w.-]+)\s*\n")
+_HEADER = re.compile(r"\A---\n(.*?\n)---\s*\n", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,12 +23,15 @@ class Card:
         sources: tuple of (path, SHA-256). The files that the weights were
             read from.
         notes: tuple of str. What a user must know, a sentence each.
+        languages: tuple of str. ISO 639 codes of the languages that the model
+            knows; none if that is not known.
     """
 
     origin: str = "Not recorded."
     license: str = UNKNOWN_LICENSE
     sources: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
         """For metadata.json."""
@@ -40,6 +45,8 @@ class Card:
             found["license"],
             tuple(map(tuple, found["sources"])),
             tuple(found["notes"]),
+            # Not in cards of earlier versions.
+            tuple(found.get("languages", ())),
         )
 
 
@@ -63,7 +70,31 @@ def render(card: Card, config: dict, digests: dict, parameters: dict) -> str:
     return page.rstrip() + "\n"
 
 
-def read_license(text: str) -> str | None:
-    """What a card's header says, ours or one of the Hugging Face Hub."""
-    found = _LICENSE.match(text)
-    return found[1] if found else None
+def read_header(text: str) -> dict:
+    """What a card's header says, ours or one of the Hugging Face Hub.
+
+    Args:
+        text: str. The card, Markdown.
+
+    Returns:
+        dict with `license` and `languages` as of `Card`, what is said of them.
+    """
+    found = _HEADER.match(text)
+    try:
+        header = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        header = None
+    if not isinstance(header, dict):
+        return {}
+    said = {}
+    if isinstance(header.get("license"), str):
+        said["license"] = header["license"]
+    languages = header.get("language")
+    if isinstance(languages, str):
+        languages = [languages]
+    if isinstance(languages, list):
+        # YAML takes Norwegian's code for a "no".
+        said["languages"] = tuple(
+            "no" if code is False else str(code) for code in languages
+        )
+    return said

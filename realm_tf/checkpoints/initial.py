@@ -12,7 +12,7 @@ from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import Embedding
-from realm_tf.checkpoints.source import find_license
+from realm_tf.checkpoints.source import find_header
 from realm_tf.checkpoints.source import find_tokenizer
 from realm_tf.checkpoints.source import open_source
 from realm_tf.errors import InputError
@@ -94,8 +94,8 @@ def from_source(
         find_tokenizer([opened.directory], vocab, cased=cased),
         Card(
             f"BERT read with `realm init --from {kind}` from {source}.",
-            find_license([opened.directory]),
-            opened.checksums(),
+            sources=opened.checksums(),
+            **find_header([opened.directory]),
         ),
         make_masked_lm=opened.makers.get(ENCODER),
         embedding=make_embedding(opened.embedding),

@@ -102,6 +102,7 @@ def minilm(
                     "Trained with supervision on question-passage pairs, "
                     "Natural Questions and SQuAD among them.",
                 ),
+                ("en",),
             ),
             embedding=COSINE,
             reader_layers=reader_layers,

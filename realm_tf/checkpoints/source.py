@@ -258,10 +258,9 @@ def _wordpieces(path):
     return sorted(ids, key=ids.get)
 
 
-def find_license(directories) -> str:
-    """What the header of a README.md says, or "unknown"."""
+def find_header(directories) -> dict:
+    """What the header of a README.md says: `license` and `languages`."""
     from realm_tf.artifacts import model_card
 
     path = find(directories, "README.md")
-    found = path and model_card.read_license(Path(path).read_text())
-    return found or model_card.UNKNOWN_LICENSE
+    return model_card.read_header(Path(path).read_text()) if path else {}

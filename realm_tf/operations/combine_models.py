@@ -65,4 +65,7 @@ def _card(towers, reader):
         license=towers.license if same_license else UNKNOWN_LICENSE,
         sources=tuple(dict.fromkeys((*towers.sources, *reader.sources))),
         notes=tuple(dict.fromkeys((*towers.notes, *reader.notes))),
+        languages=tuple(
+            code for code in towers.languages if code in reader.languages
+        ),
     )

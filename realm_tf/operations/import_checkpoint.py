@@ -169,10 +169,12 @@ class ImportCheckpoint(Operation):
         )
         published.check_vocabulary(model, tokenizer)
         lines += published.ignored_lines(sources)
-        license = self.license or source.find_license(directories)
+        said = source.find_header(directories)
+        if self.license:
+            said["license"] = self.license
         card = Card(
             origin=f"weights read with `realm import {self.kind}`.",
-            license=license,
+            **said,
             sources=sum((each.checksums() for each in sources), ()),
             notes=tuple(lines),
         )
@@ -182,7 +184,7 @@ class ImportCheckpoint(Operation):
             parameters=self.parameters(),
         )
         number = f"{model.count_params():,} parameters"
-        return [*lines, f"{self.output}: {number}, license {license}"]
+        return [*lines, f"{self.output}: {number}, license {card.license}"]
 
     def _write_blocks(self, model, rows):
         """Writes the texts as blocks; returns what there is to say."""

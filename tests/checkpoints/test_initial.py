@@ -132,6 +132,7 @@ def test_a_bert_without_a_head(goldens, tmp_path):
     loaded = _init(tmp_path, "hf", directory, "--cosine")
     assert loaded.model.knowledge_augmented_encoder is None
     assert loaded.card.license == "mit"
+    assert loaded.card.languages == ("en",)
     assert not loaded.tokenizer.lowercase
     assert loaded.model.query_embedder.pooling == "mean"
     _check_encoder(loaded.model.block_embedder.encoder, goldens)

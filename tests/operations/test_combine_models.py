@@ -46,7 +46,12 @@ def directories(tmp_path_factory, vocabulary_path):
         loaded.model.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
             loaded.model.reader.encoder
         )
-        loaded.card = Card(f"From {name}.", "mit", notes=("Small.", name))
+        loaded.card = Card(
+            f"From {name}.",
+            "mit",
+            notes=("Small.", name),
+            languages=("de", "en", name),
+        )
         paths[name] = str(root / name)
         model_directory.save(loaded, paths[name])
     paths["combined"] = _combine(
