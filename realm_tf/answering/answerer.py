@@ -57,7 +57,7 @@ class Answerer:
         self.corpus = Corpus.load(
             model, blocks, index, quantize=quantize, precision=precision
         )
-        self._calibration = calibration.of_best_spans(
+        self._calibration = calibration.for_model(
             calibrated_by, Model.of(model), retriever
         )
         self._predictor = Predictor(

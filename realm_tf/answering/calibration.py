@@ -1,8 +1,7 @@
 """How sure an answer is, and whether it is given.
 
 Without a calibration the confidence of an answer is its share in the softmax
-over all spans that were read; that of a string is the share of all its spans,
-where they are added up. The share says which of the spans, not whether any of
+over all spans that were read. The share says which of the spans, not whether any of
 them answers: questions that the corpus cannot answer get one, too. A
 calibration makes it a probability that the answer is right, of the share and of
 the score, which such questions do not reach, by logistic regression (Platt, 1999;
@@ -10,7 +9,6 @@ for questions that had better not be answered, [Kamath et al.,
 2020](https://arxiv.org/abs/2006.09462)).
 """
 
-import collections
 import dataclasses
 import math
 
@@ -54,7 +52,6 @@ class Calibration:
         least_score: float. The least score, without BM25's part, of an answer
             that is given, whatever the confidence; see `foreign_questions`. `None`:
             the threshold decides.
-        aggregate_answers: bool. Whether equal strings were added up.
         lexical_weight: float. Of BM25 in a hybrid retriever; `None` if none
             searched.
         questions: int. How many it was fitted on.
@@ -65,7 +62,6 @@ class Calibration:
     score_weight: float
     share_weight: float
     threshold: float
-    aggregate_answers: bool = False
     lexical_weight: float | None = None
     relevance_weight: float = AS_LEARNED
     questions: int = 0
@@ -97,24 +93,18 @@ class Calibration:
         )
 
 
-def choose(
-    prediction, *, fitted: Calibration | None = None, aggregate: bool = False
-):
+def choose(prediction, *, fitted: Calibration | None = None):
     """The answer of an n-best list, how sure it is, and whether it is given.
 
     Args:
         prediction: `Prediction`.
         fitted: `Calibration`. Defaults to `None`: the confidence is the share,
             and every answer is given.
-        aggregate: bool. Add the shares of equal strings (normalised as for
-            exact match) up, over all blocks, and take the likeliest string;
-            the span shown is its best one. Defaults to `False`: the best
-            span.
 
     Returns:
         `Prediction` with another answer, `confidence` and `answered`.
     """
-    best, share = _likeliest(prediction, aggregate=aggregate)
+    best, share = _likeliest(prediction)
     confidence, answered = share, bool(best.answer)
     if fitted is not None and answered:
         score = best.score - best.lexical
@@ -126,36 +116,19 @@ def choose(
     )
 
 
-def _likeliest(prediction, *, aggregate):
-    """A span of the n-best list, and its share."""
+def _likeliest(prediction):
+    """The best span, and its share."""
     if not prediction.nbest:
         # A closed book's has a confidence of its own.
         return prediction, prediction.confidence
-    shares = [
-        math.exp(min(span.score - prediction.log_total, 0.0))
-        for span in prediction.nbest
-    ]
-    if not aggregate:
-        return prediction.nbest[0], shares[0]
-    totals = collections.defaultdict(float)
-    for span, of_span in zip(prediction.nbest, shares, strict=True):
-        totals[_key(span)] += of_span
-    key = max(totals, key=totals.get)
-    best = next(span for span in prediction.nbest if _key(span) == key)
-    return best, min(totals[key], 1.0)
-
-
-def _key(span):
-    # An answer such as "The" is nothing when normalised.
-    return answers.normalize_answer(span.answer) or span.answer
+    best = prediction.nbest[0]
+    return best, math.exp(min(best.score - prediction.log_total, 0.0))
 
 
 def fit(
     questions,
     predictions,
     unanswerable=(),
-    *,
-    aggregate: bool = False,
     **made_with,
 ) -> Calibration:
     """Fits the confidence by maximum likelihood, and then the threshold.
@@ -172,17 +145,13 @@ def fit(
         predictions: list of `Prediction`.
         unanswerable: list of `Prediction`. Of questions that could not be
             answered. Defaults to none.
-        aggregate: bool. As `choose`. Defaults to `False`.
         **made_with: `lexical_weight` and `relevance_weight`, with which the
             predictions were made.
 
     Returns:
         `Calibration`.
     """
-    given = [
-        _likeliest(each, aggregate=aggregate)
-        for each in (*predictions, *unanswerable)
-    ]
+    given = [_likeliest(each) for each in (*predictions, *unanswerable)]
     correct = np.zeros(len(given), bool)
     correct[: len(questions)] = [
         answers.is_correct(best.answer, q.answers, q.answer_type, q.language)
@@ -204,7 +173,6 @@ def fit(
     found = Calibration(
         *map(float, found),
         threshold=0.0,
-        aggregate_answers=aggregate,
         questions=len(given),
         **made_with,
     )
@@ -253,25 +221,6 @@ def _threshold(confidences, correct, weights) -> float:
         return 1.0
     below = falling[best + 1] if best + 1 < len(falling) else 0.0
     return float(falling[best] + below) / 2
-
-
-def calibration_error(correct, shares) -> float:
-    """Expected calibration error over ten bins of equal width.
-
-        sum_bins |bin| / n * |mean correct - mean confidence|
-
-    Args:
-        correct: bool array `(num_questions,)`.
-        shares: float array `(num_questions,)`. Confidences.
-
-    References:
-        [Guo et al., 2017](https://arxiv.org/abs/1706.04599), section 2.
-    """
-    error = sum(
-        len(rows) * abs(np.mean(correct[rows]) - np.mean(shares[rows]))
-        for _, _, rows in confidence_bins(shares)
-    )
-    return round(float(error / len(shares)), 6)
 
 
 def confidence_bins(shares) -> list[tuple[float, float, np.ndarray]]:
@@ -333,19 +282,20 @@ def read(evaluation: Evaluation) -> Calibration:
         InputError: if it has none.
     """
     fitted = evaluation.metadata.get("calibration", {})
-    # An earlier version fitted a temperature.
-    if "bias" not in fitted:
+    known = {field.name for field in dataclasses.fields(Calibration)}
+    # Earlier versions fitted otherwise.
+    if not fitted or fitted.keys() - known:
         raise InputError(
-            f"{evaluation} holds no calibration: run `realm evaluate "
-            "--calibrate` on questions of dev."
+            f"{evaluation} holds no calibration of this version: run `realm "
+            "evaluate --calibrate` on questions of dev."
         )
     return Calibration(**fitted)
 
 
-def of_best_spans(
+def for_model(
     evaluation: Evaluation | str | None, model: Model, retriever: str
 ) -> Calibration | None:
-    """The calibration of a model that gives its best span as the answer.
+    """The calibration of a model with a retriever.
 
     Args:
         evaluation: `Evaluation`, or its path; `None` for none.
@@ -353,20 +303,13 @@ def of_best_spans(
         retriever: str. What found the blocks.
 
     Raises:
-        InputError: if it holds none, one of another model or retriever, or one
-            of answers whose shares were added up.
+        InputError: if it holds none, or one of another model or retriever.
     """
     if evaluation is None:
         return None
     evaluation = Evaluation.of(evaluation)
     fitted = read(evaluation)
     matching.check_calibration(evaluation, model=model, retriever=retriever)
-    if fitted.aggregate_answers:
-        raise InputError(
-            f"--calibration {evaluation} was fitted on answers that were "
-            "added up, which an export does not: run `realm evaluate "
-            "--calibrate` without --aggregate-answers."
-        )
     return fitted
 
 

@@ -65,8 +65,7 @@ class Refresh(recipes.Group):
     Args:
         refresh: str. Who embeds all blocks again: `"process"`, one of its own,
             while training goes on; `"thread"`, so in this process;
-            `"pipeline"`, a process that runs `realm embed` and `realm index`,
-            for Dataflow or Flink; `"sync"`, the trainer, which waits: exact,
+            `"sync"`, the trainer, which waits: exact,
             for experiments.
         num_builders: int. Processes of `"process"` on this machine; others may
             join them, see `operations.rebuild_index`, and with 0 only they
@@ -77,7 +76,7 @@ class Refresh(recipes.Group):
             stale index.
     """
 
-    refresh: Literal["process", "thread", "pipeline", "sync"] = "process"
+    refresh: Literal["process", "thread", "sync"] = "process"
     num_builders: recipes.Natural = 1
     refresh_every: recipes.Natural = 500
     stale_factor: recipes.Positive = 1

@@ -17,9 +17,7 @@ from realm_tf.text import answers
 NUM_SHOWN = 5
 
 
-def write(
-    stage, asked, answered, *, title, aggregate_answers, calibrate, known
-) -> None:
+def write(stage, asked, answered, *, title, calibrate, known) -> None:
     """Writes metrics.json, predictions.jsonl and report.html.
 
     Args:
@@ -28,7 +26,6 @@ def write(
         asked: list of `Question`.
         answered: `Answered`.
         title: str. Of the report.
-        aggregate_answers: bool. See `calibration.choose`.
         calibrate: bool. Whether to fit a `Calibration` to these questions.
         known: `Calibration` of other questions, or `None`.
     """
@@ -43,15 +40,12 @@ def write(
                 asked,
                 answered.predictions,
                 answered.unanswerable,
-                aggregate=aggregate_answers,
                 lexical_weight=answered.lexical_weight,
                 relevance_weight=answered.relevance_weight,
             )
             stage.metadata["calibration"] = dataclasses.asdict(fitted)
         predictions = [
-            calibration.choose(
-                prediction, fitted=known, aggregate=aggregate_answers
-            )
+            calibration.choose(prediction, fitted=known)
             for prediction in answered.predictions
         ]
         rows = score(asked, predictions, rows)

@@ -78,9 +78,6 @@ class Evaluate(Computing):
     """further retrievers whose recall is measured"""
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
-    aggregate_answers: bool = False
-    """add up the probabilities of equal strings over blocks, instead of
-    taking the single best span"""
     calibrate: bool = False
     """fit to these questions how sure an answer is, from where on it is
     `answered`, how much retrieval counts beside the reader, and BM25 in a hybrid
@@ -95,7 +92,6 @@ class Evaluate(Computing):
             "retriever": self.retriever,
             "compare": list(self.compare),
             "num_reader_blocks": self.num_reader_blocks,
-            "aggregate_answers": self.aggregate_answers,
             "calibrate": self.calibrate,
             "calibration": self._known and dataclasses.asdict(self._known),
             "precision": self.computes_in,
@@ -164,7 +160,6 @@ class Evaluate(Computing):
                 asked,
                 answered,
                 title=f"{self.output}: {self.questions}",
-                aggregate_answers=self.aggregate_answers,
                 calibrate=self.calibrate,
                 known=self._known,
             )
@@ -190,15 +185,12 @@ class Evaluate(Computing):
                 "answers without them."
             )
         if self.num_reader_blocks == 0 and (
-            self.calibration
-            or self.calibrate
-            or self.aggregate_answers
-            or self.retriever == _CLOSED_BOOK
+            self.calibration or self.calibrate or self.retriever == _CLOSED_BOOK
         ):
             raise InputError(
                 "With --num-reader-blocks 0 nothing is answered: leave "
-                "--calibration, --calibrate and --aggregate-answers out, and choose a "
-                "--retriever that searches."
+                "--calibration and --calibrate out, and choose a --retriever "
+                "that searches."
             )
         if self.calibrate and self.calibration:
             raise InputError(
@@ -207,13 +199,6 @@ class Evaluate(Computing):
         if self._known:
             matching.check_calibration(
                 self.calibration, model=self.model, retriever=self.retriever
-            )
-        if self._known and (
-            self._known.aggregate_answers != self.aggregate_answers
-        ):
-            raise InputError(
-                f"{self.calibration} was made with aggregate_answers="
-                f"{self._known.aggregate_answers}: use the same here."
             )
 
     def report(self, result: Evaluation) -> str:

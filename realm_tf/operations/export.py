@@ -99,7 +99,7 @@ class Export(Computing):
     @functools.cached_property
     def _fitted(self):
         """`Calibration`, or `None`."""
-        return calibration.of_best_spans(
+        return calibration.for_model(
             self.calibration, self.model, self.retriever
         )
 

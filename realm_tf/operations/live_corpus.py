@@ -89,7 +89,7 @@ class CreateCorpus(Operation):
             InputError: if there is a corpus already, or no document.
         """
         from realm_tf.answering import foreign_questions
-        from realm_tf.answering.calibration import of_best_spans
+        from realm_tf.answering.calibration import for_model
         from realm_tf.operations import corpus_change
 
         if self.result.exists:
@@ -107,7 +107,7 @@ class CreateCorpus(Operation):
             for field in dataclasses.fields(self)
             if field.name != "output"
         }
-        fitted = of_best_spans(self.calibration, self.model, self.retriever)
+        fitted = for_model(self.calibration, self.model, self.retriever)
         settings.update(
             model=os.path.abspath(self.model.directory),
             model_fingerprint=self.model.fingerprint,

@@ -8,8 +8,6 @@ from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
 from realm_tf.configs import pretrain
-from realm_tf.errors import InputError
-from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.training import Training
 
 
@@ -20,8 +18,7 @@ class Pretrain(Training):
     All blocks are embedded before the first step, and again now and then.
     Shared towers stay shared; the reader of the new model starts from the
     pre-trained encoder. A model without a masked-LM head gets a new one. A run
-    that was stopped goes on where it was with the same command. With --set
-    refresh=pipeline, unknown options go to Beam.
+    that was stopped goes on where it was with the same command.
     """
 
     command = "pretrain"
@@ -41,22 +38,9 @@ class Pretrain(Training):
     tensorboard: str | None = None
     """write curves and samples for TensorBoard into this directory (if not given:
     nowhere)"""
-    beam_options: BeamOptions = ()
 
     def check(self) -> None:
         super().check()
-        pipeline = self.settings.index.refresh == "pipeline"
-        if self.beam_options and not pipeline:
-            raise InputError(
-                f"unknown options: {' '.join(self.beam_options)} (only "
-                "refresh=pipeline has Beam options). See `realm pretrain "
-                "--help`."
-            )
-        if pipeline and self.blocks.is_packed:
-            raise InputError(
-                f"{self.blocks} is packed; refresh=pipeline embeds what "
-                "`realm chunk` wrote: give that directory as --blocks."
-            )
         matching.check_passages(
             self.corpus, blocks=self.blocks, model=self.model
         )
@@ -103,10 +87,5 @@ class Pretrain(Training):
             )
             run.train_masked_lm()
             if self.settings.num_steps:
-                run.train(
-                    self.model,
-                    self.index,
-                    callbacks=callbacks,
-                    beam_options=self.beam_options,
-                )
+                run.train(self.model, self.index, callbacks=callbacks)
         return self.result

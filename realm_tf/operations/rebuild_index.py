@@ -8,8 +8,7 @@ mount the same directories or on other accelerators, whenever it runs:
 Each embeds ranges of the blocks, whichever are free, with the weights that the
 trainer left last, on the devices that it finds. It ends when the run has ended.
 What it opens is what the trainer's `task.json` names: `model`, `blocks`,
-`max_block_length`, `precision`, and `pipeline` with `beam_options`, if Beam
-embeds them.
+`max_block_length` and `precision`.
 """
 
 import argparse
@@ -19,14 +18,8 @@ import sys
 import threading
 import time
 
-import numpy as np
-
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
-from realm_tf.operations.embed import Embed
 from realm_tf.training.exchange import Exchange
 from realm_tf.training.index_builder import builder_name
 from realm_tf.training.index_builder import embed_blocks
@@ -34,45 +27,6 @@ from realm_tf.training.index_builder import embed_blocks
 # A tenth of the trainer's share of a busy core (our choice).
 _NICENESS = 10
 _SECONDS_BETWEEN_LOOKS = 0.2
-
-
-def build_by_pipeline(
-    directory, loaded, blocks, *, precision="auto", beam_options=()
-):
-    """Embeddings of all blocks, as `realm embed` makes them.
-
-    What a killed process left of the same weights is used again.
-
-    Args:
-        directory: str. Local; for what is needed meanwhile.
-        loaded: `LoadedModel`.
-        blocks: str. Directory that `realm chunk` wrote.
-        precision: str. Of `Embed`. Defaults to `"auto"`.
-        beam_options: list of str.
-
-    Returns:
-        float32 array `(num_blocks, embedding_dim)`.
-    """
-    from realm_tf.models import model_directory
-
-    model = Model(os.path.join(directory, "model"))
-    embeddings = Embeddings(os.path.join(directory, "embeddings"))
-    if not model.is_complete:
-        model_directory.save(loaded, model.path)
-    if not embeddings.is_complete:
-        Embed(
-            model=model,
-            blocks=blocks,
-            output=embeddings.path,
-            precision=precision,
-            beam_options=beam_options,
-        ).run()
-    found = np.concatenate(
-        [index_files.load_array(path) for path, _ in embeddings.shards]
-    )
-    for made in (model, embeddings):
-        remove(made.path)
-    return found
 
 
 class _Obsolete(Exception):
@@ -87,14 +41,11 @@ class _Builder:
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self._exchange = meeting
-        self._task = task
         self._loaded = Model(task["model"]).load(precision=task["precision"])
         self._embedder = BlockEmbedder(
             self._loaded, max_length=task["max_block_length"]
         )
-        self._blocks = None
-        if not task["pipeline"]:
-            self._blocks = PackedBlocks(task["blocks"])
+        self._blocks = PackedBlocks(task["blocks"])
         self._name = builder_name(os.getpid())
         # Of the weights that the tower has.
         self._weights = None
@@ -117,15 +68,6 @@ class _Builder:
         return True
 
     def _embed(self, name, number):
-        if self._task["pipeline"]:
-            return build_by_pipeline(
-                self._exchange.directory,
-                self._loaded,
-                self._task["blocks"],
-                precision=self._task["precision"],
-                beam_options=self._task["beam_options"],
-            )
-
         def check():
             if not self._exchange.hold(name, number):
                 raise _Obsolete

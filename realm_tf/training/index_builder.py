@@ -107,7 +107,6 @@ class ProcessBuilders:
         directory: str. What an earlier run left there is removed.
         task: dict. What builders open, see `operations.rebuild_index`.
         num_blocks: int.
-        rows_per_range: int. Defaults to `None`: as `exchange.rows_of_ranges`.
         num_processes: int. Builders to start here; 0: only others build.
             Defaults to `1`.
 
@@ -122,10 +121,9 @@ class ProcessBuilders:
         task: dict,
         *,
         num_blocks: int,
-        rows_per_range: int | None = None,
         num_processes: int = 1,
     ):
-        rows = rows_per_range or exchange.rows_of_ranges(num_blocks)
+        rows = exchange.rows_of_ranges(num_blocks)
         self._exchange = exchange.Exchange(directory)
         self._exchange.begin(
             {**task, "num_blocks": num_blocks, "rows_per_range": rows}

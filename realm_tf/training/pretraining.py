@@ -47,7 +47,7 @@ def check_processes(recipe, *, index, writer) -> None:
     if hosts.count() == 1:
         return
     refresh = recipe.index.refresh
-    if refresh not in ("process", "pipeline"):
+    if refresh != "process":
         raise InputError(
             "Where several processes train, builders are processes, too: add "
             f"--set refresh=process. Received: refresh={refresh}"
@@ -89,7 +89,6 @@ class Pretraining:
         self._recipe = recipe
         self._loaded = loaded
         self._stage = stage
-        self._given_blocks = blocks
         self._blocks = run_directory.open_blocks(
             blocks, stage, recipe.lengths.max_block_length
         )
@@ -132,14 +131,13 @@ class Pretraining:
             **self._fit_arguments,
         )
 
-    def train(self, model, index, *, callbacks=(), beam_options=()) -> None:
+    def train(self, model, index, *, callbacks=()) -> None:
         """Trains `RealmModel`.
 
         Args:
             model: `Model`. What `loaded` was loaded from.
             index: `Index` to start with, or `None`: the blocks are embedded.
             callbacks: list of `keras.callbacks.Callback`.
-            beam_options: list of str. With `refresh="pipeline"`.
         """
         recipe = self._recipe
         examples = PretrainingExamples(
@@ -162,7 +160,7 @@ class Pretraining:
                 if not prefetch:
                     feed = feeding.on_demand
             parts[_REFRESH] = refresh = self._refresh(
-                retriever or trainer.index, model, beam_options, stack
+                retriever or trainer.index, model, stack
             )
             parts |= self._log(LOG, recipe.num_steps)
             if self._writer:
@@ -254,7 +252,7 @@ class Pretraining:
     def _embed(self, *_):
         return index_builder.embed_blocks(self._embedder, self._blocks)
 
-    def _refresh(self, index, model, beam_options, stack):
+    def _refresh(self, index, model, stack):
         settings = self._recipe.index
         wait = settings.refresh == "sync" or not settings.num_steps
         if wait:
@@ -262,7 +260,7 @@ class Pretraining:
         elif not hosts.is_first():
             build = None
         else:
-            build = self._builder(model, beam_options, stack)
+            build = self._builder(model, stack)
         refresh = IndexRefresh(
             index,
             self._loaded.model.block_embedder,
@@ -274,33 +272,25 @@ class Pretraining:
         stack.callback(refresh.close)
         return refresh
 
-    def _builder(self, model, beam_options, stack):
+    def _builder(self, model, stack):
         settings = self._recipe.index
         length = self._recipe.lengths.max_block_length
         if settings.refresh == "thread":
             return index_builder.thread_builder(
                 self._loaded, self._blocks, max_block_length=length
             )
-        by_pipeline = settings.refresh == "pipeline"
-        blocks = self._given_blocks.path
-        if not by_pipeline:
-            blocks = self._blocks.directory
         # Its processor may be another one than the trainer's.
         is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
         builders = index_builder.ProcessBuilders(
             os.path.abspath(self._stage.path(run_directory.EXCHANGE)),
             {
                 "model": os.path.abspath(model.directory),
-                "blocks": os.path.abspath(blocks),
+                "blocks": os.path.abspath(self._blocks.directory),
                 "max_block_length": length,
                 "precision": FLOAT32 if is_float32 else "auto",
-                "pipeline": by_pipeline,
-                "beam_options": list(beam_options),
             },
             num_blocks=len(self._blocks),
-            # Beam shares them out itself.
-            rows_per_range=len(self._blocks) if by_pipeline else None,
-            num_processes=1 if by_pipeline else settings.num_builders,
+            num_processes=settings.num_builders,
         )
         stack.callback(builders.close)
         return builders

@@ -124,36 +124,21 @@ def test_a_model_that_is_never_right_never_answers():
     assert chosen.confidence < 0.01 and not chosen.answered
 
 
-def test_strings_are_added_up_and_shown_by_their_best_span():
-    prediction = _prediction(
-        [("Rome", 2.0), ("the Nile", 1.6), ("Nile", 1.5), ("The", 0.0)]
-    )
-    shares = np.exp([2.0, 1.6, 1.5, 0.0])
+def test_the_share_of_the_best_span():
+    prediction = _prediction([("Rome", 2.0), ("the Nile", 1.6), ("Nile", 1.5)])
+    shares = np.exp([2.0, 1.6, 1.5])
     shares /= shares.sum()
     single = calibration.choose(prediction)
     assert (single.answer, single.block_id) == ("Rome", 0)
     assert single.confidence == pytest.approx(shares[0])
     assert single.answered
-    both = calibration.choose(prediction, aggregate=True)
-    assert (both.answer, both.block_id, both.score) == ("the Nile", 1, 1.6)
-    assert both.confidence == pytest.approx(shares[1] + shares[2])
     fitted = Calibration(0.5, 0.25, 2.0, threshold=0.9)
-    sure = calibration.choose(prediction, fitted=fitted, aggregate=True)
-    logit = 0.5 + 0.25 * 1.6 + 2 * math.log(shares[1] + shares[2])
+    sure = calibration.choose(prediction, fitted=fitted)
+    logit = 0.5 + 0.25 * 2.0 + 2 * math.log(shares[0])
     assert sure.confidence == pytest.approx(1 / (1 + math.exp(-logit)))
     assert not sure.answered
-    assert calibration.choose(NO_ANSWER, aggregate=True) == NO_ANSWER
+    assert calibration.choose(NO_ANSWER) == NO_ANSWER
     assert calibration.choose(NO_ANSWER, fitted=fitted) == NO_ANSWER
-
-
-def test_the_calibration_error_by_hand():
-    correct = np.array([True, False, True, True])
-    shares = np.array([0.05, 0.15, 0.95, 1.0])
-    # Bins: {0.05}, {0.15}, {0.95, 1.0}.
-    expected = 0.25 * 0.95 + 0.25 * 0.15 + 0.5 * 0.025
-    assert calibration.calibration_error(correct, shares) == pytest.approx(
-        expected, abs=1e-6
-    )
 
 
 def test_an_evaluation_without_calibration_is_refused(tmp_path):

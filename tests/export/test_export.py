@@ -75,21 +75,23 @@ def test_what_does_not_match_is_refused(
         given = {"model": model_dir, "blocks": blocks_dir, "output": str(base)}
         Export(**{**given, "index": scann_index_dir, **arguments}).run()
 
-    own = Model(model_dir).fingerprint
-    for name, model, message in (
-        ("aggregated", own, "without --aggregate-answers"),
-        ("another", "0" * 16, "is of another model than"),
+    fitted = dataclasses.asdict(Calibration(0.0, 1.0, 1.0, 0.5))
+    for model, found, message in (
+        ("0" * 16, fitted, "is of another model than"),
+        (
+            Model(model_dir).fingerprint,
+            fitted | {"aggregate_answers": False},
+            "holds no calibration of this version",
+        ),
     ):
-        path = str(tmp_path / name)
+        path = str(tmp_path / model)
         with artifact.write(
             path,
             kind="evaluation",
             parameters={"retriever": "realm"},
             parents={"model": model},
         ) as stage:
-            stage.metadata["calibration"] = dataclasses.asdict(
-                Calibration(0.0, 1.0, 1.0, 0.5, aggregate_answers=True)
-            )
+            stage.metadata["calibration"] = found
         with pytest.raises(InputError, match=message):
             export(calibration=path)
     # Its scores have BM25's part in them.

@@ -265,7 +265,6 @@ def test_recall_alone_reads_no_block(world, evaluated):
     with pytest.raises(InputError, match="holds no calibration"):
         _evaluate(world, "other", calibration=found)
     for options in (
-        {"aggregate_answers": True},
         {"calibrate": True},
         {"retriever": "none", "blocks": None, "index": None},
     ):
@@ -299,7 +298,6 @@ def test_another_evaluations_calibration_is_used(world, evaluated):
     wrong = np.mean([1 - line["exact_match"] for line in given] or [0])
     assert metrics["answered_wrong"] == pytest.approx(wrong, abs=1e-4)
     for options, message in (
-        ({"aggregate_answers": True}, "aggregate_answers=False"),
         ({"calibrate": True}, "give one of them"),
         ({"retriever": "hybrid"}, "is of --retriever realm, not hybrid"),
     ):

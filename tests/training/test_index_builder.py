@@ -1,4 +1,4 @@
-"""Those who build indices for a trainer: threads, processes, pipelines."""
+"""Those who build indices for a trainer: threads, processes."""
 
 import concurrent.futures
 import os
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from realm_tf.models import model_directory
-from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import index_builder
@@ -64,8 +63,6 @@ def _builders(directory, model, blocks, **arguments):
         "blocks": blocks.directory,
         "max_block_length": _LENGTH,
         "precision": "float32",
-        "pipeline": False,
-        "beam_options": [],
     }
     return index_builder.ProcessBuilders(
         str(directory), task, num_blocks=len(blocks), **arguments
@@ -155,12 +152,3 @@ def test_a_mistake_is_told(tmp_path, packed_blocks, stopped):
     ):
         build([], stopped)
     build.close()
-
-
-def test_the_pipeline_builds_the_same(tmp_path, model_dir, blocks_dir, moved):
-    weights, expected = moved
-    loaded = model_directory.load(model_dir)
-    loaded.model.block_embedder.set_weights(weights)
-    found = rebuild_index.build_by_pipeline(str(tmp_path), loaded, blocks_dir)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert not any(tmp_path.iterdir())

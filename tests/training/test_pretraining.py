@@ -236,10 +236,6 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
     (corpus / "metadata.json").write_text(json.dumps(metadata))
     with pytest.raises(InputError, match="annotated from other blocks"):
         _operation(world, tmp_path / "output", corpus=corpus).run()
-    with pytest.raises(InputError, match="unknown options: --runner=x"):
-        _operation(
-            world, tmp_path / "output", beam_options=["--runner=x"]
-        ).run()
 
 
 def test_the_device_searches_partitions(world):

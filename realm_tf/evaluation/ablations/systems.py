@@ -147,10 +147,7 @@ class _Systems:
         )
 
     def _pretrain(self, name, model, recipe, index=None):
-        blocks, corpus = self._given.blocks, self._given.corpus
-        # A pipeline embeds what `realm chunk` wrote.
-        if recipe.index.refresh != "pipeline":
-            blocks = self._packed_blocks()
+        blocks, corpus = self._packed_blocks(), self._given.corpus
         if not corpus.is_packed:
             corpus = self._add(
                 Pack,
