@@ -32,6 +32,7 @@ COMMANDS = {
     "pretrain": "Pretrain",
     "probe": "Probe",
     "questions": "PrepareQuestions",
+    "cloze": "MakeClozeQuestions",
     "finetune": "FineTune",
     "evaluate": "Evaluate",
     "retrieve": "Retrieve",

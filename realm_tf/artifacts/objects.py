@@ -236,7 +236,7 @@ class Tagger(Artifact):
 
 
 class QuestionSet(Artifact):
-    """Questions files that `realm questions` made."""
+    """Questions files that `realm questions` or `realm cloze` made."""
 
     kinds = ("questions",)
 
