@@ -300,6 +300,8 @@ def test_documents_are_chosen_by_a_filter(page, monkeypatch):
         page.fill("#filter", "")
         page.press("#filter", "Enter")
         page.wait_for_url(f"{site}?q=plain+source")
+        # The server must not go before it has answered.
+        page.wait_for_load_state("networkidle")
     assert servable.filters == [b"tags=hr", b"tags=hr"]
 
 
