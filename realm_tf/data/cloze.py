@@ -157,30 +157,27 @@ def _with_evidence(clozes, titles, texts, retriever):
     for first in range(0, len(clozes), _BATCH):
         batch = clozes[first : first + _BATCH]
         _, found = retriever.search([each[1] for each in batch], _NUM_FOUND)
-        for (number, question, answer, before, after), of_question in zip(
-            batch, found, strict=True
-        ):
-            for other in map(int, of_question):
-                text = texts[other]
-                if (
-                    other == number
-                    or not finder.contains(other, [answer])
-                    or _is_copy(text, before, after)
-                ):
-                    continue
-                place = text.find(answer)
-                if place >= 0:
-                    last = place + len(answer) + _BESIDE
-                    sentence = text[max(0, place - _BESIDE) : last]
-                    yield {
-                        "question": question,
-                        "answer": [answer],
-                        "evidence": {
-                            "title": titles[other],
-                            "sentence": sentence,
-                        },
-                    }
-                break
+        for cloze, others in zip(batch, found, strict=True):
+            number, question, answer, before, after = cloze
+            holds = (
+                other
+                for other in map(int, others)
+                if other != number
+                and finder.contains(other, [answer])
+                and not _is_copy(texts[other], before, after)
+            )
+            other = next(holds, None)
+            # Found as normalised words, and here as it is written.
+            place = -1 if other is None else texts[other].find(answer)
+            if place < 0:
+                continue
+            last = place + len(answer) + _BESIDE
+            sentence = texts[other][max(0, place - _BESIDE) : last]
+            yield {
+                "question": question,
+                "answer": [answer],
+                "evidence": {"title": titles[other], "sentence": sentence},
+            }
 
 
 def _is_copy(text, before, after):

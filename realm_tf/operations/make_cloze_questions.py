@@ -30,7 +30,8 @@ class MakeClozeQuestions(Operation):
     that has learned from thousands of these learns more from real questions,
     and needs fewer of them.
 
-    All passages are held in memory.
+    Question words and the stems of BM25 are English. All passages are held in
+    memory.
     """
 
     command = "cloze"

@@ -106,9 +106,28 @@ def test_copies_are_no_evidence():
 
 
 def test_one_answer_is_not_asked_for_again_and_again():
-    many = [CANAL] * 20 + [KHEDIVE] * 20
-    found = [each["answer"][0] for each in questions(*many)]
-    assert {found.count(answer) for answer in set(found)} <= set(range(7))
+    gifts = [
+        "road",
+        "well",
+        "lamp",
+        "mill",
+        "dam",
+        "quay",
+        "tower",
+        "bridge",
+        "market",
+        "garden",
+    ]
+    towns = [
+        (
+            f"Town of the {gift}",
+            f"It stood here beside the {gift} when [Ismail|name] {other} and "
+            f"all had come to the {other}.",
+        )
+        for gift, other in zip(gifts, gifts[1:] + gifts[:1], strict=True)
+    ]
+    found = questions(*towns)
+    assert [each["answer"] for each in found] == [["Ismail"]] * 6
 
 
 def test_the_draw():
