@@ -1,10 +1,10 @@
 """The reader that comes with this package, for models that begin with MiniLM.
 
 MiniLM's own weights find blocks; how to read an answer off a block it has to
-learn, from thousands of questions and for the better part of an hour. What was
-learned is beside this file, all but the embedding tables, which stayed those of
-MiniLM: weights of 8 bits, with a scale for each output of a layer.
-docs/open_qa.md, "Two stages of reading", has the commands and what it is worth.
+learn, from thousands of questions and for two hours. What was learned is beside
+this file, all but the embedding tables, which stayed those of MiniLM: weights of
+8 bits, with a scale for each output of a layer. docs/open_qa.md, "Three stages of
+reading", has the commands and what it is worth.
 
     python -m realm_tf.checkpoints.trained_reader --model MODEL
 
@@ -21,9 +21,9 @@ from realm_tf.errors import InputError
 
 FILE = pathlib.Path(__file__).with_name("trained_reader.npz")
 NOTE = (
-    "Its reader learned from 22,360 training questions of SQuAD 1.1 (CC BY-SA "
-    "4.0), Natural Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and "
-    "CuratedTREC, over passages of Wikipedia."
+    "Its reader learned from 26,000 cloze questions of passages of Wikipedia and "
+    "from 22,360 training questions of SQuAD 1.1 (CC BY-SA 4.0), Natural "
+    "Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and CuratedTREC."
 )
 _FROZEN = (
     *("token_embedding", "position_embedding", "segment_embedding"),

@@ -54,7 +54,7 @@ RECIPES = {
     # Not run at full size here.
     "paper": IctRecipe(),
     "wiki-small": _WIKI_SMALL,
-    # A short stage of `realm quickstart`.
+    # For a corpus of the size of the embedded one.
     "quickstart": _WIKI_SMALL.replace(num_steps=100, batch_size=16),
     # Unit tests: seconds.
     "tiny": IctRecipe(

@@ -1,12 +1,12 @@
-"""A reader that learns to read, then to choose; the one of the package.
+"""A reader that learns on clozes, to read, then to choose; the package's own.
 
-    python benchmarks/two_stages.py --data-dir DIR --output DIR
+    python benchmarks/stages_of_reading.py --data-dir DIR --output DIR
 
 DIR is as `sample_questions.py` wants it: corpus.jsonl.gz and a folder questions.
-MiniLM's towers stay as they are. The reader first learns from the gold block of each
-training question, then from three blocks of two in five of those that
-`sample_questions.py` chooses for the systems of table 1. Weights of retrieval and
-of BM25 are fitted on dev, for each retriever. What is done is kept in the output.
+MiniLM's towers stay as they are. The reader first learns from cloze questions of
+the corpus, which no human made, then from the gold block of each training question,
+then from three blocks of each. Weights of retrieval and of BM25 are fitted on dev,
+for each retriever. What is done is kept in the output.
 """
 
 import json
@@ -19,15 +19,17 @@ import tyro
 import realm_tf as realm
 
 _RETRIEVERS = ("hybrid", "bm25", "realm")
-_TESTS = ("nq_open", "squad_open", "webquestions", "curatedtrec")
+_ASKED = ("nq_open", "squad_open", "webquestions", "curatedtrec", "further_dev")
 _COMMON = ("retriever=hybrid", "read_titles=true", "dropout=0")
-_READ = (
-    *("batch_size=16", "gold=only", "num_candidates=100"),
-    *("num_reader_blocks=1", "learning_rate=2e-4", "num_epochs=1"),
+_ONE_BLOCK = (
+    *("batch_size=16", "gold=only", "num_reader_blocks=1"),
+    *("learning_rate=2e-4", "num_epochs=1"),
 )
+_CLOZE = (*_ONE_BLOCK, "num_candidates=50")
+_READ = (*_ONE_BLOCK, "num_candidates=100")
 _CHOOSE = (
     *("batch_size=8", "gold=read", "num_candidates=50"),
-    *("num_reader_blocks=3", "learning_rate=5e-5"),
+    *("num_reader_blocks=3", "learning_rate=5e-5", "num_epochs=1"),
 )
 
 
@@ -40,7 +42,7 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
         wheel: that of `realm init --wheel`.
     """
     corpus, questions = f"{data_dir}/corpus.jsonl.gz", f"{output}/questions"
-    few = _sample(data_dir, corpus, questions)
+    _sample(data_dir, corpus, questions)
     graph = realm.Graph()
     start = graph.add(
         realm.Init(from_="minilm", wheel=wheel, output=f"{output}/start")
@@ -49,9 +51,12 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
     graph.run()
     over = _index(graph, start, corpus, output)
     model = start
-    for name, learned_from, settings in (
-        ("read", f"{questions}/all.jsonl", _READ),
-        ("choose", few, _CHOOSE),
+    dev, asked = f"{questions}/dev.jsonl", f"{questions}/all.jsonl"
+    for name, learned_from, settings, measured_on in (
+        ("cloze", _clozes(graph, over["blocks"], output), _CLOZE, dev),
+        ("read", asked, _READ, dev),
+        # Measured below, when weights are fitted.
+        ("choose", asked, _CHOOSE, None),
     ):
         model = graph.add(
             realm.FineTune(
@@ -60,7 +65,7 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
                 model=model,
                 **over,
                 questions=learned_from,
-                dev=f"{questions}/dev.jsonl",
+                dev=measured_on,
                 output=f"{output}/{name}",
             )
         )
@@ -81,23 +86,18 @@ def main(*, data_dir: str, output: str, wheel: str | None = None):
 
 
 def _sample(data_dir, corpus, questions):
-    """Writes files of questions; the path of those that are chosen from."""
-    if not os.path.exists(f"{questions}/all.jsonl"):
-        sample = f"{os.path.dirname(__file__)}/sample_questions.py"
-        subprocess.run(
-            [
-                *(sys.executable, sample, "--corpus", corpus),
-                *("--questions", f"{data_dir}/questions"),
-                *("--output", questions),
-            ],
-            check=True,
-        )
-    few = f"{questions}/train2k.jsonl"
-    with open(f"{questions}/train.jsonl") as file, open(few, "w") as chosen:
-        chosen.writelines(
-            line for number, line in enumerate(file, 1) if number % 5 < 2
-        )
-    return few
+    """Writes files of questions."""
+    if os.path.exists(f"{questions}/all.jsonl"):
+        return
+    sample = f"{os.path.dirname(__file__)}/sample_questions.py"
+    subprocess.run(
+        [
+            *(sys.executable, sample, "--corpus", corpus),
+            *("--questions", f"{data_dir}/questions"),
+            *("--output", questions),
+        ],
+        check=True,
+    )
 
 
 def _index(graph, start, corpus, output):
@@ -117,6 +117,19 @@ def _index(graph, start, corpus, output):
     return {"blocks": blocks, "index": index}
 
 
+def _clozes(graph, blocks, output):
+    annotated = graph.add(
+        realm.Annotate(
+            blocks=blocks, tagger="rules", output=f"{output}/annotated"
+        )
+    )
+    operation = realm.MakeClozeQuestions(
+        corpus=annotated, num_questions=26_000, output=f"{output}/clozes"
+    )
+    graph.add(operation)
+    return operation.questions
+
+
 def _evaluate(graph, asked, questions, output):
     """Name of a set to its evaluation, with what is fitted on dev."""
     dev = graph.add(
@@ -127,7 +140,7 @@ def _evaluate(graph, asked, questions, output):
             output=f"{output}-dev",
         )
     )
-    tests = {
+    others = {
         name: graph.add(
             realm.Evaluate(
                 **asked,
@@ -136,9 +149,9 @@ def _evaluate(graph, asked, questions, output):
                 output=f"{output}-{name}",
             )
         )
-        for name in _TESTS
+        for name in _ASKED
     }
-    return {"dev": dev, **tests}
+    return {"dev": dev, **others}
 
 
 if __name__ == "__main__":
