@@ -5,10 +5,8 @@
 A batch of one masked sentence and eight candidates (the null block is one), as
 the paper's workers have it: queries of 96 wordpieces, blocks of 288, random
 weights, dropout 0.1. Each way of computing is a process of its own, in turn,
-`rounds` times: as it is, with gradient checkpointing, in bfloat16, with both, and
-with both where large tensors are memory of their own, which the system has back
-as soon as they are freed (glibc's settings; TensorFlow's allocator keeps what it
-once had). Seconds are the least of the warm steps, memory the peak of the process.
+`rounds` times: as it is, with gradient checkpointing, in bfloat16, with both.
+Seconds are the least of the warm steps, memory the peak of the process.
 
 With the interpreter of a peer's environment (`torch_worker.py`), transformers'
 RealmScorer and RealmKnowledgeAugEncoder compute the forward and the backward
@@ -40,19 +38,11 @@ _BERT_BASE = dict(
 )
 _NUM_BLOCKS, _QUERY, _BLOCK, _MASKED = 1_000, 96, 288, 10
 _NUM_CANDIDATES = 8
-_BOTH = ("--precision", "bfloat16", "--checkpointing")
-_HANDED_BACK = (
-    *("env", "TF_ONEDNN_USE_SYSTEM_ALLOCATOR=1"),
-    "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=2097152"
-    ":glibc.malloc.mmap_max=1000000:glibc.malloc.hugetlb=1",
-)
-# What stands before and after the command of a process.
 _WAYS = {
-    "float32": ((), ()),
-    "checkpointing": ((), ("--checkpointing",)),
-    "bfloat16": ((), ("--precision", "bfloat16")),
-    "bfloat16, checkpointing": ((), _BOTH),
-    "bfloat16, checkpointing, handed back": (_HANDED_BACK, _BOTH),
+    "float32": [],
+    "checkpointing": ["--checkpointing"],
+    "bfloat16": ["--precision", "bfloat16"],
+    "bfloat16, checkpointing": ["--precision", "bfloat16", "--checkpointing"],
 }
 _PEERS = ("float32", "bfloat16")
 
@@ -74,11 +64,8 @@ class Arguments:
 
 
 def main(args):
-    commands = {
-        way: [*before, sys.executable, __file__, "--step", *after]
-        for way, (before, after) in _WAYS.items()
-        if way in args.ways
-    }
+    ours = [sys.executable, __file__, "--step"]
+    commands = {way: ours + _WAYS[way] for way in args.ways}
     with tempfile.TemporaryDirectory() as directory:
         if args.peer_python:
             inputs = os.path.join(directory, "inputs.npz")
