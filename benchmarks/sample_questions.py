@@ -8,9 +8,9 @@ squad_open, webquestions and curatedtrec, lines of `realm questions` with
 FILE is the corpus, JSON lines with "id" and "title". Written are train.jsonl and
 dev.jsonl, in which the corpus holds every answer, train.NAME.jsonl, what train.jsonl
 has of each, and a file for each test set. The same numbers for all systems, with a
-seed. further_dev.jsonl has 633 questions of dev, for decisions that 200 are too few
-for: all of nq_open, and 300 of squad_open whose gold passage no training question
-shares. all.jsonl has every training question whose answer the corpus holds, those of
+seed. further_dev.jsonl has questions of dev that dev.jsonl has not, for decisions
+that 200 are too few for: the rest of nq_open's, and of 300 of squad_open's whose gold
+passage no training question shares. all.jsonl has every training question whose answer the corpus holds, those of
 nq_open_extra, too. The gold passage of a question is its "evidence".
 
 Questions whose gold passage has no title (of SQuAD) are a test set of their own,
@@ -93,10 +93,9 @@ def main(
         if not row["gold_seen_in_train"]
     ]
     random.Random(1).shuffle(squad)
-    files["further_dev"] = [
-        *_read(questions / "nq_open.dev.jsonl.gz"),
-        *squad[:_NUM_FURTHER_SQUAD],
-    ]
+    further = _read(questions / "nq_open.dev.jsonl.gz")
+    further += squad[:_NUM_FURTHER_SQUAD]
+    files["further_dev"] = [row for row in further if row not in files["dev"]]
     files["all"] = [
         row
         for name in (*_NUM_TRAIN, "nq_open_extra")
