@@ -5,6 +5,7 @@ finds which bytes belong to which page without parsing the records.
 """
 
 import collections
+import dataclasses
 import hashlib
 import io
 import os
@@ -88,7 +89,7 @@ class PartWriter:
 
     def add(self, cut: list[tuple[Page, list[BlockText]]]) -> None:
         """Adds some pages and their blocks; some 100 at once are faster."""
-        found = []
+        pages, found = [], []
         for page, blocks in cut:
             digest = hashlib.sha256(page.article_id.encode("utf-8")).digest()
             text_digest = hashlib.sha256(page.text.encode("utf-8")).digest()
@@ -101,18 +102,22 @@ class PartWriter:
                     len(blocks),
                 )
             )
-            found += [
-                schema.Block(
-                    # Until it is known.
-                    block_id=0,
-                    article_id=page.article_id,
-                    title=page.title,
-                    url=page.url,
-                    **vars(block),
-                )
-                for block in blocks
-            ]
-        records = schema.to_examples(found)
+            pages += [page] * len(blocks)
+            found += blocks
+        records = schema.columns_to_examples(
+            schema.Block,
+            {
+                # Until it is known.
+                "block_id": [0] * len(found),
+                "article_id": [page.article_id for page in pages],
+                "title": [page.title for page in pages],
+                "url": [page.url for page in pages],
+                **{
+                    field.name: [getattr(block, field.name) for block in found]
+                    for field in dataclasses.fields(BlockText)
+                },
+            },
+        )
         self._records += records
         table = np.zeros(len(found), BLOCKS)
         table["size"] = [*map(len, records)]

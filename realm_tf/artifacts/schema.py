@@ -12,6 +12,7 @@ import itertools
 import os
 import zlib
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
@@ -137,11 +138,28 @@ def to_examples(records: Sequence[Block] | Sequence[AnnotatedPassage]):
     Returns:
         list of bytes.
     """
+    return columns_to_examples(
+        type(records[0]),
+        {
+            field.name: [getattr(record, field.name) for record in records]
+            for field in dataclasses.fields(records[0])
+        },
+    )
+
+
+def columns_to_examples(kind: type, values_of: Mapping[str, Sequence]):
+    """`to_examples` of records that were never made.
+
+    Args:
+        kind: `Block` or `AnnotatedPassage`.
+        values_of: mapping from str to sequence. The values of each field.
+    """
     columns = []
-    fields = dataclasses.fields(records[0])
     # As protobuf's runtime sorts them: "title" after "title_ids".
-    for field in sorted(fields, key=lambda field: f"{field.name}~"):
-        values = [getattr(record, field.name) for record in records]
+    for field in sorted(
+        dataclasses.fields(kind), key=lambda field: f"{field.name}~"
+    ):
+        values = values_of[field.name]
         tag = _BYTES_LIST if field.type in (str, list[str]) else _INT64_LIST
         if field.type is str:
             contents = [text.encode("utf-8") for text in values]
@@ -225,21 +243,23 @@ def _packed(lists):
     if values.min(initial=0) < 0:
         # Two's complement.
         largest, values = _LARGEST, values.astype(np.int64).view(np.uint64)
-    elif largest < 1 << 31:
-        values = values.astype(np.uint32)
+    else:
+        # The smallest type is the fastest.
+        values = values.astype(np.min_scalar_type(largest))
     num_bytes = max(1, -(-largest.bit_length() // 7))
     digits = np.empty((len(values), num_bytes), np.uint8)
     is_used = np.ones(digits.shape, bool)
-    ends = np.arange(1, len(values) + 1)
+    sizes = np.ones(len(values), np.uint8)
     for number in range(num_bytes):
         if number:
             is_used[:, number] = values > 0
-            ends += np.cumsum(is_used[:, number])
+            sizes += is_used[:, number]
         digits[:, number] = values & 127
         values = values >> 7
         digits[:, number] |= (values > 0).view(np.uint8) << 7
     content = digits[is_used].tobytes()
     limits = np.cumsum([0, *map(len, lists)])
+    ends = np.cumsum(sizes, dtype=np.intp)
     limits = np.concatenate([[0], ends])[limits].tolist()
     return [content[start:limit] for start, limit in itertools.pairwise(limits)]
 

@@ -25,7 +25,7 @@ UNITS = (WORDPIECES, WORDS, ROWS)
 _WORD = re.compile(r"\S+")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class BlockText:
     """A block's own text; all places are code points of it.
 

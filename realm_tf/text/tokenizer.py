@@ -151,7 +151,7 @@ class Tokenizer:
             lowercase=lowercase
         )
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        self._words = _Words(self._tokenizer, lowercase)
+        self._words = _Words(self._tokenizer, ids, lowercase)
 
     @classmethod
     def from_file(cls, path: str, *, lowercase: bool = True):
@@ -220,10 +220,11 @@ class _Words(dict):
     one place where it may be. Of several words with one place the first has it.
     """
 
-    def __init__(self, tokenizer, lowercase):
+    def __init__(self, tokenizer, ids, lowercase):
         super().__init__()
         self._tokenizer = tokenizer
         self._model = tokenizer.model
+        self._ids = ids
         self._lowercase = lowercase
         self._forget()
 
@@ -234,10 +235,18 @@ class _Words(dict):
         bare = word[skipped:]
         if bare.isalnum():
             # ASCII: nothing to normalise or to split but for the model.
-            bare = bare.lower() if self._lowercase else bare
-            for token in self._model.tokenize(bare.decode("utf-8")):
-                id_, _, (start, limit) = token.as_tuple()
-                self._pieces.extend((id_, start + skipped, limit + skipped))
+            bare = bare.decode("utf-8")
+            id_ = self._ids.get(bare)
+            if id_ is not None and len(bare) <= MAX_CHARACTERS_PER_WORD:
+                self._pieces.extend((id_, skipped, length))
+            else:
+                pieces = []
+                start = skipped
+                for token in self._model.tokenize(bare):
+                    limit = token.offsets[1] + skipped
+                    pieces += token.id, start, limit
+                    start = limit
+                self._pieces.extend(pieces)
         else:
             text = word.decode("utf-8")
             length = len(text)
@@ -253,7 +262,9 @@ class _Words(dict):
     def tokenize(self, text):
         if self._num_characters > MAX_REMEMBERED_CHARACTERS:
             self._forget()
-        numbers = self._look_up(text.encode("utf-8"))
+        content = text.encode("utf-8")
+        # Fewer words: ASCII here, all else when a word is learned.
+        numbers = self._look_up(content.lower() if self._lowercase else content)
         lengths, counts, firsts = _rows(self._words, numbers)
         word_starts = np.cumsum(lengths) - lengths
         # Where the pieces of each word begin, less where they go.

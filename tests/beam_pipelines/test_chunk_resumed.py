@@ -135,7 +135,7 @@ def test_a_file_that_is_missing_is_made_again(
     "where",
     [
         (parts.np, "savez"),
-        (parts.schema, "to_examples"),
+        (parts.schema, "columns_to_examples"),
         (resumable, "write_text"),
     ],
 )
