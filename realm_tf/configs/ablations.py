@@ -12,8 +12,9 @@ the towers of one source and the encoder (the reader's) of another:
   `"warm_up"`, after REALM's pre-training.
 
 In table 1 all systems but REALM read with the given encoder, as in the paper;
-the rows named `+warm_up` read with REALM's encoder after its masked-LM
-warm-up, which shows the difference that the retriever alone makes. In table 2
+`realm_retriever` reads with it, too, and the rows named `+warm_up` with REALM's
+encoder after its masked-LM warm-up: either shows the difference that the
+retriever alone makes. In table 2
 all systems begin with that encoder.
 `"start"` keeps its towers; in `"start+query_tower"` fine-tuning moves one of
 them, as it does REALM's and ORQA's: what REALM adds to that is pre-training's.
@@ -191,7 +192,27 @@ _BASELINES = (
 _TABLE_1 = (
     *_BASELINES[:2],
     System("start+query_tower", "Start, query tower fine-tuned", START, START),
+    System(
+        "start+bm25",
+        "Start and BM25",
+        START,
+        START,
+        finetune=_READER_ONLY,
+        model=START,
+        retriever="hybrid",
+    ),
     *_BASELINES[2:],
+    System(
+        "realm_retriever", "REALM retriever + start's reader", "realm", START
+    ),
+    System(
+        "realm_retriever+bm25",
+        "REALM retriever and BM25 + start's reader",
+        "realm",
+        START,
+        model="realm_retriever",
+        retriever="hybrid",
+    ),
     System("realm", "REALM", "realm", "realm"),
     System(
         "hybrid",

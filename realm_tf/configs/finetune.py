@@ -30,9 +30,6 @@ class Candidates(recipes.Group):
         retriever: str. Whose blocks are read: the model's own (`"realm"`), also
             with BM25 beside it (`"hybrid"`), or those of `"bm25"`, found once
             before the first step.
-        refresh_every: int. Steps between two embeddings of all blocks with
-            the query tower, which is then the blocks' tower too, while
-            training waits; 0, as in the paper, keeps the index and its tower.
     """
 
     num_candidates: recipes.Positive = 5000
@@ -43,7 +40,6 @@ class Candidates(recipes.Group):
     max_joint_length: recipes.Natural = MAX_JOINT_LENGTH
     match_whole_words: bool = True
     retriever: Literal["realm", "bm25", "hybrid"] = "realm"
-    refresh_every: recipes.Natural = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +66,9 @@ class OpenQaRecipe(recipes.Recipe):
         batch_size: int. Questions of one step.
         optimizer: `Optimizer`.
         candidates: `Candidates`.
+        index: `Refresh`. With `refresh_every=0`, as in the paper, index and
+            block tower stay as they are; otherwise the query tower is the
+            blocks' tower, too.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
         encoders: `Encoders`. Embedding tables and dropout of all that learns,
@@ -83,6 +82,7 @@ class OpenQaRecipe(recipes.Recipe):
     batch_size: recipes.Positive = 1
     optimizer: Optimizer = Optimizer(learning_rate=1e-5)
     candidates: Candidates = Candidates()
+    index: recipes.Refresh = recipes.Refresh(refresh="sync", refresh_every=0)
     train_query_tower: bool = True
     encoders: Encoders = Encoders()
     selection: Selection = Selection()

@@ -59,26 +59,13 @@ class Candidates(recipes.Group):
 
 
 @dataclasses.dataclass(frozen=True)
-class Refresh(recipes.Group):
-    """How the index is kept close to the block tower.
+class StaleRefresh(recipes.Refresh):
+    """With the ablation of a stale index.
 
     Args:
-        refresh: str. Who embeds all blocks again: `"process"`, one of its own,
-            while training goes on; `"thread"`, so in this process;
-            `"sync"`, the trainer, which waits: exact,
-            for experiments.
-        num_builders: int. Processes of `"process"` on this machine; others may
-            join them, see `operations.rebuild_index`, and with 0 only they
-            build.
-        refresh_every: int. Steps after which the index is made again; 0
-            never.
-        stale_factor: int. Multiplies `refresh_every`: the ablation with a
-            stale index.
+        stale_factor: int. Multiplies `refresh_every`.
     """
 
-    refresh: Literal["process", "thread", "sync"] = "process"
-    num_builders: recipes.Natural = 1
-    refresh_every: recipes.Natural = 500
     stale_factor: recipes.Positive = 1
 
     @property
@@ -204,7 +191,7 @@ class PretrainRecipe(recipes.Recipe):
         marginalization: str. `"token"` or `"span"`; see
             `models.realm.RealmModel`.
         train_block_tower: bool. See there.
-        index: `Refresh`.
+        index: `StaleRefresh`.
         masked_lm: `MaskedLmWarmUp`.
         masking: `Masking`.
         lengths: `JointLengths`.
@@ -222,7 +209,7 @@ class PretrainRecipe(recipes.Recipe):
     candidates: Candidates = Candidates()
     marginalization: Literal["token", "span"] = "token"
     train_block_tower: bool = True
-    index: Refresh = Refresh()
+    index: StaleRefresh = StaleRefresh()
     masked_lm: MaskedLmWarmUp = MaskedLmWarmUp()
     masking: Masking = Masking()
     lengths: JointLengths = JointLengths()
@@ -260,7 +247,7 @@ _WIKI_SMALL = PretrainRecipe(
     num_steps=400,
     batch_size=8,
     optimizer=Optimizer(learning_rate=5e-5, bias_correction=True),
-    index=Refresh(refresh_every=100),
+    index=StaleRefresh(refresh_every=100),
     masked_lm=MaskedLmWarmUp(
         masked_lm_steps=1200,
         masked_lm_own_block=0.55,
@@ -307,7 +294,7 @@ RECIPES = {
         batch_size=2,
         optimizer=Optimizer(learning_rate=1e-2),
         candidates=Candidates(num_retrieved=2, num_spare=3),
-        index=Refresh(refresh="sync", refresh_every=2),
+        index=StaleRefresh(refresh="sync", refresh_every=2),
         masking=Masking(max_masked=4),
         lengths=JointLengths(
             max_query_length=16, max_block_length=24, max_joint_length=32

@@ -119,6 +119,27 @@ class Lengths(Group):
 
 
 @dataclasses.dataclass(frozen=True)
+class Refresh(Group):
+    """How the index is kept close to the block tower.
+
+    Args:
+        refresh: str. Who embeds all blocks again: `"process"`, one of its own,
+            while training goes on; `"thread"`, so in this process;
+            `"sync"`, the trainer, which waits: exact,
+            for experiments.
+        num_builders: int. Processes of `"process"` on this machine; others may
+            join them, see `operations.rebuild_index`, and with 0 only they
+            build.
+        refresh_every: int. Steps after which the index is made again; 0
+            never.
+    """
+
+    refresh: Literal["process", "thread", "sync"] = "process"
+    num_builders: Natural = 1
+    refresh_every: Natural = 500
+
+
+@dataclasses.dataclass(frozen=True)
 class Recipe(Group):
     """Numbers of one training run: a subclass for each kind of training."""
 

@@ -112,7 +112,7 @@ class Ablate(Operation):
                 "--set-pretrain num_steps=0 leaves nothing to compare: "
                 "expected 1 or more."
             )
-        refresh_every = found["finetune"].candidates.refresh_every
+        refresh_every = found["finetune"].index.refresh_every
         if refresh_every:
             raise InputError(
                 "--set-finetune refresh_every moves the block tower away from "

@@ -145,6 +145,7 @@ class FineTune(Training):
                 corpus,
                 self.settings,
                 stage,
+                model=self.model,
                 blocks=self.blocks,
                 index=self.index,
             )
@@ -153,7 +154,7 @@ class FineTune(Training):
 
     def report(self, result: Model) -> str:
         text = super().report(result)
-        if self._is_dpr or self.settings.candidates.refresh_every:
+        if self._is_dpr or self.settings.index.refresh_every:
             text += (
                 "\nThe block tower has moved: run `realm embed` and `realm "
                 "index` with the new model."

@@ -1,7 +1,8 @@
 """The process that builds indices for a trainer in another process.
 
-`realm pretrain` starts them itself. More may join, on other machines that
-mount the same directories or on other accelerators, whenever it runs:
+`realm pretrain` and `realm finetune` start them. More may join, on other
+machines that mount the same directories or on other accelerators, whenever it
+runs:
 
   python -m realm_tf.operations.rebuild_index --exchange OUTPUT.partial/run/index_exchange
 
@@ -84,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     """The process of `index_builder.ProcessBuilders`, and any other."""
     parser = argparse.ArgumentParser(
         prog="python -m realm_tf.operations.rebuild_index",
-        description="Embeds blocks for a run of `realm pretrain`.",
+        description="Embeds blocks for a training with refresh=process.",
     )
     parser.add_argument(
         "--exchange",
@@ -105,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
         task = meeting.task
         if task is None:
             raise InputError(
-                f"--exchange {args.exchange}: no run of `realm pretrain` with "
+                f"--exchange {args.exchange}: no training with "
                 "refresh=process is going on there."
             )
         builder = _Builder(meeting, task)

@@ -1,5 +1,6 @@
 """Fine-tuning of retriever and reader on questions with answers."""
 
+import contextlib
 import dataclasses
 import functools
 import sys
@@ -63,7 +64,7 @@ def check(recipe, model, directory) -> None:
             "gold=read says which block read_an_answer reads: add --set "
             "read_an_answer=true."
         )
-    if recipe.candidates.refresh_every and not (
+    if recipe.index.refresh_every and not (
         model.share_embedders and recipe.train_query_tower
     ):
         raise InputError(
@@ -80,11 +81,13 @@ class FineTuning:
         corpus: `Corpus`. Its model is trained.
         recipe: `OpenQaRecipe`.
         stage: `artifact.Stage`. Its metadata get what the run measures.
+        model: `Model`. What the corpus's model was loaded from.
         blocks: `Blocks`. What the corpus's records were read from.
         index: `Index`. What the corpus's index was loaded from.
     """
 
-    def __init__(self, corpus, recipe, stage, *, blocks, index):
+    def __init__(self, corpus, recipe, stage, *, model, blocks, index):
+        self._model = model
         self._blocks = blocks
         self._corpus = corpus
         self._index = index
@@ -115,28 +118,31 @@ class FineTuning:
         steps = curriculum.steps_of_epochs
         trainers.compile_trainer(self._trainer, recipe.optimizer, sum(steps))
         parts = {}
-        refresh = None
-        if recipe.candidates.refresh_every:
-            parts[_REFRESH] = refresh = self._refresh()
-        parts["training_log"] = TrainingLog(
-            self._stage.path(LOG),
-            every_steps=recipe.log_every,
-            num_steps=sum(steps),
-            writer=writer,
-        )
-        if dev:
-            parts["selection"] = self._selection(dev, refresh)
-        metadata["history"] = resume.fit(
-            self._trainer,
-            curriculum.batches,
-            num_steps=sum(steps),
-            steps_per_epoch=steps,
-            directory=self._stage.path(run_directory.CHECKPOINT),
-            parts=parts,
-            callbacks=callbacks,
-            feed=functools.partial(feeding.varying, of_one_width=_OF_ONE_WIDTH),
-            **fit,
-        )
+        with contextlib.ExitStack() as stack:
+            refresh = None
+            if recipe.index.refresh_every:
+                parts[_REFRESH] = refresh = self._refresh(stack)
+            parts["training_log"] = TrainingLog(
+                self._stage.path(LOG),
+                every_steps=recipe.log_every,
+                num_steps=sum(steps),
+                writer=writer,
+            )
+            if dev:
+                parts["selection"] = self._selection(dev, refresh)
+            metadata["history"] = resume.fit(
+                self._trainer,
+                curriculum.batches,
+                num_steps=sum(steps),
+                steps_per_epoch=steps,
+                directory=self._stage.path(run_directory.CHECKPOINT),
+                parts=parts,
+                callbacks=callbacks,
+                feed=functools.partial(
+                    feeding.varying, of_one_width=_OF_ONE_WIDTH
+                ),
+                **fit,
+            )
         if dev:
             metadata.update(parts["selection"].restore_best())
         metadata["counts"] = {
@@ -206,7 +212,7 @@ class FineTuning:
                 strings[question] = found
         return strings
 
-    def _refresh(self):
+    def _refresh(self, stack):
         versions = IndexVersions(self._stage.path(run_directory.INDEX))
         directory = self._stage.path(run_directory.CHECKPOINT)
         state = resume.state_of(directory, _REFRESH)
@@ -214,14 +220,41 @@ class FineTuning:
             versions.write(0, self._index.embeddings)
         else:
             self._trainer.swap(versions.read(state["index_step"]))
-        return IndexRefresh(
-            self._trainer,
-            self._trainer.open_qa.block_embedder,
-            self._embed,
-            versions=versions,
-            every_steps=self._recipe.candidates.refresh_every,
-            wait=True,
+        settings = self._recipe.index
+        tower = self._trainer.open_qa.block_embedder
+        length = min(
+            self._corpus.records.metadata["max_block_length"], tower.max_length
         )
+        packed = run_directory.open_blocks(self._blocks, self._stage, length)
+        wait = settings.refresh == "sync"
+        if wait:
+            embedder = BlockEmbedder(
+                self._corpus.loaded, max_length=length, tower=tower
+            )
+
+            def build(*_):
+                return index_builder.embed_blocks(embedder, packed)
+
+        else:
+            build = index_builder.builder(
+                settings,
+                self._corpus.loaded,
+                packed,
+                max_block_length=length,
+                model=self._model,
+                stage=self._stage,
+                stack=stack,
+            )
+        refresh = IndexRefresh(
+            self._trainer,
+            tower,
+            build,
+            versions=versions,
+            every_steps=settings.refresh_every,
+            wait=wait,
+        )
+        stack.callback(refresh.close)
+        return refresh
 
     def _selection(self, dev, refresh):
         settings = self._recipe.selection
@@ -257,16 +290,6 @@ class FineTuning:
             patience=settings.patience,
         )
 
-    def _embed(self, *_):
-        """All blocks, with the tower as it is."""
-        tower = self._trainer.open_qa.block_embedder
-        limit = tower.max_length
-        length = min(self._corpus.records.metadata["max_block_length"], limit)
-        return index_builder.embed_blocks(
-            BlockEmbedder(self._corpus.loaded, max_length=length, tower=tower),
-            run_directory.open_blocks(self._blocks, self._stage, length),
-        )
-
 
 def make_trainer(corpus, embeddings, recipe):
     """`RetrieveAndRead`, with what the recipe says frozen.
@@ -286,7 +309,7 @@ def make_trainer(corpus, embeddings, recipe):
         model.query_embedder.trainable = False
         model.block_embedder.trainable = False
     else:
-        if not candidates.refresh_every:
+        if not recipe.index.refresh_every:
             model = model.separate_towers()
         trainers.set_up(model.query_embedder.encoder, recipe, num_frozen=0)
     num_frozen = recipe.encoders.num_frozen_layers

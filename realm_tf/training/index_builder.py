@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 
+import keras
 import numpy as np
 
+from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import hosts
+from realm_tf.training import run_directory
 from realm_tf.training.callbacks import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -65,6 +68,40 @@ def embed_blocks(
             "learning_rate=1e-5."
         )
     return found
+
+
+def builder(settings, loaded, blocks, *, max_block_length, model, stage, stack):
+    """The builder that a recipe asks for, beside the steps.
+
+    Args:
+        settings: `configs.recipes.Refresh`, not with `refresh="sync"`.
+        loaded: `LoadedModel`. The trainer's.
+        blocks: `PackedBlocks`.
+        max_block_length: int. As the trainer's.
+        model: `Model`. What `loaded` was loaded from.
+        stage: `artifact.Stage`. The trainer's output.
+        stack: `contextlib.ExitStack`. It ends what is started.
+
+    Returns:
+        A builder.
+    """
+    if settings.refresh == "thread":
+        return thread_builder(loaded, blocks, max_block_length=max_block_length)
+    # Its processor may be another one than the trainer's.
+    is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
+    builders = ProcessBuilders(
+        os.path.abspath(stage.path(run_directory.EXCHANGE)),
+        {
+            "model": os.path.abspath(model.directory),
+            "blocks": os.path.abspath(blocks.directory),
+            "max_block_length": max_block_length,
+            "precision": FLOAT32 if is_float32 else "auto",
+        },
+        num_blocks=len(blocks),
+        num_processes=settings.num_builders,
+    )
+    stack.callback(builders.close)
+    return builders
 
 
 def thread_builder(loaded, blocks, *, max_block_length: int):
@@ -159,8 +196,6 @@ class ProcessBuilders:
                 self._processes[number] = self._started(number)
 
     def _started(self, number):
-        import keras
-
         environment = dict(
             os.environ,
             KERAS_BACKEND=keras.backend.backend(),

@@ -110,6 +110,9 @@ class IndexRefresh(keras.callbacks.Callback):
 
     def refresh(self):
         """Exchanges the index for one of the tower as it is, and waits."""
+        # What a builder may be at is older.
+        self.close()
+        self._stopped.clear()
         self.model  # noqa: B018
         self._copy(wait=True)
 

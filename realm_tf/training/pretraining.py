@@ -2,15 +2,11 @@
 
 import contextlib
 import dataclasses
-import os
-
-import keras
 
 from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.errors import InputError
-from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import hosts
 from realm_tf.training import index_builder
@@ -260,7 +256,15 @@ class Pretraining:
         elif not hosts.is_first():
             build = None
         else:
-            build = self._builder(model, stack)
+            build = index_builder.builder(
+                settings,
+                self._loaded,
+                self._blocks,
+                max_block_length=self._recipe.lengths.max_block_length,
+                model=model,
+                stage=self._stage,
+                stack=stack,
+            )
         refresh = IndexRefresh(
             index,
             self._loaded.model.block_embedder,
@@ -271,26 +275,3 @@ class Pretraining:
         )
         stack.callback(refresh.close)
         return refresh
-
-    def _builder(self, model, stack):
-        settings = self._recipe.index
-        length = self._recipe.lengths.max_block_length
-        if settings.refresh == "thread":
-            return index_builder.thread_builder(
-                self._loaded, self._blocks, max_block_length=length
-            )
-        # Its processor may be another one than the trainer's.
-        is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
-        builders = index_builder.ProcessBuilders(
-            os.path.abspath(self._stage.path(run_directory.EXCHANGE)),
-            {
-                "model": os.path.abspath(model.directory),
-                "blocks": os.path.abspath(self._blocks.directory),
-                "max_block_length": length,
-                "precision": FLOAT32 if is_float32 else "auto",
-            },
-            num_blocks=len(self._blocks),
-            num_processes=settings.num_builders,
-        )
-        stack.callback(builders.close)
-        return builders

@@ -12,6 +12,7 @@ from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
+from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
@@ -134,6 +135,37 @@ def test_a_refreshed_index_follows_the_shared_tower(open_qa_world, tmp_path):
             tmp_path / "other",
             *("refresh_every=1", "train_query_tower=false"),
         ).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refresh", ["thread", "process"])
+def test_others_embed_the_blocks_beside_the_steps(
+    open_qa_world, tmp_path, monkeypatch, refresh
+):
+    end_of_step = IndexRefresh.on_train_batch_end
+    swaps = []
+
+    def with_the_builder(self, batch, logs=None):
+        end_of_step(self, batch, logs)
+        if self._thread is not None:
+            self._thread.join()
+        swaps[:] = self.swaps
+
+    monkeypatch.setattr(IndexRefresh, "on_train_batch_end", with_the_builder)
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *ONE_BATCH,
+        *("refresh_every=1", f"refresh={refresh}", "num_epochs=4"),
+    )
+    end = job.run(verbose=0).load()
+    # Copied before each step but the first, taken before the next.
+    assert swaps == [(2, 1), (3, 2)]
+    last = read_log(job.output)[-1]
+    # The mean of four steps.
+    assert last["index_age"] == 0.75
+    assert last["index_minutes"] > 0
+    assert end.model.share_embedders
 
 
 @pytest.mark.parametrize(

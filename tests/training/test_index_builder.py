@@ -141,7 +141,7 @@ def test_nothing_to_join(tmp_path):
     process = _join(tmp_path)
     _, printed = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "no run of `realm pretrain` with refresh=process" in printed
+    assert "no training with refresh=process" in printed
 
 
 @pytest.mark.slow

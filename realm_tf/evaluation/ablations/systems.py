@@ -206,8 +206,8 @@ class _Systems:
         """Name of each test to the `Evaluation` of a model."""
         given = self._given
         options.update(model=model, blocks=given.blocks, index=index)
-        if options.get("retriever") == "hybrid" and given.dev is not None:
-            # Tests use the weight that was fitted to dev.
+        if "num_reader_blocks" not in options:
+            # Tests use the weights that were fitted to dev.
             options["calibration"] = self._add(
                 Evaluate,
                 name.replace("evaluation", "calibration", 1),

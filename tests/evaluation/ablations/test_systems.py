@@ -54,6 +54,8 @@ def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
         "combined": 7,
         # Seven systems with three seeds.
         "finetuned": 21,
+        # Their weights are fitted on dev.
+        "calibration": 21,
         "evaluation": 21,
     }
     # The first seed of all comes before the second of any.
@@ -154,6 +156,7 @@ def test_the_steps_of_table_1(list_all):
             *baselines[:2],
             "start+query_tower",
             *baselines[2:],
+            "realm_retriever",
             "realm",
             *(f"{name}+warm_up" for name in baselines),
         )
@@ -164,19 +167,22 @@ def test_the_steps_of_table_1(list_all):
         ("start", "start", "realm"),
         ("realm", "realm", "realm"),
         ("hybrid", "realm", "hybrid"),
+        ("start+bm25", "start", "hybrid"),
+        ("realm_retriever+bm25", "realm_retriever", "hybrid"),
     ):
         for test in ("nq.test", "nq.dev"):
             evaluated = found[f"evaluation-{name}-0-{test}"]
             assert _read(evaluated, "model") == [f"finetuned-{model}-0"]
             assert evaluated.retriever == retriever
-    # The weight of BM25 is fitted on dev, once for all tests.
-    fitted = found["calibration-hybrid-0"]
-    assert str(fitted.questions.path) == str(
-        found["finetuned-realm-0"].dev.path
-    )
-    for name, wanted in (("hybrid", fitted.result.path), ("realm", None)):
-        known = found[f"evaluation-{name}-0-nq.test"].calibration
-        assert (known and known.path) == wanted
+    # Weights are fitted on dev, once for all tests.
+    for name, trained in (("hybrid", "realm"), ("bm25", "bm25")):
+        fitted = found[f"calibration-{name}-0"]
+        assert str(fitted.questions.path) == str(
+            found[f"finetuned-{trained}-0"].dev.path
+        )
+        for test in ("nq.test", "nq.dev"):
+            known = found[f"evaluation-{name}-0-{test}"].calibration
+            assert known.path == fitted.result.path
     # With the start's encoder, and with that of the warm-up.
     for name, before, index in (
         ("bm25", "start", "start"),
@@ -188,10 +194,11 @@ def test_the_steps_of_table_1(list_all):
         ("start+warm_up", "warm-up", "start"),
         ("orqa+warm_up", "combined-ict+warm-up", "ict"),
         ("dpr+warm_up", "combined-dpr-0+warm-up", "dpr-0"),
+        ("realm_retriever", "combined-realm-0+start", "realm-0"),
     ):
         tuned = found[f"finetuned-{name}-0"]
         assert _read(tuned, "model", "index") == [before, f"index-{index}"]
-        learns = name.startswith(("orqa", "start+query_tower"))
+        learns = name.startswith(("orqa", "start+query_tower", "realm"))
         assert tuned.settings.train_query_tower == learns
         retriever = "bm25" if "bm25" in name else "realm"
         assert tuned.settings.candidates.retriever == retriever
