@@ -36,9 +36,14 @@ def main(
     num_blocks: int = 1_000_000,
     embedding_dim: int | None = None,
     kinds: tuple[str, ...] = ("brute_force", "ivf", "scann"),
+    options: tuple[str, ...] = (),
     seed: int = 0,
 ):
-    """Writes rows below `output` and builds an index of each kind."""
+    """Writes rows below `output` and builds an index of each kind.
+
+    Args:
+        options: more of `realm index`, as `--options=--num-parts=4`.
+    """
     known = Embeddings(embeddings).read()
     if embedding_dim is not None:
         _, axes = np.linalg.eigh(np.cov(known.T))
@@ -48,9 +53,10 @@ def main(
     if not artifact.is_complete(rows):
         _write(known, num_blocks, str(rows), seed)
     for kind in kinds:
-        built = root / f"{kind}-{num_blocks}-{known.shape[1]}"
-        found = _build(str(rows), kind, str(built))
-        print(json.dumps({"kind": kind, **found}), flush=True)
+        name = "".join([kind, *options])
+        built = root / f"{name}-{num_blocks}-{known.shape[1]}"
+        found = _build(str(rows), kind, options, str(built))
+        print(json.dumps({"kind": name, **found}), flush=True)
 
 
 def _write(known, num_blocks, output, seed):
@@ -83,10 +89,11 @@ def _write(known, num_blocks, output, seed):
         )
 
 
-def _build(rows, kind, output):
+def _build(rows, kind, options, output):
     started = time.perf_counter()
     process = corpus.start(
-        *("index", "--embeddings", rows, "--kind", kind, "--output", output)
+        *("index", "--embeddings", rows, "--kind", kind, "--output", output),
+        *options,
     )
     most = 0
     while process.poll() is None:

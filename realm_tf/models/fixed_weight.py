@@ -46,8 +46,8 @@ def shared(array: np.ndarray):
     """An array's memory as a TensorFlow tensor, where it need not be copied.
 
     Made of an array, a tensor or a variable is a copy, and for a moment two. A
-    file that is mapped (`np.load` with `mmap_mode`) or `mapped_zeros`, whole,
-    is used where it lies, and pages of a file that are not needed need not be
+    file that is mapped (`np.load` with `mmap_mode`), some of its rows, or
+    `mapped_zeros`, whole, is used where it lies, and pages of a file that are not needed need not be
     in memory. The file is not written to, whatever becomes of the tensor.
 
     Args:
@@ -64,7 +64,6 @@ def shared(array: np.ndarray):
         owner = array.base
     if (
         not isinstance(owner.base, mmap.mmap)
-        or owner.__array_interface__ != array.__array_interface__
         or array.dtype.isbuiltin != 1
         or not array.flags.c_contiguous
         or array.ctypes.data % _ALIGNMENT
@@ -74,11 +73,14 @@ def shared(array: np.ndarray):
 
     if not array.flags.writeable:
         # Private: the exchange format has no memory that is only read.
+        offset = owner.offset + array.ctypes.data - owner.ctypes.data
         try:
             owner = np.memmap(
-                owner.filename, owner.dtype, "c", owner.offset, owner.shape
+                owner.filename, array.dtype, "c", offset, array.shape
             )
         except (OSError, ValueError):
             # The file has been removed or replaced; its pages are still here.
             return array
+    elif owner.__array_interface__ != array.__array_interface__:
+        return array
     return tf.experimental.dlpack.from_dlpack(owner.__dlpack__())

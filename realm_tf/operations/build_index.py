@@ -37,6 +37,9 @@ class BuildIndex(Operation):
     the memory and costs some recall"""
     num_reordered: int = 200
     """scann, from 20,000 blocks on: candidates that are scored again"""
+    num_parts: int | None = None
+    """scann: searchers that share the blocks and are built one after the other,
+    each in so much less memory (if not given: one for every 4 million)"""
     num_partitions: int | None = None
     """ivf: parts of the blocks (if not given: 4 sqrt(number of blocks))"""
     num_probed: int | None = None

@@ -1,6 +1,8 @@
 """Approximate search with ScaNN's TensorFlow op, in the graph."""
 
 import copy
+import dataclasses
+import itertools
 import math
 import uuid
 
@@ -33,6 +35,8 @@ _MIN_BLOCKS_FOR_TREE = 100_000
 # retriever is worth more than microseconds.
 _SEARCHED_FRACTION = 0.1
 _TRAINING_SAMPLE = 250_000
+# A searcher is built in some 4.9 KB a row of 384 numbers: 20 GB (our choice).
+_MAX_BLOCKS_OF_A_PART = 4_000_000
 
 
 def _scann_ops():
@@ -46,21 +50,64 @@ def _scann_ops():
     return scann_ops
 
 
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The searcher of a range of blocks.
+
+    Args:
+        first: int. The first block.
+        limit: int. The one after the last.
+        shared_name: str. Of the TensorFlow resource.
+        searcher: `scann_ops.ScannSearcher`, or `None`: made of the state when
+            a graph first runs.
+        state: `scann_ops.ScannState`. Its serialised form.
+    """
+
+    first: int
+    limit: int
+    shared_name: str
+    searcher: object
+    state: object
+
+    def search(self, queries, num_candidates, num_reordered):
+        """Scores and ids of the best blocks of its range."""
+        import tensorflow as tf
+
+        num_candidates = min(num_candidates, self.limit - self.first)
+        searcher = self.searcher
+        if searcher is None:
+            # Of the op itself TensorFlow keeps one searcher for all calls
+            # outside of a graph, and of functions one for all of a graph.
+            if tf.executing_eagerly():
+                searcher = _scann_ops().searcher_from_module(self.state)
+            else:
+                searcher = _searcher(self.state)
+        block_ids, scores = searcher.search_batched(
+            queries,
+            final_num_neighbors=num_candidates,
+            pre_reorder_num_neighbors=max(num_candidates, num_reordered),
+        )
+        # Of no queries ScaNN gives no columns, either.
+        shape = (tf.shape(queries)[0], num_candidates)
+        block_ids = tf.cast(block_ids, tf.int32) + self.first
+        return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
+
+
 class Scann(Index):
-    """ScaNN index; the searcher is a TensorFlow resource.
+    """ScaNN index; its searchers are TensorFlow resources.
 
     The number of blocks decides the stages: below 20,000 every block is
     scored (as float32 or int8); from there on hashed scores choose
     `num_reordered` blocks that are scored again; from 100,000 on a tree
     leaves most of the blocks out. Only for the TensorFlow backend, on CPU.
 
+    More blocks than one searcher can be built of have several, of a range
+    each; a search asks all and keeps the best.
+
     Make one with `build` or `from_files`.
 
     Args:
-        searcher: `scann_ops.ScannSearcher`.
-        module: `scann_ops.ScannState`. Its serialised form.
-        shared_name: str. Of the resource.
-        num_blocks: int. Rows.
+        parts: list of `_Part`, in the order of their blocks.
         embedding_dim: int. Width of a row.
         reordering: str. `"float32"` or `"int8"`.
         num_reordered: int. Blocks that are scored again.
@@ -69,29 +116,33 @@ class Scann(Index):
         [Guo et al., 2020](https://arxiv.org/abs/1908.10396).
     """
 
-    def __init__(
-        self,
-        searcher,
-        module,
-        shared_name,
-        *,
-        num_blocks,
-        embedding_dim,
-        reordering,
-        num_reordered,
-    ):
-        self._searcher = searcher
-        self.module = module
-        self._shared_name = shared_name
-        self.num_blocks = num_blocks
+    def __init__(self, parts, *, embedding_dim, reordering, num_reordered):
+        import tensorflow as tf
+
+        self._parts = parts
+        # What is saved of a graph.
+        self.module = tf.Module()
+        self.module.parts = [part.state for part in parts]
+        self.num_blocks = parts[-1].limit
         self.embedding_dim = embedding_dim
-        self.is_exact = (
-            num_blocks < _MIN_BLOCKS_FOR_HASHING and reordering == "float32"
+        self.is_exact = reordering == "float32" and all(
+            part.limit - part.first < _MIN_BLOCKS_FOR_HASHING for part in parts
         )
         self._reordering = reordering
         self._num_reordered = num_reordered
 
-    OPTIONS = ("reordering", "num_reordered")
+    OPTIONS = ("reordering", "num_reordered", "num_parts")
+
+    @classmethod
+    def resolve(cls, num_blocks, *, num_parts=None, **options):
+        if num_parts is None:
+            num_parts = -(-num_blocks // _MAX_BLOCKS_OF_A_PART)
+        if not 1 <= num_parts <= num_blocks:
+            raise InputError(
+                f"`num_parts` must be 1 to {num_blocks}, one block each. "
+                f"Received: num_parts={num_parts}"
+            )
+        return {**options, "num_parts": num_parts}
 
     @classmethod
     def build(
@@ -100,6 +151,7 @@ class Scann(Index):
         *,
         reordering="float32",
         num_reordered=200,
+        num_parts=1,
     ):
         """An index over embeddings.
 
@@ -110,6 +162,8 @@ class Scann(Index):
                 Defaults to `"float32"`.
             num_reordered: int. How many candidates are scored again, from
                 20,000 blocks on. Defaults to `200`.
+            num_parts: int. Searchers that share the blocks; one is built
+                after the other. Defaults to `1`.
 
         Returns:
             `Scann`.
@@ -123,15 +177,15 @@ class Scann(Index):
                 "`num_reordered` must be at least 1. "
                 f"Received: num_reordered={num_reordered}"
             )
-        shared_name = _new_name()
-        searcher = _build_searcher(
-            embeddings, shared_name, reordering, num_reordered
-        )
+        parts = []
+        for first, limit in _ranges(len(embeddings), num_parts):
+            rows = embeddings[first:limit]
+            name = _new_name()
+            searcher = _build_searcher(rows, name, reordering, num_reordered)
+            state = _state(searcher, rows, reordering)
+            parts.append(_Part(first, limit, name, searcher, state))
         return cls(
-            searcher,
-            searcher.serialize_to_module(),
-            shared_name,
-            num_blocks=embeddings.shape[0],
+            parts,
             embedding_dim=embeddings.shape[1],
             reordering=reordering,
             num_reordered=num_reordered,
@@ -148,33 +202,38 @@ class Scann(Index):
         import tensorflow as tf
 
         ops = _scann_ops()
-        state = files.state(_kept(files.parameters["reordering"]))
-        tensors = []
-        for name in STATE_NAMES:
-            value = state.get(name, files.embeddings)
-            if name in _STRING_STATE:
-                # A scalar string, or one string in a list: `(1, length)`.
-                string = value.tobytes()
-                value = string if value.ndim == 1 else [string]
-            else:
-                value = shared(value)
-            tensors.append(tf.convert_to_tensor(value))
-        module = ops.ScannState(tensors)
-        # Without a name of its own the searcher would live in the kernel
-        # cache, which setting a random seed clears.
-        shared_name = _new_name()
-        handle = ops.tensors_to_scann(
-            module.dataset,
-            *(getattr(module, name) for name in STATE_NAMES[:-1]),
-            shared_name=shared_name,
-        )
+        reordering = files.parameters["reordering"]
+        # Directories of earlier versions do not say it.
+        num_parts = files.parameters.get("num_parts", 1)
+        parts = []
+        for number, (first, limit) in enumerate(
+            _ranges(files.num_blocks, num_parts)
+        ):
+            names = {name: _file(name, number) for name in _kept(reordering)}
+            kept = files.state(names.values())
+            tensors = []
+            for name in STATE_NAMES:
+                if name not in names:
+                    value = shared(files.embeddings[first:limit])
+                else:
+                    value = kept[names[name]]
+                    if name in _STRING_STATE:
+                        # A scalar string, or one in a list: `(1, length)`.
+                        string = value.tobytes()
+                        value = string if value.ndim == 1 else [string]
+                    else:
+                        value = shared(value)
+                tensors.append(tf.convert_to_tensor(value))
+            state = ops.ScannState(tensors)
+            # Without a name of its own the searcher would live in the kernel
+            # cache, which setting a random seed clears.
+            shared_name = _new_name()
+            searcher = _searcher(state, shared_name=shared_name)
+            parts.append(_Part(first, limit, shared_name, searcher, state))
         return cls(
-            ops.ScannSearcher(handle),
-            module,
-            shared_name,
-            num_blocks=files.num_blocks,
+            parts,
             embedding_dim=files.metadata["embedding_dim"],
-            reordering=files.parameters["reordering"],
+            reordering=reordering,
             num_reordered=files.parameters["num_reordered"],
         )
 
@@ -184,21 +243,11 @@ class Scann(Index):
         Rows that it scores as float32 are the embeddings, which an index's
         files hold anyway.
         """
-        state = {}
-        for name in _kept(self._reordering):
-            value = getattr(self.module, name).numpy()
-            if isinstance(value, bytes):
-                state[name] = np.frombuffer(value, dtype="uint8")
-            elif name in _STRING_STATE:
-                (string,) = value
-                state[name] = np.frombuffer(string, dtype="uint8")[None]
-            elif value.ndim:
-                state[name] = value
-            else:
-                # A part that this searcher has not: ScaNN gives a scalar of
-                # uninitialised memory, which would differ from run to run.
-                state[name] = np.zeros_like(value)
-        return state
+        return {
+            _file(name, number): _as_array(getattr(part.state, name), name)
+            for number, part in enumerate(self._parts)
+            for name in _kept(self._reordering)
+        }
 
     def search(self, queries, num_candidates, allowed=None):
         import tensorflow as tf
@@ -215,54 +264,101 @@ class Scann(Index):
                 "The index kind 'scann' is a TensorFlow op and the Keras "
                 f"backend is {backend!r}: use --kind ivf or brute_force."
             )
-        searcher = self._searcher or _scann_ops().searcher_from_module(
-            self.module
+        queries = tf.cast(queries, tf.float32)
+        found = [
+            part.search(queries, num_candidates, self._num_reordered)
+            for part in self._parts
+        ]
+        if len(found) == 1:
+            return found[0]
+        scores, block_ids = (
+            tf.concat(each, axis=1) for each in zip(*found, strict=True)
         )
-        block_ids, scores = searcher.search_batched(
-            tf.cast(queries, tf.float32),
-            final_num_neighbors=num_candidates,
-            pre_reorder_num_neighbors=max(num_candidates, self._num_reordered),
-        )
-        # Of no queries ScaNN gives no columns, either.
-        shape = (tf.shape(queries)[0], num_candidates)
-        block_ids = tf.cast(block_ids, tf.int32)
-        return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
+        scores, places = tf.math.top_k(scores, num_candidates)
+        return scores, tf.gather(block_ids, places, batch_dims=1)
 
     def for_graph(self):
         """As `Index.for_graph`; track its `module` in what is saved.
 
-        The searcher is made again from the state's variables, which the
-        SavedModel holds, when the graph first runs; the resource of this
-        process means nothing there.
+        Searchers are made again from the state's variables, which the
+        SavedModel holds, when the graph first runs; the resources of this
+        process mean nothing there.
         """
         index = copy.copy(self)
-        index._searcher = None
+        index._parts = [
+            dataclasses.replace(part, searcher=None) for part in self._parts
+        ]
         return index
 
     def swap(self, embeddings):
         """Takes new embeddings; compiled searches see them at once.
 
-        The searcher is rebuilt under the name of the old one, so this must
+        Searchers are rebuilt under the names of the old ones, so this must
         not run while a search does: a trainer swaps between two steps. A
         server loads a new SavedModel version instead.
         """
         self._check_swap(embeddings)
         self.close()
-        self._searcher = _build_searcher(
-            embeddings,
-            self._shared_name,
-            self._reordering,
-            self._num_reordered,
-        )
-        new_module = self._searcher.serialize_to_module()
-        for name in STATE_NAMES:
-            getattr(self.module, name).assign(getattr(new_module, name))
+        for number, part in enumerate(self._parts):
+            rows = embeddings[part.first : part.limit]
+            searcher = _build_searcher(
+                rows, part.shared_name, self._reordering, self._num_reordered
+            )
+            new = _state(searcher, rows, self._reordering)
+            for name in STATE_NAMES:
+                getattr(part.state, name).assign(getattr(new, name))
+            self._parts[number] = dataclasses.replace(part, searcher=searcher)
 
     def close(self) -> None:
-        """Frees the searcher's memory; Python's collector does not."""
+        """Frees the searchers' memory; Python's collector does not."""
         import tensorflow as tf
 
-        tf.raw_ops.DestroyResourceOp(resource=self._searcher.searcher_handle)
+        for part in self._parts:
+            tf.raw_ops.DestroyResourceOp(resource=part.searcher.searcher_handle)
+
+
+def _searcher(state, **options):
+    """Makes a searcher of its serialised form."""
+    ops = _scann_ops()
+    handle = ops.tensors_to_scann(
+        state.dataset,
+        *(getattr(state, name) for name in STATE_NAMES[:-1]),
+        **options,
+    )
+    return ops.ScannSearcher(handle)
+
+
+def _ranges(num_blocks, num_parts):
+    """First block and the one after the last of each part."""
+    bounds = [num_blocks * number // num_parts for number in range(num_parts)]
+    return list(itertools.pairwise([*bounds, num_blocks]))
+
+
+def _file(name, number):
+    """How a part's array is called; the first part's as if it were alone."""
+    return f"{name}-{number}" if number else name
+
+
+def _state(searcher, rows, reordering):
+    """`ScannState` of a searcher, without a copy of rows that are mapped."""
+    ops = _scann_ops()
+    tensors = list(ops.scann_to_tensors(searcher.searcher_handle))
+    if reordering == "float32":
+        tensors[-1] = shared(rows)
+    return ops.ScannState(tensors)
+
+
+def _as_array(variable, name):
+    """A part of `ScannState` as it is kept."""
+    value = variable.numpy()
+    if isinstance(value, bytes):
+        return np.frombuffer(value, dtype="uint8")
+    if name in _STRING_STATE:
+        (string,) = value
+        return np.frombuffer(string, dtype="uint8")[None]
+    # A scalar is of a part that this searcher has not: ScaNN gives
+    # uninitialised memory, which would differ from run to run.
+    return value if value.ndim else np.zeros_like(value)
 
 
 def _kept(reordering):

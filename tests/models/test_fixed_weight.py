@@ -6,9 +6,11 @@ import keras
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from realm_tf.artifacts.array_files import mapped_zeros
 from realm_tf.models.fixed_weight import fixed_weight
+from realm_tf.models.fixed_weight import shared
 
 ROWS = np.arange(24, dtype="float32").reshape(6, 4)
 
@@ -98,3 +100,17 @@ def test_a_file_stays_when_a_weight_is_changed_in_place(mapped):
     expected[2:4] = 0
     np.testing.assert_array_equal(np.asarray(weight), expected)
     np.testing.assert_array_equal(np.load(mapped.filename), ROWS)
+
+
+@needs_tensorflow
+def test_some_rows_of_a_file_are_where_it_lies(tmp_path):
+    rows = np.arange(160, dtype="float32").reshape(10, 16)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    # 64 bytes a row.
+    part = shared(mapped[3:7])
+    assert tf.is_tensor(part)
+    np.testing.assert_array_equal(part, rows[3:7])
+    # Elsewhere TensorFlow could not read them.
+    assert not tf.is_tensor(shared(mapped[3:7, 1:]))
+    assert not tf.is_tensor(shared(mapped.reshape(-1)[8:24]))

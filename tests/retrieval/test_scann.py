@@ -67,7 +67,8 @@ def test_int8_keeps_most_of_the_best():
 def test_rows_that_are_the_embeddings_are_not_kept_twice(num_blocks):
     embeddings = search_oracle.clustered(num_blocks)
     index = Scann.build(embeddings)
-    np.testing.assert_array_equal(index.module.dataset, embeddings)
+    (part,) = index.module.parts
+    np.testing.assert_array_equal(part.dataset, embeddings)
     assert "dataset" not in index.state()
 
 
@@ -130,14 +131,53 @@ def test_the_state_follows_a_swap():
     )
 
 
-def test_in_a_saved_model(tmp_path):
+def test_parts_find_what_one_finds():
+    """Of parts of other sizes, and fewer blocks in each than are asked for."""
+    embeddings = search_oracle.rows(50)
+    queries = search_oracle.rows(9, seed=1)
+    one = Scann.build(embeddings)
+    for num_parts in (2, 3, 50):
+        index = Scann.build(embeddings, num_parts=num_parts)
+        assert index.is_exact
+        _equal(index, one, queries, 20)
+        _equal(search_oracle.reloaded(index), one, queries, 50)
+        assert index.search(queries[:0], 5)[1].shape == (0, 5)
+    index.swap(embeddings[::-1])
+    for found in (index, search_oracle.reloaded(index)):
+        _equal(found, Scann.build(embeddings[::-1]), queries, 20)
+    index.close()
+    with pytest.raises(tf.errors.NotFoundError):
+        index.search(queries, 3)
+
+
+@pytest.mark.parametrize("reordering", REORDERINGS)
+def test_parts_that_are_hashed(many, reordering):
+    embeddings = np.concatenate([many, search_oracle.clustered(20_000, seed=2)])
+    queries = search_oracle.clustered(100, seed=1)
+    index = Scann.build(embeddings, reordering=reordering, num_parts=2)
+    assert not index.is_exact
+    assert search_oracle.recall(index, embeddings, queries, k=10) >= 0.9
+    _equal(index, search_oracle.reloaded(index, reordering), queries, 20)
+
+
+def test_how_many_parts_there_are():
+    assert Scann.resolve(4_000_000)["num_parts"] == 1
+    assert Scann.resolve(13_353_718)["num_parts"] == 4
+    assert Scann.resolve(100, num_parts=7)["num_parts"] == 7
+    for wrong in (0, 101):
+        with pytest.raises(InputError, match=f"Received: num_parts={wrong}"):
+            Scann.resolve(100, num_parts=wrong)
+
+
+@pytest.mark.parametrize("num_parts", [1, 3])
+def test_in_a_saved_model(tmp_path, num_parts):
     embeddings = search_oracle.clustered(200)
 
     class Module(tf.Module):
         def __init__(self):
             super().__init__()
             self.index = search_oracle.reloaded(
-                Scann.build(embeddings)
+                Scann.build(embeddings, num_parts=num_parts)
             ).for_graph()
             self.state = self.index.module
 

@@ -27,10 +27,16 @@ def reloaded(index, reordering="float32"):
     files = types.SimpleNamespace(
         state=lambda names: {name: state[name] for name in names},
         # As the index was built of them, or a scalar.
-        embeddings=np.asarray(index.module.dataset),
+        embeddings=np.concatenate(
+            [np.atleast_2d(part.dataset) for part in index.module.parts]
+        ),
         num_blocks=index.num_blocks,
         metadata={"embedding_dim": index.embedding_dim},
-        parameters={"reordering": reordering, "num_reordered": 200},
+        parameters={
+            "reordering": reordering,
+            "num_reordered": 200,
+            "num_parts": len(index.module.parts),
+        },
     )
     return type(index).from_files(files)
 
