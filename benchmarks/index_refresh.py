@@ -7,6 +7,14 @@ many indices were exchanged, and compares the steps before which one was with
 the others: medians, and the 99th percentile to the median. `traced` counts
 how often a step was traced (once) and `waited` is the longest step.
 
+With --num-blocks there are as many blocks, those of the directory over and over,
+and the first index is of numbers drawn at random: what is found means nothing,
+what an exchange costs does. On JAX the bytes that stay on each device are told,
+beside those of `realm plan pretrain`:
+
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 KERAS_BACKEND=jax \
+        python benchmarks/index_refresh.py ... --num-blocks 1000000 --output DIR
+
 Ratios are of times in one run.
 """
 
@@ -19,11 +27,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+import scale
 import tyro
 
 from realm_tf.models.realm import RealmModel
+from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.operation import Repeated
+from realm_tf.operations.plan import Plan
 from realm_tf.operations.pretrain import Pretrain
+
+# What of a plan is there between two steps.
+_LASTING = ("weights", "AdamW", "embeddings", "wordpieces")
 
 
 def main(
@@ -32,11 +46,23 @@ def main(
     corpus: str,
     model: str,
     num_refreshes: int = 20,
+    num_steps: int = 0,
+    num_blocks: int | None = None,
     recipe: str = "wiki-small",
     set: Repeated = (),
+    output: str | None = None,
 ):
-    """Trains until the index was exchanged so often."""
-    steps = _Steps(num_refreshes)
+    """Trains until the index was exchanged so often.
+
+    Args:
+        num_steps: least steps.
+        num_blocks: if not given, those of the directory.
+        output: where they are made.
+    """
+    steps = _Steps(num_refreshes, num_steps)
+    index = None
+    if num_blocks:
+        blocks, index = _repeated(blocks, model, num_blocks, output)
     call, traced = RealmModel.call, []
 
     def count(self, inputs, training=False):
@@ -49,6 +75,7 @@ def main(
             model=model,
             blocks=blocks,
             corpus=corpus,
+            index=index,
             output=f"{directory}/trained",
             recipe=recipe,
             set=(
@@ -56,15 +83,47 @@ def main(
                 *set,
             ),
         ).run(callbacks=[steps])
-    return {**steps.summary(), "traced": sum(traced)}
+    found = {**steps.summary(), "traced": sum(traced)}
+    if steps.device_bytes:
+        plan = Plan(
+            what="pretrain",
+            recipe=recipe,
+            set=set,
+            model=model,
+            blocks=blocks,
+            num_devices=len(steps.device_bytes),
+            precision="float32",
+        ).run()
+        found["device_megabytes"] = [
+            round(each / 1e6, 1) for each in steps.device_bytes
+        ]
+        planned = sum(plan.memory[name] for name in _LASTING)
+        found["planned_megabytes"] = round(planned / 1e6, 1)
+    return found
+
+
+def _repeated(blocks, model, num_blocks, output):
+    """Blocks and an index of them."""
+    made, embeddings, index = (
+        f"{output}/{name}" for name in ("blocks", "embeddings", "index")
+    )
+    if not os.path.exists(index):
+        scale.repeat_blocks(blocks, made, num_blocks)
+        scale.draw_embeddings(model, made, embeddings, seed=0)
+        BuildIndex(
+            embeddings=embeddings, kind="brute_force", output=index
+        ).run()
+    return made, index
 
 
 class _Steps(keras.callbacks.Callback):
     """Times steps, those with an exchange apart."""
 
-    def __init__(self, num_refreshes):
+    def __init__(self, num_refreshes, num_steps):
         super().__init__()
         self._num_refreshes = num_refreshes
+        self._num_steps = num_steps
+        self.device_bytes = []
         self._started = None
         self._index_step = 0
         self._done = 0
@@ -83,7 +142,11 @@ class _Steps(keras.callbacks.Callback):
         self.ages.append(logs["index_age"])
         self._done += 1
         self._started = now
-        if len(self.seconds[True]) >= self._num_refreshes:
+        if (
+            len(self.seconds[True]) >= self._num_refreshes
+            and self._done >= self._num_steps
+        ):
+            self.device_bytes = _bytes_of_devices()
             self.model.stop_training = True
 
     def summary(self):
@@ -106,8 +169,22 @@ class _Steps(keras.callbacks.Callback):
                 float(np.percentile(exchanged, 99) / np.median(plain)), 3
             ),
             "waited": round(float(every.max()), 4),
+            "waited_with_exchange": round(float(exchanged.max()), 4),
             "mean_index_age": round(float(np.mean(self.ages)), 1),
         }
+
+
+def _bytes_of_devices():
+    """What is held on each device of JAX."""
+    if keras.backend.backend() != "jax":
+        return []
+    import jax
+
+    found = dict.fromkeys(jax.local_devices(), 0)
+    for array in jax.live_arrays():
+        for shard in array.addressable_shards:
+            found[shard.device] += shard.data.nbytes
+    return list(found.values())
 
 
 if __name__ == "__main__":

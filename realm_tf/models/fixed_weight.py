@@ -60,8 +60,8 @@ def shared(array: np.ndarray):
     if keras.backend.backend() != "tensorflow":
         return array
     owner = array
-    if isinstance(array.base, np.memmap):
-        owner = array.base
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
     if (
         not isinstance(owner.base, mmap.mmap)
         or array.dtype.isbuiltin != 1
@@ -71,7 +71,7 @@ def shared(array: np.ndarray):
         return array
     import tensorflow as tf
 
-    if not array.flags.writeable:
+    if isinstance(owner, np.memmap) and not array.flags.writeable:
         # Private: the exchange format has no memory that is only read.
         offset = owner.offset + array.ctypes.data - owner.ctypes.data
         try:
@@ -81,6 +81,9 @@ def shared(array: np.ndarray):
         except (OSError, ValueError):
             # The file has been removed or replaced; its pages are still here.
             return array
-    elif owner.__array_interface__ != array.__array_interface__:
+    elif (
+        owner.__array_interface__ != array.__array_interface__
+        or not array.flags.writeable
+    ):
         return array
     return tf.experimental.dlpack.from_dlpack(owner.__dlpack__())

@@ -108,9 +108,10 @@ def test_some_rows_of_a_file_are_where_it_lies(tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     # 64 bytes a row.
-    part = shared(mapped[3:7])
-    assert tf.is_tensor(part)
-    np.testing.assert_array_equal(part, rows[3:7])
+    for view in (mapped[3:7], np.asarray(mapped[2:])[1:5], mapped[1:][2:6]):
+        part = shared(view)
+        assert tf.is_tensor(part)
+        np.testing.assert_array_equal(part, rows[3:7])
     # Elsewhere TensorFlow could not read them.
     assert not tf.is_tensor(shared(mapped[3:7, 1:]))
     assert not tf.is_tensor(shared(mapped.reshape(-1)[8:24]))
