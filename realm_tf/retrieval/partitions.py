@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 
 import numpy as np
 
@@ -83,7 +82,8 @@ def partition(
         InputError: if an embedding is not finite.
     """
     centroids = _train(embeddings, num_partitions)
-    labels = _nearest(embeddings, centroids)
+    progress = Progress("index", "blocks", len(embeddings))
+    labels = _nearest(embeddings, centroids, progress.add)
     num_centroids = capacity(num_partitions)
     _cut_large(embeddings, labels, num_partitions)
     return Partitions(
@@ -96,21 +96,19 @@ def partition(
 
 def _train(embeddings, num_partitions):
     """Centroids `(num_partitions, embedding_dim)` of scaled rows."""
-    from scipy.cluster.vq import kmeans2
-
     random = np.random.default_rng(0)
     num_sampled = min(len(embeddings), _SAMPLE_PER_PARTITION * num_partitions)
     order = random.permutation(len(embeddings))[:num_sampled]
     # In the order of the file, and the first centroids drawn from these.
     sample = _scaled(np.asarray(embeddings[np.sort(order)], "float32"))
-    start = sample[random.permutation(num_sampled)[:num_partitions]]
-    with warnings.catch_warnings():
-        # Equal rows leave clusters empty; these take part no more.
-        warnings.filterwarnings("ignore", message="One of the clusters is emp")
-        centroids, _ = kmeans2(
-            sample, start, iter=_NUM_ITERATIONS, minit="matrix"
-        )
-    return centroids.astype("float32")
+    centroids = sample[random.permutation(num_sampled)[:num_partitions]]
+    for _ in range(_NUM_ITERATIONS):
+        labels = _nearest(sample, centroids)
+        means = _means(sample, labels, num_partitions)
+        # Equal rows leave partitions empty, which stay where they are.
+        is_empty = np.bincount(labels, minlength=num_partitions) == 0
+        centroids = np.where(is_empty[:, None], centroids, means)
+    return centroids
 
 
 def _scaled(rows):
@@ -131,17 +129,16 @@ def _blocks_of_rows(embeddings):
         yield part, np.asarray(embeddings[part], "float32")
 
 
-def _nearest(embeddings, centroids):
+def _nearest(embeddings, centroids, after_rows=lambda num_rows: None):
     """The nearest centroid of each row, int64 `(num_blocks,)`."""
     labels = np.empty(len(embeddings), "int64")
     # |x - c|^2 is smallest where x c - |c|^2 / 2 is largest.
     halves = (centroids**2).sum(axis=1) / 2
-    progress = Progress("index", "blocks", len(embeddings))
     for part, rows in _blocks_of_rows(embeddings):
         products = _scaled(rows) @ centroids.T
         products -= halves
         labels[part] = products.argmax(axis=1)
-        progress.add(len(rows))
+        after_rows(len(rows))
     return labels
 
 
