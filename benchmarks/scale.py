@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -33,6 +34,7 @@ from realm_tf.models import model_directory
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _ROWS_PER_SHARD = 50_000
 _NUM_CLUSTERS = 1_000
+_VOCABULARY = "vocab.txt"
 
 
 def main():
@@ -82,6 +84,7 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
                 for number, block in itertools.islice(numbered, num_rows):
                     block = dataclasses.replace(block, block_id=number)
                     writer.write(schema.to_example(block))
+        shutil.copy(os.path.join(source, _VOCABULARY), stage.path(_VOCABULARY))
         kept = ("tokenizer", "max_block_length", "longest_block")
         stage.metadata.update(
             {name: metadata[name] for name in kept},
