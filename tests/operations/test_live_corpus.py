@@ -297,6 +297,7 @@ def test_what_has_no_room_gets_a_graph_of_its_own(
 FIELDS = {0: b"tags=b; date=2023-01-01", 2: b"tags=a|b; date=2024-05-01"}
 
 
+@pytest.mark.slow
 def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     _write(
