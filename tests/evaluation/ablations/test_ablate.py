@@ -189,8 +189,8 @@ def test_a_comparison_that_was_stopped_goes_on(
     capsys.readouterr()
     assert cli.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "14 of 14 steps are done."
-    assert lines[0] == "[1/14] packed-blocks: done"
+    assert lines[-1] == "16 of 16 steps are done."
+    assert lines[0] == "[1/16] packed-blocks: done"
     assert cli.main([*arguments, "--set-ict", "num_steps=3"]) == 2
     error = capsys.readouterr().err
     assert "ict was made with num_steps=7 (now 3)" in error
