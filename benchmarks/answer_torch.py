@@ -70,6 +70,7 @@ def main(args):
 
 def _make(args, folder):
     """Model, blocks, embeddings and index, and what the peer reads."""
+    import drawn
     import scale
 
     import realm_tf as realm
@@ -113,7 +114,7 @@ def _make(args, folder):
     if not artifact.is_complete(blocks):
         scale.repeat_blocks(texts.path, blocks, args.num_blocks)
     if not artifact.is_complete(embeddings):
-        scale.draw_embeddings(model.path, blocks, embeddings, 0)
+        drawn.draw_embeddings(model.path, blocks, embeddings, 0)
     _once(
         realm.BuildIndex(
             embeddings=embeddings,

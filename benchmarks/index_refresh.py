@@ -25,13 +25,13 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import drawn
 import keras
 import numpy as np
 import scale
 import tyro
 
 from realm_tf.models.realm import RealmModel
-from realm_tf.operations.build_index import BuildIndex
 from realm_tf.operations.operation import Repeated
 from realm_tf.operations.plan import Plan
 from realm_tf.operations.pretrain import Pretrain
@@ -104,15 +104,10 @@ def main(
 
 def _repeated(blocks, model, num_blocks, output):
     """Blocks and an index of them."""
-    made, embeddings, index = (
-        f"{output}/{name}" for name in ("blocks", "embeddings", "index")
-    )
+    made, index = f"{output}/blocks", f"{output}/index"
     if not os.path.exists(index):
         scale.repeat_blocks(blocks, made, num_blocks)
-        scale.draw_embeddings(model, made, embeddings, seed=0)
-        BuildIndex(
-            embeddings=embeddings, kind="brute_force", output=index
-        ).run()
+        drawn.draw_index(model, made, index, seed=0)
     return made, index
 
 

@@ -69,6 +69,7 @@ def main():
 def make(args, num_blocks: int) -> str:
     """The folder of blocks, embeddings and index, made where it is missing."""
     import corpus
+    import drawn
     import scale
 
     from realm_tf.artifacts import artifact
@@ -81,7 +82,7 @@ def make(args, num_blocks: int) -> str:
     if not artifact.is_complete(blocks):
         scale.repeat_blocks(args.blocks, blocks, num_blocks)
     if not artifact.is_complete(embeddings):
-        scale.draw_embeddings(args.model, blocks, embeddings, args.seed)
+        drawn.draw_embeddings(args.model, blocks, embeddings, args.seed)
     if not artifact.is_complete(index):
         corpus.seconds(
             *("index", "--embeddings", embeddings, "--output", index),

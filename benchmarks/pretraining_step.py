@@ -29,14 +29,16 @@ import numpy as np
 import pairs
 import tyro
 
-_BERT_BASE = dict(
+BERT_BASE = dict(
     vocabulary_size=30_522,
     num_layers=12,
     num_heads=12,
     hidden_dim=768,
     intermediate_dim=3_072,
 )
-_NUM_BLOCKS, _QUERY, _BLOCK, _MASKED = 1_000, 96, 288, 10
+# [CLS] title [SEP] body [SEP].
+BLOCK_LENGTH = 288
+_NUM_BLOCKS, _QUERY, _MASKED = 1_000, 96, 10
 _NUM_CANDIDATES = 8
 _WAYS = {
     "float32": [],
@@ -69,7 +71,7 @@ def main(args):
     with tempfile.TemporaryDirectory() as directory:
         if args.peer_python:
             inputs = os.path.join(directory, "inputs.npz")
-            np.savez(inputs, **_peer_inputs())
+            np.savez(inputs, **peer_inputs())
             worker = pathlib.Path(__file__).with_name("torch_worker.py")
             for precision in _PEERS:
                 commands[f"torch, {precision}"] = [
@@ -108,17 +110,24 @@ def _summary(found, ways):
     return summary
 
 
-def _peer_inputs():
-    """Arrays of the same sizes, as the peer wants them."""
+def peer_inputs(batch_size=1):
+    """Arrays of the same sizes, as the peer wants them.
+
+    Args:
+        batch_size: int. Of the same sentence. Defaults to `1`.
+    """
     random = np.random.default_rng(1)
-    batch = make_batch()
-    length = _QUERY + _BLOCK
-    shape = 1, _NUM_CANDIDATES
-    candidates = random.integers(1_000, 30_000, (*shape, _BLOCK))
+    batch = {
+        name: np.repeat(rows, batch_size, axis=0)
+        for name, rows in make_batch().items()
+    }
+    length = _QUERY + BLOCK_LENGTH
+    shape = batch_size, _NUM_CANDIDATES
+    candidates = random.integers(1_000, 30_000, (*shape, BLOCK_LENGTH))
     joint = random.integers(1_000, 30_000, (*shape, length))
-    joint[:, :, :_QUERY] = batch["token_ids"]
-    labels = np.full((1, length), -100)
-    labels[0, batch["mask_positions"][0]] = batch["mask_ids"][0]
+    joint[:, :, :_QUERY] = batch["token_ids"][:, None]
+    labels = np.full((batch_size, length), -100)
+    labels[:, batch["mask_positions"][0]] = batch["mask_ids"]
     return {
         "query_ids": batch["token_ids"],
         "candidate_ids": candidates,
@@ -160,12 +169,12 @@ def make_trainer(checkpointing):
 
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
-    tower = Embedder(BertEncoder(**_BERT_BASE))
-    encoder = KnowledgeAugmentedEncoder(BertEncoder(**_BERT_BASE))
+    tower = Embedder(BertEncoder(**BERT_BASE))
+    encoder = KnowledgeAugmentedEncoder(BertEncoder(**BERT_BASE))
     for part in (tower.encoder, encoder.encoder):
         part.set_recompute(checkpointing)
     # With [CLS], a title of six wordpieces and two [SEP].
-    length = _BLOCK - 9
+    length = BLOCK_LENGTH - 9
     trainer = RealmModel(
         tower,
         tower,
@@ -183,8 +192,8 @@ def make_trainer(checkpointing):
         ),
         cls_id=101,
         sep_id=102,
-        max_block_length=_BLOCK,
-        max_joint_length=_QUERY + _BLOCK,
+        max_block_length=BLOCK_LENGTH,
+        max_joint_length=_QUERY + BLOCK_LENGTH,
     )
     trainers.compile_trainer(trainer, Optimizer(), 100)
     return trainer

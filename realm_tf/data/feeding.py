@@ -14,6 +14,18 @@ _END = object()
 _NUM_READY = 2
 
 
+def steps_done(optimizer) -> int:
+    """Steps of `fit` so far, each of a batch.
+
+    `iterations` of a Keras optimizer are changes of the weights, of which
+    accumulated gradients make fewer.
+
+    Args:
+        optimizer: `keras.optimizers.Optimizer` of the model.
+    """
+    return int(optimizer._iterations)
+
+
 class ReadAhead:
     """An iterator whose items a thread makes ahead, in their order.
 

@@ -8,6 +8,8 @@ import pathlib
 import sys
 from typing import Literal
 
+from realm_tf.models.accelerators import accelerator
+
 FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -82,12 +84,12 @@ def _fast_here():
 
 
 def _jax_is_fast():
+    if accelerator() != "gpu":
+        return accelerator() == "tpu"
     import jax
 
-    device = jax.devices()[0]
-    if device.platform == "gpu":
-        return _is_new_enough(device.compute_capability.split("."))
-    return device.platform == "tpu"
+    capability = jax.devices()[0].compute_capability
+    return _is_new_enough(capability.split("."))
 
 
 def _tensorflow_is_fast():

@@ -5,6 +5,8 @@ import keras_hub
 from keras import ops
 
 from realm_tf.models import cpu_operations
+from realm_tf.models.accelerators import accelerator
+from realm_tf.models.precision import BFLOAT16
 
 # Added to the scores of padding; the same as of keras.layers.Softmax.
 _MASKED = -1e9
@@ -19,7 +21,8 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     activation; keras_hub's einsums and products of three dimensions are
     computed one after the other. The softmax of the attention is computed in
     float32 under any dtype policy. Where `cpu_operations` are possible, training
-    computes nothing but the attention on padding.
+    computes nothing but the attention on padding. With JAX in bfloat16 on a GPU,
+    inference has cuDNN's attention, which writes no scores.
 
     With `recompute`, training keeps the inputs of four parts of the layer,
     each as wide as a wordpiece's embedding, and computes what is inside them
@@ -65,8 +68,12 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
         )
         keep = keras.remat if self.recompute and training else _same
 
+        is_fused = not training and _has_fused_attention(x, length)
+
         def attend(x, *weights):
-            return _attend(x, weights, shape, padding_mask, drop_shares, rows)
+            return _attend(
+                x, weights, shape, padding_mask, drop_shares, rows, is_fused
+            )
 
         activate = self._feedforward_intermediate_dense.activation
         if is_fast:
@@ -123,18 +130,48 @@ def _weights(x, *layers):
     ]
 
 
-def _attend(x, weights, shape, padding_mask, drop, rows):
+def _has_fused_attention(x, length):
+    """Whether cuDNN's may be taken; it refuses some gradients of odd lengths,
+    as of a query that is embedded without one within a training step."""
+    is_bfloat16 = keras.backend.standardize_dtype(x.dtype) == BFLOAT16
+    return is_bfloat16 and accelerator() == "gpu" and length % 2 == 0
+
+
+def _attend(x, weights, shape, padding_mask, drop, rows, is_fused):
     """What the heads find, `(num_rows, hidden_dim)`."""
     *inner, output_kernel, output_bias = weights
+    # (b, l, n, h)
+    parts = [
+        ops.reshape(rows.restore(_dense(x, kernel, bias)), shape)
+        for kernel, bias in zip(inner[::2], inner[1::2], strict=True)
+    ]
+    if is_fused:
+        attended = _attend_fused(*parts, padding_mask)
+    else:
+        attended = _attend_by_products(*parts, padding_mask, drop)
+    attended = rows.drop(ops.reshape(attended, (-1, x.shape[-1])))
+    return _dense(attended, output_kernel, output_bias)
+
+
+def _attend_fused(queries, keys, values, padding_mask):
+    """`(b, l, n, h)`, in one operation."""
+    mask = None
+    if padding_mask is not None:
+        batch_size, length = padding_mask.shape
+        mask = ops.broadcast_to(
+            ops.cast(padding_mask, "bool")[:, None, None],
+            (batch_size, 1, length, length),
+        )
+    return ops.dot_product_attention(queries, keys, values, mask=mask)
+
+
+def _attend_by_products(queries, keys, values, padding_mask, drop):
+    """`(b, l, n, h)`, with shares to drop from."""
+    scale = queries.shape[-1] ** -0.5
     # (b, n, l, h)
     queries, keys, values = (
-        ops.transpose(
-            ops.reshape(rows.restore(_dense(x, kernel, bias)), shape),
-            (0, 2, 1, 3),
-        )
-        for kernel, bias in zip(inner[::2], inner[1::2], strict=True)
+        ops.transpose(part, (0, 2, 1, 3)) for part in (queries, keys, values)
     )
-    scale = shape[-1] ** -0.5
     # (b, n, l, l)
     scores = ops.matmul(queries * scale, ops.transpose(keys, (0, 1, 3, 2)))
     if padding_mask is not None:
@@ -143,9 +180,7 @@ def _attend(x, weights, shape, padding_mask, drop, rows):
         scores = scores + ops.cast(bias, scores.dtype)[:, None, None]
     shares = ops.softmax(ops.cast(scores, "float32"))
     shares = drop(ops.cast(shares, values.dtype))
-    attended = ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
-    attended = rows.drop(ops.reshape(attended, (-1, x.shape[-1])))
-    return _dense(attended, output_kernel, output_bias)
+    return ops.transpose(ops.matmul(shares, values), (0, 2, 1, 3))
 
 
 def _normalize(x, gamma, beta, epsilon):

@@ -33,6 +33,8 @@ DEVICES = {
     "tpu-v5e": (16, 197),
     "tpu-v3-core": (16, 61.5),
 }
+# Of recipes: epochs are as long in examples, whatever a step has.
+_COUNTED_IN_STEPS = ("num_steps", "refresh_every")
 # What a runtime leaves (our choice).
 _USABLE = 0.9
 _RECIPES = {
@@ -75,8 +77,8 @@ class Plan(Operation):
     """devices that share the work, of all hosts"""
     device: Literal[tuple(DEVICES)] = "h100"
     """what they are"""
-    share_of_peak: float = 0.4
-    """of the device's operations a second, what training reaches"""
+    share_of_peak: float = 0.2
+    """of the device's operations a second, what training reaches (an H100: 0.2)"""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """in which encoders compute"""
 
@@ -242,7 +244,8 @@ class Plan(Operation):
         """What takes less and less memory, and leaves what is learned."""
         if self.settings is None:
             return
-        size, optimizer = self.settings.batch_size, self.settings.optimizer
+        settings = self.settings
+        size, optimizer = settings.batch_size, settings.optimizer
         # The others of its batch are what the Inverse Cloze Task learns from.
         most = 1 if self.what == "ict" else size // self.num_devices
         for checkpointing in sorted({optimizer.gradient_checkpointing, True}):
@@ -253,6 +256,13 @@ class Plan(Operation):
                         "batch_size": size // steps,
                         "gradient_accumulation_steps": steps
                         * optimizer.gradient_accumulation_steps,
+                        # As many changes of the weights from one index to
+                        # the next, and in all.
+                        **{
+                            name: steps * value
+                            for name, value in settings.flat().items()
+                            if name in _COUNTED_IN_STEPS
+                        },
                     }
 
 

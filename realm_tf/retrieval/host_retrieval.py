@@ -24,6 +24,7 @@ from keras import ops
 
 from realm_tf.artifacts import weight_files
 from realm_tf.artifacts.paths import remove
+from realm_tf.data import feeding
 from realm_tf.data.feeding import ReadAhead
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
@@ -271,7 +272,7 @@ class HostRetriever(keras.callbacks.Callback):
             self._ahead = None
 
     def on_train_begin(self, logs=None):
-        self.steps_done = int(self.model.optimizer.iterations)
+        self.steps_done = feeding.steps_done(self.model.optimizer)
 
     # At the end, so that a swap before the next step finds it counted,
     # whatever the order of the callbacks.

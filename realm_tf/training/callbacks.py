@@ -4,6 +4,7 @@ import math
 
 import keras
 
+from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.progress import Progress
 
@@ -25,7 +26,7 @@ class StopAtNonFinite(keras.callbacks.Callback):
         if not math.isfinite(loss):
             optimizer = self.model.optimizer
             raise Diverged(
-                f"The loss of step {int(optimizer.iterations)} is {loss}, at a "
+                f"The loss of step {feeding.steps_done(optimizer)} is {loss}, at a "
                 f"learning rate of {float(optimizer.learning_rate):.3g}: the "
                 "weights are lost. Train again with a lower one, such as "
                 "--set learning_rate=1e-5."

@@ -150,7 +150,7 @@ class FineTuning:
                 name: sum(file.counts[name] for file in files)
                 for name in files[0].counts
             },
-            "steps": int(self._trainer.optimizer.iterations),
+            "steps": feeding.steps_done(self._trainer.optimizer),
         }
 
     def trained(self):

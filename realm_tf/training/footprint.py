@@ -9,15 +9,20 @@ float32, and what computes in bfloat16 copies weights. Activations were fitted
 to XLA's buffers of the gradient of `BertEncoder` (float32, jax 0.10, CPU; four
 layers, 256 and 512 wide, 4 and 8 heads, 128 to 384 wordpieces; within 5 %): a
 layer keeps 26 numbers a wordpiece and hidden unit, and 4.5 a pair of wordpieces
-and head, as attention's scores are held. With gradient checkpointing
-it is arithmetic alone: XLA undoes that on CPUs.
+and head, as attention's scores are held; 2 of these in bfloat16 (jax 0.11, an
+H100; BERT-base). With gradient checkpointing a layer keeps the inputs of its
+four parts (`models.transformer_encoder`), and one at a time all of it. What an
+H100 held of the paper's steps is in docs/wikipedia_scale.md.
 """
 
 import dataclasses
 import math
 
 _FLOAT32 = 4
-_HIDDEN, _PAIRS = 26.0, 4.5
+_HIDDEN = 26.0
+# By bytes of a number.
+_PAIRS = {2: 2.0, 4: 4.5}
+_CHECKPOINTED_PARTS = 4
 # Logits, their logarithms and gradients.
 _LOGITS = 3
 # uint16 in tables, int32 where they are looked up.
@@ -88,14 +93,16 @@ class Sizes:
         pairs = 4 * length * self.hidden_dim * self.num_layers
         return rows * length * (2 * self.layer_weights + pairs)
 
-    def kept(self, rows: float, length: int, checkpointing: bool) -> float:
-        """Bytes that a pass keeps for its gradient."""
-        layer = _HIDDEN * self.hidden_dim + _PAIRS * self.num_heads * length
-        if checkpointing:
-            total = self.num_layers * self.hidden_dim + layer
-        else:
-            total = self.num_layers * layer
-        return rows * length * total * self.value_bytes
+    def kept(self, rows: float, length: int) -> float:
+        """Bytes that a layer keeps of a pass for its gradient."""
+        pairs = _PAIRS[self.value_bytes] * self.num_heads * length
+        numbers = _HIDDEN * self.hidden_dim + pairs
+        return rows * length * numbers * self.value_bytes
+
+    def kept_of_checkpoints(self, rows: float, length: int) -> float:
+        """The same with gradient checkpointing."""
+        numbers = _CHECKPOINTED_PARTS * self.hidden_dim
+        return rows * length * numbers * self.value_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,12 +290,11 @@ def embed(
         batch_size: int. Blocks computed at once.
         max_block_length: int.
     """
-    one_layer = dataclasses.replace(sizes, num_layers=1)
     embedded = num_blocks * sizes.embedding_dim * _FLOAT32
     return Need(
         memory={
             "weights": sizes.tower_weights * sizes.weight_bytes,
-            "activations": one_layer.kept(batch_size, max_block_length, False),
+            "activations": sizes.kept(batch_size, max_block_length),
         },
         disk={"embeddings": embedded},
         flop=sizes.flop(batch_size, max_block_length),
@@ -331,11 +337,12 @@ def _partitions(num_blocks):
 
 
 def _kept(recipe, sizes, passes, rows):
-    checkpointing = recipe.optimizer.gradient_checkpointing
-    return sum(
-        sizes.kept(rows * number, length, checkpointing)
-        for number, length in passes.values()
-    )
+    shapes = [(rows * number, length) for number, length in passes.values()]
+    layers = [sizes.kept(*shape) for shape in shapes]
+    if not recipe.optimizer.gradient_checkpointing:
+        return sizes.num_layers * sum(layers)
+    inputs = sum(sizes.kept_of_checkpoints(*shape) for shape in shapes)
+    return sizes.num_layers * inputs + max(layers)
 
 
 def _flop(recipe, sizes, passes, batch_size):

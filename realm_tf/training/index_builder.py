@@ -13,6 +13,7 @@ import sys
 import keras
 import numpy as np
 
+from realm_tf.models.accelerators import accelerator
 from realm_tf.models.precision import FLOAT32
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
@@ -21,8 +22,8 @@ from realm_tf.training import run_directory
 from realm_tf.training.callbacks import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
-# hardly padded.
-_BATCH_SIZE = 64
+# hardly padded. More of them on a GPU or TPU, which is busy for milliseconds.
+_BATCH_SIZE, _BATCH_SIZE_ON_ACCELERATORS = 64, 256
 _SECONDS_BETWEEN_LOOKS = 0.1
 # What a process of its own runs.
 _PROCESS = "realm_tf.operations.rebuild_index"
@@ -58,7 +59,9 @@ def embed_blocks(
     found = embedder.embed_all(
         lengths,
         read,
-        batch_size=_BATCH_SIZE,
+        batch_size=_BATCH_SIZE_ON_ACCELERATORS
+        if accelerator()
+        else _BATCH_SIZE,
         after_batch=lambda _: after_batch(),
     )
     if not np.isfinite(found).all():

@@ -7,6 +7,7 @@ import time
 import keras
 import numpy as np
 
+from realm_tf.data import feeding
 from realm_tf.training import hosts
 
 # No step.
@@ -85,7 +86,7 @@ class IndexRefresh(keras.callbacks.Callback):
         self._taken_at = state["taken_at"]
 
     def on_train_begin(self, logs=None):
-        self._done = int(self.model.optimizer.iterations)
+        self._done = feeding.steps_done(self.model.optimizer)
         self._copied_at = self.index_step
         self._stopped.clear()
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from realm_tf import metrics
+from realm_tf.data import feeding
 from realm_tf.text.tokenizer import to_text
 
 # Wordpieces of a block that are shown (our choice).
@@ -46,7 +47,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._written = None
 
     def on_train_begin(self, logs=None):
-        self._step = int(self.model.optimizer.iterations)
+        self._step = feeding.steps_done(self.model.optimizer)
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._step % self._every_steps == 0:

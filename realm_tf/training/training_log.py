@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.training import hosts
 
@@ -119,7 +120,7 @@ class TrainingLog(keras.callbacks.Callback):
         self._sums = {name: list(pair) for name, pair in state["sums"].items()}
 
     def on_train_begin(self, logs=None):
-        self._step = int(self.model.optimizer.iterations)
+        self._step = feeding.steps_done(self.model.optimizer)
         if self._clock_at is None:
             if self._logged is None:
                 self._logged = self._step

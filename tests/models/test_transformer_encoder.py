@@ -232,3 +232,44 @@ def test_checkpointing_needs_less_memory():
     assert not done.returncode, done.stderr
     # Six layers' inputs, or all that is inside of them.
     assert float(done.stdout.split()[-1]) < 0.2, done.stdout
+
+
+@pytest.mark.parametrize("length", [6, 7])
+def test_fused_attention_ignores_padding_as_products_do(monkeypatch, length):
+    layer = TransformerEncoder(
+        intermediate_dim=24,
+        num_heads=2,
+        kernel_initializer=keras.initializers.RandomNormal(stddev=0.5),
+        dtype="bfloat16",
+    )
+    keras.utils.set_random_seed(0)
+    inputs = keras.random.normal((2, length, 16), dtype="bfloat16")
+    padding_mask = keras.ops.convert_to_tensor(
+        [[1] * length, [1] * 4 + [0] * (length - 4)]
+    )
+    calls = []
+
+    def attend(*args, **arguments):
+        calls.append(arguments)
+        return dot_product_attention(*args, **arguments)
+
+    dot_product_attention = keras.ops.dot_product_attention
+    monkeypatch.setattr(
+        transformer_encoder.ops, "dot_product_attention", attend
+    )
+    by_products = layer(inputs, padding_mask=padding_mask)
+    assert not calls
+    monkeypatch.setattr(transformer_encoder, "accelerator", lambda: "gpu")
+    fused = layer(inputs, padding_mask=padding_mask)
+    assert len(calls) == (length == 6)
+    np.testing.assert_allclose(
+        np.asarray(keras.ops.cast(fused, "float32")),
+        np.asarray(keras.ops.cast(by_products, "float32")),
+        atol=0.05,
+    )
+    # The test would see a mask that is none.
+    unmasked = layer(inputs)
+    assert (
+        np.abs(np.asarray(keras.ops.cast(fused - unmasked, "float32"))).max()
+        > 0.2
+    )

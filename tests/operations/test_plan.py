@@ -16,10 +16,19 @@ def test_what_fits_is_told(capsys):
     assert start.startswith("It does not fit: ")
     size, _, changes = changes.partition(" GB): ")
     words = changes.replace("--set ", "").split()
-    assert words == ["batch_size=128", "gradient_accumulation_steps=4"]
+    assert sorted(words) == [
+        "batch_size=256",
+        "gradient_accumulation_steps=2",
+        "num_steps=400000",
+        "refresh_every=1000",
+    ]
     again = Plan(what="pretrain", num_devices=16, set=words)
     need = again.run()
     assert again.status(need) == 0
+    # As many examples, for as many changes of the weights.
+    assert need.flop * need.num_steps == pytest.approx(
+        Plan(what="pretrain").run().flop * 200_000
+    )
     assert f"{need.device_bytes / 1e9:,.1f}" == size
 
 

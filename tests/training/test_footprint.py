@@ -68,6 +68,19 @@ def test_what_grows_with_what():
     assert one.builder_steps == 500
 
 
+@pytest.mark.parametrize(
+    "batch_size, checkpointing, gigabytes",
+    [(8, False, 33.26), (32, True, 23.35)],
+)
+def test_an_h100_held_as_much(batch_size, checkpointing, gigabytes):
+    """The most of `benchmarks/pretraining_device.py`, on 2026-11-26."""
+    recipe = pretrain.RECIPES["paper"].replace(
+        batch_size=batch_size, gradient_checkpointing=checkpointing
+    )
+    need = footprint.pretrain(recipe, footprint.Sizes(), 10**6, 1)
+    assert gigabytes < need.device_bytes / 1e9 < 1.1 * gigabytes
+
+
 def test_steps_of_the_originals_fine_tuning():
     need = footprint.finetune(
         finetune.RECIPES["orqa"],

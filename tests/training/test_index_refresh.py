@@ -72,12 +72,18 @@ def _fit(
     first_step=0,
     state=None,
     wait=False,
+    accumulated=None,
     **builder,
 ):
     model = Trainer()
-    model.compile(optimizer=keras.optimizers.SGD(1.0))
+    model.compile(
+        optimizer=keras.optimizers.SGD(
+            1.0, gradient_accumulation_steps=accumulated
+        )
+    )
     model.optimizer.build(model.trainable_variables)
-    model.optimizer.iterations.assign(first_step)
+    iterations, *_ = model.optimizer.variables
+    iterations.assign(first_step)
     refresh = index_refresh.IndexRefresh(
         model.index,
         model.tower,
@@ -152,11 +158,17 @@ def test_a_builder_that_failed_is_asked_again(capsys, monkeypatch, tmp_path):
     assert "MemoryError: too little of it" in capsys.readouterr().err
 
 
-def test_a_resumed_run_knows_the_age_of_its_index(tmp_path):
+@pytest.mark.parametrize("accumulated", [None, 4])
+def test_a_resumed_run_knows_the_age_of_its_index(tmp_path, accumulated):
     state = {"index_step": 7, "taken_at": time.time() - 120}
     IndexVersions(str(tmp_path)).write(7, np.zeros((4, 2), "float32"))
     refresh, seen = _fit(
-        tmp_path, num_steps=2, every_steps=1000, first_step=10, state=state
+        tmp_path,
+        num_steps=2,
+        every_steps=1000,
+        first_step=10,
+        state=state,
+        accumulated=accumulated,
     )
     assert [logs["index_age"] for logs in seen.logs] == [3, 4]
     assert 2.0 <= seen.logs[0]["index_minutes"] < 2.5
