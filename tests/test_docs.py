@@ -36,7 +36,7 @@ _PLAN = re.compile(
 def test_plans_are_what_the_command_prints(capsys):
     text = (ROOT / "docs/wikipedia_scale.md").read_text()
     plans = _PLAN.findall(text)
-    assert len(plans) == 4
+    assert len(plans) == 6
     for command, shown in plans:
         assert cli.main(shlex.split(command)[1:]) == 0
         assert textwrap.dedent(shown).strip() == capsys.readouterr().out.strip()

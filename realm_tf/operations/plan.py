@@ -16,6 +16,7 @@ from realm_tf.configs import recipes
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
+from realm_tf.retrieval.index import KINDS
 
 # Of English Wikipedia (REALM.md of 2018-12-20; Guu et al., 2020, section 4).
 _NUM_BLOCKS = 13_353_718
@@ -35,6 +36,8 @@ DEVICES = {
 }
 # Of recipes: epochs are as long in examples, whatever a step has.
 _COUNTED_IN_STEPS = ("num_steps", "refresh_every")
+# Of ScaNN: each is asked by every question.
+_MOST_PARTS = 32
 # What a runtime leaves (our choice).
 _USABLE = 0.9
 _RECIPES = {
@@ -47,19 +50,23 @@ _PAPERS = {"ict": "paper", "pretrain": "paper", "finetune": "orqa"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Operation):
-    """Says what a training would need, before anything is trained.
+    """Says what a command would need, before it is run.
 
       realm plan pretrain --num-devices 64 --set gradient_checkpointing=true
+      realm plan index --kind scann --host-memory 32
 
-    Memory of each device by what it is for, disk, floating-point operations
-    and time, by arithmetic over the recipe and the model's sizes. Lengths are
-    the recipe's, so that it is an upper bound. The status is 1 where it does
-    not fit, and the last line says what would.
+    Of a training: memory of each device by what it is for, disk, floating-point
+    operations and time, by arithmetic over the recipe and the model's sizes.
+    Lengths are the recipe's, so that it is an upper bound. Of an index and an
+    export: memory of the one machine that makes it, and disk. The status is 1
+    where it does not fit, and the last line says what would.
     """
 
     command = "plan"
 
-    what: tyro.conf.Positional[Literal["ict", "pretrain", "finetune", "embed"]]
+    what: tyro.conf.Positional[
+        Literal["ict", "pretrain", "finetune", "embed", "index", "export"]
+    ]
     """the command whose run is planned"""
     recipe: str | None = None
     """its recipe by name (if not given: the paper's)"""
@@ -81,6 +88,14 @@ class Plan(Operation):
     """of the device's operations a second, what training reaches (an H100: 0.2)"""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """in which encoders compute"""
+    kind: Literal[tuple(KINDS)] = "scann"
+    """index, export: kind of search"""
+    num_parts: int | None = None
+    """index: searchers of a scann index (if not given: as `realm index`)"""
+    retriever: Literal["realm", "hybrid"] = "realm"
+    """export: what finds the blocks"""
+    host_memory: float = 64.0
+    """index, export: GB of the machine"""
 
     def __post_init__(self):
         super().__post_init__()
@@ -90,13 +105,17 @@ class Plan(Operation):
                 "--share-of-peak must be above 0 and at most 1. Received: "
                 f"{self.share_of_peak}"
             )
-        if self.what == "embed" and (self.recipe or self.set):
-            raise InputError("`realm embed` has no recipe.")
+        if self.what not in _RECIPES and (self.recipe or self.set):
+            raise InputError(f"`realm {self.what}` has no recipe.")
+        if self.host_memory <= 0:
+            raise InputError(
+                f"--host-memory must be above 0. Received: {self.host_memory}"
+            )
 
     @functools.cached_property
     def settings(self) -> recipes.Recipe | None:
         """The recipe, with `set`; `None` for what has none."""
-        if self.what == "embed":
+        if self.what not in _RECIPES:
             return None
         name = self.recipe or _PAPERS[self.what]
         return recipes.get_recipe(_RECIPES[self.what], name, self.set)
@@ -113,7 +132,9 @@ class Plan(Operation):
         from realm_tf.training import footprint
 
         sizes, num_blocks = self._sizes(), self._counted()
-        if self.settings is None:
+        if self._is_of_a_machine:
+            return self._made_with(self.kind, self._num_parts)
+        if self.what == "embed":
             need = footprint.embed(
                 sizes,
                 num_blocks,
@@ -124,6 +145,33 @@ class Plan(Operation):
                 need, num_steps=math.ceil(need.num_steps / self.num_devices)
             )
         return self._need(self.settings, sizes, num_blocks)
+
+    def _made_with(self, kind, num_parts):
+        """What an index or an export of a kind needs."""
+        from realm_tf.training import footprint
+
+        sizes, num_blocks = self._sizes(), self._counted()
+        if self.what == "index":
+            return footprint.index(
+                num_blocks, sizes.embedding_dim, kind, num_parts
+            )
+        return footprint.export(
+            sizes,
+            num_blocks,
+            kind=kind,
+            block_length=_MAX_BLOCK_LENGTH,
+            is_hybrid=self.retriever == "hybrid",
+        )
+
+    @property
+    def _num_parts(self):
+        """Of a ScaNN index; others have one."""
+        if self.kind != "scann":
+            return 1
+        from realm_tf.retrieval.scann import Scann
+
+        options = Scann.resolve(self._counted(), num_parts=self.num_parts)
+        return options["num_parts"]
 
     def _need(self, recipe, sizes, num_blocks):
         from realm_tf.training import footprint
@@ -176,8 +224,14 @@ class Plan(Operation):
         )
 
     @property
+    def _is_of_a_machine(self):
+        return self.what in ("index", "export")
+
+    @property
     def _memory(self):
-        """Bytes of a device that can be used."""
+        """Bytes of a device, or of the machine, that can be used."""
+        if self._is_of_a_machine:
+            return _USABLE * 1e9 * self.host_memory
         return _USABLE * 1e9 * DEVICES[self.device][0]
 
     def _seconds(self, flop, num_devices):
@@ -188,17 +242,24 @@ class Plan(Operation):
         return int(result.device_bytes > self._memory)
 
     def report(self, result) -> str:
-        recipe = ""
+        recipe, where = "", f"{self.num_devices} x {self.device}"
         if self.settings is not None:
             recipe = f", recipe {self.recipe or _PAPERS[self.what]}"
+        if self._is_of_a_machine:
+            recipe = f", {self.kind}"
+            where = (
+                f"each {self._sizes().embedding_dim} numbers, a machine of "
+                f"{self.host_memory:g} GB"
+            )
+        name = "the machine" if self._is_of_a_machine else "a device"
         lines = [
-            f"{self.what}{recipe}, {self._counted():,} blocks, "
-            f"{self.num_devices} x {self.device}",
+            f"{self.what}{recipe}, {self._counted():,} blocks, {where}",
             "",
-            *_table("a device", result.memory),
+            *_table(name, result.memory),
             *_table("disk", result.disk),
-            *self._times(result),
         ]
+        if not self._is_of_a_machine:
+            lines += self._times(result)
         if self.status(result):
             lines += ["", self._what_fits(result)]
         return "\n".join(lines)
@@ -222,10 +283,13 @@ class Plan(Operation):
 
     def _what_fits(self, need):
         have = self._memory / 1e9
+        whose = "the machine" if self._is_of_a_machine else "a device"
         start = (
-            f"It does not fit: {need.device_bytes / 1e9:,.1f} GB of a device's "
+            f"It does not fit: {need.device_bytes / 1e9:,.1f} GB of {whose}'s "
             f"{have:,.1f}. "
         )
+        if self._is_of_a_machine:
+            return start + self._what_fits_a_machine()
         for changes in self._changes():
             recipe = self.settings.replace(**changes)
             found = self._need(recipe, self._sizes(), self._counted())
@@ -239,6 +303,26 @@ class Plan(Operation):
             f"{start}Nor with one example a device and checkpointing: take "
             "more devices, or larger ones."
         )
+
+    def _what_fits_a_machine(self):
+        for kind, num_parts in self._other_indices():
+            found = self._made_with(kind, num_parts).device_bytes
+            if found <= self._memory:
+                option = f"--kind {kind}"
+                if num_parts > 1:
+                    option = f"--num-parts {num_parts}"
+                return f"What fits ({found / 1e9:,.1f} GB): {option}"
+        return "Take a machine with more memory."
+
+    def _other_indices(self):
+        """Kinds and parts that take less memory, the fastest first."""
+        if self.kind == "scann":
+            if self.what == "index":
+                for num_parts in range(self._num_parts + 1, _MOST_PARTS + 1):
+                    yield "scann", num_parts
+            yield "ivf", 1
+        if self.kind != "brute_force":
+            yield "brute_force", 1
 
     def _changes(self):
         """What takes less and less memory, and leaves what is learned."""

@@ -23,6 +23,19 @@ _HIDDEN = 26.0
 # By bytes of a number.
 _PAIRS = {2: 2.0, 4: 4.5}
 _CHECKPOINTED_PARTS = 4
+# Of building an index: bytes of the process, and of ScaNN for each byte of the
+# rows, while it builds and afterwards.
+_PROCESS = 0.5e9
+_SCANN_BUILT, _SCANN_THERE = 2.9, 1.95
+# Of an export: bytes of the process; of a wordpiece, with its text and places,
+# in memory and written; of what a kind of search makes of a byte of the rows.
+_EXPORTING = 0.7e9
+_EXPORTED_WORDPIECE, _WRITTEN_WORDPIECE = 15.6, 11.9
+_EXPORTED_ROWS = {"brute_force": 0.0, "ivf": 2.6, "scann": 2.8}
+# Of a wordpiece in the lists of BM25: when all are there, while they are counted
+# (`wordpiece_bm25`), written.
+_COUNTED, _COUNTED_NOW, _COUNTED_AT_ONCE = 12.1, 46.0, 200_000
+_LISTED = 3.0
 # Logits, their logarithms and gradients.
 _LOGITS = 3
 # uint16 in tables, int32 where they are looked up.
@@ -300,6 +313,98 @@ def embed(
         flop=sizes.flop(batch_size, max_block_length),
         num_steps=math.ceil(num_blocks / batch_size),
     )
+
+
+def index(num_blocks: int, embedding_dim: int, kind: str, num_parts: int):
+    """Of `realm index`, on one machine.
+
+    Memory beside the file of the embeddings, which is mapped: a line through
+    what building had (docs/wikipedia_scale.md, 3,000,000 blocks of 128 numbers
+    and 1,000,000 of 384; within a tenth).
+
+    Args:
+        num_blocks: int.
+        embedding_dim: int.
+        kind: str. One of `retrieval.index.KINDS`.
+        num_parts: int. Of a `scann` index.
+
+    Returns:
+        `Need`.
+    """
+    rows = num_blocks * embedding_dim * _FLOAT32
+    memory = {"the process itself": _PROCESS}
+    if kind == "ivf":
+        memory["rows by partition"] = rows
+    elif kind == "scann":
+        memory["the part that is built"] = _SCANN_BUILT * rows / num_parts
+        memory["parts that are there"] = (
+            _SCANN_THERE * rows * (1 - 1 / num_parts)
+        )
+    return Need(
+        memory=memory,
+        disk={
+            "embeddings": rows,
+            **_search_state(num_blocks, embedding_dim, kind),
+        },
+        flop=0.0,
+        num_steps=0,
+    )
+
+
+def export(
+    sizes: Sizes,
+    num_blocks: int,
+    *,
+    kind: str,
+    block_length: int,
+    is_hybrid: bool,
+):
+    """Of `realm export`, on one machine, of blocks as long as given.
+
+    By what exports of 200,000 and of 400,000 passages had and wrote
+    (docs/wikipedia_scale.md), and their wordpieces.
+
+    Args:
+        sizes: `Sizes`.
+        num_blocks: int.
+        kind: str. Of the index; see `index`.
+        block_length: int. Wordpieces.
+        is_hybrid: bool. Whether BM25 searches, too.
+
+    Returns:
+        `Need`.
+    """
+    wordpieces = num_blocks * block_length
+    state = _search_state(num_blocks, sizes.embedding_dim, kind)
+    rows = num_blocks * sizes.embedding_dim * _FLOAT32
+    towers = 1 if sizes.share_embedders else 2
+    weights = towers * sizes.tower_weights + sizes.encoder_weights
+    memory = {
+        "the process itself": _EXPORTING,
+        "towers and reader": weights * sizes.value_bytes,
+        "texts and wordpieces": wordpieces * _EXPORTED_WORDPIECE,
+        "search": rows * _EXPORTED_ROWS[kind],
+    }
+    disk = {
+        "towers and reader": weights * sizes.value_bytes,
+        "embeddings": rows,
+        **state,
+        "texts and wordpieces": wordpieces * _WRITTEN_WORDPIECE,
+    }
+    if is_hybrid:
+        at_once = min(num_blocks, _COUNTED_AT_ONCE) * block_length
+        memory["lists of BM25"] = wordpieces * _COUNTED + at_once * _COUNTED_NOW
+        disk["lists of BM25"] = wordpieces * _LISTED
+    return Need(memory=memory, disk=disk, flop=0.0, num_steps=0)
+
+
+def _search_state(num_blocks, embedding_dim, kind):
+    """What an index has on the disk beside the embeddings."""
+    if kind == "ivf":
+        return {"partitions": 4 * num_blocks}
+    if kind == "scann":
+        return {"codes": num_blocks * (embedding_dim / 2 + 4)}
+    return {}
 
 
 def _weights(number, sizes):

@@ -7,6 +7,7 @@ from realm_tf import cli
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.operations.plan import Plan
+from realm_tf.training import footprint
 
 
 def test_what_fits_is_told(capsys):
@@ -55,6 +56,84 @@ def test_sizes_of_a_model_and_its_blocks(what, model_dir, blocks_dir):
     assert small.flop < large.flop / 100
 
 
+@pytest.mark.parametrize(
+    "options, fitting",
+    [
+        ({"what": "index", "host_memory": 16}, "--num-parts 12"),
+        ({"what": "index", "host_memory": 12}, "--kind ivf"),
+        ({"what": "index", "kind": "ivf", "host_memory": 6}, "--kind brute_f"),
+        ({"what": "export", "host_memory": 80}, "--kind brute_force"),
+        ({"what": "export"}, "more memory."),
+    ],
+)
+def test_what_fits_a_machine_is_told(options, fitting):
+    plan = Plan(**{"kind": "scann", **options})
+    need = plan.run()
+    assert plan.status(need) == 1
+    told = plan.report(need)
+    assert f"a machine of {plan.host_memory:g} GB" in told
+    assert fitting in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "what, kind, num_blocks, num_parts, embedding_dim, gigabytes",
+    [
+        # docs/wikipedia_scale.md
+        ("index", "brute_force", 3_000_000, None, 128, 0.4),
+        ("index", "ivf", 3_000_000, None, 128, 2.1),
+        ("index", "scann", 3_000_000, None, 128, 4.5),
+        ("index", "scann", 3_000_000, 3, 128, 3.9),
+        ("index", "ivf", 1_000_000, None, 384, 2.1),
+        ("index", "scann", 1_000_000, None, 384, 4.9),
+        ("index", "scann", 1_000_000, 4, 384, 3.8),
+    ],
+)
+def test_indices_had_as_much(
+    what, kind, num_blocks, num_parts, embedding_dim, gigabytes
+):
+    need = footprint.index(
+        num_blocks,
+        embedding_dim,
+        kind,
+        Plan(
+            what=what, kind=kind, num_blocks=num_blocks, num_parts=num_parts
+        )._num_parts,
+    )
+    assert need.device_bytes / 1e9 == pytest.approx(
+        gigabytes, rel=0.12, abs=0.11
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, is_hybrid, memory, disk",
+    [
+        # docs/wikipedia_scale.md: 400,000 passages of 115.7 wordpieces.
+        ("brute_force", False, 1.50, 1.26),
+        ("brute_force", True, 3.13, 1.39),
+        ("ivf", False, 3.06, 1.261),
+        ("scann", False, 3.19, 1.334),
+    ],
+)
+def test_exports_had_as_much(kind, is_hybrid, memory, disk):
+    minilm = footprint.Sizes(
+        num_layers=6,
+        hidden_dim=384,
+        num_heads=12,
+        intermediate_dim=1536,
+        embedding_dim=384,
+        value_bytes=2,
+    )
+    need = footprint.export(
+        minilm,
+        400_000,
+        kind=kind,
+        block_length=115.7,
+        is_hybrid=is_hybrid,
+    )
+    assert need.device_bytes / 1e9 == pytest.approx(memory, rel=0.05)
+    assert sum(need.disk.values()) / 1e9 == pytest.approx(disk, rel=0.05)
+
+
 def test_two_towers_are_counted_twice(model_dir, tmp_path):
     config = Model(model_dir).config
     assert config["share_embedders"]
@@ -77,6 +156,9 @@ def test_two_towers_are_counted_twice(model_dir, tmp_path):
         ({"set": ["steps=3"]}, "--set steps=3: expected NAME=VALUE"),
         ({"share_of_peak": 0.0}, "above 0 and at most 1"),
         ({"what": "embed", "recipe": "paper"}, "has no recipe"),
+        ({"what": "index", "set": ["seed=1"]}, "`realm index` has no recipe"),
+        ({"what": "index", "host_memory": 0.0}, "--host-memory must be above"),
+        ({"what": "index", "num_parts": 0}, "`num_parts` must be 1 to"),
     ],
 )
 def test_mistakes(arguments, message):
