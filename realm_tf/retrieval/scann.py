@@ -88,9 +88,20 @@ class _Part:
             pre_reorder_num_neighbors=max(num_candidates, num_reordered),
         )
         # Of no queries ScaNN gives no columns, either.
-        shape = (tf.shape(queries)[0], num_candidates)
-        block_ids = tf.cast(block_ids, tf.int32) + self.first
-        return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
+        num_queries = tf.shape(queries)[0]
+        check = tf.debugging.Assert(
+            (num_queries == 0) | (tf.shape(scores)[1] == num_candidates),
+            [
+                "What ScaNN searched of the index holds fewer than "
+                f"{num_candidates} blocks: ask for fewer candidates, or index "
+                "with --kind ivf or brute_force."
+            ],
+        )
+        # Outside of a graph it has been checked.
+        with tf.control_dependencies([] if check is None else [check]):
+            shape = (num_queries, num_candidates)
+            block_ids = tf.cast(block_ids, tf.int32) + self.first
+            return tf.reshape(scores, shape), tf.reshape(block_ids, shape)
 
 
 class Scann(Index):

@@ -198,6 +198,25 @@ def test_in_a_saved_model(tmp_path, num_parts):
     np.testing.assert_allclose(scores, expected[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_more_candidates_than_were_searched(monkeypatch, in_graph):
+    monkeypatch.setattr(scann, "_MIN_BLOCKS_FOR_HASHING", 500)
+    monkeypatch.setattr(scann, "_MIN_BLOCKS_FOR_TREE", 1000)
+    monkeypatch.setattr(scann, "_SEARCHED_FRACTION", 0.05)
+    rows = np.random.default_rng(0).standard_normal((2000, 16), "float32")
+    index = scann.Scann.build(rows)
+
+    def search(queries):
+        return index.search(queries, 1900)
+
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="holds fewer than 1900 blocks"
+    ):
+        (tf.function(search) if in_graph else search)(rows[:2])
+    scores, _ = index.search(rows[:2], 5)
+    assert scores.shape == (2, 5)
+
+
 def test_no_reordering_is_refused():
     with pytest.raises(InputError, match="at least 1. Received: num_reord"):
         Scann.build(search_oracle.clustered(50), num_reordered=0)
