@@ -23,7 +23,7 @@ pytestmark = backends.exports
     "version",
     [
         pytest.param(1, marks=pytest.mark.slow),
-        2,
+        pytest.param(2, marks=pytest.mark.slow),
         3,
     ],
 )

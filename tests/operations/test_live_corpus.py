@@ -415,9 +415,7 @@ PLACES = {
     [
         pytest.param(
             *case,
-            marks=()
-            if case in (("named", True), ("current", False))
-            else pytest.mark.slow,
+            marks=() if case == ("current", False) else pytest.mark.slow,
         )
         for case in itertools.product(PLACES, (False, True))
     ],

@@ -238,6 +238,7 @@ def test_a_corpus_of_other_blocks_is_refused(world, tmp_path):
         _operation(world, tmp_path / "output", corpus=corpus).run()
 
 
+@pytest.mark.slow
 def test_the_device_searches_partitions(world):
     """All of so few, so that what is found is what the exact search finds."""
     losses, kinds = {}, set()
