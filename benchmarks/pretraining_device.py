@@ -13,9 +13,11 @@ the same device make the index anew beside the steps, until it was exchanged.
 For every way: seconds of a step, wordpieces a second (all that are computed,
 padding with them), the share of what a product of two matrices of 8,192 reaches
 on the device (operations that the method needs: with checkpointing none is
-counted twice), and the most memory that the device held beside `realm plan`'s. The peer is transformers' REALM, forward and
-backward alone, without a search, an optimizer or an index (`torch_worker.py`,
-which tells what it needs); its batch is --peer-batch-size.
+counted twice), and the most memory that the device held beside `realm plan`'s.
+Of the steps, the median: one that changes the weights takes longer. The peer is
+transformers' REALM, forward and backward alone, without a search, an optimizer
+or an index (`torch_worker.py`, which tells what it needs); its batch is
+--peer-batch-size.
 """
 
 import dataclasses
@@ -30,12 +32,15 @@ import tempfile
 import time
 
 import drawn
+import keras
 import numpy as np
 import pairs
 import pretraining_step
 import tyro
 
 from realm_tf.artifacts import artifact
+from realm_tf.operations.plan import Plan
+from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import exchange
 
 _RECIPE = "paper"
@@ -203,10 +208,6 @@ def _product():
 
 def _way(args):
     import jax
-    import keras
-
-    from realm_tf.operations.plan import Plan
-    from realm_tf.operations.pretrain import Pretrain
 
     made = _Made(args)
     batch_size, _, checkpointing = args.stage.partition("-")
@@ -232,7 +233,7 @@ def _way(args):
         settings += ["refresh_every=0"]
     with tempfile.TemporaryDirectory(dir=args.output) as directory:
         output = os.path.join(directory, "trained")
-        steps = _steps_class(keras.callbacks.Callback)(args, output)
+        steps = _Steps(args, output)
         Pretrain(
             model=made.model,
             blocks=made.blocks,
@@ -273,100 +274,95 @@ def _wordpieces(recipe):
     )
 
 
-def _steps_class(callback):
-    class Steps(callback):
-        """Times steps; builders begin when the first weights are offered."""
+class _Steps(keras.callbacks.Callback):
+    """Times steps; builders begin when the first weights are offered."""
 
-        def __init__(self, args, output):
-            super().__init__()
-            self._args = args
-            self._exchange = f"{output}.partial/run/index_exchange"
-            self._builders = []
-            self._ended = []
-            # Of the first step that searched a new index.
-            self._exchanged = None
-            self._began = None
-            self._made = []
-            self._stop_at = time.perf_counter() + args.max_seconds
+    def __init__(self, args, output):
+        super().__init__()
+        self._args = args
+        self._exchange = f"{output}.partial/run/index_exchange"
+        self._builders = []
+        self._ended = []
+        # Of the first step that searched a new index.
+        self._exchanged = None
+        self._began = None
+        self._made = []
+        self._stop_at = time.perf_counter() + args.max_seconds
 
-        def on_train_batch_end(self, batch, logs=None):
-            # What was dispatched is done: the loss is read.
-            float(logs["loss"])
-            self._ended.append(time.perf_counter())
-            done, age = len(self._ended), logs["index_age"]
-            if not self._args.with_index:
-                self.model.stop_training = done >= self._args.num_steps
-                return
-            if self._exchanged is None and done - 1 - age > 0:
-                self._exchanged = done - 1
-            if self._exchanged is not None or self._is_late():
-                self.model.stop_training = True
-            # Before the copy, so that starting them is not counted.
-            if done == self._args.num_steps:
-                self._start()
+    def on_train_batch_end(self, batch, logs=None):
+        # What was dispatched is done: the loss is read.
+        float(logs["loss"])
+        self._ended.append(time.perf_counter())
+        done, age = len(self._ended), logs["index_age"]
+        if not self._args.with_index:
+            self.model.stop_training = done >= self._args.num_steps
+            return
+        if self._exchanged is None and done - 1 - age > 0:
+            self._exchanged = done - 1
+        if self._exchanged is not None or self._is_late():
+            self.model.stop_training = True
+        # Before the copy, so that starting them is not counted.
+        if done == self._args.num_steps:
+            self._start()
 
-        def _start(self):
-            self._began = time.perf_counter()
-            command = [
-                *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
-                *("--exchange", self._exchange),
-            ]
-            environment = dict(
-                os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false"
-            )
-            for number in range(self._args.num_builders):
-                path = pathlib.Path(self._args.output, f"builder-{number}.txt")
-                with path.open("w") as log:
-                    builder = subprocess.Popen(
-                        command, stdout=log, stderr=log, env=environment
-                    )
-                self._builders.append(builder)
-
-        def _is_late(self):
-            return time.perf_counter() > self._stop_at
-
-        def on_train_end(self, logs=None):
-            self._made = glob.glob(f"{self._exchange}/*/*.npy")
-            for builder in self._builders:
-                builder.kill()
-                builder.wait()
-
-        def summary(self, *, flop, most, wordpieces):
-            seconds = np.diff(self._ended)
-            alone = slice(_NUM_COLD - 1, self._args.num_steps - 1)
-
-            def of(part):
-                if not len(seconds[part]):
-                    return {"steps": 0}
-                median = float(np.median(seconds[part]))
-                return {
-                    "steps": len(seconds[part]),
-                    "step_seconds": round(median, 4),
-                    "wordpieces_a_second": round(wordpieces / median),
-                    "teraflops": round(flop / median / 1e12, 1),
-                    "share_of_product": round(flop / median / most, 3),
-                }
-
-            found = {"product_teraflops": round(most / 1e12, 1), **of(alone)}
-            if self._began is None:
-                return found
-            # The step with the exchange, or the last.
-            last = (self._exchanged or len(self._ended) - 1) - 1
-            found["beside_builders"] = of(slice(self._args.num_steps, last))
-            took = self._ended[last] - self._began
-            if self._exchanged is None:
-                rows = len(self._made) * exchange.rows_of_ranges(
-                    self._args.num_blocks
+    def _start(self):
+        self._began = time.perf_counter()
+        command = [
+            *(sys.executable, "-m", "realm_tf.operations.rebuild_index"),
+            *("--exchange", self._exchange),
+        ]
+        environment = dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+        for number in range(self._args.num_builders):
+            path = pathlib.Path(self._args.output, f"builder-{number}.txt")
+            with path.open("w") as log:
+                builder = subprocess.Popen(
+                    command, stdout=log, stderr=log, env=environment
                 )
-                found["rows_embedded"] = rows
-            else:
-                rows = self._args.num_blocks
-                found["exchange_step_seconds"] = round(float(seconds[last]), 4)
-            found["index_seconds"] = round(took, 1)
-            found["blocks_a_second"] = round(rows / took)
-            return found
+            self._builders.append(builder)
 
-    return Steps
+    def _is_late(self):
+        return time.perf_counter() > self._stop_at
+
+    def on_train_end(self, logs=None):
+        self._made = glob.glob(f"{self._exchange}/*/*.npy")
+        for builder in self._builders:
+            builder.kill()
+            builder.wait()
+
+    def summary(self, *, flop, most, wordpieces):
+        seconds = np.diff(self._ended)
+        alone = slice(_NUM_COLD - 1, self._args.num_steps - 1)
+
+        def of(part):
+            if not len(seconds[part]):
+                return {"steps": 0}
+            median = float(np.median(seconds[part]))
+            return {
+                "steps": len(seconds[part]),
+                "step_seconds": round(median, 4),
+                "wordpieces_a_second": round(wordpieces / median),
+                "teraflops": round(flop / median / 1e12, 1),
+                "share_of_product": round(flop / median / most, 3),
+            }
+
+        found = {"product_teraflops": round(most / 1e12, 1), **of(alone)}
+        if self._began is None:
+            return found
+        # The step with the exchange, or the last.
+        last = (self._exchanged or len(self._ended) - 1) - 1
+        found["beside_builders"] = of(slice(self._args.num_steps, last))
+        took = self._ended[last] - self._began
+        if self._exchanged is None:
+            rows = len(self._made) * exchange.rows_of_ranges(
+                self._args.num_blocks
+            )
+            found["rows_embedded"] = rows
+        else:
+            rows = self._args.num_blocks
+            found["exchange_step_seconds"] = round(float(seconds[last]), 4)
+        found["index_seconds"] = round(took, 1)
+        found["blocks_a_second"] = round(rows / took)
+        return found
 
 
 def _peer(args):
