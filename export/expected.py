@@ -1,6 +1,5 @@
 """What the Python code answers, for `realm verify` to compare with."""
 
-import dataclasses
 import time
 
 from realm_tf.answering import calibration
@@ -77,7 +76,7 @@ def compute(
 
 def _exact_retriever(corpus, embeddings, lexical_weight):
     """What the export would find if its index missed nothing."""
-    corpus = dataclasses.replace(corpus, index=NumpyIndex(embeddings))
+    corpus = corpus.with_parts(index=NumpyIndex(embeddings))
     name = "realm" if lexical_weight is None else "hybrid"
     return retrievers.make(name, corpus, lexical_weight=lexical_weight)
 

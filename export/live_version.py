@@ -16,6 +16,7 @@ import tensorflow as tf
 from realm_tf.answering import foreign_questions
 from realm_tf.answering import tables
 from realm_tf.answering.corpus import Corpus
+from realm_tf.answering.corpus import load_model
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Model
@@ -67,7 +68,9 @@ def write(
     weight = stage.parameters.get("lexical_weight")
     embeddings = state.embeddings()
     corpus = Corpus(
-        _loaded(model, precision), state.records(), _index(kind, embeddings)
+        load_model(model, precision=precision),
+        state.records(),
+        _index(kind, embeddings),
     )
     room = None
     if kind == _WITH_ROOM:
@@ -223,12 +226,6 @@ def _part(
     )
 
 
-def _loaded(model, precision):
-    loaded = model.load(precision=precision)
-    loaded.model = loaded.model.without_masked_lm_head()
-    return loaded
-
-
 def _index(kind, embeddings):
     if kind == _WITH_ROOM:
         return BruteForce(embeddings)
@@ -318,8 +315,8 @@ def _answers(stage, corpus, model, asked, state, embeddings) -> dict:
     )
     found = {"expected": compute(corpus)}
     if stage.parameters["precision"] != FLOAT32:
-        exact = dataclasses.replace(corpus, loaded=_loaded(model, FLOAT32))
-        found["exact"] = compute(exact)
+        loaded = load_model(model, precision=FLOAT32)
+        found["exact"] = compute(corpus.with_parts(loaded=loaded))
     return found
 
 

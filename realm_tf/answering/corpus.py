@@ -12,6 +12,18 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
 
 
+def load_model(model: Model, **arguments):
+    """`LoadedModel` of what answers: without its masked-LM head."""
+    loaded = model.load(**arguments)
+    loaded.model = loaded.model.without_masked_lm_head()
+    return loaded
+
+
+# Properties of a `Corpus` that take long and memory, and hold for every model
+# of a vocabulary.
+_OF_BLOCKS = ("block_table", "_title_ids", "lexical")
+
+
 @dataclasses.dataclass
 class Corpus:
     """What answering questions needs, checked to match.
@@ -53,11 +65,28 @@ class Corpus:
         matching.check_has_texts(blocks)
         matching.check_vocabulary(blocks, model)
         matching.check_index(index, blocks=blocks, model=model)
-        loaded = model.load(**arguments)
-        loaded.model = loaded.model.without_masked_lm_head()
-        corpus = cls(loaded, blocks.records, index.load(quantize=quantize))
+        corpus = cls(
+            load_model(model, **arguments),
+            blocks.records,
+            index.load(quantize=quantize),
+        )
         corpus.check()
         return corpus
+
+    def with_parts(self, **parts):
+        """The same blocks with another model or index.
+
+        What has been made of the blocks is theirs, too, and not made again.
+
+        Args:
+            **parts: `loaded`, of the same vocabulary, whose reader reads titles
+                if this one's does; `index`, of the same blocks.
+        """
+        other = dataclasses.replace(self, **parts)
+        for name in _OF_BLOCKS:
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
 
     def read_titles(self) -> None:
         """Makes the reader read titles, see `Reader`.

@@ -146,15 +146,16 @@ class Export(Computing):
             expected: dict. Of `export.expected`, where another backend has
                 computed it. Defaults to `None`: it is computed here.
         """
+        from realm_tf.answering.corpus import load_model
         from realm_tf.export import saved_model
 
         asked = self._asked()
-        exact = None
-        if self.computes_in != FLOAT32:
-            exact = self._answer(self._open(FLOAT32), asked)
-        corpus = self._open()
+        corpus, exact = self._open(), None
         if expected is None:
             expected = self._answer(corpus, asked)
+        if self.computes_in != FLOAT32:
+            loaded = load_model(self.model, precision=FLOAT32)
+            exact = self._answer(corpus.with_parts(loaded=loaded), asked)
         if not corpus.loaded.model.reader.is_trained:
             print(
                 f"warning: {saved_model.UNTRAINED_READER} ({self.model})",
@@ -189,7 +190,7 @@ class Export(Computing):
         names = (each.name for each in Path(self.output).iterdir())
         return [int(name) for name in names if name.isdigit()]
 
-    def _open(self, precision=None):
+    def _open(self):
         from realm_tf.answering.corpus import Corpus
 
         return Corpus.load(
@@ -197,7 +198,7 @@ class Export(Computing):
             self.blocks,
             self.index,
             quantize=self.quantize_embeddings,
-            precision=precision or self.computes_in,
+            precision=self.computes_in,
         )
 
     def _answer(self, corpus, asked):
