@@ -148,7 +148,7 @@ class Plan(Operation):
 
     def _made_with(self, kind, num_parts):
         """What an index or an export of a kind needs."""
-        from realm_tf.training import footprint
+        from realm_tf.export import footprint
 
         sizes, num_blocks = self._sizes(), self._counted()
         if self.what == "index":

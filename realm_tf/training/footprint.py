@@ -18,24 +18,11 @@ H100 held of the paper's steps is in docs/wikipedia_scale.md.
 import dataclasses
 import math
 
-_FLOAT32 = 4
+FLOAT32 = 4
 _HIDDEN = 26.0
 # By bytes of a number.
 _PAIRS = {2: 2.0, 4: 4.5}
 _CHECKPOINTED_PARTS = 4
-# Of building an index: bytes of the process, and of ScaNN for each byte of the
-# rows, while it builds and afterwards.
-_PROCESS = 0.5e9
-_SCANN_BUILT, _SCANN_THERE = 2.9, 1.95
-# Of an export: bytes of the process; of a wordpiece, with its text and places,
-# in memory and written; of what a kind of search makes of a byte of the rows.
-_EXPORTING = 0.85e9
-_EXPORTED_WORDPIECE, _WRITTEN_WORDPIECE = 14.3, 11.9
-_EXPORTED_ROWS = {"brute_force": 0.0, "ivf": 1.05, "scann": 1.15}
-# Of a wordpiece in the lists of BM25: when all are there, while they are counted
-# (`wordpiece_bm25`), written.
-_COUNTED, _COUNTED_NOW, _COUNTED_AT_ONCE = 7.8, 23.3, 200_000
-_LISTED = 3.0
 # Logits, their logarithms and gradients.
 _LOGITS = 3
 # uint16 in tables, int32 where they are looked up.
@@ -74,8 +61,8 @@ class Sizes:
     @property
     def weight_bytes(self) -> int:
         """Of a weight, with its copy in bfloat16 where that computes."""
-        copied = self.value_bytes if self.value_bytes < _FLOAT32 else 0
-        return _FLOAT32 + copied
+        copied = self.value_bytes if self.value_bytes < FLOAT32 else 0
+        return FLOAT32 + copied
 
     @property
     def layer_weights(self) -> int:
@@ -172,7 +159,7 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
     memory = {
         **_weights(weights, sizes),
         "activations": _kept(recipe, sizes, passes, rows),
-        "logits": rows * (1 + found) * logits * _FLOAT32 * _LOGITS,
+        "logits": rows * (1 + found) * logits * FLOAT32 * _LOGITS,
     }
     if candidates.retrieval == "device":
         memory |= _corpus(
@@ -184,7 +171,7 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
             found + candidates.num_spare,
             lengths.max_block_length,
         )
-    embeddings = num_blocks * sizes.embedding_dim * _FLOAT32
+    embeddings = num_blocks * sizes.embedding_dim * FLOAT32
     num_scored = num_blocks
     if candidates.search == "partitions":
         num_centroids, num_scored = _partitions(num_blocks)
@@ -196,14 +183,14 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
             found + candidates.num_spare,
             lengths.max_block_length,
         )
-        memory["search"] += 2 * num_scored * sizes.embedding_dim * _FLOAT32
+        memory["search"] += 2 * num_scored * sizes.embedding_dim * FLOAT32
         num_scored += num_centroids
     searched = 2.0 * num_scored * sizes.embedding_dim * recipe.batch_size
     refreshed = recipe.index.num_steps
     return Need(
         memory=memory,
         disk={
-            "a saved state": 3 * weights * _FLOAT32,
+            "a saved state": 3 * weights * FLOAT32,
             # Of two states, that of the builders and their parts.
             "indices": (4 if refreshed else 1) * embeddings,
         },
@@ -228,9 +215,9 @@ def ict(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
         memory={
             **_weights(weights, sizes),
             "activations": _kept(recipe, sizes, passes, rows),
-            "logits": rows * recipe.batch_size * _FLOAT32 * _LOGITS,
+            "logits": rows * recipe.batch_size * FLOAT32 * _LOGITS,
         },
-        disk={"a saved state": 3 * weights * _FLOAT32},
+        disk={"a saved state": 3 * weights * FLOAT32},
         flop=_flop(recipe, sizes, passes, recipe.batch_size),
         num_steps=recipe.num_steps,
     )
@@ -275,7 +262,7 @@ def finetune(
         memory={
             **_weights(weights, sizes),
             "activations": _kept(recipe, sizes, passes, rows),
-            "spans": rows * spans * _FLOAT32,
+            "spans": rows * spans * FLOAT32,
             **_corpus(num_blocks / num_devices, sizes, max_block_length),
             "search": _search(
                 recipe.batch_size,
@@ -284,7 +271,7 @@ def finetune(
                 max_block_length,
             ),
         },
-        disk={"a saved state": 3 * weights * _FLOAT32},
+        disk={"a saved state": 3 * weights * FLOAT32},
         flop=_flop(recipe, sizes, passes, recipe.batch_size)
         + 2.0 * num_blocks * sizes.embedding_dim * recipe.batch_size,
         num_steps=recipe.num_epochs
@@ -303,7 +290,7 @@ def embed(
         batch_size: int. Blocks computed at once.
         max_block_length: int.
     """
-    embedded = num_blocks * sizes.embedding_dim * _FLOAT32
+    embedded = num_blocks * sizes.embedding_dim * FLOAT32
     return Need(
         memory={
             "weights": sizes.tower_weights * sizes.weight_bytes,
@@ -315,117 +302,25 @@ def embed(
     )
 
 
-def index(num_blocks: int, embedding_dim: int, kind: str, num_parts: int):
-    """Of `realm index`, on one machine.
-
-    Memory beside the file of the embeddings, which is mapped: a line through
-    what building had (docs/wikipedia_scale.md, 3,000,000 blocks of 128 numbers
-    and 1,000,000 of 384; within a tenth).
-
-    Args:
-        num_blocks: int.
-        embedding_dim: int.
-        kind: str. One of `retrieval.index.KINDS`.
-        num_parts: int. Of a `scann` index.
-
-    Returns:
-        `Need`.
-    """
-    rows = num_blocks * embedding_dim * _FLOAT32
-    memory = {"the process itself": _PROCESS}
-    if kind == "ivf":
-        memory["rows by partition"] = rows
-    elif kind == "scann":
-        memory["the part that is built"] = _SCANN_BUILT * rows / num_parts
-        memory["parts that are there"] = (
-            _SCANN_THERE * rows * (1 - 1 / num_parts)
-        )
-    return Need(
-        memory=memory,
-        disk={
-            "embeddings": rows,
-            **_search_state(num_blocks, embedding_dim, kind),
-        },
-        flop=0.0,
-        num_steps=0,
-    )
-
-
-def export(
-    sizes: Sizes,
-    num_blocks: int,
-    *,
-    kind: str,
-    block_length: int,
-    is_hybrid: bool,
-):
-    """Of `realm export`, on one machine, of blocks as long as given.
-
-    By what exports of 200,000 and of 400,000 passages had and wrote
-    (docs/wikipedia_scale.md), and their wordpieces.
-
-    Args:
-        sizes: `Sizes`.
-        num_blocks: int.
-        kind: str. Of the index; see `index`.
-        block_length: int. Wordpieces.
-        is_hybrid: bool. Whether BM25 searches, too.
-
-    Returns:
-        `Need`.
-    """
-    wordpieces = num_blocks * block_length
-    state = _search_state(num_blocks, sizes.embedding_dim, kind)
-    rows = num_blocks * sizes.embedding_dim * _FLOAT32
-    towers = 1 if sizes.share_embedders else 2
-    weights = towers * sizes.tower_weights + sizes.encoder_weights
-    memory = {
-        "the process itself": _EXPORTING,
-        "towers and reader": weights * sizes.value_bytes,
-        "texts and wordpieces": wordpieces * _EXPORTED_WORDPIECE,
-        "search": rows * _EXPORTED_ROWS[kind],
-    }
-    disk = {
-        "towers and reader": weights * sizes.value_bytes,
-        "embeddings": rows,
-        **state,
-        "texts and wordpieces": wordpieces * _WRITTEN_WORDPIECE,
-    }
-    if is_hybrid:
-        at_once = min(num_blocks, _COUNTED_AT_ONCE) * block_length
-        memory["lists of BM25"] = wordpieces * _COUNTED + at_once * _COUNTED_NOW
-        disk["lists of BM25"] = wordpieces * _LISTED
-    return Need(memory=memory, disk=disk, flop=0.0, num_steps=0)
-
-
-def _search_state(num_blocks, embedding_dim, kind):
-    """What an index has on the disk beside the embeddings."""
-    if kind == "ivf":
-        return {"partitions": 4 * num_blocks}
-    if kind == "scann":
-        return {"codes": num_blocks * (embedding_dim / 2 + 4)}
-    return {}
-
-
 def _weights(number, sizes):
     return {
         "weights": number * sizes.weight_bytes,
-        "gradients": number * _FLOAT32,
-        "AdamW": 2 * number * _FLOAT32,
+        "gradients": number * FLOAT32,
+        "AdamW": 2 * number * FLOAT32,
     }
 
 
 def _corpus(num_rows, sizes, max_block_length):
     # Titles are padded as bodies are.
     return {
-        "embeddings": num_rows * sizes.embedding_dim * _FLOAT32,
+        "embeddings": num_rows * sizes.embedding_dim * FLOAT32,
         "wordpieces": num_rows * 2 * max_block_length * _WORDPIECE,
     }
 
 
 def _search(batch_size, rows_at_once, num_found, max_block_length):
     """Every device searches its rows for all queries, and looks them up."""
-    scores = 2 * batch_size * rows_at_once * _FLOAT32
+    scores = 2 * batch_size * rows_at_once * FLOAT32
     return scores + batch_size * num_found * max_block_length * _FOUND
 
 

@@ -6,8 +6,9 @@ import pytest
 from realm_tf import cli
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
+from realm_tf.export import footprint
 from realm_tf.operations.plan import Plan
-from realm_tf.training import footprint
+from realm_tf.training.footprint import Sizes
 
 
 def test_what_fits_is_told(capsys):
@@ -115,7 +116,7 @@ def test_indices_had_as_much(
     ],
 )
 def test_exports_had_as_much(kind, is_hybrid, memory, disk):
-    minilm = footprint.Sizes(
+    minilm = Sizes(
         num_layers=6,
         hidden_dim=384,
         num_heads=12,
