@@ -58,6 +58,13 @@ _KINDS = {
     "stale": {"refresh_every": 0},
     "uniform": {"mode": "uniform"},
 }
+RANDOM_START = {
+    "from_": "random",
+    "num_heads": 4,
+    "cosine": True,
+    "mimetic": True,
+    "reader_layers": 4,
+}
 # Random weights learn to copy first; nothing else can be learnt before.
 _COPYING = {"masked_lm_own_block": 0.7, "masked_lm_answer_block": 0.2}
 # Then, not to copy from whatever is there.
@@ -77,7 +84,13 @@ _IGNORING = {
     # Other masks than those of the steps before.
     "seed": 1,
 }
-_SMALL_ICT = ict_configs.RECIPES["wiki-small"].replace(
+RANDOM_WARM_UPS = {
+    "copy": _COPYING,
+    "answer": {},
+    "judge": _JUDGING,
+    "warm": _IGNORING,
+}
+RANDOM_ICT = ict_configs.RECIPES["wiki-small"].replace(
     num_steps=1200,
     # Many blocks to be told apart: what is learnt holds for new sentences.
     batch_size=192,
@@ -89,7 +102,7 @@ _SMALL_ICT = ict_configs.RECIPES["wiki-small"].replace(
     dropout=0.3,
 )
 # Over `--text`, too large to be learnt by heart.
-_LONG_ICT = _SMALL_ICT.replace(num_steps=3000, dropout=0.1, seed=1)
+_LONG_ICT = RANDOM_ICT.replace(num_steps=3000, dropout=0.1, seed=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +163,7 @@ def _run(experiments):
     results = {
         "minilm_recipe": experiments.recipe.flat(),
         "random_recipe": experiments.small.flat(),
-        "random_ict_recipe": _SMALL_ICT.flat(),
+        "random_ict_recipe": RANDOM_ICT.flat(),
         "random_long_ict_recipe": _LONG_ICT.flat(),
     }
     for name, (warm, runs) in experiments.compared.items():
@@ -257,14 +270,10 @@ class _Experiments:
         model = self._add(
             Init,
             "random-start",
-            from_="random",
             vocab=self._start.vocabulary,
-            num_heads=4,
-            cosine=True,
-            mimetic=True,
-            reader_layers=4,
+            **RANDOM_START,
         )
-        text, recipes = self._blocks, {"random-ict": _SMALL_ICT}
+        text, recipes = self._blocks, {"random-ict": RANDOM_ICT}
         if self._args.text:
             blocks = self._chunk("text-blocks", *self._args.text)
             text = self._add(Pack, "packed-text-blocks", blocks=blocks)
@@ -274,13 +283,10 @@ class _Experiments:
                 InverseClozeTask, name, recipe=recipe, model=model, blocks=text
             )
         warm_up = self.small.replace(num_steps=0)
-        for name, changes in (
-            ("random-copy", _COPYING),
-            ("random-answer", {}),
-            ("random-judge", _JUDGING),
-            ("random-warm", _IGNORING),
-        ):
-            model = self._pretrain(name, model, warm_up.replace(**changes))
+        for name, changes in RANDOM_WARM_UPS.items():
+            model = self._pretrain(
+                f"random-{name}", model, warm_up.replace(**changes)
+            )
         self._compare("random", model, self.small)
 
     def _compare(self, name, warm, recipe):

@@ -80,6 +80,7 @@ class CorpusPart(tf.Module):
             room = (0, 0)
         self.token_starts = small_table(np.pad(records.token_starts, room))
         self.token_limits = small_table(np.pad(records.token_limits, room))
+        self._has_room = num_wordpieces is not None
         self.block_ids = None
         if block_ids is not None:
             self.block_ids = tf.Variable(shared(block_ids), trainable=False)
@@ -121,7 +122,7 @@ class CorpusPart(tf.Module):
         Returns:
             bool tensor; `None` where all may be.
         """
-        if self.block_ids is None:
+        if filters is None and not self._has_room:
             return None
         is_block = tf.convert_to_tensor(self.block_ids)[None] >= 0
         if filters is None:

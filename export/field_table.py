@@ -12,11 +12,14 @@ from realm_tf.models.fixed_weight import shared
 
 # One below is the largest that a fingerprint can be.
 _NO_TERM = np.iinfo("int64").max
-_CONDITION = r"\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*"
-_DATE = r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?"
+# Of a filter, those of a key included (our choice): a row of numbers each.
+MOST_CONDITIONS = 16
+_CONDITION = r"(?s:\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*)"
+_IS_ORDER = "[<>]=?"
+_DATE = r"(?s:[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?)"
 _NUMBER = r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?"
-# How the values of a field are ordered.
-_UNORDERED, _BY_NUMBER, _BY_DATE = range(3)
+# How the values of a field are ordered; of one that no document has, in any way.
+_UNORDERED, _BY_NUMBER, _BY_DATE, _EMPTY = range(4)
 
 
 class FieldTable(tf.Module):
@@ -26,11 +29,11 @@ class FieldTable(tf.Module):
 
     All conditions must hold, which ";" separates. `=` holds where one of a
     document's values of the field equals one of the alternatives, which "|"
-    separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare a field whose
-    values are all numbers, or all dates as of ISO 8601, by the first value of
-    the document; a document without a value is not found by them. Days alone
-    count of a date, and "2024" is before all of its days. An empty filter lets
-    everything be found.
+    separates, `!=` where none does. `<`, `<=`, `>`, `>=` compare by the first
+    value of the document, in a field where most of these are numbers, or else
+    dates as of ISO 8601; a document without such a value is not found by them.
+    Days alone count of a date, and "2024" is before all of its days. An empty
+    filter lets everything be found.
 
     Args:
         names: sequence of str. Of the fields.
@@ -98,9 +101,42 @@ class FieldTable(tf.Module):
             that is none, or names no field.
         """
         split = tf.strings.split(filters, ";")
-        is_condition = tf.strings.regex_full_match(split.values, r".*\S.*")
-        conditions = tf.boolean_mask(split.values, is_condition)
+        # Nothing else is blank: what is no condition must not pass for none.
+        is_condition = tf.strings.length(tf.strings.strip(split.values)) > 0
         questions = tf.boolean_mask(split.value_rowids(), is_condition)
+        # Questions that are asked together often have the same ones.
+        conditions, places = tf.unique(
+            tf.boolean_mask(split.values, is_condition)
+        )
+        of_question = tf.RaggedTensor.from_value_rowids(
+            places, questions, tf.size(filters, tf.int64)
+        )
+        field, *parts = self._parse(conditions)
+        checks = [
+            _check(
+                of_question.row_lengths() <= MOST_CONDITIONS,
+                filters,
+                f"has more than {MOST_CONDITIONS} conditions",
+            )
+        ]
+        with tf.control_dependencies(checks):
+            bounds = self._bounds(field, *parts[1:])
+        of_all = tf.TensorSpec((self._num_rows,), tf.bool)
+        # One after the other: numbers of all rows take the most memory.
+        holds = tf.map_fn(
+            lambda condition: self._holds(*condition),
+            (field, *parts, bounds),
+            parallel_iterations=1,
+            fn_output_signature=of_all,
+        )
+        return tf.map_fn(
+            lambda own: tf.reduce_all(tf.gather(holds, own), axis=0),
+            of_question,
+            fn_output_signature=of_all,
+        )
+
+    def _parse(self, conditions):
+        """Number of the field, its name, the sign and the value of each."""
         checks = [
             _check(
                 tf.strings.regex_full_match(conditions, _CONDITION),
@@ -125,82 +161,76 @@ class FieldTable(tf.Module):
             )
         ]
         with tf.control_dependencies(checks):
-            field = tf.argmax(is_field, axis=1)
-        holds = tf.where(
-            tf.strings.regex_full_match(signs, "!?=")[:, None],
-            tf.equal(self._equal(names, values), (signs == "=")[:, None]),
-            self._compared(field, signs, values),
-        )
-        # The least of none is the largest there is.
-        least = tf.math.unsorted_segment_min(
-            tf.cast(holds, tf.int32), questions, tf.size(filters)
-        )
-        return least > 0
+            return tf.argmax(is_field, axis=1), names, signs, values
 
-    def _equal(self, names, values):
-        """Whether a value of each block is an alternative, `(c, n)`."""
-        alternatives = tf.strings.split(values, "|")
-        condition = alternatives.value_rowids()
-        keys = tf.strings.join(
-            [
-                tf.gather(names, condition),
-                tf.strings.strip(alternatives.values),
-            ],
-            "=",
-        )
-        fingerprints = _fingerprints(keys)
-        terms = tf.convert_to_tensor(self.terms)
-        place = tf.minimum(
-            tf.searchsorted(terms, fingerprints), tf.size(terms) - 1
-        )
-        is_there = tf.equal(tf.gather(terms, place), fingerprints)
-        limits = tf.gather(self.limits, tf.boolean_mask(place, is_there) + 1)
-        starts = tf.gather(self.limits, tf.boolean_mask(place, is_there))
-        # All lists, one after the other.
-        listed = tf.ragged.range(starts, limits)
-        rows = tf.gather(self.rows, listed.values)
-        of_list = tf.boolean_mask(condition, is_there)
-        condition = tf.gather(of_list, listed.value_rowids())
-        shape = (tf.shape(names, tf.int64)[0], self._num_rows)
-        found = tf.tensor_scatter_nd_max(
-            tf.zeros(shape, tf.int32),
-            tf.stack([condition, tf.cast(rows, tf.int64)], axis=1),
-            tf.ones_like(rows),
-        )
-        return found > 0
-
-    def _compared(self, field, signs, values):
-        """Whether the first value of each block compares so, `(c, n)`."""
-        is_order = tf.strings.regex_full_match(signs, "[<>]=?")
+    def _bounds(self, field, signs, values):
+        """What numbers are compared with, float64 `(c,)`."""
+        is_order = tf.strings.regex_full_match(signs, _IS_ORDER)
         order = tf.gather(self.orders, field)
         is_number = tf.strings.regex_full_match(values, _NUMBER)
         is_date = tf.strings.regex_full_match(values, _DATE)
-        fits = ((order == _BY_NUMBER) & is_number) | (
-            (order == _BY_DATE) & is_date
+        fits = tf.where(
+            order == _EMPTY,
+            is_number | is_date,
+            ((order == _BY_NUMBER) & is_number)
+            | ((order == _BY_DATE) & is_date),
         )
         checks = [
             _check(
                 fits | ~is_order,
                 values,
                 "cannot be compared by <, <=, > or >=; expected a number or a "
-                "date, and a field whose values all are such",
+                "date, and a field whose values are such",
             )
         ]
         with tf.control_dependencies(checks):
-            digits = tf.strings.regex_replace(values, "[T ].*|-", "")
+            digits = tf.strings.regex_replace(values, "(?s)[T ].*|-", "")
         # As `_of_date`.
         digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
         digits = tf.where(order == _BY_DATE, digits, values)
-        bound = tf.strings.to_number(
-            tf.where(fits & is_order, digits, "0"), tf.float64
-        )[:, None]
-        numbers = tf.gather(self.numbers, field)
-        signs = signs[:, None]
-        return (
-            (tf.strings.regex_full_match(signs, "<=?") & (numbers < bound))
-            | (tf.strings.regex_full_match(signs, ">=?") & (numbers > bound))
-            | (tf.strings.regex_full_match(signs, "[<>]=") & (numbers == bound))
+        is_read = is_order & fits & (order != _EMPTY)
+        return tf.strings.to_number(tf.where(is_read, digits, "0"), tf.float64)
+
+    def _holds(self, field, name, sign, value, bound):
+        """Whether one condition holds of each block, `(n,)`."""
+
+        def compared():
+            numbers = tf.gather(self.numbers, field)
+            return (
+                (tf.strings.regex_full_match(sign, "<=?") & (numbers < bound))
+                | (tf.strings.regex_full_match(sign, ">=?") & (numbers > bound))
+                | (
+                    tf.strings.regex_full_match(sign, "[<>]=")
+                    & (numbers == bound)
+                )
+            )
+
+        return tf.cond(
+            tf.strings.regex_full_match(sign, _IS_ORDER),
+            compared,
+            lambda: tf.equal(self._equal(name, value), sign == "="),
         )
+
+    def _equal(self, name, value):
+        """Whether a value of each block is an alternative, `(n,)`."""
+        alternatives = tf.strings.strip(tf.strings.split(value, "|"))
+        keys = tf.strings.join([name, alternatives], "=")
+        fingerprints, _ = tf.unique(_fingerprints(keys))
+        terms = tf.convert_to_tensor(self.terms)
+        place = tf.minimum(
+            tf.searchsorted(terms, fingerprints), tf.size(terms) - 1
+        )
+        is_there = tf.equal(tf.gather(terms, place), fingerprints)
+        place = tf.boolean_mask(place, is_there)
+        # All lists, one after the other.
+        listed = tf.ragged.range(
+            tf.gather(self.limits, place), tf.gather(self.limits, place + 1)
+        )
+        rows = tf.gather(self.rows, listed.values)
+        found = tf.scatter_nd(
+            rows[:, None], tf.ones_like(rows), (self._num_rows,)
+        )
+        return found > 0
 
 
 def told(names: Sequence[str], fields: Mapping) -> str:
@@ -248,14 +278,25 @@ def _variable(values, size, filler):
 def _column(name, fields):
     """How a field is ordered, and a number for each block."""
     firsts = [next(iter(each.get(name, ())), None) for each in fields]
-    values = {each for each in firsts if each is not None}
-    if values and all(re.fullmatch(_NUMBER, each) for each in values):
-        order, convert = _BY_NUMBER, float
-    elif values and all(re.fullmatch(_DATE, each) for each in values):
-        order, convert = _BY_DATE, _of_date
-    else:
+    values = [each for each in firsts if each is not None]
+    if not values:
+        return _EMPTY, []
+    number, date = (
+        sum(re.fullmatch(form, each) is not None for each in values)
+        for form in (_NUMBER, _DATE)
+    )
+    # One odd value must not take the order from all others.
+    if 2 * max(number, date) <= len(values):
         return _UNORDERED, []
-    return order, [np.nan if v is None else convert(v) for v in firsts]
+    order, form, convert = (
+        (_BY_NUMBER, _NUMBER, float)
+        if number >= date
+        else (_BY_DATE, _DATE, _of_date)
+    )
+    return order, [
+        convert(each) if re.fullmatch(form, each or "") else np.nan
+        for each in firsts
+    ]
 
 
 def _of_date(value):
@@ -265,6 +306,8 @@ def _of_date(value):
 
 def _check(is_right, values, message):
     wrong = tf.boolean_mask(values, ~is_right)[:1]
+    # Whoever reads the message could not read bytes that are no text.
+    wrong = tf.strings.unicode_transcode(wrong, "UTF-8", "UTF-8")
     return tf.debugging.Assert(
         tf.reduce_all(is_right), [wrong, message], summarize=1
     )

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import grpc
 import numpy as np
 
+from realm_tf.export import signatures
 from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
@@ -127,13 +128,8 @@ class RequestHandler:
             request = read(servable.signature_defs)
             record.signature = request.signature
             record.batch_size = self._check_rows(request.inputs)
-            most = self.options.max_string_bytes
             request = dataclasses.replace(
-                request,
-                inputs={
-                    key: _cut(array, most)
-                    for key, array in request.inputs.items()
-                },
+                request, inputs=self._of_bounded_size(request.inputs)
             )
             if self._log.log_questions:
                 record.questions = _texts(request.inputs)
@@ -256,6 +252,20 @@ class RequestHandler:
                     "several requests."
                 )
         return next((len(a) for a in inputs.values() if a.ndim), None)
+
+    def _of_bounded_size(self, inputs: Mapping[str, np.ndarray]) -> dict:
+        """Inputs of which no string is too long."""
+        most = self.options.max_string_bytes
+        filters = inputs.get(signatures.FILTER)
+        if filters is not None and filters.dtype == object:
+            longest = max(map(len, filters.flat), default=0)
+            if longest > most:
+                # Half of one would let other blocks be found.
+                raise invalid(
+                    f"input {signatures.FILTER} has {longest} bytes, more than "
+                    f"the {most} that this server takes."
+                )
+        return {key: _cut(array, most) for key, array in inputs.items()}
 
 
 def _cut(array: np.ndarray, most: int) -> np.ndarray:

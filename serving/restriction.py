@@ -22,7 +22,8 @@ def restricted(request, filter: str, signature_defs: Mapping):
         `PredictRequest` of the signature that takes a filter.
 
     Raises:
-        RequestError: PERMISSION_DENIED, if there is none.
+        RequestError: PERMISSION_DENIED, if there is none; INVALID_ARGUMENT, if
+            the filter of the request is no text.
     """
     name = request.signature or signatures.DEFAULT
     if name in signatures.WITHOUT_BLOCKS:
@@ -41,6 +42,11 @@ def restricted(request, filter: str, signature_defs: Mapping):
     sizes = [len(array) for array in request.inputs.values() if array.ndim]
     if own is None:
         own = np.full(max(sizes, default=0), b"", object)
+    elif own.dtype != object:
+        raise RequestError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"input {signatures.FILTER} must be string, not {own.dtype}.",
+        )
     # All conditions must hold, so that no other can take this one back.
     both = np.empty_like(own, object)
     both.flat = [filter.encode() + b";" + each for each in own.flat]

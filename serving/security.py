@@ -58,8 +58,8 @@ def read_api_keys(
 
     Raises:
         InputError: if there is no such file, no key in it, or one is too
-            short, has characters that a header cannot carry, or is followed
-            by what is no filter.
+            short, has characters that a header cannot carry, stands there
+            twice, or is followed by what is no filter.
     """
     try:
         lines = Path(path).read_bytes().decode("utf-8").splitlines()
@@ -86,6 +86,11 @@ def read_api_keys(
                 f"--api-key-file {path}, line {number}: what follows the key is "
                 f"no filter: {filter.strip()!r}; expected conditions such as "
                 "tags=hr;date>=2024."
+            )
+        if key in keys:
+            raise InputError(
+                f"--api-key-file {path}, line {number}: this key stands there "
+                "before, and only one of its filters would hold: remove one."
             )
         keys[key] = filter.strip()
     if not keys:

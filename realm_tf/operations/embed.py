@@ -42,7 +42,8 @@ class Embed(Computing):
     """blocks of one .npy file"""
     precision: Precision | Literal["int8"] = "auto"
     """as of other commands, or int8: ONNX Runtime multiplies 8-bit integers
-    (pip install 'realm-tf[int8]'), faster on CPUs, at a little recall"""
+    (pip install 'realm-tf[int8]'), faster on CPUs without bfloat16, at a
+    little recall"""
     beam_options: BeamOptions = ()
 
     def parents(self) -> dict:

@@ -51,7 +51,9 @@ class Hybrid:
             the latter weighted.
         """
         found = self.candidates(embeddings, token_ids, num_candidates, allowed)
-        lexical = self._weight * found["lexical"]
+        lexical = found["lexical"]
+        # Blocks that may not be found have -inf, which 0 makes no number.
+        lexical = ops.where(ops.isinf(lexical), lexical, self._weight * lexical)
         total = ops.where(
             found["is_repeated"], -float("inf"), found["dense"] + lexical
         )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from realm_tf.export.field_table import FieldTable
 
-NAMES = ("language", "date", "pages", "tags")
+NAMES = ("language", "date", "pages", "tags", "price")
 FIELDS = [
     {
         "language": ["de"],
@@ -71,6 +71,15 @@ def _allowed(table, *filters):
         ("pages<=3", [0, 2]),
         ("pages>=-1.5;pages<3.0", [2]),
         ("pages=10;language=de", []),
+        ("language=de\n", [0]),
+        ("\nlanguage=de;\r\ntags=a", [0]),
+        ("language=de|\nen;\n", [0, 1]),
+        ("\n", [0, 1, 2, 3, 4, 5]),
+        ("tags=a|a|b c|a", [0, 1]),
+        # Nobody has one.
+        ("price>=3", []),
+        ("price<2024-01-31", []),
+        ("price!=3", [0, 1, 2, 3, 4, 5]),
     ],
 )
 def test_what_a_filter_lets_be_found(table, filter, rows):
@@ -94,12 +103,37 @@ def test_what_a_filter_lets_be_found(table, filter, rows):
         ("pages>2024-01-01", "2024-01-01.*cannot be compared by"),
         ("date>5.5", "5.5.*cannot be compared"),
         ("language>1", "1.*cannot be compared"),
+        ("price>x", "x.*cannot be compared"),
+        (b"language=de\xff", "is no condition"),
+        (b"\xff", "is no condition"),
+        (";".join(["tags=a"] * 17), "has more than 16 conditions"),
     ],
 )
 def test_what_is_no_filter_is_refused(table, filter, message):
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         _allowed(table, "", filter)
     assert re.search(message, caught.value.message, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "values, filter, rows",
+    [
+        (["2024-05-01", "tbd", "2023-01-01"], "x>=2024", [0]),
+        (["2024", "2023", "2022-06-01"], "x<2023-06-01", [1, 2]),
+        (["3", "4", "many"], "x>3", [1]),
+        # Years alone are numbers.
+        (["2024", "2023"], "x>2023", [0]),
+    ],
+)
+def test_one_odd_value_leaves_the_order_of_the_others(values, filter, rows):
+    table = FieldTable(["x"], [{"x": [v]} for v in values], num_rows=4)
+    assert np.flatnonzero(_allowed_of(table, filter)[0]).tolist() == rows
+
+
+def test_as_many_odd_values_as_others_have_no_order():
+    table = FieldTable(["x"], [{"x": ["3"]}, {"x": ["many"]}], num_rows=2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be comp"):
+        _allowed_of(table, "x>1")
 
 
 def test_without_a_value(table):

@@ -349,6 +349,18 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
         _create(docs, tmp_path / "x", model_dir, fields="tags", kind="scann")
 
 
+@pytest.mark.parametrize(
+    "kind", [pytest.param("ivf", marks=pytest.mark.slow), "scann"]
+)
+def test_other_kinds_of_index(tmp_path, model_dir, kind):
+    """Every block may be found, so that any kind can search for them."""
+    _write(tmp_path / "docs", FILES)
+    corpus = tmp_path / "corpus"
+    _create(tmp_path / "docs", corpus, model_dir, kind=kind)
+    titles = _outputs(corpus, ["Nile"])["candidate_title"][0]
+    assert b"Nile" in titles.tolist()
+
+
 def test_add_and_remove(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     _write(docs, FILES)

@@ -88,6 +88,18 @@ def test_hybrid_is_a_weighted_sum(corpus, queries, weight, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.25])
+def test_hybrid_over_fewer_blocks_than_are_asked_for(corpus, queries, weight):
+    pieces = np.array([query_wordpieces("fire", corpus.loaded.tokenizer)])
+    allowed = np.arange(len(corpus.records))[None] < 2
+    model = corpus.retrieve_and_read(lexical_weight=weight, num_candidates=5)
+    found = model.hybrid.search(queries[1:2], pieces, 5, allowed)
+    scores = np.asarray(found["scores"])[0]
+    assert set(np.asarray(found["block_ids"])[0, :2].tolist()) == {0, 1}
+    assert np.isfinite(scores[:2]).all()
+    assert (scores[2:] == -np.inf).all()
+
+
 def test_bm25_of_wordpieces_knows_titles_and_bodies(corpus):
     tokenizer = corpus.loaded.tokenizer
     for asked in (corpus.records.titles[3], "river of Rome"):

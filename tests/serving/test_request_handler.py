@@ -65,6 +65,14 @@ def test_what_is_found_for_a_key_that_sees_a_part(
     assert found.inputs["question"] is inputs["question"]
 
 
+def test_a_filter_that_is_no_text_is_refused():
+    inputs = {**QUESTIONS, "filter": np.array([1, 2])}
+    request = PredictRequest(inputs, FILTERED[0])
+    with pytest.raises(RequestError, match="filter must be string") as caught:
+        restricted(request, "t=x", _definitions(*NAMES, *FILTERED))
+    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+
+
 def test_what_finds_nothing_is_open_to_every_key():
     for name in ("embed_query", "embed_block"):
         request = PredictRequest(QUESTIONS, name)
@@ -210,6 +218,22 @@ def test_long_strings_are_cut(handler_of, fake_servable, sent, expected):
     fake_servable.let_go.set()
     _, outputs = ask(handler_of(max_string_bytes=10), sent, "y")
     assert outputs["question"].tolist() == [expected, b"y"]
+
+
+def test_a_long_filter_is_refused(handler_of):
+    """Its first half would let other blocks be found."""
+    handler = handler_of(max_string_bytes=10)
+    inputs = {**QUESTIONS, "filter": np.array([b"", b"t!=a|b|c|d"], object)}
+    inputs["filter"][1] += b"|e"
+    record = RequestRecord("Predict", "REST", "realm", "id")
+    message = "filter has 12 bytes, more than the 10"
+    refused(
+        "INVALID_ARGUMENT",
+        message,
+        handler.predict,
+        record,
+        lambda signatures: PredictRequest(inputs, FILTERED[0]),
+    )
 
 
 def test_the_run_gets_what_is_left_of_the_time(

