@@ -3,19 +3,10 @@
     python benchmarks/pretraining.py --output DIR [--wheel FILE]
 
 Over the embedded corpus of the quick start, in DIR, where a run that was
-stopped goes on:
-
-- `minilm`: from MiniLM's weights, the reader's masked-LM warm-up, then
-  pre-training (the recipe `wiki-small`).
-- `random`: from random weights of a small model, the Inverse Cloze Task (over
-  `--text` a longer one, too), the warm-up in four parts (to copy; with the
-  recipe's share of blocks that hold what is masked; with many blocks that do
-  not help; with more of these than of others), then pre-training (the recipe
-  `small`).
-
-Each with several seeds, and of these `--kinds`: with an index that is refreshed
-every so many steps, with one that never is (`stale`), and with uniformly drawn
-wordpieces masked instead of salient spans (`uniform`).
+stopped goes on: from MiniLM's weights, the reader's masked-LM warm-up, then
+pre-training with several seeds, and with each of them these `--kinds`: with an
+index that is refreshed every so many steps, with one that never is (`stale`), and
+with uniformly drawn wordpieces masked instead of salient spans (`uniform`).
 
 Each model is measured on masks that it has not seen, of salient spans and of
 uniformly drawn wordpieces. Writes curves (PNG) and results.json, with how far
@@ -38,71 +29,25 @@ import tyro
 from realm_tf import quickstart
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import write_text
-from realm_tf.configs import ict as ict_configs
 from realm_tf.configs import pretrain as configs
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.init import Init
-from realm_tf.operations.inverse_cloze_task import InverseClozeTask
 from realm_tf.operations.operation import Repeated
 from realm_tf.operations.pack import Pack
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import plots
 from realm_tf.training.training_log import read_log
 
-# Of the embedded corpus; both recipes read blocks of 64 wordpieces.
+# As the recipe reads them.
 _MAX_BLOCK_LENGTH = 64
+_START = "start"
 _KINDS = {
     "refreshed": {},
     "stale": {"refresh_every": 0},
     "uniform": {"mode": "uniform"},
 }
-RANDOM_START = {
-    "from_": "random",
-    "num_heads": 4,
-    "cosine": True,
-    "mimetic": True,
-    "reader_layers": 4,
-}
-# Random weights learn to copy first; nothing else can be learnt before.
-_COPYING = {"masked_lm_own_block": 0.7, "masked_lm_answer_block": 0.2}
-# Then, not to copy from whatever is there.
-_JUDGING = {
-    "masked_lm_steps": 1000,
-    "masked_lm_own_block": 0.25,
-    "masked_lm_answer_block": 0.35,
-    "masked_lm_other_block": 0.3,
-}
-# Last, to lose little by blocks that do not help, so that the null block does
-# not take over while few that help are found.
-_IGNORING = {
-    "masked_lm_steps": 1000,
-    "masked_lm_own_block": 0.1,
-    "masked_lm_answer_block": 0.3,
-    "masked_lm_other_block": 0.5,
-    # Other masks than those of the steps before.
-    "seed": 1,
-}
-RANDOM_WARM_UPS = {
-    "copy": _COPYING,
-    "answer": {},
-    "judge": _JUDGING,
-    "warm": _IGNORING,
-}
-RANDOM_ICT = ict_configs.RECIPES["wiki-small"].replace(
-    num_steps=1200,
-    # Many blocks to be told apart: what is learnt holds for new sentences.
-    batch_size=192,
-    max_query_length=40,
-    max_block_length=_MAX_BLOCK_LENGTH,
-    learning_rate=1e-3,
-    freeze_word_embeddings=False,
-    num_frozen_layers=0,
-    dropout=0.3,
-)
-# Over `--text`, too large to be learnt by heart.
-_LONG_ICT = RANDOM_ICT.replace(num_steps=3000, dropout=0.1, seed=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,21 +56,14 @@ class Arguments:
     """directory of all models and results; one that is there goes on"""
     wheel: str | None = None
     """as `realm init --from minilm --wheel`"""
-    experiments: tuple[Literal["minilm", "random"], ...] = ("minilm", "random")
-    """what is trained"""
     seeds: int = 3
     """of each kind"""
     kinds: tuple[Literal[*_KINDS], ...] = ("refreshed", "stale")
     """what is compared"""
     recipe: Literal[*configs.RECIPES] = "wiki-small"
-    """of `minilm`"""
+    """of `realm pretrain`"""
     set: Repeated = ()
     """NAME=VALUE: change a number of that recipe"""
-    set_small: Repeated = ()
-    """NAME=VALUE: change a number of the recipe of `random`"""
-    text: tuple[str, ...] = ()
-    """articles, as `realm chunk --input`, for the Inverse Cloze Task of random
-    weights (default: the embedded corpus)"""
     num_batches: int = 40
     """of masked sentences, for a measurement"""
     measure: tuple[str, ...] = ()
@@ -160,29 +98,22 @@ def _measure(experiments, models):
 def _run(experiments):
     """Trains all models, measures them, and writes results.json."""
     experiments.graph.run()
-    results = {
-        "minilm_recipe": experiments.recipe.flat(),
-        "random_recipe": experiments.small.flat(),
-        "random_ict_recipe": RANDOM_ICT.flat(),
-        "random_long_ict_recipe": _LONG_ICT.flat(),
+    measured = {
+        run: experiments.measure(model)
+        for run, model in experiments.compared.items()
     }
-    for name, (warm, runs) in experiments.compared.items():
-        measured = {"start": experiments.measure(warm)}
-        for run, model in runs.items():
-            measured[run] = experiments.measure(model)
-        results[name] = {
-            "runs": {
-                run: measurement.without_batches(found)
-                for run, found in measured.items()
-            },
-            "means": measurement.means(measured),
-            "differences": measurement.differences(measured),
-        }
-        plots.plot_training(
-            _mean_logs(runs),
-            experiments.path(f"{name}.png"),
-        )
-    results["findable"] = experiments.measurement.findable(experiments.small)
+    results = {
+        "recipe": experiments.recipe.flat(),
+        "runs": {
+            run: measurement.without_batches(found)
+            for run, found in measured.items()
+        },
+        "means": measurement.means(measured),
+        "differences": measurement.differences(measured),
+        "findable": experiments.measurement.findable(experiments.recipe),
+    }
+    runs = {k: v for k, v in experiments.compared.items() if k != _START}
+    plots.plot_training(_mean_logs(runs), experiments.path("minilm.png"))
     write_text(experiments.path("results.json"), json.dumps(results, indent=2))
     print(json.dumps(results, indent=2))
 
@@ -210,8 +141,7 @@ class _Experiments:
 
     Attributes:
         graph: `Graph`.
-        compared: dict. Name of an experiment to the model that its runs begin
-            with, and the runs by name.
+        compared: dict. Name to model: what all runs begin with, then these.
         measurement: `measurement.Measurement`.
     """
 
@@ -221,13 +151,7 @@ class _Experiments:
         self.recipe = (
             configs.RECIPES[args.recipe].parse(args.set).replace(refresh="sync")
         )
-        self.small = (
-            configs.RECIPES["small"]
-            .parse(args.set_small)
-            .replace(refresh="sync")
-        )
         self.graph, self.compared = Graph(), {}
-        # Its vocabulary is that of the corpus for both models.
         self._start = self._add(
             Init,
             "minilm-start",
@@ -235,7 +159,13 @@ class _Experiments:
             wheel=args.wheel,
             reader_layers=3,
         )
-        blocks = self._chunk("blocks", quickstart.CORPUS)
+        blocks = self._add(
+            Chunk,
+            "blocks",
+            input=quickstart.CORPUS,
+            vocab=self._start.vocabulary,
+            max_block_length=_MAX_BLOCK_LENGTH,
+        )
         annotated = self._add(
             Annotate, "annotated", blocks=blocks, tagger="rules"
         )
@@ -246,62 +176,32 @@ class _Experiments:
         self.measurement = measurement.Measurement(
             self._blocks, self._passages, args.output, args.num_batches
         )
-        for name in () if args.measure else args.experiments:
-            {"minilm": self._minilm, "random": self._random}[name]()
+        if not args.measure:
+            self._train()
 
     def path(self, name):
         return os.path.join(self._args.output, name)
 
     def measure(self, model):
         """Metrics by what is masked; see `Measurement`."""
-        is_random = os.path.basename(model.path).startswith("random")
-        recipe = self.small if is_random else self.recipe
-        return self.measurement.measure(model, recipe)
+        return self.measurement.measure(model, self.recipe)
 
-    def _minilm(self):
-        """From a sentence encoder's weights."""
+    def _train(self):
+        """Each kind with each seed, from one warm start."""
         warm = self._pretrain(
             "minilm-warm", self._start, self.recipe.replace(num_steps=0)
         )
-        self._compare("minilm", warm, self.recipe)
-
-    def _random(self):
-        """From random weights."""
-        model = self._add(
-            Init,
-            "random-start",
-            vocab=self._start.vocabulary,
-            **RANDOM_START,
-        )
-        text, recipes = self._blocks, {"random-ict": RANDOM_ICT}
-        if self._args.text:
-            blocks = self._chunk("text-blocks", *self._args.text)
-            text = self._add(Pack, "packed-text-blocks", blocks=blocks)
-            recipes["random-long-ict"] = _LONG_ICT
-        for name, recipe in recipes.items():
-            model = self._add(
-                InverseClozeTask, name, recipe=recipe, model=model, blocks=text
-            )
-        warm_up = self.small.replace(num_steps=0)
-        for name, changes in RANDOM_WARM_UPS.items():
-            model = self._pretrain(
-                f"random-{name}", model, warm_up.replace(**changes)
-            )
-        self._compare("random", model, self.small)
-
-    def _compare(self, name, warm, recipe):
-        """Each kind with each seed, from one warm start."""
-        runs = {
-            run: self._pretrain(
-                run,
-                warm,
-                recipe.replace(masked_lm_steps=0, seed=seed, **_KINDS[kind]),
-            )
-            for seed in range(self._args.seeds)
-            for kind in self._args.kinds
-            for run in [f"{name}-{kind}-{seed}"]
-        }
-        self.compared[name] = warm, runs
+        self.compared[_START] = warm
+        for seed in range(self._args.seeds):
+            for kind in self._args.kinds:
+                name = f"minilm-{kind}-{seed}"
+                self.compared[name] = self._pretrain(
+                    name,
+                    warm,
+                    self.recipe.replace(
+                        masked_lm_steps=0, seed=seed, **_KINDS[kind]
+                    ),
+                )
 
     def _pretrain(self, name, model, recipe):
         return self._add(
@@ -311,15 +211,6 @@ class _Experiments:
             model=model,
             blocks=self._blocks,
             corpus=self._passages,
-        )
-
-    def _chunk(self, name, *files):
-        return self._add(
-            Chunk,
-            name,
-            input=files,
-            vocab=self._start.vocabulary,
-            max_block_length=_MAX_BLOCK_LENGTH,
         )
 
     def _add(self, operation, name, **fields):

@@ -63,7 +63,7 @@ class ServerOptions:
     max_batch_size: int = 128
     """at most so many questions in a request"""
     max_string_bytes: int = 4096
-    """bytes of a question; what is longer is cut"""
+    """bytes of a question; what is longer is cut, a longer filter refused"""
     max_pending: int = 128
     """requests being answered or waiting; one more is refused"""
     max_running: int = 0

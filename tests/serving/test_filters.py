@@ -127,7 +127,7 @@ _conditions = st.one_of(
             "",
         ]
     ),
-    st.text(alphabet="parityodevn=!<>|; 0123456789", max_size=20),
+    st.text(alphabet="parityodevn=!<>|; 0123456789\n", max_size=20),
 )
 
 
