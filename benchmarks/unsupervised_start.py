@@ -77,10 +77,7 @@ _REALM = configs.RECIPES["small"].replace(
 _REALM_NAME = "realm"
 # Of its log, each of ten steps.
 _NUM_LINES = 10
-_SHOWN = (
-    *("loss", "mlm_accuracy", "retrieval_utility"),
-    "answer_recall",
-)
+_SHOWN = ("loss", "mlm_accuracy", "retrieval_utility", "answer_recall")
 _CLOZE_QUESTIONS = 26_000
 _DPR = dpr.RECIPES["dpr"].replace(
     num_epochs=3,

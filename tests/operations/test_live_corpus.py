@@ -349,9 +349,8 @@ def test_documents_are_chosen_by_their_fields(tmp_path, model_dir, capsys):
         _create(docs, tmp_path / "x", model_dir, fields="tags", kind="scann")
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("ivf", marks=pytest.mark.slow), "scann"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ivf", "scann"])
 def test_other_kinds_of_index(tmp_path, model_dir, kind):
     """Every block may be found, so that any kind can search for them."""
     _write(tmp_path / "docs", FILES)
