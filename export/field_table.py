@@ -13,7 +13,7 @@ from realm_tf.models.fixed_weight import shared
 # One below is the largest that a fingerprint can be.
 _NO_TERM = np.iinfo("int64").max
 # Of a filter, those of a key included (our choice): a row of numbers each.
-MOST_CONDITIONS = 16
+_MOST_CONDITIONS = 16
 _CONDITION = r"(?s:\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*)"
 _IS_ORDER = "[<>]=?"
 _DATE = r"(?s:[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?)"
@@ -114,9 +114,9 @@ class FieldTable(tf.Module):
         field, *parts = self._parse(conditions)
         checks = [
             _check(
-                of_question.row_lengths() <= MOST_CONDITIONS,
+                of_question.row_lengths() <= _MOST_CONDITIONS,
                 filters,
-                f"has more than {MOST_CONDITIONS} conditions",
+                f"has more than {_MOST_CONDITIONS} conditions",
             )
         ]
         with tf.control_dependencies(checks):
