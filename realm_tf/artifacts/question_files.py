@@ -223,10 +223,10 @@ def batches_by_length(questions: list[str], tokenizer, batch_size: int):
         yield places, [rows[place] for place in places]
 
 
-def pack_queries(rows: list[list[int]], pad_id: int) -> dict:
+def pack_queries(rows: list[list[int]], pad_id: int, buckets=BUCKETS) -> dict:
     """`token_ids` and `padding_mask`, padded to the longest row's bucket."""
     longest = max(map(len, rows))
-    length = next(limit for limit in BUCKETS if longest <= limit)
+    length = next(limit for limit in buckets if longest <= limit)
     return {
         "token_ids": pad(rows, length, pad_id),
         "padding_mask": pad([[1] * len(ids) for ids in rows], length),

@@ -22,6 +22,8 @@ _QUESTION_WORDS = {
     "number": ("how many",),
     "per": ("who",),
     "loc": ("where", "which"),
+    "org": ("what", "which"),
+    "misc": ("what", "which"),
 }
 _OTHERS = ("what", "who", "which")
 # All numbers below are our choices. Words of a question, its title aside; a

@@ -52,6 +52,9 @@ class QuestionBatches:
             num_candidates)` of another retriever. Defaults to `None`.
         gold_ids: list of int or `None`. The block that each question is
             about, `None` where it is not known. Defaults to `None`.
+        few_shapes: bool. Two buckets and two numbers of answers alone, more of
+            which is padding: for a backend that compiles each shape. Defaults
+            to `False`.
 
     Attributes:
         counts: dict of int. `questions`; `united`, further copies of one;
@@ -71,7 +74,12 @@ class QuestionBatches:
         seed: int = 0,
         candidates=None,
         gold_ids=None,
+        few_shapes=False,
     ):
+        self._limits, self._num_answers = question_files.BUCKETS, NUM_ANSWERS
+        if few_shapes:
+            self._limits = self._limits[-2:]
+            self._num_answers = self._num_answers[-2:]
         self._batch_size = batch_size
         self._seed = seed
         self._pad_id = tokenizer.pad_id
@@ -137,7 +145,7 @@ class QuestionBatches:
     def _buckets(self):
         """Rows of the examples of each bucket."""
         lower = 0
-        for upper in question_files.BUCKETS:
+        for upper in self._limits:
             yield [
                 row
                 for row, example in enumerate(self._examples)
@@ -148,10 +156,14 @@ class QuestionBatches:
     def _batch(self, rows):
         examples = [self._examples[row] for row in rows]
         inputs = question_files.pack_queries(
-            [example.query_ids for example in examples], self._pad_id
+            [example.query_ids for example in examples],
+            self._pad_id,
+            self._limits,
         )
         most = max(len(example.answer_ids) for example in examples)
-        num_answers = next(limit for limit in NUM_ANSWERS if most <= limit)
+        num_answers = next(
+            limit for limit in self._num_answers if most <= limit
+        )
         answer_ids = np.full(
             (len(rows), num_answers, MAX_ANSWER_LENGTH), -1, "int32"
         )

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import sys
 
+import keras
 import numpy as np
 
 from realm_tf.answering import recall
@@ -183,6 +184,7 @@ class FineTuning:
                     gold_ids=None
                     if recipe.candidates.gold == "ignore"
                     else recall.gold_blocks(questions, self._corpus.records),
+                    few_shapes=keras.backend.backend() != "tensorflow",
                 )
             )
         return files

@@ -104,6 +104,14 @@ def test_a_batch_holds_one_bucket(tokenizer):
     assert len(batches) <= 60 // 8 + len(question_files.BUCKETS)
 
 
+def test_few_shapes_are_those_of_the_longest(tokenizer):
+    batches = list(_batches(tokenizer, few_shapes=True).epoch(0))
+    assert sorted(_rows(batches)) == sorted(_rows(_batches(tokenizer).epoch(0)))
+    widths = {batch["token_ids"].shape[1] for batch in batches}
+    assert widths == set(question_files.BUCKETS[-2:])
+    assert {batch["answer_ids"].shape[1] for batch in batches} == {16}
+
+
 def test_answers_stay_with_their_questions(tokenizer):
     questions = _questions(60)
     expected = {

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from realm_tf.models import model_directory
+from realm_tf.retrieval import block_embedder
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 
 
@@ -119,3 +120,13 @@ def test_an_error_ends_it(loaded):
         )
     # The other thread may begin some until it is told.
     assert len(done) < 100
+
+
+def test_an_accelerator_compiles_fewer_shapes(loaded, monkeypatch):
+    titles, bodies = _rows(4, longest=4), _rows(4, longest=30, seed=1)
+    embedder = BlockEmbedder(loaded, max_length=64)
+    expected, narrow = embedder.embed_ids(titles, bodies)
+    monkeypatch.setattr(block_embedder, "accelerator", lambda: "gpu")
+    embeddings, wide = embedder.embed_ids(titles, bodies)
+    assert narrow.shape[1] < wide.shape[1] == 64
+    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
