@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Passages
@@ -152,6 +154,18 @@ def test_bytes_are_not_characters():
     )
     assert [each["answer"] for each in found] == [["Zoë Ä"]] * 2
     assert all(" who " in each["question"] for each in found)
+
+
+@pytest.mark.parametrize("label", ["ORG", "MISC"])
+def test_who_asks_for_persons_alone(label):
+    passages = (
+        ("Etna", f"In the year the [Nile Club|{label}] rose to great fame."),
+        ("Nile", f"Many of them came to the [Nile Club|{label}] from afar."),
+    )
+    asked = [each for n in range(8) for each in questions(*passages, seed=n)]
+    words = {word for each in asked for word in each["question"].split()}
+    assert {"what", "which"} <= words
+    assert "who" not in words
 
 
 def test_the_command(tmp_path, capsys, write_annotated):
