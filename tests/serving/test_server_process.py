@@ -5,13 +5,12 @@ import os
 import shutil
 import signal
 import time
+import urllib.request
 
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from grpc_health.v1 import health_pb2
-from grpc_health.v1 import health_pb2_grpc
 from server_process import Process
 from server_process import get_json
 from stock_requests import slow_request
@@ -51,6 +50,14 @@ def save_scann_model(slow_module, directory):
         json.dump({"index": "scann", "files": {}}, file)
 
 
+def num_pending(process):
+    path = "/monitoring/prometheus/metrics"
+    with urllib.request.urlopen(process.rest_url + path, timeout=20) as page:
+        lines = page.read().decode().splitlines()
+    found = [line for line in lines if line.startswith("realm_pending_request")]
+    return float(found[0].split()[-1])
+
+
 @pytest.mark.slow
 def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
     save_scann_model(slow_module, str(tmp_path / "5"))
@@ -80,10 +87,8 @@ def test_serve_process_with_scann_ends_gracefully(tmp_path, slow_module):
             started = time.monotonic()
             stub.Predict(slow_request(20_000), timeout=20)
             steps = 20_000 / (time.monotonic() - started)
-            call = stub.Predict.future(slow_request(int(steps)), timeout=20)
-            # Answered after the call before it was taken.
-            health = health_pb2_grpc.HealthStub(channel)
-            health.Check(health_pb2.HealthCheckRequest(), timeout=20)
+            call = stub.Predict.future(slow_request(int(3 * steps)), timeout=20)
+            wait_for(lambda: num_pending(process) == 1)
             process.popen.send_signal(signal.SIGTERM)
             assert call.result().outputs["value"].float_val[0] > 0
         log = process.end()
