@@ -6,6 +6,8 @@ gradient of 0, never NaN. From `relevance_scores` on, all is computed in
 float32, whatever comes in.
 """
 
+import math
+
 from keras import ops
 
 # How wordpieces and blocks are summed out; see `marginal_log_likelihood`.
@@ -71,6 +73,39 @@ def marginal_span_loss(scores, correct, mask, axis=-1):
         scores, correct, axis
     )
     return ops.where(any_correct, loss, 0.0)
+
+
+def teacher_loss(scores, teacher_scores, mask):
+    """How far a choice is from that of teachers.
+
+        q_i  = mean_t softmax(s^t)_i
+        loss = sum_{i in mask} q_i (log q_i - log softmax(s)_i)
+
+    The Kullback-Leibler divergence from the mean of what the teachers, who
+    err differently, think of each entry.
+
+    Args:
+        scores: float tensor `(batch_size, num)`.
+        teacher_scores: float tensor `(batch_size, num_teachers, num)`.
+        mask: bool tensor `(batch_size, num)`. Entries that may be chosen.
+
+    Returns:
+        float32 tensor `(batch_size,)`, in nats, at least 0.
+
+    References:
+        [Hinton et al., 2015](https://arxiv.org/abs/1503.02531), sections 2
+        and 4.
+    """
+    teacher_scores = ops.convert_to_tensor(teacher_scores)
+    num_teachers = teacher_scores.shape[1]
+    of_each = masked_log_softmax(
+        teacher_scores,
+        ops.broadcast_to(mask[:, None], ops.shape(teacher_scores)),
+    )
+    wanted = ops.logsumexp(of_each, axis=1) - math.log(num_teachers)
+    wanted = ops.stop_gradient(wanted)
+    further = wanted - masked_log_softmax(scores, mask)
+    return ops.sum(ops.where(mask, ops.exp(wanted) * further, 0.0), axis=-1)
 
 
 def relevance_scores(query_embeddings, block_embeddings):

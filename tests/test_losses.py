@@ -71,6 +71,62 @@ def test_nothing_correct_or_nothing_allowed_teaches_nothing():
     assert gradient(loss, scores).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
+def _softmax(scores):
+    weights = np.exp(np.float64(scores))
+    return weights / weights.sum()
+
+
+def test_teacher_loss_against_a_loop():
+    random = np.random.default_rng(2)
+    scores = random.normal(0, 3, (6, 7)).astype("float32")
+    of_teachers = random.normal(0, 3, (6, 2, 7)).astype("float32")
+    mask = random.random((6, 7)) < 0.7
+    # Nothing may be chosen; one thing alone; a score far below the others.
+    mask[4] = False
+    mask[5] = np.arange(7) == 3
+    mask[1, :2] = True
+    of_teachers[1, :, 0] = -1e4
+    expected = []
+    for row in range(6):
+        allowed = mask[row]
+        wanted = np.mean(
+            [_softmax(each[allowed]) for each in of_teachers[row]], axis=0
+        )
+        found = _softmax(scores[row][allowed])
+        expected.append(
+            sum(
+                q * np.log(q / p)
+                for q, p in zip(wanted, found, strict=True)
+                if q
+            )
+        )
+    assert (np.array(expected)[:4] > 0.1).all() and expected[4:] == [0, 0]
+
+    def loss(s):
+        return losses.teacher_loss(s, of_teachers, mask)
+
+    np.testing.assert_allclose(np.asarray(loss(scores)), expected, atol=1e-5)
+    # Its derivative is what is chosen less what teachers choose.
+    slope = gradient(loss, scores)
+    for row in range(4):
+        wanted = np.mean(
+            [_softmax(each[mask[row]]) for each in of_teachers[row]], axis=0
+        )
+        np.testing.assert_allclose(
+            slope[row][mask[row]],
+            _softmax(scores[row][mask[row]]) - wanted,
+            atol=1e-5,
+        )
+    assert not slope[~mask].any() and not slope[4:].any()
+
+
+def test_a_teacher_that_agrees_teaches_nothing():
+    scores = np.array([[1.0, 3.0, -2.0]], "float32")
+    mask = np.ones((1, 3), bool)
+    found = losses.teacher_loss(scores, 5 + scores[:, None], mask)
+    np.testing.assert_allclose(np.asarray(found), [0.0], atol=1e-6)
+
+
 def test_masked_lm_log_probs_against_numpy():
     random = np.random.default_rng(5)
     logits = random.normal(0, 4, (2, 3, 7)).astype("float32")

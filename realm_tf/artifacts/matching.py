@@ -42,6 +42,40 @@ def check_one_vocabulary(first, second) -> None:
         )
 
 
+def check_teacher(teacher, *, model, reads_titles: bool) -> None:
+    """Refuses a model whose reader does not read what another's reads.
+
+    Args:
+        teacher: `Model`.
+        model: `Model`. Who learns.
+        reads_titles: bool. Whether it will read titles in any case.
+
+    Raises:
+        InputError: if wordpieces, spans or lengths differ, or one reads titles.
+    """
+    check_one_vocabulary(model, teacher)
+    reader, other = model.config["reader"], teacher.config["reader"]
+    for found, wanted, what in (
+        (
+            other.get("reads_titles", False),
+            reads_titles or reader.get("reads_titles", False),
+            "reads_titles",
+        ),
+        (other["max_span_width"], reader["max_span_width"], "max_span_width"),
+        (
+            other["encoder"]["max_sequence_length"],
+            reader["encoder"]["max_sequence_length"],
+            "max_sequence_length",
+        ),
+    ):
+        if found != wanted:
+            raise InputError(
+                f"--teachers {teacher} reads other inputs than {model} will: "
+                f"{what} is {found}, not {wanted}. Take one that learned with "
+                "the same settings."
+            )
+
+
 def check_has_texts(made) -> None:
     """Refuses what is packed where texts are needed.
 

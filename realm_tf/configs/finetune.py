@@ -69,6 +69,9 @@ class OpenQaRecipe(recipes.Recipe):
         index: `Refresh`. With `refresh_every=0`, as in the paper, index and
             block tower stay as they are; otherwise the query tower is the
             blocks' tower, too.
+        teacher_weight: float. How much the teachers of a run, if it has any,
+            count in the reader's loss beside the answers; see
+            `RetrieveAndRead`.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
         encoders: `Encoders`. Embedding tables and dropout of all that learns,
@@ -83,6 +86,7 @@ class OpenQaRecipe(recipes.Recipe):
     optimizer: Optimizer = Optimizer(learning_rate=1e-5)
     candidates: Candidates = Candidates()
     index: recipes.Refresh = recipes.Refresh(refresh="sync", refresh_every=0)
+    teacher_weight: recipes.Share = 0.75
     train_query_tower: bool = True
     encoders: Encoders = Encoders()
     selection: Selection = Selection()

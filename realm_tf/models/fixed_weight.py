@@ -29,17 +29,23 @@ def fixed_weight(array: np.ndarray, name: str, **options) -> keras.Variable:
         name=name,
         **options,
     )
-    variable.holds_corpus = True
+    mark_as_given([variable])
     return variable
 
 
-def without_corpus(variables: list) -> list:
-    """Those of some variables that no `fixed_weight` is.
+def mark_as_given(variables: list) -> None:
+    """Says of variables that they are in files of their own.
 
-    The others are made of a corpus and of embeddings, which are in files of
-    their own.
+    Those of a corpus, of embeddings, of a model that teaches: no saved state
+    of a run needs them.
     """
-    return [v for v in variables if not getattr(v, "holds_corpus", False)]
+    for variable in variables:
+        variable.is_given = True
+
+
+def without_given(variables: list) -> list:
+    """Those of some variables that are in no file of their own."""
+    return [v for v in variables if not getattr(v, "is_given", False)]
 
 
 def shared(array: np.ndarray):

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Questions
@@ -41,6 +42,9 @@ class FineTune(Training):
     questions: tuple[Questions, ...]
     """JSONL with question and answer; several are learned from in this order,
     num_epochs each (dpr: mixed)"""
+    teachers: tuple[Model, ...] = ()
+    """models whose readers, which err differently, teach this one's beside the
+    answers; not with --retriever-loss dpr (if not given: none)"""
     dev: Questions | None = None
     """questions that choose the best epoch, none of them learned from
     (if not given: the last epoch)"""
@@ -60,6 +64,8 @@ class FineTune(Training):
 
     def parents(self) -> dict:
         found = {"model": self.model.fingerprint}
+        for number, teacher in enumerate(self.teachers):
+            found[f"teacher {number}"] = teacher.fingerprint
         read = [each.data for each in self.questions]
         dev = [] if self.dev is None else [self.dev.data]
         if not self._is_dpr:
@@ -73,15 +79,21 @@ class FineTune(Training):
         return found
 
     def check(self) -> None:
-        if self._is_dpr and (self.index or self.tensorboard):
+        if self._is_dpr and (self.index or self.tensorboard or self.teachers):
             raise InputError(
-                "--retriever-loss dpr takes no --index and writes nothing for "
-                "--tensorboard: leave them out."
+                "--retriever-loss dpr takes no --index and no --teachers, and "
+                "writes nothing for --tensorboard: leave them out."
             )
         if not self._is_dpr and self.index is None:
             raise InputError(
                 "--index is needed: make one with `realm embed` and `realm "
                 "index`."
+            )
+        for teacher in self.teachers:
+            matching.check_teacher(
+                teacher,
+                model=self.model,
+                reads_titles=self.settings.candidates.read_titles,
             )
         super().check()
 
@@ -148,6 +160,10 @@ class FineTune(Training):
                 model=self.model,
                 blocks=self.blocks,
                 index=self.index,
+                teachers=[
+                    each.load(precision=self.computes_in).model.reader
+                    for each in self.teachers
+                ],
             )
             run.train(asked, dev, writer=writer, **fit)
             model_directory.write_files(run.trained(), stage)

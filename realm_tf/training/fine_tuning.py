@@ -85,9 +85,12 @@ class FineTuning:
         model: `Model`. What the corpus's model was loaded from.
         blocks: `Blocks`. What the corpus's records were read from.
         index: `Index`. What the corpus's index was loaded from.
+        teachers: list of `Reader`. Defaults to none.
     """
 
-    def __init__(self, corpus, recipe, stage, *, model, blocks, index):
+    def __init__(
+        self, corpus, recipe, stage, *, model, blocks, index, teachers=()
+    ):
         self._model = model
         self._blocks = blocks
         self._corpus = corpus
@@ -99,7 +102,7 @@ class FineTuning:
         if recipe.candidates.retriever == "bm25":
             self._retriever = retrievers.make("bm25", corpus)
         # Before the query tower moves.
-        self._trainer = make_trainer(corpus, index.embeddings, recipe)
+        self._trainer = make_trainer(corpus, index.embeddings, recipe, teachers)
         _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
 
     def train(self, asked, dev, *, writer=None, callbacks=(), **fit) -> None:
@@ -293,7 +296,7 @@ class FineTuning:
         )
 
 
-def make_trainer(corpus, embeddings, recipe):
+def make_trainer(corpus, embeddings, recipe, teachers=()):
     """`RetrieveAndRead`, with what the recipe says frozen.
 
     Args:
@@ -302,6 +305,7 @@ def make_trainer(corpus, embeddings, recipe):
         embeddings: float array `(num_blocks, embedding_dim)`. Of the index;
             not read if it is a `BruteForce`.
         recipe: `OpenQaRecipe`.
+        teachers: list of `Reader`. Defaults to none.
     """
     model, candidates = corpus.loaded.model, recipe.candidates
     model.reader.max_joint_length = candidates.max_joint_length or None
@@ -329,6 +333,8 @@ def make_trainer(corpus, embeddings, recipe):
             recipe.batch_size * candidates.num_reader_blocks
         ),
         embeddings=None if exact else np.asarray(embeddings),
+        teachers=teachers,
+        teacher_weight=recipe.teacher_weight,
     )
 
 

@@ -3,7 +3,7 @@
 What changes from step to step is written to one file now and then: the
 weights, the states of the random generators, the optimizer, the metrics of
 the epoch, the number of steps done. The tables of a corpus and the embeddings
-of its blocks are not (`models.fixed_weight`); whoever swaps these keeps them
+of its blocks are not, nor is who teaches (`models.fixed_weight`); whoever swaps these keeps them
 (`training.index_versions`). Batches are a function of (epoch, step), so their
 place follows from that number. Run again, `fit` goes on from there; on a CPU
 the weights at the end are the same to the bit.
@@ -24,7 +24,7 @@ import numpy as np
 from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
-from realm_tf.models.fixed_weight import without_corpus
+from realm_tf.models.fixed_weight import without_given
 from realm_tf.training import hosts
 from realm_tf.training.callbacks import ProgressLines
 from realm_tf.training.callbacks import StopAtNonFinite
@@ -274,7 +274,7 @@ def _variables(model):
     """Name in the file to variable."""
     groups = {
         # The states of the random generators are among them.
-        "model": without_corpus(model.variables),
+        "model": without_given(model.variables),
         "optimizer": model.optimizer.variables,
         _METRICS: model.metrics_variables,
     }

@@ -10,6 +10,7 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.configs.finetune import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
+from realm_tf.operations.fine_tune import FineTune
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
 from realm_tf.training.index_refresh import IndexRefresh
@@ -227,4 +228,48 @@ def test_dropout_is_the_recipes(open_qa_world):
 def test_gold_blocks_that_nothing_reads_are_refused(open_qa_world, tmp_path):
     with pytest.raises(InputError, match="add --set read_an_answer=true"):
         operation(open_qa_world, tmp_path / "model", "gold=read").run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_models_reader_teaches(open_qa_world, tmp_path):
+    teacher = open_qa_world["model"]
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *ONE_BATCH,
+        teachers=[teacher, teacher],
+    )
+    rows = job.run(verbose=0).metadata["history"]
+    for row in rows:
+        assert row["loss"] == pytest.approx(
+            row["retriever_loss"]
+            + 0.25 * row["reader_loss"]
+            + 0.75 * row["teacher_loss"],
+            abs=1e-4,
+        )
+    # Before it has moved, dropout alone sets it apart.
+    assert rows[0]["teacher_loss"] > 0
+    parents = job.result.metadata["parents"]
+    assert parents["teacher 0"] == parents["teacher 1"] == parents["model"]
+
+
+def test_who_reads_other_inputs_cannot_teach(open_qa_world, tmp_path):
+    teachers = (open_qa_world["model"],)
+    with pytest.raises(InputError, match="reads_titles is False, not True"):
+        operation(
+            open_qa_world,
+            tmp_path / "model",
+            "read_titles=true",
+            teachers=teachers,
+        ).run()
+    with pytest.raises(InputError, match="takes no --index and no --teachers"):
+        FineTune(
+            retriever_loss="dpr",
+            recipe="dpr",
+            model=open_qa_world["model"],
+            blocks=open_qa_world["blocks"],
+            questions=open_qa_world["questions"],
+            teachers=teachers,
+            output=str(tmp_path / "model"),
+        ).run()
     assert not list(tmp_path.iterdir())
