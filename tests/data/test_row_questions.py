@@ -1,0 +1,119 @@
+"""Questions about rows: which cell is asked for, by which other."""
+
+import pytest
+
+from realm_tf.articles import html_sections
+from realm_tf.artifacts import question_files
+from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import QuestionSet
+from realm_tf.cli import main
+from realm_tf.data import row_questions
+
+HEADERS = ["Repair", "Price", "Days", "Place (town)"]
+REPAIRS = [
+    ["New whistle", "8 EUR", "3", "Bergen"],
+    ["New lid", "12 EUR", "3", "Bergen"],
+    ["Tinning anew", "45 EUR", "10", "Voss"],
+]
+
+
+def passage(title, *sentences):
+    starts, limits, text = [], [], ""
+    for sentence in sentences:
+        starts.append(len(text.encode()))
+        text += sentence
+        limits.append(len(text.encode()))
+        text += " "
+    return schema.AnnotatedPassage(
+        0, title, text.strip(), starts, limits, [], [], []
+    )
+
+
+def prices(title="Prices"):
+    lines = html_sections.table_lines(HEADERS, REPAIRS)
+    return passage(title, "Kettles: we mend them at any age.", *lines)
+
+
+def questions(*passages, num_questions=1000, seed=0):
+    return list(
+        row_questions.make_row_questions(
+            passages, num_questions=num_questions, seed=seed
+        )
+    )
+
+
+def asked(*passages):
+    """Questions of many draws, each once."""
+    found = [q for n in range(40) for q in questions(*passages, seed=n)]
+    return list({str(each): each for each in found}.values())
+
+
+def test_a_cell_is_asked_for_by_one_that_tells_its_row():
+    found = asked(prices())
+    lines = html_sections.table_lines(HEADERS, REPAIRS)
+    for each in found:
+        assert set(each) == {"question", "answer", "evidence"}
+        row = REPAIRS[lines.index(each["evidence"]["sentence"])]
+        (answer,) = each["answer"]
+        asking = each["question"].lower()
+        header = HEADERS[row.index(answer)].removesuffix(" (town)").lower()
+        assert header in asking
+        # "Bergen" is of two rows, and a number names none.
+        names = [row[0], "Voss"] if row[3] == "Voss" else [row[0]]
+        assert any(name.lower() in asking for name in names if name != answer)
+        assert each["evidence"]["title"] == "Prices"
+    wanted = {cell for row in REPAIRS for cell in row} - {
+        # Nothing else tells their rows.
+        "New whistle",
+        "New lid",
+    }
+    assert {each["answer"][0] for each in found} == wanted
+    texts = {each["question"] for each in found}
+    assert "how much is the price of New whistle" in texts
+    assert "how much is the place of New whistle" not in texts
+    assert "New lid price in Prices" in texts
+    assert {"New lid price", "new lid price"} <= texts
+
+
+def test_rows_of_one_cell_and_sentences_ask_nothing():
+    assert not asked(
+        passage("Oslo", "Founded: 1040.", "It said: no; they went away.", "A.")
+    )
+
+
+@pytest.mark.parametrize("answer", ["—", "one two three four five six seven"])
+def test_what_is_no_answer(answer):
+    (line,) = html_sections.table_lines(
+        ["Name", "Post"], [["Jorunn Haaland", answer]]
+    )
+    # Who it is can be asked, by seven words; not what comes after.
+    assert {each["answer"][0] for each in asked(passage("Staff", line))} <= {
+        "Jorunn Haaland"
+    }
+
+
+def test_the_draw():
+    many = [prices(f"Prices of {year}") for year in range(1990, 2020)]
+    assert questions(*many) == questions(*many)
+    assert questions(*many, num_questions=5) == questions(*many)[:5]
+    assert questions(*many, seed=1) != questions(*many)
+    # Of a passage, and of an article.
+    assert len(questions(prices())) == 8
+    assert len(questions(*many)) == 240
+    assert len(questions(*[prices()] * 30)) == 120
+
+
+def test_the_command(tmp_path, capsys, write_annotated):
+    corpus, output = str(tmp_path / "annotated"), str(tmp_path / "rows")
+    write_annotated(corpus, [prices()])
+    arguments = ["cloze", "--ask-for", "rows", "--output", output]
+    assert main([*arguments, "--corpus", corpus]) == 0
+    assert "rows/questions.jsonl: 8 questions" in capsys.readouterr().out
+    made = QuestionSet(output)
+    found = question_files.read_questions(made.file("questions.jsonl"))
+    assert [each.line for each in found] == questions(prices())
+    empty = str(tmp_path / "empty")
+    write_annotated(empty, [passage("Nile", "The Nile flows.")])
+    other = ["cloze", "--ask-for", "rows", "--output", f"{output}-2"]
+    assert main([*other, "--corpus", empty]) == 2
+    assert "realm chunk --keep-tables" in capsys.readouterr().err
