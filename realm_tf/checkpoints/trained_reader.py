@@ -3,7 +3,7 @@
 MiniLM's own weights find blocks; how to read an answer off a block it has to
 learn, from thousands of questions and for two hours. What was learned is beside
 this file, all but the embedding tables, which stayed those of MiniLM: weights of
-8 bits, with a scale for each output of a layer. docs/open_qa.md, "Three stages of
+8 bits, with a scale for each output of a layer. docs/open_qa.md, "Stages of
 reading", has the commands and what it is worth.
 
     python -m realm_tf.checkpoints.trained_reader --model MODEL
@@ -21,9 +21,11 @@ from realm_tf.errors import InputError
 
 FILE = pathlib.Path(__file__).with_name("trained_reader.npz")
 NOTE = (
-    "Its reader learned from 26,000 cloze questions of passages of Wikipedia and "
-    "from 22,360 training questions of SQuAD 1.1 (CC BY-SA 4.0), Natural "
-    "Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and CuratedTREC."
+    "Its reader learned from 26,000 cloze questions of passages of Wikipedia, "
+    "1,355 of rows of its tables, and 22,360 training questions of SQuAD 1.1 (CC "
+    "BY-SA 4.0), Natural Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and "
+    "CuratedTREC; and from a reader that had learned from the same, and from "
+    "more clozes, of names that a tagger of WikiGold (CC BY 4.0) found."
 )
 _FROZEN = (
     *("token_embedding", "position_embedding", "segment_embedding"),
