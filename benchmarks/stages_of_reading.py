@@ -65,45 +65,17 @@ def main(
     # Its vocabulary decides what blocks are made of.
     graph.run()
     over = _index(graph, start, realm.Chunk(input=corpus, **_of(start, output)))
-    # Short blocks hold a few rows, as a document's table does.
     tables = f"{output}/tables"
-    over_tables = _index(
-        graph,
-        start,
-        realm.Chunk(
-            input=f"{data_dir}/wiki.xml.bz2",
-            keep_tables=True,
-            max_block_length=100,
-            **_of(start, tables),
-        ),
-    )
-    clozes = _clozes(graph, over["blocks"], output, num_questions=26_000)
-    rows = _clozes(graph, over_tables["blocks"], tables, ask_for="rows")
-    dev, asked = f"{questions}/dev.jsonl", f"{questions}/all.jsonl"
-
-    def learn(name, model, learned_from, settings, over=over, **others):
-        operation = realm.FineTune(
-            recipe="quickstart",
-            set=(*_COMMON, *settings),
-            model=model,
-            **over,
-            questions=learned_from,
-            output=f"{output}/{name}",
-            **others,
-        )
-        return graph.add(operation)
-
-    model = learn("cloze", start, clozes, _CLOZE, dev=dev)
-    model = learn("read", model, asked, _READ, dev=dev)
-    chosen = learn("choose", model, asked, _CHOOSE)
-    model = learn("rows", chosen, rows, _ROWS, over_tables)
-    # Measured below, when weights are fitted.
-    model = learn(
-        "taught",
-        model,
-        f"{questions}/quarter.jsonl",
-        _ROWS,
-        teachers=(chosen, second_teacher) if second_teacher else (chosen,),
+    over_tables = _over_tables(graph, start, data_dir, tables)
+    learned_from = {
+        "clozes": _clozes(graph, over["blocks"], output, num_questions=26_000),
+        "rows": _clozes(graph, over_tables["blocks"], tables, ask_for="rows"),
+        "questions": f"{questions}/all.jsonl",
+        "quarter": f"{questions}/quarter.jsonl",
+        "dev": f"{questions}/dev.jsonl",
+    }
+    model = _train(
+        graph, start, over, over_tables, learned_from, output, second_teacher
     )
     evaluations = {
         retriever: _evaluate(
@@ -119,6 +91,42 @@ def main(
         retriever: {name: each.metrics for name, each in of_retriever.items()}
         for retriever, of_retriever in evaluations.items()
     }
+
+
+def _over_tables(graph, start, data_dir, output):
+    # Short blocks hold a few rows, as a document's table does.
+    chunk = realm.Chunk(
+        input=f"{data_dir}/wiki.xml.bz2",
+        keep_tables=True,
+        max_block_length=100,
+        **_of(start, output),
+    )
+    return _index(graph, start, chunk)
+
+
+def _train(graph, start, over, over_tables, asked, output, second_teacher):
+    """The stages; the last model of them."""
+
+    def learn(name, model, learned_from, settings, over=over, **others):
+        operation = realm.FineTune(
+            recipe="quickstart",
+            set=(*_COMMON, *settings),
+            model=model,
+            **over,
+            questions=asked[learned_from],
+            output=f"{output}/{name}",
+            **others,
+        )
+        return graph.add(operation)
+
+    dev = asked["dev"]
+    model = learn("cloze", start, "clozes", _CLOZE, dev=dev)
+    model = learn("read", model, "questions", _READ, dev=dev)
+    # The last model is measured when weights are fitted.
+    chosen = learn("choose", model, "questions", _CHOOSE)
+    model = learn("rows", chosen, "rows", _ROWS, over_tables)
+    teachers = (chosen, second_teacher) if second_teacher else (chosen,)
+    return learn("taught", model, "quarter", _ROWS, teachers=teachers)
 
 
 def _sample(data_dir, corpus, questions):

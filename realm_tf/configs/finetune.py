@@ -71,7 +71,7 @@ class OpenQaRecipe(recipes.Recipe):
             blocks' tower, too.
         teacher_weight: float. How much the teachers of a run, if it has any,
             count in the reader's loss beside the answers; see
-            `RetrieveAndRead`.
+            `Teachers`.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
         encoders: `Encoders`. Embedding tables and dropout of all that learns,

@@ -13,7 +13,6 @@ from realm_tf.models import gold_blocks
 from realm_tf.models import length_groups
 from realm_tf.models import packing
 from realm_tf.models.fixed_weight import fixed_weight
-from realm_tf.models.fixed_weight import mark_as_given
 
 
 class RetrieveAndRead(keras.Model):
@@ -27,12 +26,8 @@ class RetrieveAndRead(keras.Model):
     those whose wordpieces equal an answer's; g is the reader's score plus
     `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing is correct, and both
     are added. The index and the block embeddings stay fixed; the query tower
-    and the reader learn. With `teachers`, loss_reader is
-
-        (1 - w) loss_reader + w loss_teacher
-
-    w is `teacher_weight`, and loss_teacher how far the scores of all of S are
-    from what other readers think of them, see `losses.teacher_loss`.
+    and the reader learn. With `teachers`, the reader's loss is also how far
+    its scores are from theirs.
 
     Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
     `(batch_size, query_length)`, the packed question; in training also
@@ -77,9 +72,7 @@ class RetrieveAndRead(keras.Model):
             Defaults to `None`.
         relevance_weight: float. How much f(x,z) counts in g. Defaults to `1.0`,
             as the paper.
-        teachers: list of `Reader`, which do not learn. Defaults to none, as the
-            paper.
-        teacher_weight: float. Defaults to `0.0`.
+        teachers: `Teachers`. Defaults to `None`, as the paper.
 
     Raises:
         InputError: if `num_reader_blocks` is less than 1.
@@ -109,8 +102,7 @@ class RetrieveAndRead(keras.Model):
         rows_per_group=None,
         hybrid=None,
         relevance_weight=1.0,
-        teachers=(),
-        teacher_weight=0.0,
+        teachers=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,11 +128,7 @@ class RetrieveAndRead(keras.Model):
         self.rows_per_group = rows_per_group
         self.hybrid = hybrid
         self.relevance_weight = relevance_weight
-        self.teachers = list(teachers)
-        self.teacher_weight = teacher_weight
-        for teacher in self.teachers:
-            teacher.trainable = False
-            mark_as_given(teacher.variables)
+        self.teachers = teachers
         # A layer, and so its weights are this model's.
         self.lexical = hybrid and hybrid.lexical
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
@@ -295,18 +283,7 @@ class RetrieveAndRead(keras.Model):
         # (b, r, 1, 1): others only fill the places of blocks.
         is_found = (read_scores > -np.inf)[:, :, None, None]
         relevance = self.relevance_weight * read_scores[:, :, None, None]
-        taught = {}
-        if training and self.teachers:
-            # (b, t, r, l, w)
-            taught["teacher_scores"] = ops.stack(
-                [
-                    ops.reshape(each, (*shape, width)) + relevance
-                    for each in self._teacher_logits(joined)
-                ],
-                axis=1,
-            )
-        return {
-            **taught,
+        outputs = {
             "read_ids": read_ids,
             "read_scores": read_scores,
             "joint_ids": ops.reshape(joined["token_ids"], shape),
@@ -317,6 +294,19 @@ class RetrieveAndRead(keras.Model):
                 ops.reshape(allowed, (*shape, width)), is_found
             ),
         }
+        if training and self.teachers:
+            of_teachers = self.teachers(
+                joined, num_length_groups=self.num_length_groups
+            )
+            # (b, r, t, l, w)
+            outputs["teacher_scores"] = (
+                ops.reshape(
+                    of_teachers,
+                    (batch_size, num_read, *ops.shape(of_teachers)[1:]),
+                )
+                + relevance[:, :, None]
+            )
+        return outputs
 
     def weighed(self, outputs, relevance_weight):
         """Outputs as they would be with another `relevance_weight`.
@@ -373,18 +363,6 @@ class RetrieveAndRead(keras.Model):
             shape=(reader.max_span_width,),
         )
 
-    def _teacher_logits(self, joined):
-        return [
-            ops.stop_gradient(
-                length_groups.in_length_groups(
-                    functools.partial(teacher, training=False),
-                    joined,
-                    self.num_length_groups,
-                )
-            )
-            for teacher in self.teachers
-        ]
-
     def _correct(self, outputs, answer_ids):
         shape = ops.shape(outputs["span_scores"])
         positions = outputs["block_positions"]
@@ -418,10 +396,8 @@ class RetrieveAndRead(keras.Model):
         )
         to_learn = reader_loss
         if "teacher_scores" in outputs:
-            teacher_loss = self._teacher_loss(outputs)
+            to_learn, teacher_loss = self.teachers.weigh(reader_loss, outputs)
             self._trackers["teacher_loss"].update_state(teacher_loss)
-            weight = self.teacher_weight
-            to_learn = (1 - weight) * reader_loss + weight * teacher_loss
         answerable = ops.any(outputs["correct"], axis=spans)
         best = _largest(
             outputs["span_scores"], outputs["correct"], axis=spans
@@ -435,15 +411,6 @@ class RetrieveAndRead(keras.Model):
         ):
             self._trackers[name].update_state(values, sample_weight=weights)
         return ops.mean(retriever_loss + to_learn)
-
-    def _teacher_loss(self, outputs):
-        teacher_scores = outputs["teacher_scores"]
-        batch_size, num_teachers = ops.shape(teacher_scores)[:2]
-        return losses.teacher_loss(
-            ops.reshape(outputs["span_scores"], (batch_size, -1)),
-            ops.reshape(teacher_scores, (batch_size, num_teachers, -1)),
-            ops.reshape(outputs["allowed"], (batch_size, -1)),
-        )
 
 
 def _largest(scores, mask, *, axis):

@@ -15,6 +15,7 @@ from realm_tf.data import patterns
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
+from realm_tf.models.teachers import Teachers
 from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.block_embedder import BlockEmbedder
@@ -333,8 +334,9 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
             recipe.batch_size * candidates.num_reader_blocks
         ),
         embeddings=None if exact else np.asarray(embeddings),
-        teachers=teachers,
-        teacher_weight=recipe.teacher_weight,
+        teachers=Teachers(teachers, recipe.teacher_weight)
+        if teachers
+        else None,
     )
 
 

@@ -6,6 +6,7 @@ import open_qa_oracle as oracle
 import pytest
 
 from realm_tf.models.fixed_weight import without_given
+from realm_tf.models.teachers import Teachers
 
 JIT = keras.backend.backend() == "jax"
 
@@ -68,8 +69,7 @@ def test_teachers_and_answers_are_weighed(make_model, randomize, answers):
         for teacher, seed in zip(teachers, seeds, strict=True):
             randomize(teacher.open_qa.reader, seed=seed)
         return teachers, make_model(
-            teachers=[each.open_qa.reader for each in teachers],
-            teacher_weight=0.75,
+            teachers=Teachers([each.open_qa.reader for each in teachers], 0.75)
         )
 
     teachers, student = taught_by(11, 12)
