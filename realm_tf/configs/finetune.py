@@ -74,6 +74,9 @@ class OpenQaRecipe(recipes.Recipe):
             `Teachers`.
         train_query_tower: bool. Whether the retriever learns, too; without,
             the towers stay as they are and only the reader learns.
+        train_reader: bool. Whether the reader learns; without, it stays as it
+            is and the retriever learns alone, which takes a fraction of the
+            time.
         encoders: `Encoders`. Embedding tables and dropout of all that learns,
             frozen layers of the reader.
         selection: `Selection`.
@@ -88,10 +91,16 @@ class OpenQaRecipe(recipes.Recipe):
     index: recipes.Refresh = recipes.Refresh(refresh="sync", refresh_every=0)
     teacher_weight: recipes.Share = 0.75
     train_query_tower: bool = True
+    train_reader: bool = True
     encoders: Encoders = Encoders()
     selection: Selection = Selection()
     log_every: recipes.Positive = 10
     seed: recipes.Natural = 0
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything does."""
+        return self.train_query_tower or self.train_reader
 
 
 RECIPES = {

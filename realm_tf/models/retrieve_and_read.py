@@ -26,8 +26,9 @@ class RetrieveAndRead(keras.Model):
     those whose wordpieces equal an answer's; g is the reader's score plus
     `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing is correct, and both
     are added. The index and the block embeddings stay fixed; the query tower
-    and the reader learn. With `teachers`, the reader's loss is also how far
-    its scores are from theirs.
+    and the reader learn. Where the reader is not `trainable`, nothing is read
+    in training, and the retriever's loss is all. With `teachers`, the reader's
+    loss is also how far its scores are from theirs.
 
     Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
     `(batch_size, query_length)`, the packed question; in training also
@@ -139,19 +140,14 @@ class RetrieveAndRead(keras.Model):
                 self._embeddings = fixed_weight(
                     np.asarray(embeddings, "float32"), "block_embeddings"
                 )
-        self._trackers = {
-            name: keras.metrics.Mean(name=name)
-            for name in (
-                "retriever_loss",
-                "reader_loss",
-                # Whether any candidate holds an answer, the best one does,
-                # and the best span of those that could be right is right.
-                "candidates_recall",
-                "top_block_recall",
-                "span_accuracy",
-                *(["teacher_loss"] if self.teachers else []),
-            )
-        }
+        # Whether any candidate holds an answer, and the best one does.
+        names = ["retriever_loss", "candidates_recall", "top_block_recall"]
+        if open_qa.reader.trainable:
+            # The last: the best span of those that could be right is right.
+            names += ["reader_loss", "span_accuracy"]
+        if self.teachers:
+            names.append("teacher_loss")
+        self._trackers = {name: keras.metrics.Mean(name=name) for name in names}
 
     def prepare(self, embeddings):
         """As `Index.prepare`."""
@@ -190,6 +186,8 @@ class RetrieveAndRead(keras.Model):
         if "answer_ids" in inputs:
             has_answer = self._has_answer(candidate_ids, inputs["answer_ids"])
             outputs["has_answer"] = has_answer
+            if training and not self.open_qa.reader.trainable:
+                return outputs
             if training and self.read_an_answer:
                 wanted = has_answer
                 if self._knows_gold(inputs):
@@ -387,6 +385,16 @@ class RetrieveAndRead(keras.Model):
         retriever_loss = losses.marginal_span_loss(
             scores, has_answer, ops.ones_like(has_answer)
         )
+        self._track(
+            retriever_loss=retriever_loss,
+            candidates_recall=ops.any(has_answer, axis=1),
+            top_block_recall=has_answer[:, 0],
+        )
+        if "span_scores" not in outputs:
+            return ops.mean(retriever_loss)
+        return ops.mean(retriever_loss + self._reader_loss(outputs))
+
+    def _reader_loss(self, outputs):
         spans = (1, 2, 3)
         reader_loss = losses.marginal_span_loss(
             outputs["span_scores"],
@@ -397,20 +405,18 @@ class RetrieveAndRead(keras.Model):
         to_learn = reader_loss
         if "teacher_scores" in outputs:
             to_learn, teacher_loss = self.teachers.weigh(reader_loss, outputs)
-            self._trackers["teacher_loss"].update_state(teacher_loss)
+            self._track(teacher_loss=teacher_loss)
         answerable = ops.any(outputs["correct"], axis=spans)
         best = _largest(
             outputs["span_scores"], outputs["correct"], axis=spans
         ) >= _largest(outputs["span_scores"], outputs["allowed"], axis=spans)
-        for name, values, weights in (
-            ("retriever_loss", retriever_loss, None),
-            ("reader_loss", reader_loss, None),
-            ("candidates_recall", ops.any(has_answer, axis=1), None),
-            ("top_block_recall", has_answer[:, 0], None),
-            ("span_accuracy", best, answerable),
-        ):
-            self._trackers[name].update_state(values, sample_weight=weights)
-        return ops.mean(retriever_loss + to_learn)
+        self._track(reader_loss=reader_loss)
+        self._track(answerable, span_accuracy=best)
+        return to_learn
+
+    def _track(self, sample_weight=None, **values):
+        for name, value in values.items():
+            self._trackers[name].update_state(value, sample_weight)
 
 
 def _largest(scores, mask, *, axis):

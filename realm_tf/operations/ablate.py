@@ -140,10 +140,32 @@ class Ablate(Operation):
 
     @functools.cached_property
     def chosen(self) -> ablations.Suite:
-        """The suite, with the systems that `cells` names."""
-        return ablations.get_suite(
+        """The suite, with the systems that `cells` names.
+
+        Raises:
+            InputError: if one is unknown, or answers with a reader that never
+                learned to.
+        """
+        suite = ablations.get_suite(
             self.suite, self.cells, warm_up=self.warm_up_steps > 0
         )
+        if not self.recipes["finetune"].train_reader:
+            names = {
+                is_given: [
+                    system.name
+                    for system in suite.systems
+                    if (system.encoder == ablations.START) == is_given
+                ]
+                for is_given in (True, False)
+            }
+            if names[False]:
+                raise InputError(
+                    "--set-finetune train_reader=false leaves readers as they "
+                    "begin, and those of some systems begin with pre-training: "
+                    f"leave {', '.join(names[False])} out of --cells. Others: "
+                    f"{', '.join(names[True]) or 'none'}."
+                )
+        return suite
 
     @functools.cached_property
     def tests(self) -> dict[str, Questions]:

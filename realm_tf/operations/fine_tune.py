@@ -89,6 +89,11 @@ class FineTune(Training):
                 "--index is needed: make one with `realm embed` and `realm "
                 "index`."
             )
+        if self.teachers and not self.settings.train_reader:
+            raise InputError(
+                "--teachers teach a reader, and with train_reader=false it "
+                "does not learn: leave one of them out."
+            )
         for teacher in self.teachers:
             matching.check_teacher(
                 teacher,

@@ -50,9 +50,11 @@ def check(recipe, model, directory) -> None:
         directory: `Model`. Its directory.
 
     Raises:
-        InputError: if towers shall learn that nothing can be learned from, or
-            gold blocks shall be read and nothing reads them.
+        InputError: if towers shall learn that nothing can be learned from, if
+            nothing learns, or if something is said of a reader that does not.
     """
+    if not recipe.train_reader:
+        _check_without_reader(recipe)
     if recipe.candidates.retriever == "bm25" and recipe.train_query_tower:
         raise InputError(
             "retriever=bm25 finds the same blocks whatever the query tower "
@@ -73,6 +75,20 @@ def check(recipe, model, directory) -> None:
             "refresh_every needs one tower for queries and blocks, which "
             f"learns; {directory} has two, or train_query_tower is false: "
             "leave refresh_every at 0."
+        )
+
+
+def _check_without_reader(recipe):
+    if not recipe.learns:
+        raise InputError(
+            "With train_query_tower=false and train_reader=false nothing "
+            "learns: leave one of them out."
+        )
+    if recipe.candidates.read_titles:
+        raise InputError(
+            "read_titles=true changes what the reader is given, and with "
+            "train_reader=false it does not learn to use it: leave one of them "
+            "out."
         )
 
 
@@ -104,7 +120,8 @@ class FineTuning:
             self._retriever = retrievers.make("bm25", corpus)
         # Before the query tower moves.
         self._trainer = make_trainer(corpus, index.embeddings, recipe, teachers)
-        _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
+        if recipe.train_reader:
+            _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
 
     def train(self, asked, dev, *, writer=None, callbacks=(), **fit) -> None:
         """Trains, and leaves the weights of the epoch to keep.
@@ -309,7 +326,12 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
         teachers: list of `Reader`. Defaults to none.
     """
     model, candidates = corpus.loaded.model, recipe.candidates
-    model.reader.max_joint_length = candidates.max_joint_length or None
+    if recipe.train_reader:
+        model.reader.max_joint_length = candidates.max_joint_length or None
+        num_frozen = recipe.encoders.num_frozen_layers
+        trainers.set_up(model.reader.encoder, recipe, num_frozen)
+    else:
+        model.reader.trainable = False
     if candidates.read_titles:
         corpus.read_titles()
     if not recipe.train_query_tower:
@@ -319,8 +341,6 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
         if not recipe.index.refresh_every:
             model = model.separate_towers()
         trainers.set_up(model.query_embedder.encoder, recipe, num_frozen=0)
-    num_frozen = recipe.encoders.num_frozen_layers
-    trainers.set_up(model.reader.encoder, recipe, num_frozen)
     exact = hasattr(corpus.index, "embeddings")
     return corpus.retrieve_and_read(
         model=model,

@@ -251,9 +251,9 @@ def finetune(
     candidates, rows = recipe.candidates, recipe.batch_size / num_devices
     whole = max_query_length + max_block_length
     length = min(candidates.max_joint_length or whole, whole)
-    read, found = candidates.num_reader_blocks, candidates.num_candidates
+    read = candidates.num_reader_blocks * recipe.train_reader
     passes = {"joined": (read, length)}
-    weights = sizes.encoder_weights
+    weights = sizes.encoder_weights * recipe.train_reader
     if recipe.train_query_tower:
         passes["queries"] = (1, max_query_length)
         weights += sizes.tower_weights
@@ -267,7 +267,7 @@ def finetune(
             "search": _search(
                 recipe.batch_size,
                 num_blocks / num_devices,
-                found,
+                candidates.num_candidates,
                 max_block_length,
             ),
         },

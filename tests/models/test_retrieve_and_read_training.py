@@ -182,6 +182,28 @@ def test_the_gradient_reaches_query_tower_and_reader_only(make_model, answers):
                 assert distance > 1e-6, path
 
 
+def test_without_the_reader_the_retrievers_loss_is_all(
+    make_model, answers, expected
+):
+    model = make_model(train_reader=False)
+    parts = model.open_qa.query_embedder, model.open_qa.reader
+    before = [_values(part) for part in parts]
+    model.compile(optimizer=keras.optimizers.SGD(1.0), jit_compile=JIT)
+    metrics = model.train_on_batch(oracle.batch(answers), return_dict=True)
+    wanted = np.mean([row["retriever_loss"] for row in expected])
+    assert metrics["loss"] == pytest.approx(wanted, abs=1e-5)
+    assert metrics["retriever_loss"] == pytest.approx(wanted, abs=1e-5)
+    assert not metrics.keys() & {"reader_loss", "span_accuracy"}
+    query, reader = (
+        max(_moved(values, part))
+        for values, part in zip(before, parts, strict=True)
+    )
+    assert query > 0 == reader
+    # It answers as it does.
+    outputs = model(oracle.batch(answers))
+    assert outputs["span_scores"].shape[1] == oracle.NUM_READ
+
+
 @pytest.mark.parametrize("num_read", [1, oracle.NUM_READ])
 def test_an_answer_is_read_in_the_last_place(
     make_model, answers, expected, num_read

@@ -35,7 +35,14 @@ NUM_READ = 3
 MAX_WIDTH = 4
 
 
-def make_model(make_encoder, randomize, *, index=BruteForce, **arguments):
+def make_model(
+    make_encoder,
+    randomize,
+    *,
+    index=BruteForce,
+    train_reader=True,
+    **arguments,
+):
     """A `RetrieveAndRead` of two towers and its block embeddings."""
 
     def encoder():
@@ -53,6 +60,7 @@ def make_model(make_encoder, randomize, *, index=BruteForce, **arguments):
     for seed, part in enumerate((query_embedder, block_embedder, reader)):
         randomize(part, seed=seed)
     block_embedder.trainable = False
+    reader.trainable = train_reader
     table = np.zeros((len(BODIES), max(LENGTHS)), "int32")
     for row, body in enumerate(BODIES):
         table[row, : len(body)] = body

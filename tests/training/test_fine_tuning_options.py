@@ -184,6 +184,7 @@ def test_others_embed_the_blocks_beside_the_steps(
             {"transformer_layer_0", "span_scorer"},
         ),
         (HEAD_ONLY, False, {"span_scorer"}),
+        (["train_reader=false"], True, set()),
     ],
 )
 def test_a_recipe_says_what_learns(open_qa_world, changes, tower, reader):
@@ -223,6 +224,52 @@ def test_dropout_is_the_recipes(open_qa_world):
         assert rates == {0}
         # For one training: the model keeps its own.
         assert part.encoder.get_config()["dropout"] == 0.1
+
+
+def test_the_query_tower_learns_alone(open_qa_world, tmp_path):
+    """The reader's metrics are not there, and its length stays as it was."""
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *("train_reader=false", "max_joint_length=40", *ONE_BATCH),
+        dev=open_qa_world["questions"][0],
+    )
+    end = job.run(verbose=0).load()
+    start = model_directory.load(open_qa_world["model"])
+    assert training_runs.moved(
+        start.model.query_embedder, end.model.query_embedder
+    )
+    assert not training_runs.moved(start.model.reader, end.model.reader)
+    reader = end.model.reader
+    assert reader.max_joint_length == start.model.reader.max_joint_length
+    assert reader.trainable_variables
+    for row in end.metadata["history"]:
+        assert row["loss"] == pytest.approx(row["retriever_loss"], abs=1e-6)
+        assert {"candidates_recall", "dev_exact_match"} < row.keys()
+        assert not row.keys() & {"reader_loss", "span_accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "message"),
+    [
+        ("train_query_tower=false", {}, "nothing learns"),
+        ("read_titles=true", {}, "does not learn to use it"),
+        ("seed=1", {"teachers": "model"}, "--teachers teach a reader"),
+    ],
+)
+def test_a_reader_that_does_not_learn_is_left_alone(
+    open_qa_world, tmp_path, changes, given, message
+):
+    given = {name: (open_qa_world[what],) for name, what in given.items()}
+    job = operation(
+        open_qa_world,
+        tmp_path / "model",
+        *("train_reader=false", changes),
+        **given,
+    )
+    with pytest.raises(InputError, match=message):
+        job.run(verbose=0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_gold_blocks_that_nothing_reads_are_refused(open_qa_world, tmp_path):

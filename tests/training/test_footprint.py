@@ -82,16 +82,27 @@ def test_an_h100_held_as_much(batch_size, checkpointing, gigabytes):
 
 
 def test_steps_of_the_originals_fine_tuning():
-    need = footprint.finetune(
-        finetune.RECIPES["orqa"],
-        footprint.Sizes(),
-        10**6,
-        1,
-        num_questions=79_168,
-        max_query_length=32,
-        max_block_length=288,
-    )
-    assert need.num_steps == 158_336
+    def need(recipe):
+        return footprint.finetune(
+            recipe,
+            footprint.Sizes(),
+            10**6,
+            1,
+            num_questions=79_168,
+            max_query_length=32,
+            max_block_length=288,
+        )
+
+    recipe = finetune.RECIPES["orqa"]
+    whole, retriever = need(recipe), need(recipe.replace(train_reader=False))
+    assert whole.num_steps == retriever.num_steps == 158_336
+    # Five blocks and their questions, of 320 wordpieces, are not read.
+    searched = 2.0 * 10**6 * 128
+    assert (whole.flop - searched) / (
+        retriever.flop - searched
+    ) == pytest.approx((5 * 320 + 32) / 32, rel=0.1)
+    assert retriever.memory["spans"] == 0
+    assert retriever.memory["AdamW"] < 0.6 * whole.memory["AdamW"]
 
 
 _XLA = """

@@ -91,19 +91,25 @@ class _Systems:
             # Before any question was learned from.
             name = f"zero-shot-{self._label(towers)}"
             before = self._evaluate(name, towers, index, num_reader_blocks=0)
-        model = self._add(
-            FineTune,
-            f"finetuned-{system.model or system.name}-{seed}",
-            recipe=given.recipes["finetune"].replace(
-                seed=seed, **dict(system.finetune)
-            ),
-            model=self._model(system.towers, system.encoder, seed),
-            blocks=given.blocks,
-            index=index,
-            questions=given.train,
-            dev=given.dev,
+        model = self._model(system.towers, system.encoder, seed)
+        recipe = given.recipes["finetune"].replace(
+            seed=seed, **dict(system.finetune)
         )
-        name = f"evaluation-{system.name}-{seed}"
+        name = f"evaluation-{system.name}"
+        # What no seed has changed is measured once.
+        if recipe.learns or system.towers not in (configs.START, configs.ICT):
+            name += f"-{seed}"
+        if recipe.learns:
+            model = self._add(
+                FineTune,
+                f"finetuned-{system.model or system.name}-{seed}",
+                recipe=recipe,
+                model=model,
+                blocks=given.blocks,
+                index=index,
+                questions=given.train,
+                dev=given.dev,
+            )
         evaluations = self._evaluate(
             name, model, index, retriever=system.retriever
         )

@@ -204,6 +204,35 @@ def test_the_steps_of_table_1(list_all):
         assert tuned.settings.candidates.retriever == retriever
 
 
+def test_retrievers_are_compared_with_one_reader(list_all):
+    """Nothing is trained of what does not learn, nor measured twice."""
+    cells = ["bm25", "start", "start+query_tower", "start+bm25", "dpr", "orqa"]
+    changes = {"suite": "table1", "set_finetune": ["train_reader=false"]}
+    found = list_all(seeds=[0, 1], cells=cells, **changes)
+    assert [name for name in found if name.startswith("finetuned")] == [
+        f"finetuned-{name}-{seed}"
+        for seed in (0, 1)
+        for name in ("start+query_tower", "orqa")
+    ]
+    assert [name for name in found if name.startswith("evaluation")] == [
+        *(f"evaluation-{name}-nq" for name in ("bm25", "start")),
+        "evaluation-start+query_tower-0-nq",
+        "evaluation-start+bm25-nq",
+        *(f"evaluation-{name}-0-nq" for name in ("orqa", "dpr")),
+        *(
+            f"evaluation-{name}-1-nq"
+            for name in ("start+query_tower", "orqa", "dpr")
+        ),
+    ]
+    for name, model in (("bm25", "start"), ("dpr-1", "dpr-1")):
+        assert _read(found[f"evaluation-{name}-nq"], "model") == [model]
+    with pytest.raises(
+        InputError,
+        match=r"leave realm, bm25\+warm_up out of --cells. Others: bm25\.",
+    ):
+        list_all(cells=["bm25", "realm", "bm25+warm_up"], **changes)
+
+
 def test_without_a_warm_up_no_system_of_table_1_is_there_twice(list_all):
     changes = {"suite": "table1", **WITHOUT_WARM_UP}
     assert not [name for name in list_all(**changes) if "warm" in name]
