@@ -2,9 +2,12 @@
 
 import pytest
 
+from realm_tf.answering.recall import gold_blocks
 from realm_tf.articles import html_sections
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.cli import main
 from realm_tf.data import row_questions
@@ -117,3 +120,45 @@ def test_the_command(tmp_path, capsys, write_annotated):
     other = ["cloze", "--ask-for", "rows", "--output", f"{output}-2"]
     assert main([*other, "--corpus", empty]) == 2
     assert "realm chunk --keep-tables" in capsys.readouterr().err
+
+
+def test_every_question_about_a_document_has_its_block(
+    tmp_path, vocabulary_path
+):
+    """From a page with a table to what fine-tuning reads, also where it is cut."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+        for row in REPAIRS
+    )
+    headers = "".join(f"<th>{header}</th>" for header in HEADERS)
+    (tmp_path / "prices.html").write_text(
+        "<title>Prices</title><p>Kettles are mended at any age.</p>"
+        f"<table><tr>{headers}</tr>{rows}</table>"
+    )
+    blocks, annotated, output = (
+        str(tmp_path / name) for name in ("blocks", "annotated", "rows")
+    )
+    for arguments in (
+        [
+            *("chunk", "--input", str(tmp_path / "prices.html")),
+            *("--vocab", vocabulary_path, "--keep-tables"),
+            *("--max-block-length", "60", "--output", blocks),
+        ],
+        [
+            *("annotate", "--blocks", blocks, "--tagger", "rules"),
+            *("--output", annotated),
+        ],
+        [
+            *("cloze", "--ask-for", "rows", "--corpus", annotated),
+            *("--output", output),
+        ],
+    ):
+        assert main(arguments) == 0
+    records = BlockRecords(Blocks(blocks))
+    assert len(records) > 1
+    found = question_files.read_questions(f"{output}/questions.jsonl")
+    assert len(found) >= 6
+    for question, block_id in zip(
+        found, gold_blocks(found, records), strict=True
+    ):
+        assert question.answers[0] in records.texts[block_id]

@@ -1,5 +1,8 @@
 """What the options of a fine-tuning recipe do."""
 
+import json
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -298,6 +301,45 @@ def test_another_models_reader_teaches(open_qa_world, tmp_path):
     assert rows[0]["teacher_loss"] > 0
     parents = job.result.metadata["parents"]
     assert parents["teacher 0"] == parents["teacher 1"] == parents["model"]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("reader", "max_span_width", 7),
+        ("encoder", "max_sequence_length", 64),
+    ],
+)
+def test_a_teacher_of_another_shape_is_refused(
+    open_qa_world, tmp_path, part, name, value
+):
+    teacher = tmp_path / "teacher"
+    shutil.copytree(open_qa_world["model"], teacher)
+    config = json.loads((teacher / "config.json").read_text())
+    reader = config["reader"]
+    {"reader": reader, "encoder": reader["encoder"]}[part][name] = value
+    (teacher / "config.json").write_text(json.dumps(config))
+    job = operation(open_qa_world, tmp_path / "model", teachers=(str(teacher),))
+    with pytest.raises(InputError, match=f"{name} is {value}, not"):
+        job.run(verbose=0)
+    assert not (tmp_path / "model").exists()
+
+
+def test_who_compiles_each_shape_is_given_few(
+    open_qa_world, tmp_path, monkeypatch
+):
+    asked = []
+
+    class Batches(fine_tuning.QuestionBatches):
+        def __init__(self, *args, few_shapes, **kwargs):
+            super().__init__(*args, few_shapes=few_shapes, **kwargs)
+            asked.append(few_shapes)
+
+    monkeypatch.setattr(fine_tuning, "QuestionBatches", Batches)
+    operation(open_qa_world, tmp_path / "model", *HEAD_ONLY, *ONE_BATCH).run(
+        verbose=0
+    )
+    assert asked == [keras.backend.backend() != "tensorflow"]
 
 
 def test_who_reads_other_inputs_cannot_teach(open_qa_world, tmp_path):
