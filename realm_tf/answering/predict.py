@@ -204,7 +204,7 @@ class Predictor:
         predictions = [NO_ANSWER] * len(questions)
         for batch, outputs in read:
             if relevance_weight is not None:
-                outputs = self._model.weighed(outputs, relevance_weight)
+                outputs = self._model.reading.weighed(outputs, relevance_weight)
             spans = best_spans(
                 outputs,
                 num_best=min(

@@ -1,7 +1,5 @@
 """Retrieve and read: the open-QA model over an index and block texts."""
 
-import functools
-
 import keras
 import numpy as np
 from keras import ops
@@ -10,8 +8,8 @@ from realm_tf import losses
 from realm_tf.errors import InputError
 from realm_tf.models import answer_matching
 from realm_tf.models import gold_blocks
-from realm_tf.models import length_groups
 from realm_tf.models import packing
+from realm_tf.models.block_reading import BlockReading
 from realm_tf.models.fixed_weight import fixed_weight
 
 
@@ -24,8 +22,8 @@ class RetrieveAndRead(keras.Model):
     lse is log sum exp; Z are the `num_candidates` best blocks, Z+ those that
     contain an answer; S all spans of the `num_reader_blocks` best blocks, S+
     those whose wordpieces equal an answer's; g is the reader's score plus
-    `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing is correct, and both
-    are added. The index and the block embeddings stay fixed; the query tower
+    `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing
+    is correct, and both are added. The index and the block embeddings stay fixed; the query tower
     and the reader learn. Where the reader is not `trainable`, nothing is read
     in training, and the retriever's loss is all. With `teachers`, the reader's
     loss is also how far its scores are from theirs.
@@ -65,10 +63,8 @@ class RetrieveAndRead(keras.Model):
             where the answer's last word ends; without, as the original's
             test for a raw substring: see `answer_matching.contains_answer`. A
             span is right only as whole words in any case. Defaults to `True`.
-        num_length_groups: int. See `length_groups.in_length_groups`, for the blocks
-            read in training. Defaults to `1`.
-        rows_per_group: int. See `length_groups.in_groups_of`, for the blocks read
-            otherwise. Defaults to `None`: all at once.
+        num_length_groups: int. See `BlockReading`. Defaults to `1`.
+        rows_per_group: int. See there. Defaults to `None`.
         hybrid: `retrieval.hybrid.Hybrid`. Searches instead of the index alone.
             Defaults to `None`.
         relevance_weight: float. How much f(x,z) counts in g. Defaults to `1.0`,
@@ -116,23 +112,26 @@ class RetrieveAndRead(keras.Model):
         self.open_qa = open_qa
         self.index = index
         self.block_table = block_table
-        self.join_title = packing.JoinBert(sep_id)
-        self.join_bert = packing.JoinBert(
-            sep_id, open_qa.reader.max_joint_length
-        )
         self.num_candidates = min(num_candidates, index.num_blocks)
         self.num_reader_blocks = min(num_reader_blocks, self.num_candidates)
         self.read_an_answer = read_an_answer
         self.gold = gold
         self.match_whole_words = match_whole_words
-        self.num_length_groups = num_length_groups
-        self.rows_per_group = rows_per_group
         self.hybrid = hybrid
-        self.relevance_weight = relevance_weight
         self.teachers = teachers
         # A layer, and so its weights are this model's.
         self.lexical = hybrid and hybrid.lexical
         self._is_continuation = np.asarray(is_continuation, dtype=bool)
+        self.reading = BlockReading(
+            open_qa.reader,
+            block_table,
+            is_continuation=is_continuation,
+            sep_id=sep_id,
+            relevance_weight=relevance_weight,
+            num_length_groups=num_length_groups,
+            rows_per_group=rows_per_group,
+            teachers=teachers,
+        )
         self._embeddings = None
         if embeddings is not None:
             # A weight: a constant of a graph may not pass 2 GB.
@@ -195,15 +194,18 @@ class RetrieveAndRead(keras.Model):
                         candidate_ids, inputs["gold_ids"], has_answer
                     )
                 positions = gold_blocks.include(positions, wanted)
-        read_ids = ops.take_along_axis(candidate_ids, positions, axis=1)
-        read_scores = ops.take_along_axis(scores, positions, axis=1)
-        outputs.update(
-            self._read(query, read_ids, read_scores, training=training),
-            read_lexical=self.relevance_weight
-            * ops.take_along_axis(lexical, positions, axis=1),
+        outputs |= self.reading(
+            query,
+            *(
+                ops.take_along_axis(values, positions, axis=1)
+                for values in (candidate_ids, scores, lexical)
+            ),
+            training=training,
         )
         if "answer_ids" in inputs:
-            outputs["correct"] = self._correct(outputs, inputs["answer_ids"])
+            outputs["correct"] = self.reading.correct(
+                outputs, inputs["answer_ids"]
+            )
             if training and self.gold == "only" and self._knows_gold(inputs):
                 outputs.update(
                     gold_blocks.only_gold(outputs, inputs["gold_ids"])
@@ -268,113 +270,6 @@ class RetrieveAndRead(keras.Model):
             answer_ids,
             self._is_continuation if self.match_whole_words else None,
         )
-
-    def _read(self, query, read_ids, read_scores, *, training):
-        batch_size, num_read = ops.shape(read_ids)
-        joined = packing.trim(self._join(query, read_ids))
-        positions = packing.block_positions(joined)
-        # (b * r, l, w)
-        logits = self._span_logits(joined, training)
-        allowed = answer_matching.allowed_spans(positions, logits.shape[-1])
-        shape = (batch_size, num_read, ops.shape(logits)[1])
-        width = logits.shape[-1]
-        # (b, r, 1, 1): others only fill the places of blocks.
-        is_found = (read_scores > -np.inf)[:, :, None, None]
-        relevance = self.relevance_weight * read_scores[:, :, None, None]
-        outputs = {
-            "read_ids": read_ids,
-            "read_scores": read_scores,
-            "joint_ids": ops.reshape(joined["token_ids"], shape),
-            "block_positions": ops.reshape(positions, shape),
-            # (b, r, l, w)
-            "span_scores": ops.reshape(logits, (*shape, width)) + relevance,
-            "allowed": ops.logical_and(
-                ops.reshape(allowed, (*shape, width)), is_found
-            ),
-        }
-        if training and self.teachers:
-            of_teachers = self.teachers(
-                joined, num_length_groups=self.num_length_groups
-            )
-            # (b, r, t, l, w)
-            outputs["teacher_scores"] = (
-                ops.reshape(
-                    of_teachers,
-                    (batch_size, num_read, *ops.shape(of_teachers)[1:]),
-                )
-                + relevance[:, :, None]
-            )
-        return outputs
-
-    def weighed(self, outputs, relevance_weight):
-        """Outputs as they would be with another `relevance_weight`.
-
-        Args:
-            outputs: dict of tensors or arrays. What this model gave.
-            relevance_weight: float.
-
-        Returns:
-            dict, with other `span_scores` and `read_lexical`.
-        """
-        difference = relevance_weight - self.relevance_weight
-        # What only fills the places of blocks has a score of -inf.
-        if not difference:
-            return outputs
-        return {
-            **outputs,
-            "span_scores": outputs["span_scores"]
-            + difference * outputs["read_scores"][:, :, None, None],
-            "read_lexical": outputs["read_lexical"]
-            * (relevance_weight / self.relevance_weight),
-        }
-
-    def _join(self, query, read_ids):
-        query = query["token_ids"], query["padding_mask"]
-        if not self.open_qa.reader.reads_titles:
-            return self.join_bert(*query, *self.block_table(read_ids))
-        blocks = self.block_table.contents(read_ids)
-        titled = self.join_title(
-            *query, blocks["title_ids"], blocks["title_lengths"]
-        )
-        token_ids = blocks["token_ids"]
-        # The title is joined to the question, and the body to both.
-        return packing.join_bert(
-            titled["token_ids"],
-            titled["padding_mask"],
-            ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1])),
-            ops.reshape(blocks["lengths"], (-1,)),
-            sep_id=self.join_bert.sep_id,
-            max_length=self.join_bert.max_length,
-        )
-
-    def _span_logits(self, joined, training):
-        reader = self.open_qa.reader
-        read = functools.partial(reader, training=training)
-        if training or self.rows_per_group is None:
-            return length_groups.in_length_groups(
-                read, joined, self.num_length_groups
-            )
-        return length_groups.in_groups_of(
-            read,
-            joined,
-            self.rows_per_group,
-            shape=(reader.max_span_width,),
-        )
-
-    def _correct(self, outputs, answer_ids):
-        shape = ops.shape(outputs["span_scores"])
-        positions = outputs["block_positions"]
-        flat = (shape[0] * shape[1], shape[2])
-        token_ids = ops.where(
-            positions >= 0, outputs["joint_ids"], self.join_bert.sep_id
-        )
-        matches = answer_matching.match_answers(
-            ops.reshape(token_ids, flat),
-            ops.repeat(answer_ids, shape[1], axis=0),
-            self._is_continuation,
-            max_span_width=self.open_qa.reader.max_span_width,
-        )
-        return ops.logical_and(ops.reshape(matches, shape), outputs["allowed"])
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

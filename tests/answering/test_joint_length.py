@@ -25,11 +25,11 @@ def test_the_end_of_a_long_block_is_not_read(corpus, reads_titles):
     queries = [query_wordpieces(each, tokenizer) for each in QUESTIONS]
     asked = pack_queries(queries, tokenizer.pad_id)
     read_ids = np.array([[3, 0], [7, 3]], "int32")
-    whole = corpus.retrieve_and_read()._join(asked, read_ids)
+    whole = corpus.retrieve_and_read().reading.join(asked, read_ids)
     lengths = np.asarray(whole["padding_mask"]).sum(axis=1)
     limit = int(lengths.max()) - 2
     corpus.loaded.model.reader.max_joint_length = limit
-    found = corpus.retrieve_and_read()._join(asked, read_ids)
+    found = corpus.retrieve_and_read().reading.join(asked, read_ids)
     assert (lengths > limit).any() and (lengths < limit).any()
     for row, length in enumerate(lengths.tolist()):
         kept = min(length, limit)

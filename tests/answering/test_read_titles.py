@@ -26,7 +26,9 @@ def test_the_title_comes_between_question_and_body(corpus, monkeypatch):
     model, tokenizer = corpus.retrieve_and_read(), corpus.loaded.tokenizer
     queries = [query_wordpieces(each, tokenizer) for each in QUESTIONS]
     read_ids = np.array([[3, 0], [7, 3]], "int32")
-    joined = model._join(pack_queries(queries, tokenizer.pad_id), read_ids)
+    joined = model.reading.join(
+        pack_queries(queries, tokenizer.pad_id), read_ids
+    )
     positions = np.asarray(packing.block_positions(joined))
     joined = {name: np.asarray(rows) for name, rows in joined.items()}
     records = corpus.records

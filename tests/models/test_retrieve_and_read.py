@@ -63,14 +63,11 @@ def test_every_span_score(model, answers, expected):
     assert not np.any(outputs["correct"] & ~outputs["allowed"])
 
 
-def test_retrieval_counts_as_much_as_it_is_said_to(model, answers):
+def test_retrieval_counts_as_much_as_it_is_said_to(make_model, model, answers):
     batch = oracle.batch(answers)
     before = oracle.to_numpy(model(batch))
-    model.relevance_weight = 2.5
-    try:
-        outputs = oracle.to_numpy(model(batch))
-    finally:
-        model.relevance_weight = 1.0
+    other = make_model(relevance_weight=2.5)
+    outputs = oracle.to_numpy(other(batch))
     np.testing.assert_allclose(
         outputs["span_scores"] - before["span_scores"],
         np.broadcast_to(
@@ -81,6 +78,8 @@ def test_retrieval_counts_as_much_as_it_is_said_to(model, answers):
     )
     for name in ("read_ids", "read_scores", "relevance_scores"):
         np.testing.assert_array_equal(outputs[name], before[name])
+    again = model.reading.weighed(before, 2.5)["span_scores"]
+    np.testing.assert_allclose(outputs["span_scores"], again, atol=2e-5)
 
 
 def test_best_spans_against_sorting(model, expected):
