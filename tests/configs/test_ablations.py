@@ -35,5 +35,7 @@ def test_cells_keep_the_order_of_the_table():
     suite = configs.get_suite("table2", ["stale_30x", "orqa"])
     assert [system.name for system in suite.systems] == ["orqa", "stale_30x"]
     assert suite.reference == "orqa"
+    suite = configs.get_suite("table1", ["bm25", "realm_retriever"])
+    assert suite.reference == "realm_retriever"
     suite = configs.get_suite("table2", ["stale_30x", "realm"])
     assert suite.reference == "realm"
