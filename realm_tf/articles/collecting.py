@@ -3,6 +3,7 @@
 import collections
 import os
 import sys
+import urllib.parse
 from collections.abc import Iterable
 
 from realm_tf.articles import documents
@@ -20,13 +21,16 @@ def collect(
     *,
     base_url: str | None = None,
     fields: tuple[str, ...] = (),
+    within: Iterable[str] = (),
 ) -> tuple[dict[str, dict], collections.Counter]:
     """All articles of some files and folders.
 
     Of a folder all files are read that have a known format, at any depth; those
-    whose names begin with a dot are passed over. The id of a document is its
-    path below the folder (of a file, its name), a "#" and the headings of its
-    section; rows and dumps bring their own ids.
+    whose names begin with a dot are passed over, and those that cannot be read
+    are named. The id of a document is its path below the folder (of several,
+    below the one that holds them; of a file, its name), a "#" and the headings
+    of its section, or the first cell of a row; rows with an id and dumps bring
+    their own.
 
     Args:
         paths: iterable of str. Files, folders or globs.
@@ -37,12 +41,15 @@ def collect(
             values and lists of text), of Markdown's front matter, `<meta>` of
             HTML. The id, title, text and url of a row are none. Defaults to
             `()`.
+        within: iterable of str. Files, folders or globs of another call: a file
+            in these folders is called as it was there. Defaults to `()`.
 
     Returns:
         `(rows, counts)`: id to a dict of `id`, `title`, `text`, `url`, `file`
         (the path, of a document; "" of rows and dumps) and `fields` (name to
         list of str, see `fields_of`), by id; and counts by name: `files`,
-        `files_of_no_known_format`, and pages that were dropped.
+        `files_of_no_known_format`, `files_without_text`, and pages that were
+        dropped.
 
     Raises:
         InputError: if a path matches nothing, a file that was named has no
@@ -50,7 +57,7 @@ def collect(
     """
     rows, counts = {}, collections.Counter()
     places = {}
-    for page, row in _rows(paths, base_url, fields, counts):
+    for page, row in _rows(_files(paths, within), base_url, fields, counts):
         if rows.setdefault(page.article_id, row) != row:
             raise InputError(
                 f"{places[page.article_id]} and {page.place} have one id, "
@@ -61,74 +68,102 @@ def collect(
     return dict(sorted(rows.items())), counts
 
 
-def _rows(paths, base_url, fields, counts):
+def _rows(files, base_url, fields, counts):
     """Yields each page that has text, and its row."""
-    source, found = {}, {}
-    for root, path in _files(paths):
-        format = _format(path, is_named=root is None)
+    fields_of_page = _made_once(fields)
+    for root, path, is_named in files:
+        format = _format(path, is_named=is_named)
         if format is None:
             counts["files_of_no_known_format"] += 1
             continue
         counts["files"] += 1
-        file = _below(path, root) if format in _OF_FILES else ""
-        for page in _read(path, root, format, base_url):
-            reason = readers.drop_reason(
-                page, format=format, keep_all_titles=format != readers.MEDIAWIKI
-            )
-            text = ""
-            if not reason:
-                text = readers.article_text(
-                    page, format=format, keep_tables=True
-                ).text
-            if not text:
-                counts[f"dropped_{reason or 'empty'}"] += 1
-                continue
-            # Sections share theirs: they are made, and complained of, once.
-            if page.fields is not source:
-                source = page.fields
-                found = fields_of(source, fields, page.place)
-            yield (
-                page,
-                {
-                    "id": page.article_id,
-                    "title": page.title,
-                    "text": text,
-                    "url": page.url,
-                    "file": file,
-                    "fields": found,
-                },
-            )
+        before = counts.total()
+        found = []
+        try:
+            for page, file in _read(path, root, format, base_url):
+                if row := _row(page, file, format, counts):
+                    row["fields"] = fields_of_page(page)
+                    found.append((page, row))
+        except InputError as error:
+            if is_named:
+                raise
+            print(f"warning: {error} The file is left out.", file=sys.stderr)
+            counts["dropped_bad_record_document"] += 1
+            continue
+        if not found and counts.total() == before:
+            print(f"warning: {path} has no text.", file=sys.stderr)
+            counts["files_without_text"] += 1
+        yield from found
 
 
-def _files(paths):
-    """(folder or `None`, file) of each file, once, sorted."""
+def _made_once(fields):
+    """A function of a page: its fields. Sections share them, and complaints."""
+    source, found = None, {}
+
+    def fields_of_page(page):
+        nonlocal source, found
+        if page.fields is not source:
+            source = page.fields
+            found = fields_of(source, fields, page.place)
+        return found
+
+    return fields_of_page
+
+
+def _row(page, file, format, counts):
+    """A page as a row, or `None` if it is none, which is counted."""
+    reason = readers.drop_reason(
+        page, format=format, keep_all_titles=format != readers.MEDIAWIKI
+    )
+    text = ""
+    if not reason:
+        text = readers.article_text(page, format=format, keep_tables=True).text
+    if not text:
+        counts[f"dropped_{reason or 'empty'}"] += 1
+        return None
+    return {
+        "id": page.article_id,
+        "title": page.title,
+        "text": text,
+        "url": page.url,
+        "file": file,
+    }
+
+
+def _files(paths, within):
+    """(folder or `None`, file, whether it was named) of each, once, sorted."""
+    folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
+    others = [os.path.abspath(path) for path in within if os.path.isdir(path)]
+    root, other = (
+        os.path.commonpath(found) if found else None
+        for found in (folders, others)
+    )
     found = {}
-    for path in paths:
-        if os.path.isdir(path):
-            root = os.path.abspath(path)
-            for folder, folders, names in os.walk(root):
-                folders[:] = [each for each in folders if each[0] != "."]
-                for name in names:
-                    if name[0] != ".":
-                        found.setdefault(os.path.join(folder, name), root)
-        else:
-            for file in pages.find_files([path]):
-                found[file] = None
+    for top in folders:
+        for folder, below, names in os.walk(top):
+            below[:] = [each for each in below if each[0] != "."]
+            for name in names:
+                if name[0] != ".":
+                    found[os.path.join(folder, name)] = root, False
+    named = [path for path in paths if not os.path.isdir(path)]
+    for path in pages.find_files(named) if named else ():
+        is_below = other and path.startswith(os.path.join(other, ""))
+        found[path] = other if is_below else None, True
     return sorted(
-        ((root, path) for path, root in found.items()), key=lambda e: e[1]
+        (root or "", path, is_named) for path, (root, is_named) in found.items()
     )
 
 
 def _format(path, *, is_named):
     try:
         return readers.detect_format(path)
-    except InputError:
+    except InputError as error:
         if is_named:
             raise
-        print(
-            f"warning: {path} is of no known format and is left out.",
-            file=sys.stderr,
-        )
+        why = "is of no known format"
+        if not isinstance(error, readers.UnknownFormat):
+            why = f"cannot be read ({error})"
+        print(f"warning: {path} {why} and is left out.", file=sys.stderr)
         return None
 
 
@@ -137,14 +172,27 @@ def _below(path, root):
 
 
 def _read(path, root, format, base_url):
+    """Yields each page, and its file if it is one of a document."""
     if format not in _OF_FILES:
-        yield from readers.read_pages(path, format=format, base_url=base_url)
+        for page in readers.read_pages(path, format=format, base_url=base_url):
+            yield page, ""
         return
     below = _below(path, root)
-    folder = os.path.dirname(below)
-    # Something, or a page would have no URL.
-    base = "/".join(filter(None, ((base_url or ".").rstrip("/"), folder)))
-    for page in readers.read_pages(path, format=format, base_url=base):
-        page.article_id = below + page.article_id.removeprefix(path)
-        page.url = page.url.removeprefix("./")
-        yield page
+    folder = urllib.parse.quote(os.path.dirname(below))
+    base = "/".join(filter(None, ((base_url or "").rstrip("/"), folder)))
+    for page in readers.read_pages(
+        # Something, or a page would have no URL.
+        path,
+        format=format,
+        base_url=base or ".",
+    ):
+        of_file = page.article_id.startswith(f"{path}#")
+        if of_file:
+            page.article_id = below + page.article_id.removeprefix(path)
+        if not base_url and of_file:
+            # The path of its file.
+            page.url = urllib.parse.unquote(page.url.removeprefix("./"))
+        elif page.url == pages.page_url(base or ".", page.title):
+            # It has none of its own.
+            page.url = pages.page_url(base_url, page.title) if base_url else ""
+        yield page, below if of_file else ""

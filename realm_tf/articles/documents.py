@@ -2,17 +2,19 @@
 
 A section below a heading becomes a page of its own, whose title is that of the
 document and the headings: so each of its blocks is found, read and shown with
-them. What stands in Markdown's front matter and in the `<meta>` of HTML are
+them. (A document without a title has the name of its file.) What stands in Markdown's front matter and in the `<meta>` of HTML are
 fields of all sections. A file that cannot be read is counted and named, and the
 rest goes on.
 """
 
 import collections
 import contextlib
+import html
 import io
 import os
 import re
 import sys
+import urllib.parse
 
 from realm_tf.articles import html_sections
 from realm_tf.articles.pages import Format
@@ -20,10 +22,28 @@ from realm_tf.articles.pages import Page
 
 _HTML = ("<!doctype html", "<html")
 _UNREADABLE = "bad_record_document"
-# What site generators keep above the text, in YAML.
+# What site generators keep above the text, in YAML or TOML. As Pandoc has it, an
+# empty line makes a rule of the first mark.
 _FRONT_MATTER = re.compile(
-    r"\A(---\r?\n.*?)^---\s*?$", re.DOTALL | re.MULTILINE
+    r"\A(?P<mark>---|\+\+\+)[ \t\r]*\n(?![ \t\r]*\n)(?P<fields>.*?)^(?P=mark)\s*?$",
+    re.DOTALL | re.MULTILINE,
 )
+# What is no front matter: paragraphs between two rules.
+_PARAGRAPHS = re.compile(r"^\s*$\s*\S", re.MULTILINE)
+_TAG = re.compile(r"<([a-z][\w-]*)[^<>]*>", re.I)
+# HTML needs no closing tag of these.
+_UNCLOSED = frozenset(
+    (
+        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link"),
+        *("meta", "source", "track", "wbr"),
+        *("dd", "dt", "li", "option", "p", "tbody", "td", "tfoot", "th"),
+        *("thead", "tr"),
+    )
+)
+# An item of a list in plain text.
+_ITEM = re.compile(r"(?:[-*\u2022\u2013]|\d{1,3}[.)])\s+\S")
+_COMPRESSED = re.compile(r"\.(gz|bz2)$")
+_HYPHENS = ("-", "\u00ad", "\u2010")
 
 
 def _read_markdown(file, path, base_url):
@@ -32,10 +52,10 @@ def _read_markdown(file, path, base_url):
 
     with _named(path) as failed:
         renderer = markdown_it.MarkdownIt("commonmark").enable("table")
-        text = _decoded(file)
-        found = _FRONT_MATTER.match(text)
-        fields = _front_matter(found[1], path) if found else {}
-        markup = renderer.render(text[found.end() :] if found else text)
+        for kind in ("html_block", "html_inline"):
+            renderer.add_render_rule(kind, _tags_alone)
+        fields, text = _without_front_matter(_decoded(file), path)
+        markup = renderer.render(text, {"text": text.lower()})
         title, sections, _ = html_sections.read(markup)
         own_title = fields.get("title")
         if isinstance(own_title, str):
@@ -44,28 +64,55 @@ def _read_markdown(file, path, base_url):
     yield from failed
 
 
-def _front_matter(text, path):
-    """What front matter says, by name; what is none is named."""
-    import yaml
+def _tags_alone(renderer, tokens, place, options, env):
+    """HTML in Markdown, but for what nothing closes: "<name>" is a word."""
+    return _TAG.sub(
+        lambda tag: (
+            tag[0]
+            if tag[1].lower() in _UNCLOSED
+            or f"</{tag[1].lower()}" in env["text"]
+            else html.escape(tag[0])
+        ),
+        tokens[place].content,
+    )
 
-    try:
-        found = yaml.safe_load(text)
-    # PyYAML lets through what Python raises, as for a 30th of February.
-    except Exception as error:
-        found, reason = text, " ".join(str(error).split())
-    else:
-        reason = "it names no values"
-    if found is None:
-        # Empty, or comments alone.
-        return {}
-    if isinstance(found, dict):
-        return found
+
+def _without_front_matter(text, path):
+    """(what front matter says by name, the text below it)."""
+    found = _FRONT_MATTER.match(text)
+    if not found:
+        return {}, text
+    fields, reason = _front_matter(found["fields"], found["mark"])
+    if not reason:
+        return fields, text[found.end() :]
+    if _PARAGRAPHS.search(found["fields"]):
+        return {}, text
     print(
         f"warning: {path} begins with front matter that is not YAML of names "
         f"and values ({reason}) and is read without it.",
         file=sys.stderr,
     )
-    return {}
+    return {}, text[found.end() :]
+
+
+def _front_matter(text, mark):
+    """(what it says by name, why it is none or `""`)."""
+    import tomllib
+
+    import yaml
+
+    try:
+        # Below its mark: errors name the line of the file.
+        loads = tomllib.loads if mark == "+++" else yaml.safe_load
+        found = loads(f"\n{text}")
+    # PyYAML lets through what Python raises, as for a 30th of February.
+    except Exception as error:
+        return {}, " ".join(str(error).split())
+    if isinstance(found, dict):
+        return found, ""
+    # Empty, or comments alone, which may be headings.
+    is_empty = found is None and not _PARAGRAPHS.search(text)
+    return {}, "" if is_empty else "it names no values"
 
 
 def _read_html(file, path, base_url):
@@ -78,14 +125,15 @@ def _read_html(file, path, base_url):
 def _read_text(file, path, base_url):
     with _named(path) as failed:
         lines = _decoded(file).splitlines()
-        # Paragraphs are what empty lines separate.
+        # Paragraphs are what empty lines separate, and the items of lists.
         paragraphs, words = [], []
         for line in (*lines, ""):
-            if line.strip():
-                words.append(line.strip())
-            elif words:
+            line = line.strip()
+            if words and (not line or _ITEM.match(line)):
                 paragraphs.append(" ".join(words))
                 words = []
+            if line:
+                words.append(line)
         section = html_sections.Section([], "", paragraphs)
         yield from _pages("", [section], path, base_url, {})
     yield from failed
@@ -134,7 +182,7 @@ def _paragraphs(text):
         line = " ".join(line.split())
         if not line:
             found.append("")
-        elif found[-1].endswith("-") and line[:1].islower():
+        elif found[-1].endswith(_HYPHENS) and line[:1].islower():
             found[-1] = found[-1][:-1] + line
         else:
             found[-1] = f"{found[-1]} {line}".strip()
@@ -142,8 +190,7 @@ def _paragraphs(text):
 
 
 def _pages(title, sections, path, base_url, fields):
-    name = os.path.basename(path)
-    title = title or os.path.splitext(name)[0].replace("_", " ")
+    title = title or name_of(path)
     url = url_of(path, base_url)
     seen = collections.Counter()
     for number, section in enumerate(sections, start=1):
@@ -166,12 +213,21 @@ def _pages(title, sections, path, base_url, fields):
 
 def url_of(path: str, base_url: str | None) -> str:
     """Where a file can be read: its name below `base_url`, or `""`."""
-    name = os.path.basename(path)
-    return f"{base_url.rstrip('/')}/{name}" if base_url else ""
+    if not base_url:
+        return ""
+    name = urllib.parse.quote(os.path.basename(path))
+    return f"{base_url.rstrip('/')}/{name}"
 
 
-def _suffix(*suffixes):
-    return lambda path: path.lower().endswith(suffixes)
+def name_of(path: str) -> str:
+    """The name of a file as a title: without folder and suffix."""
+    name = _COMPRESSED.sub("", os.path.basename(path))
+    return os.path.splitext(name)[0].replace("_", " ")
+
+
+def suffix(*suffixes: str):
+    """A function of a path: whether a name, also a compressed one, ends so."""
+    return lambda path: _COMPRESSED.sub("", path.lower()).endswith(suffixes)
 
 
 FORMATS = (
@@ -179,11 +235,11 @@ FORMATS = (
         "html",
         lambda head, text: text[:100].lower().startswith(_HTML),
         _read_html,
-        is_named=_suffix(".html", ".htm"),
+        is_named=suffix(".html", ".htm"),
     ),
     Format("pdf", lambda head, text: head.startswith(b"%PDF-"), _read_pdf),
     Format(
-        "markdown", None, _read_markdown, is_named=_suffix(".md", ".markdown")
+        "markdown", None, _read_markdown, is_named=suffix(".md", ".markdown")
     ),
-    Format("text", None, _read_text, is_named=_suffix(".txt")),
+    Format("text", None, _read_text, is_named=suffix(".txt")),
 )

@@ -1,16 +1,21 @@
 """The sections of an HTML page: headings, and the text below each."""
 
 import dataclasses
+import re
 
 import bs4
 
+from realm_tf.articles import table_rows
+
 # What is there for a browser, and not to be read.
 _UNREAD = (
-    *("script", "style", "noscript", "template", "svg", "iframe"),
-    *("nav", "header", "footer", "aside", "button"),
+    *("script", "style", "noscript", "template", "svg", "iframe", "nav"),
+    *("[hidden]", "a.headerlink"),
 )
-# Characters; longer ones are sentences with a colon. Our choice.
-_MAX_HEADER = 40
+# What stands around the text; inside it they are parts of it.
+_AROUND = ("header", "footer", "aside")
+_MAIN = ("article", "main", "section")
+_INVISIBLE = re.compile(r"display\s*:\s*none", re.I)
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # What stands in a line of its own.
 _BLOCKS = frozenset(
@@ -18,6 +23,8 @@ _BLOCKS = frozenset(
         *("address", "article", "blockquote", "body", "dd", "details", "div"),
         *("dl", "dt", "fieldset", "figcaption", "figure", "html", "li"),
         *("main", "ol", "p", "pre", "section", "summary", "ul", "br", "hr"),
+        *("header", "footer", "aside"),
+        *("table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td"),
     )
 )
 
@@ -43,22 +50,29 @@ def read(
 ) -> tuple[str, list[Section], dict[str, list[str]]]:
     """The title of a page, its sections in their order, and its metadata.
 
-    Navigation, headers, footers and scripts are left out. A row of a
-    table becomes one line, "header: cell; header: cell.", under the headers of
-    its columns; a table without headers becomes its cells.
+    Navigation, headers and footers of the page, scripts and what is hidden are
+    left out. A row of a table becomes one line, "header: cell; header: cell.",
+    under the headers of its columns; a table without headers becomes its cells,
+    and one that holds tables or headings what stands in them.
 
     Args:
         markup: str or bytes. Of bytes the page says the encoding.
 
     Returns:
-        `(title, sections, metadata)`: of `<title>`, else the first heading,
-        else `""`; list of `Section`, those without any line left out; the
+        `(title, sections, metadata)`: of `<title>`, else the first heading if
+        all else stands below it, else `""`; list of `Section`, those without any line left out; the
         contents of each `<meta>` with a `name` or `property`.
     """
-    soup = bs4.BeautifulSoup(markup, "html.parser")
-    title = _line(soup.title) if soup.title else ""
-    for tag in soup.find_all(("title", *_UNREAD)):
+    soup = bs4.BeautifulSoup(markup, "lxml")
+    title = text_of(soup.title) if soup.title else ""
+    for tag in soup.select(", ".join(("title", *_UNREAD))):
         tag.decompose()
+    for tag in soup.find_all(_AROUND):
+        if not tag.decomposed and not tag.find_parent(_MAIN):
+            tag.decompose()
+    for tag in soup.find_all(style=_INVISIBLE):
+        if not tag.decomposed:
+            tag.decompose()
     metadata = {}
     for tag in soup.find_all("meta", content=True):
         for name in {tag.get("name"), tag.get("property")} - {None}:
@@ -67,7 +81,7 @@ def read(
     walk.visit(soup)
     walk.end_line()
     if not title:
-        title = next((s.headings[0] for s in walk.sections if s.headings), "")
+        title = walk.only_heading()
     sections = [section for section in walk.sections if section.lines]
     return title, sections, metadata
 
@@ -77,6 +91,7 @@ class _Walk:
         self.sections = [Section([])]
         # Level and text of the headings above.
         self._open = []
+        self._levels = []
         self._words = []
 
     def visit(self, node):
@@ -87,9 +102,16 @@ class _Walk:
                     self._words.append(str(child))
             elif child.name in _HEADINGS:
                 self._begin_section(child)
-            elif child.name == "table":
+            elif child.name == "table" and not child.find(
+                ("table", *_HEADINGS)
+            ):
                 self.end_line()
                 self.sections[-1].lines += _table(child)
+            elif child.name == "pre":
+                self.end_line()
+                for line in child.get_text().splitlines():
+                    self._words.append(line)
+                    self.end_line()
             elif child.name in _BLOCKS:
                 self.end_line()
                 self.visit(child)
@@ -103,9 +125,21 @@ class _Walk:
         if line:
             self.sections[-1].lines.append(line)
 
+    def only_heading(self):
+        """The first heading, if all else stands below it; else `""`."""
+        first, *others = self._levels or [0]
+        if (
+            first
+            and not self.sections[0].lines
+            and all(level > first for level in others)
+        ):
+            return self.sections[1].headings[0]
+        return ""
+
     def _begin_section(self, heading):
         self.end_line()
-        level, text = int(heading.name[1]), _line(heading)
+        level, text = int(heading.name[1]), text_of(heading)
+        self._levels.append(level)
         self._open = [each for each in self._open if each[0] < level]
         self._open.append((level, text))
         self.sections.append(
@@ -113,70 +147,50 @@ class _Walk:
         )
 
 
-def table_lines(headers: list[str], rows: list[list[str]]) -> list[str]:
-    """A line for each row of a table, with the header of each cell.
-
-    Args:
-        headers: list of str. Of the columns; may be empty.
-        rows: list of lists of str. Empty cells say nothing.
-
-    Example:
-
-    >>> table_lines(["City", "Stay"], [["Oslo", "160 EUR"], ["Rome", ""]])
-    ['City: Oslo; Stay: 160 EUR.', 'City: Rome.']
-    """
-    lines = []
-    for row in rows:
-        names = [*headers, *[""] * len(row)]
-        cells = [
-            f"{name}: {cell}" if name else cell
-            for name, cell in zip(names, row, strict=False)
-            if cell
-        ]
-        if cells:
-            line = "; ".join(cells)
-            lines.append(line if line.endswith((".", "!", "?")) else f"{line}.")
-    return lines
-
-
-def table_cells(line: str) -> list[tuple[str, str]]:
-    """What `table_lines` told of a row: header and text of each cell.
-
-    Args:
-        line: str. One sentence.
-
-    Returns:
-        list; empty if it tells no row, or one of a single cell.
-
-    Example:
-
-    >>> table_cells("City: Oslo; Stay: 160 EUR.")
-    [('City', 'Oslo'), ('Stay', '160 EUR')]
-    >>> table_cells("He said: no.") + table_cells("We sell kettles; lids cost more.")
-    []
-    """
-    cells = []
-    for part in line.removesuffix(".").split("; "):
-        header, found, cell = part.partition(": ")
-        if not found or not cell or len(header) > _MAX_HEADER:
-            return []
-        cells.append((header, cell))
-    return cells if len(cells) > 1 else []
-
-
 def _table(table):
-    headers, rows = [], []
-    for row in table.find_all("tr"):
+    """Lines of a table that holds no other."""
+    lines, rows = [], []
+    for row in table.find_all(("caption", "tr")):
         cells = row.find_all(("th", "td"))
-        texts = [_line(cell) for cell in cells]
-        if not headers and not rows and all(c.name == "th" for c in cells):
-            headers = texts
+        is_only = len(cells) == 1 and cells[0].name == "th"
+        if row.name == "caption" or (is_only and not rows):
+            lines.append(text_of(row))
         else:
-            rows.append(texts)
-    lines = table_lines(headers, rows)
-    caption = table.find("caption")
-    return [_line(caption), *lines] if caption else lines
+            rows.append(_cells(row, cells))
+    return [line for line in lines if line] + table_rows.lines_of(rows)
 
 
-def _line(tag):
-    return " ".join(tag.get_text(" ").split())
+def _cells(row, cells):
+    in_head = row.find_parent("thead") is not None
+    texts = [text_of(cell) for cell in cells]
+    are_headers = [in_head or cell.name == "th" for cell in cells]
+    if texts and not texts[0]:
+        # The corner beside the names of columns.
+        are_headers[0] = all(are_headers[1:])
+    return [
+        table_rows.Cell(
+            text,
+            is_header,
+            *(table_rows.span(cell.get(n)) for n in ("rowspan", "colspan")),
+        )
+        for cell, text, is_header in zip(cells, texts, are_headers, strict=True)
+    ]
+
+
+def text_of(tag) -> str:
+    """The text of an element in one line, as a browser would break words."""
+    return " ".join("".join(_words(tag)).split())
+
+
+def _words(node):
+    for child in node.children:
+        if isinstance(child, bs4.NavigableString):
+            # Comments and the like are subclasses.
+            if type(child) is bs4.NavigableString:
+                yield str(child)
+        elif child.name in _BLOCKS:
+            yield " "
+            yield from _words(child)
+            yield " "
+        else:
+            yield from _words(child)

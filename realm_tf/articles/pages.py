@@ -164,14 +164,16 @@ def find_files(patterns: Iterable[str]) -> list[str]:
         files = [path for path in found if not Path(path).is_dir()]
         if found and not files:
             raise InputError(
-                f"--input {pattern} is a directory: name the files in it, "
+                f"{pattern} is a directory: name the files in it, "
                 f"for instance '{pattern.rstrip('/')}/*'."
             )
         if not files:
-            raise InputError(f"--input {pattern} matches no file.")
+            raise InputError(
+                f"{pattern} matches no file: name one that exists."
+            )
         paths.update(files)
     if not paths:
-        raise InputError("--input names no file: give at least one path.")
+        raise InputError("No file is named: give at least one path.")
     return sorted(paths)
 
 

@@ -45,6 +45,10 @@ _HEAD_BYTES = 1 << 16
 _SHOWN_BYTES = 40
 
 
+class UnknownFormat(InputError):
+    """A file that nothing here can read."""
+
+
 def detect_format(path: str) -> str:
     """The format of a file, from its first bytes, else from its name.
 
@@ -55,8 +59,9 @@ def detect_format(path: str) -> str:
         str, one of `FORMATS`.
 
     Raises:
-        InputError: if the content is of no known format or is damaged; it
-            shows how the file begins.
+        UnknownFormat: if the content is of no known format; it shows how the
+            file begins.
+        InputError: if the file is damaged.
     """
     with open_bytes(path) as file:
         head = file.read(_HEAD_BYTES)
@@ -68,13 +73,13 @@ def detect_format(path: str) -> str:
         if format.is_named and format.is_named(path):
             return format.name
     shown = f"begins with {head[:_SHOWN_BYTES]!r}" if text else "is empty"
-    raise InputError(
+    raise UnknownFormat(
         f"{path} is of no known format (it {shown}): expected a MediaWiki XML dump, "
         'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
         "the header id, text, title, Parquet, HTML, PDF, a name that ends in "
         ".md, .txt or .csv, or REALM's published blocks (block_records.npy; "
-        "blocks.tfr with --format orqa). Name it with --format if it is one of "
-        "these."
+        "blocks.tfr with --format orqa). `realm chunk --format` names it if it is "
+        "one of these."
     )
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
@@ -10,6 +11,8 @@ from realm_tf.errors import InputError
 
 # What a page has of its own; the rest of a row are fields.
 _OF_PAGES = ("id", "_id", "title", "text", "url")
+# How an object begins; "{{" and "{%" begin templates of site generators.
+_OBJECT = re.compile(r"\{\s*(\"|\}|\Z)")
 # facebookresearch/DPR, psgs_w100.tsv.
 DPR_HEADER = ["id", "text", "title"]
 
@@ -108,6 +111,6 @@ def _is_dpr(head, text):
 
 
 FORMATS = (
-    Format("jsonl", lambda head, text: text.startswith("{"), read_json),
+    Format("jsonl", lambda head, text: bool(_OBJECT.match(text)), read_json),
     Format("dpr", _is_dpr, _read_dpr),
 )

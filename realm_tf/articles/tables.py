@@ -6,19 +6,21 @@ the file and its first cell. The other columns of articles, and all of another
 CSV file, are fields.
 """
 
+import collections
 import csv
 import io
-import os
+import re
 
 from realm_tf.articles import documents
-from realm_tf.articles import html_sections
 from realm_tf.articles import rows
+from realm_tf.articles import table_rows
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 from realm_tf.errors import InputError
 
 _REQUIRED = ("id", "title", "text")
-_SNIFFED = 1 << 14
+_DELIMITERS = ",;\t|"
+_SEPARATOR = re.compile(r"sep=(.)", re.I)
 # What Arrow raises for text that is not UTF-8, a year after 9999, an unknown
 # time zone.
 _UNHELD = (ValueError, OverflowError, LookupError)
@@ -27,14 +29,9 @@ _UNHELD = (ValueError, OverflowError, LookupError)
 def _read_csv(file, path, base_url):
     try:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        head = text.read(_SNIFFED)
-        text.seek(0)
-        try:
-            dialect = csv.Sniffer().sniff(head, delimiters=",;\t|")
-        except csv.Error:
-            dialect = csv.excel
+        delimiter = _delimiter(text)
         csv.field_size_limit(1 << 30)
-        lines = csv.reader(text, dialect)
+        lines = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
         headers = [cell.strip() for cell in next(lines, [])]
         yield from _csv_pages(lines, headers, path, base_url)
     except (UnicodeDecodeError, csv.Error) as error:
@@ -46,22 +43,44 @@ def _read_csv(file, path, base_url):
         text.detach()
 
 
+def _delimiter(text):
+    """What separates cells, by the first line; the text goes on behind `sep=`."""
+    line = text.readline()
+    # Excel's own way to say it.
+    if named := _SEPARATOR.fullmatch(line.strip()):
+        return named[1]
+    text.seek(0)
+    # The first of those that are there as often as none other.
+    outside = "".join(line.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
 def _csv_pages(lines, headers, path, base_url):
-    name = os.path.splitext(os.path.basename(path))[0].replace("_", " ")
+    name = documents.name_of(path)
     are_articles = set(_REQUIRED) <= set(headers)
+    seen = collections.Counter()
     for number, cells in enumerate(lines, start=1):
         place = f"{path}:row {number}"
         if are_articles:
             row = dict(zip(headers, cells, strict=False))
-            yield rows.to_page(row, number, place)
+            page = rows.to_page(row, number, place)
+            if any(cells[len(headers) :]):
+                page.dropped = "bad_record_columns"
+            yield page
+            continue
+        if not cells:
             continue
         cells = [" ".join(cell.split()) for cell in cells]
-        found = html_sections.table_lines(headers, [cells])
+        found = table_rows.table_lines(headers, [cells])
+        first = cells[0] if cells else ""
+        # The id stays when rows come and go around it.
+        seen[first] += 1
+        again = f"~{seen[first]}" if seen[first] > 1 else ""
         yield Page(
             number,
             place,
-            article_id=f"{path}#{number}",
-            title=": ".join(filter(None, (name, cells[0] if cells else ""))),
+            article_id=f"{path}#{first}{again}",
+            title=": ".join(filter(None, (name, first))),
             text="\n".join(found),
             url=documents.url_of(path, base_url),
             fields=dict(zip(headers, cells, strict=False)),
@@ -137,6 +156,6 @@ FORMATS = (
         "csv",
         None,
         _read_csv,
-        is_named=lambda path: path.lower().endswith((".csv", ".tsv")),
+        is_named=documents.suffix(".csv", ".tsv"),
     ),
 )

@@ -1,6 +1,6 @@
 """Questions about the rows of tables, made of a corpus alone.
 
-Blocks tell tables row by row, as `articles.html_sections.table_lines`. A cell of a
+Blocks tell tables row by row, as `articles.table_rows.table_lines`. A cell of a
 row is the answer, another one that tells this row from the others says which row is
 meant, and the answer's header what of it: whoever finds the answer has found the
 row, the column, and where a cell ends.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from realm_tf.articles.html_sections import table_cells
+from realm_tf.articles.table_rows import table_cells
 from realm_tf.artifacts import schema
 
 # What is asked of a cell: {header} of the row that {row} tells.

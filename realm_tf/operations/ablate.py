@@ -40,7 +40,9 @@ class Ablate(Operation):
     The masked-LM warm-up and the Inverse Cloze Task are trained once, from the
     initial model; what follows with each seed. Stopped, the same command goes
     on; more seeds or cells may be asked for later. --plan says what would be
-    made. `--set-ict num_steps=0` leaves the Inverse Cloze Task out.
+    made. `--set-ict num_steps=0` leaves the Inverse Cloze Task out;
+    `--set-finetune train_reader=false` leaves the reader as it is in all
+    systems, which then differ in their retrievers alone.
     Pre-training is exact (refresh=sync) unless --set-pretrain says otherwise.
     Writes results.json, results.md and results.png, again after each seed.
     """

@@ -67,6 +67,9 @@ class Chunk(Operation):
     overlap: int = 0
     """sentences (with --unit words: words) that a block repeats of the one
     before, where they fit"""
+    cut_sentences: bool = False
+    """cut a sentence that is longer than a block, between words; without, models
+    read its beginning alone, as the paper's"""
     multistream_index: str | None = None
     """index of the one multistream dump of --input (if not given: the one beside
     each dump, by its name)"""
@@ -120,7 +123,11 @@ class Chunk(Operation):
                 "such as en or de."
             )
         return blocks.Packing(
-            self.unit, max_length, self.overlap, self.language
+            self.unit,
+            max_length,
+            self.overlap,
+            self.language,
+            self.cut_sentences,
         )
 
     @functools.cached_property
@@ -135,7 +142,10 @@ class Chunk(Operation):
 
     def parameters(self) -> dict:
         found = self.inputs_found
+        # Whoever did not ask for it has what was made before there was it.
+        cut = {"cut_sentences": True} if self.cut_sentences else {}
         return {
+            **cut,
             "inputs": [each.path for each in found],
             "formats": sorted({each.format for each in found}),
             "multistream_indices": [each.index for each in found if each.index],

@@ -135,6 +135,8 @@ def _make_blocks(segment, settings):
         vocab=model.vocabulary,
         lowercase=model.config["lowercase"],
         max_block_length=settings["max_block_length"],
+        # Lists and tables may have no end of a sentence.
+        cut_sentences=True,
         output=segment.blocks.path,
     ).run()
 

@@ -248,6 +248,7 @@ class AddToCorpus(_Change):
             self.documents,
             base_url=settings["base_url"],
             fields=settings["fields"],
+            within=settings["documents"],
         )
         # Sections of a file that are no longer in it go.
         files = {row["file"] for row in rows.values()} - {""}

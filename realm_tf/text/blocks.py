@@ -64,12 +64,16 @@ class Packing:
         overlap: int. How much of a block the next one repeats: sentences, or
             words if these are the unit, nothing of rows. Defaults to `0`.
         language: str. For the sentence boundaries. Defaults to `"en"`.
+        cut_sentences: bool. With the unit wordpieces, whether a sentence that
+            alone exceeds the length is cut, between words and where it can be
+            behind a semicolon. Defaults to `False`.
     """
 
     unit: str = WORDPIECES
     max_length: int = MAX_BLOCK_LENGTH
     overlap: int = 0
     language: str = "en"
+    cut_sentences: bool = False
 
 
 def split_articles(
@@ -79,7 +83,7 @@ def split_articles(
 
     Unit wordpieces: a sentence joins the block iff 3 + title + block +
     sentence is at most `max_length`. A sentence that is longer alone is its
-    own block, uncut; the last block is kept however short. With an overlap, a
+    own block, or parts of it are (`cut_sentences`); the last block is kept however short. With an overlap, a
     block begins with the last sentences of the one before, fewer where they
     do not fit beside the next sentence.
 
@@ -116,7 +120,12 @@ def split_articles(
         for article in articles
     ]
     joined = _Joined(articles, spans, tokenizer)
-    if joined.drop_empty(spans):
+    changed = joined.drop_empty(spans)
+    if packing.cut_sentences and packing.unit == WORDPIECES:
+        if changed:
+            joined = _Joined(articles, spans, tokenizer)
+        changed = joined.cut_long(spans, packing.max_length - NUM_SPECIAL)
+    if changed:
         joined = _Joined(articles, spans, tokenizer)
     return joined.blocks(packing, spans)
 
@@ -176,6 +185,53 @@ class _Joined:
             found = found or len(kept) < len(sentence_spans)
             sentence_spans[:] = kept
         return found
+
+    def cut_long(self, spans, max_length):
+        """Cuts sentences too long for a block; returns whether there are."""
+        found = False
+        for title, sentence_spans in zip(self._titles, spans, strict=True):
+            budget = max_length - self._sizes[title]
+            if budget < 1:
+                # Nothing fits beside such a title.
+                continue
+            parts = []
+            for item, span in enumerate(sentence_spans, start=title + 1):
+                if self._sizes[item] > budget:
+                    parts += self._parts(item, span, budget)
+                else:
+                    parts.append(span)
+            found = found or len(parts) > len(sentence_spans)
+            sentence_spans[:] = parts
+        return found
+
+    def _parts(self, item, span, budget):
+        """Spans of words of a sentence that fit, as long as they can be."""
+        offset = self._item_starts[item]
+        words = [
+            word.span()
+            for word in _WORD.finditer(
+                self._text, offset, self._item_starts[item + 1] - 1
+            )
+        ]
+        # The first wordpiece of each word, and the number of all.
+        pieces = self._find_pieces([start for start, _ in words])
+        pieces.append(self._pieces[item + 1])
+        parts = []
+        first = 0
+        while first < len(words):
+            room = bisect.bisect_right(pieces, pieces[first] + budget) - 1
+            last = max(room, first + 1)
+            if last < len(words):
+                ends = (
+                    number
+                    for number in range(last, (first + last) // 2, -1)
+                    if self._text[words[number - 1][1] - 1] == ";"
+                )
+                last = next(ends, last)
+            shift = span[0] - offset
+            parts.append((words[first][0] + shift, words[last - 1][1] + shift))
+            first = last
+        return parts
 
     def blocks(self, packing, spans):
         """The blocks of each article."""

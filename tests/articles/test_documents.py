@@ -1,10 +1,14 @@
 """Documents of a company's kind: Markdown, HTML, text, PDF, CSV, Parquet."""
 
+import csv
+import random
+
 import pyarrow
 import pyarrow.parquet
 import pytest
 from small_pdf import small_pdf
 
+from realm_tf.articles import documents
 from realm_tf.articles import readers
 from realm_tf.errors import InputError
 
@@ -223,3 +227,136 @@ def test_tables_that_are_none_are_refused(tmp_path):
     latin.write_bytes(b"a,b\ncaf\xe9,1\n")
     with pytest.raises(InputError, match="no CSV file in UTF-8"):
         list(readers.read_pages(str(latin)))
+
+
+@pytest.mark.parametrize(
+    ("text", "pages"),
+    [
+        pytest.param(
+            "Run ./<script> on <name>@host.\n\n## Keys\nIn <b>B</b>.<br>Ask.\n",
+            [
+                ("page", "Run ./<script> on <name>@host."),
+                ("page: Keys", "In B. Ask."),
+            ],
+            id="what nothing closes is text",
+        ),
+        pytest.param(
+            "<header> is required.\n\nMore.\n",
+            [("page", "<header> is required. More.")],
+            id="also at the beginning of a line",
+        ),
+        pytest.param(
+            "---\n\n# Leave\n\nEveryone: 25 days.\n\n---\n\n# Travel\nx\n",
+            [("page: Leave", "Everyone: 25 days."), ("page: Travel", "x")],
+            id="rules are no front matter",
+        ),
+        pytest.param(
+            '+++\ntitle = "Leave"\n+++\n25 days.\n',
+            [("Leave", "25 days.")],
+            id="TOML",
+        ),
+        pytest.param(
+            "## Leave\n25\n\n## Travel\n38\n",
+            [("page: Leave", "25"), ("page: Travel", "38")],
+            id="no heading above the others",
+        ),
+    ],
+)
+def test_markdown_of_many_kinds(tmp_path, capsys, text, pages):
+    path = tmp_path / "page.md"
+    path.write_text(text)
+    assert [
+        (title, found.replace("\n", " ")) for title, found, _ in _read(path)
+    ] == pages
+    assert not capsys.readouterr().err
+
+
+def test_items_of_a_list_in_plain_text_are_lines(tmp_path):
+    path = tmp_path / "phones.txt"
+    path.write_text("Phones of\nthe office:\n- Ann, 10\n- Bob, 11\n2. Eve\n\nx")
+    ((_, text, _),) = _read(path)
+    assert text == "Phones of the office:\n- Ann, 10\n- Bob, 11\n2. Eve\nx"
+
+
+@pytest.mark.parametrize("hyphen", ["-", "\u00ad", "\u2010"])
+def test_words_that_a_pdf_breaks(hyphen):
+    found = documents._paragraphs(f"The infor{hyphen}\nmation.\n\nx")
+    assert found == ["The information.", "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            'Frage;Antwort\r\nTage?;"30; ab 2024."\r\nWer?;Ann.\r\n',
+            [
+                "Frage: Tage?; Antwort: 30; ab 2024.",
+                "Frage: Wer?; Antwort: Ann.",
+            ],
+            id="semicolons and CRLF",
+        ),
+        pytest.param(
+            'name,note\nAnn,\'tis fine\n\nBob,"a, ""b"""\n',
+            ["name: Ann; note: 'tis fine.", 'name: Bob; note: a, "b".'],
+            id="quotes",
+        ),
+        pytest.param(
+            "sep=;\nName;Room\nAnn;1\n", ["Name: Ann; Room: 1."], id="Excel"
+        ),
+        pytest.param(
+            '\ufeffName\t"Room, floor"\nAnn\t1\n',
+            ["Name: Ann; Room, floor: 1."],
+            id="tabs",
+        ),
+    ],
+)
+def test_csv_of_many_kinds(tmp_path, text, expected):
+    path = tmp_path / "x.csv"
+    path.write_bytes(text.encode())
+    assert [found for _, found, _ in _read(path)] == expected
+
+
+def test_any_csv_that_python_writes_is_read(tmp_path):
+    generator = random.Random(0)
+    for delimiter in (",", ";", "\t", "|"):
+        for _ in range(40):
+            rows = [
+                [
+                    " ".join(
+                        generator.choices(
+                            ["a", "b;", "c,", 'd"', "e|", "'f", "g\nh"], k=4
+                        )
+                    )
+                    for _ in range(3)
+                ]
+                for _ in range(4)
+            ]
+            path = tmp_path / "x.csv"
+            with open(path, "w", newline="") as file:
+                writer = csv.writer(file, delimiter=delimiter)
+                writer.writerows([["id", "title", "text"], *rows])
+            pages = list(readers.read_pages(str(path)))
+            assert [(p.article_id, p.text) for p in pages] == [
+                (row[0], row[2]) for row in rows
+            ]
+
+
+def test_a_row_of_too_many_cells_is_counted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("id,title,text\n1,One,A text, which goes on.\n2,Two,x,\n")
+    assert [dropped for _, _, dropped in _read(path)] == [
+        "bad_record_columns",
+        "",
+    ]
+
+
+def test_rows_keep_their_ids_when_others_come(tmp_path):
+    path = tmp_path / "rates.csv"
+
+    def ids(*rows):
+        path.write_text("\n".join(("City,Stay", *rows)))
+        found = readers.read_pages(str(path))
+        return [page.article_id.removeprefix(str(path)) for page in found]
+
+    assert ids("Oslo,160", "Oslo,170") == ["#Oslo", "#Oslo~2"]
+    assert ids("Rome,90", "Oslo,160") == ["#Rome", "#Oslo"]

@@ -3,7 +3,7 @@
 import pytest
 
 from realm_tf.answering.recall import gold_blocks
-from realm_tf.articles import html_sections
+from realm_tf.articles import table_rows
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
@@ -33,7 +33,7 @@ def passage(title, *sentences):
 
 
 def prices(title="Prices"):
-    lines = html_sections.table_lines(HEADERS, REPAIRS)
+    lines = table_rows.table_lines(HEADERS, REPAIRS)
     return passage(title, "Kettles: we mend them at any age.", *lines)
 
 
@@ -53,7 +53,7 @@ def asked(*passages):
 
 def test_a_cell_is_asked_for_by_one_that_tells_its_row():
     found = asked(prices())
-    lines = html_sections.table_lines(HEADERS, REPAIRS)
+    lines = table_rows.table_lines(HEADERS, REPAIRS)
     for each in found:
         assert set(each) == {"question", "answer", "evidence"}
         row = REPAIRS[lines.index(each["evidence"]["sentence"])]
@@ -86,7 +86,7 @@ def test_rows_of_one_cell_and_sentences_ask_nothing():
 
 @pytest.mark.parametrize("answer", ["—", "one two three four five six seven"])
 def test_what_is_no_answer(answer):
-    (line,) = html_sections.table_lines(
+    (line,) = table_rows.table_lines(
         ["Name", "Post"], [["Jorunn Haaland", answer]]
     )
     # Who it is can be asked, by seven words; not what comes after.

@@ -152,6 +152,37 @@ def check_block(block, article, tokenizer):
     assert block.sentence_starts == sorted(set(block.sentence_starts))
 
 
+def test_long_sentences_are_cut_between_words(tokenizer):
+    row = "the river is long long long; "
+    article = PlainText(f"{FIRST}\n{row * 9}a ship.\n{THIRD}", title="river")
+
+    def cut(max_length, **options):
+        packing = blocks.Packing(max_length=max_length, **options)
+        (found,) = blocks.split_articles([article], tokenizer, packing)
+        return found
+
+    assert sum(blocks.is_overlong(block, 20) for block in cut(20)) == 1
+    for max_length in (20, 14, 7, 6):
+        found = cut(max_length, cut_sentences=True)
+        # All words, in their order, none twice.
+        assert " ".join(texts(found)) == " ".join(article.text.split())
+        assert not any(blocks.is_overlong(each, max_length) for each in found)
+        for block in found:
+            check_block(block, article, tokenizer)
+    # Two rows of seven wordpieces fit, and a third of another does not.
+    found = cut(20, cut_sentences=True)
+    assert texts(found)[1:5] == [" ".join((row * 2).split())] * 4
+
+
+def test_a_word_that_is_longer_than_a_block_stays_whole():
+    text = f"a {'ab' * 40} e."
+    packing = blocks.Packing(max_length=8, cut_sentences=True)
+    (found,) = blocks.split_articles(
+        [PlainText(text)], Tokenizer(VOCABULARY), packing
+    )
+    assert " ".join(texts(found)) == text
+
+
 @pytest.mark.parametrize("overlap", [0, 1, 3])
 def test_sentences_against_a_slow_reference(overlap):
     tokenizer = Tokenizer(VOCABULARY)

@@ -1,0 +1,111 @@
+"""What of a web page is text, and under which heading and column."""
+
+import pytest
+
+from realm_tf.articles import html_sections
+
+pytestmark = pytest.mark.fast
+
+STAYS = "<tr><th>City<th>2023<th>2024<th>2025"
+
+
+def _sections(markup):
+    _, sections, _ = html_sections.read(markup)
+    return [(each.headings, each.lines) for each in sections]
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        pytest.param(
+            "<tr><th>City<th>Class<th>Stay<tr><td rowspan=2>Oslo<td>A<td>160"
+            "<tr><td>B<td>120",
+            [
+                "City: Oslo; Class: A; Stay: 160.",
+                "City: Oslo; Class: B; Stay: 120.",
+            ],
+            id="rowspan, and tags that are not closed",
+        ),
+        pytest.param(
+            f"{STAYS}<tr><td>Oslo</td><td colspan=2>160</td><td>170</td></tr>",
+            ["City: Oslo; 2023: 160; 2025: 170."],
+            id="colspan",
+        ),
+        pytest.param(
+            "<tr><th colspan=2>Rates</th></tr><tr><th>City</th><th>Stay</th>"
+            "</tr><tr><td>Oslo</td><td>160</td></tr>",
+            ["Rates", "City: Oslo; Stay: 160."],
+            id="a caption in a row",
+        ),
+        pytest.param(
+            "<tr><th rowspan=2>City</th><th colspan=2>Stay</th></tr>"
+            "<tr><th>Min</th><th>Max</th></tr>"
+            "<tr><td>Oslo</td><td>90</td><td>160</td></tr>",
+            ["City: Oslo; Stay Min: 90; Stay Max: 160."],
+            id="groups of columns",
+        ),
+        pytest.param(
+            "<thead><tr><td></td><td>2023</td></tr></thead>"
+            "<tr><th>Oslo</th><td>160</td></tr>",
+            ["Oslo; 2023: 160."],
+            id="a corner",
+        ),
+        pytest.param(
+            "<tr><th>Notice period</th><td>3 months</td></tr>"
+            "<tr><th>Probation</th><td>6 months</td></tr>",
+            ["Notice period: 3 months.", "Probation: 6 months."],
+            id="names beside values",
+        ),
+        pytest.param(
+            "<tr><td>CO<sub>2</sub></td><td><b>160</b>, see <a href=x>y</a>."
+            "</td><td><p>Two</p><p>lines</p></td></tr>",
+            ["CO2; 160, see y.; Two lines."],
+            id="words as a browser breaks them",
+        ),
+        pytest.param(
+            "<tr><td>Ask.<table><tr><td>25 days.</table><tr><td><h2>Pay</h2>"
+            "On the 24th.",
+            ["Ask.", "25 days."],
+            id="a table for the layout",
+        ),
+    ],
+)
+def test_tables(rows, lines):
+    (_, found), *below = _sections(f"<table>{rows}</table>")
+    assert found == lines
+    assert below in ([], [(["Pay"], ["On the 24th."])])
+
+
+def test_what_stands_around_the_text_and_what_is_a_part_of_it():
+    assert _sections(
+        "<header>Menu</header><aside>Other pages</aside><article><header>"
+        "<h1>Leave<a class=headerlink href=#>¶</a></h1><p>Intro.</p></header>"
+        "<section><header><h2><button>Sick leave</button></h2></header>"
+        "<p>A note.</p><aside>Ask HR.</aside><div hidden>no</div>"
+        '<p style="color: red; display: none">no</p><footer>By Ann.</footer>'
+        "</section></article><footer>Imprint</footer>"
+    ) == [
+        (["Leave"], ["Intro."]),
+        (["Leave", "Sick leave"], ["A note.", "Ask HR.", "By Ann."]),
+    ]
+
+
+def test_lines_of_code_stay_lines():
+    assert _sections("<p>Run<pre>a = 1\n  b = <b>2</b>\n\nc</pre>so.") == [
+        ([], ["Run", "a = 1", "b = 2", "c", "so."])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markup", "title"),
+    [
+        ("<h1>A</h1>x<h2>B</h2>y<h3>C</h3>z", "A"),
+        ("<h2>A</h2>x<h3>B</h3>y", "A"),
+        ("<h2>A</h2>x<h2>B</h2>y", ""),
+        ("<h2>A</h2>x<h1>B</h1>y", ""),
+        ("Before.<h1>A</h1>x", ""),
+        ("<title> T  t </title><h2>A</h2>x<h2>B</h2>y", "T t"),
+    ],
+)
+def test_a_heading_is_the_title_if_all_else_is_below_it(markup, title):
+    assert html_sections.read(markup)[0] == title
