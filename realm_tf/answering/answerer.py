@@ -11,7 +11,10 @@ from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.answering.predict import Predictor
 from realm_tf.answering.predict import evidence
 from realm_tf.artifacts.objects import Model
+from realm_tf.errors import InputError
 
+# Those that an export has, too.
+RETRIEVERS = ("realm", "hybrid")
 # Of the n-best list, in an answer and in an export.
 NUM_ALTERNATIVES = 5
 
@@ -39,7 +42,7 @@ class Answerer:
             export. Defaults to `"auto"`.
 
     Raises:
-        InputError: if one is missing or they do not match.
+        InputError: if one is missing or unknown, or they do not match.
     """
 
     def __init__(
@@ -54,6 +57,11 @@ class Answerer:
         quantize: str = "none",
         precision: str = "auto",
     ):
+        if retriever not in RETRIEVERS:
+            raise InputError(
+                f"An Answerer's retriever is one of {', '.join(RETRIEVERS)}. "
+                f"Received: {retriever}"
+            )
         self.corpus = Corpus.load(
             model, blocks, index, quantize=quantize, precision=precision
         )

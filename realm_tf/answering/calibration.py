@@ -173,7 +173,7 @@ def fit(
     found = Calibration(
         *map(float, found),
         threshold=0.0,
-        questions=len(given),
+        questions=len(questions),
         **made_with,
     )
     confidences = found.confidence(scores, shares)

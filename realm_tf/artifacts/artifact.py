@@ -25,6 +25,8 @@ from realm_tf.version import __version__
 MARKER = "COMPLETED"
 METADATA = "metadata.json"
 JOB = "job.json"
+# In that file, when the run began and what others before it took.
+_CLOCK = "clock"
 
 
 @dataclasses.dataclass
@@ -86,15 +88,15 @@ def write(
     in_place = is_remote(output)
     directory = output if in_place else partial(output)
     with contextlib.nullcontext() if in_place else locked(output):
-        _prepare(output, directory, job, resumable)
         started = time.time()
+        spent = _prepare(output, directory, job, resumable, started)
         stage = Stage(directory, {}, job["parameters"])
         try:
             yield stage
             metadata = {
                 **job,
                 **stage.metadata,
-                "seconds": round(time.time() - started, 1),
+                "seconds": round(spent + time.time() - started, 1),
             }
             write_text(
                 stage.path(METADATA),
@@ -121,19 +123,43 @@ def partial(output: str) -> str:
     return f"{str(output).rstrip('/')}.partial"
 
 
-def _prepare(output, directory, job, resumable):
+def _prepare(output, directory, job, resumable, started):
+    """Makes the directory; returns the seconds of the runs that it goes on."""
     in_place = directory == output
     if Path(output).exists() and not (in_place and _is_rest(directory)):
         raise InputError(
             f"{output} exists already: choose another --output, or remove it."
         )
+    spent = 0.0
     if not resumable or interrupted_job(directory) != as_json(job):
         remove(directory)
+    else:
+        spent = _spent(directory)
     Path(directory).mkdir(parents=True, exist_ok=True)
     write_text(
         os.path.join(directory, JOB),
-        json.dumps(job, sort_keys=True, indent=2),
+        json.dumps(
+            {**job, _CLOCK: {"spent": spent, "started": started}},
+            sort_keys=True,
+            indent=2,
+        ),
     )
+    return spent
+
+
+def _spent(directory):
+    """Seconds of the runs before, of which the last may have been killed."""
+    clock = _job(directory).get(_CLOCK)
+    if is_remote(directory) or not clock:
+        return 0.0
+    # The newest file is the last sign of life.
+    files = (
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(directory)
+        for name in names
+    )
+    last = max(map(os.path.getmtime, files))
+    return clock["spent"] + max(0.0, last - clock["started"])
 
 
 def as_json(value):
@@ -151,6 +177,13 @@ def interrupted_job(directory: str) -> dict | None:
         dict of `kind`, `parameters`, `parents` and `version`; `None` if
         there is none.
     """
+    job = _job(directory)
+    if job:
+        job.pop(_CLOCK, None)
+    return job
+
+
+def _job(directory):
     path = Path(os.path.join(directory, JOB))
     if not path.exists():
         return None

@@ -76,6 +76,32 @@ def check_teacher(teacher, *, model, reads_titles: bool) -> None:
             )
 
 
+def check_lengths(model, parameters: dict) -> None:
+    """Refuses lengths that a model's encoders do not take.
+
+    Args:
+        model: `Model`.
+        parameters: dict. Of a recipe, `max_query_length` and the like.
+
+    Raises:
+        InputError: if one is more.
+    """
+    for name, part in (
+        ("max_query_length", "query_embedder"),
+        ("max_block_length", "block_embedder"),
+        ("max_joint_length", "reader"),
+    ):
+        length = parameters.get(name, 0)
+        config = model.config[part]
+        limit = config["encoder"]["max_sequence_length"]
+        limit -= len(config.get("prefix_ids", ()))
+        if length > limit:
+            raise InputError(
+                f"The encoders of {model} take {limit} wordpieces. "
+                f"Received: {name}={length}"
+            )
+
+
 def check_has_texts(made) -> None:
     """Refuses what is packed where texts are needed.
 

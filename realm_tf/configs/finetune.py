@@ -6,6 +6,7 @@ from typing import Literal
 from realm_tf.configs import recipes
 from realm_tf.configs.recipes import Encoders
 from realm_tf.configs.recipes import Optimizer
+from realm_tf.errors import InputError
 
 # What the original reads of a question and a block: 32 and 288 wordpieces
 # (google-research/language, language/orqa; transformers' reader_seq_len).
@@ -101,6 +102,37 @@ class OpenQaRecipe(recipes.Recipe):
     def learns(self) -> bool:
         """Whether anything does."""
         return self.train_query_tower or self.train_reader
+
+    def check(self) -> None:
+        """Refuses what contradicts itself.
+
+        Raises:
+            InputError: if the query tower shall learn from blocks that it does
+                not find, nothing learns, a gold block is named that nothing
+                reads, or something is said of a reader that does not learn.
+        """
+        candidates = self.candidates
+        if not self.learns:
+            raise InputError(
+                "With train_query_tower=false and train_reader=false nothing "
+                "learns: leave one of them out."
+            )
+        if candidates.retriever == "bm25" and self.train_query_tower:
+            raise InputError(
+                "retriever=bm25 finds the same blocks whatever the query tower "
+                "does: add --set train_query_tower=false."
+            )
+        if candidates.gold == "read" and not candidates.read_an_answer:
+            raise InputError(
+                "gold=read says which block read_an_answer reads: add --set "
+                "read_an_answer=true."
+            )
+        if candidates.read_titles and not self.train_reader:
+            raise InputError(
+                "read_titles=true changes what the reader is given, and with "
+                "train_reader=false it does not learn to use it: leave one of "
+                "them out."
+            )
 
 
 RECIPES = {

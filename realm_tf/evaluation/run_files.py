@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import urllib.parse
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from realm_tf.errors import InputError
 from realm_tf.text import answers
 
 _RUN = "realm"
+_WHITE_SPACE = re.compile(r"\s+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +76,21 @@ def _query_id(number, question):
 
 
 def article_ids(blocks) -> list[str]:
-    """The id of each block's article, as `realm chunk` read it.
+    """The id of each block's article, as a run can name it.
+
+    White space in it is percent-encoded, as in a URL: columns are separated by
+    such.
 
     Args:
         blocks: `Blocks`.
     """
+    return [
+        _WHITE_SPACE.sub(lambda found: urllib.parse.quote(found[0]), name)
+        for name in _article_ids(blocks)
+    ]
+
+
+def _article_ids(blocks):
     return [
         article_id.decode("utf-8")
         for columns in blocks.read_columns("article_id")

@@ -241,7 +241,12 @@ class Ablate(Operation):
         self.corpus.metadata  # noqa: B018
         for each in (*self.train, self.dev, *self.tests.values()):
             each.questions  # noqa: B018
-        self.chosen  # noqa: B018
+        for recipe in filter(None, self.recipes.values()):
+            matching.check_lengths(self.model, recipe.flat())
+        for system in self.chosen.systems:
+            recipe = self.recipes["finetune"].replace(**dict(system.finetune))
+            if recipe.learns:
+                recipe.check()
 
     def report(self, result) -> str:
         from realm_tf.evaluation.ablations import tables

@@ -66,16 +66,14 @@ class FineTune(Training):
         found = {"model": self.model.fingerprint}
         for number, teacher in enumerate(self.teachers):
             found[f"teacher {number}"] = teacher.fingerprint
-        read = [each.data for each in self.questions]
-        dev = [] if self.dev is None else [self.dev.data]
-        if not self._is_dpr:
+        if self._is_dpr:
+            found["blocks"] = self.blocks.fingerprint
+        else:
             found["index"] = self.index.fingerprint
-            found["questions"] = fingerprints.fingerprint(*read, *dev)
-            return found
-        found["blocks"] = self.blocks.fingerprint
+        read = [each.data for each in self.questions]
         found["questions"] = fingerprints.fingerprint(*read)
-        if dev:
-            found["dev"] = fingerprints.fingerprint(*dev)
+        if self.dev:
+            found["dev"] = fingerprints.fingerprint(self.dev.data)
         return found
 
     def check(self) -> None:

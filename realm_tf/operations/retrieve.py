@@ -87,7 +87,14 @@ class Retrieve(Computing):
             self.questions.path,
             need_answers=self.form == "dpr" or bool(self.qrels),
         )
-        fitted = self.calibration and calibration.read(self.calibration)
+        if self.calibration and self.retriever != "hybrid":
+            raise InputError(
+                "--calibration gives the weight of BM25 in --retriever hybrid, "
+                f"and {self.retriever} has none: leave it out."
+            )
+        fitted = calibration.for_model(
+            self.calibration, self.model, self.retriever
+        )
         corpus = Corpus.load(
             self.model, self.blocks, self.index, precision=self.computes_in
         )

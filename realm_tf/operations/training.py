@@ -86,20 +86,7 @@ class Training(Computing, RecipeOperation):
                 than the recipe's lengths.
         """
         matching.check_vocabulary(self.blocks, self.model)
-        for name, part in (
-            ("max_query_length", "query_embedder"),
-            ("max_block_length", "block_embedder"),
-            ("max_joint_length", "reader"),
-        ):
-            length = self.parameters().get(name, 0)
-            config = self.model.config[part]
-            limit = config["encoder"]["max_sequence_length"]
-            limit -= len(config.get("prefix_ids", ()))
-            if length > limit:
-                raise InputError(
-                    f"The encoders of {self.model} take {limit} wordpieces. "
-                    f"Received: {name}={length}"
-                )
+        matching.check_lengths(self.model, self.parameters())
 
     @contextlib.contextmanager
     def train(self):

@@ -50,24 +50,10 @@ def check(recipe, model, directory) -> None:
         directory: `Model`. Its directory.
 
     Raises:
-        InputError: if towers shall learn that nothing can be learned from, if
-            nothing learns, or if something is said of a reader that does not.
+        InputError: as `OpenQaRecipe.check`, or if towers shall learn that
+            cannot.
     """
-    if not recipe.train_reader:
-        _check_without_reader(recipe)
-    if recipe.candidates.retriever == "bm25" and recipe.train_query_tower:
-        raise InputError(
-            "retriever=bm25 finds the same blocks whatever the query tower "
-            "does: add --set train_query_tower=false."
-        )
-    if (
-        recipe.candidates.gold == "read"
-        and not recipe.candidates.read_an_answer
-    ):
-        raise InputError(
-            "gold=read says which block read_an_answer reads: add --set "
-            "read_an_answer=true."
-        )
+    recipe.check()
     if recipe.index.refresh_every and not (
         model.share_embedders and recipe.train_query_tower
     ):
@@ -75,20 +61,6 @@ def check(recipe, model, directory) -> None:
             "refresh_every needs one tower for queries and blocks, which "
             f"learns; {directory} has two, or train_query_tower is false: "
             "leave refresh_every at 0."
-        )
-
-
-def _check_without_reader(recipe):
-    if not recipe.learns:
-        raise InputError(
-            "With train_query_tower=false and train_reader=false nothing "
-            "learns: leave one of them out."
-        )
-    if recipe.candidates.read_titles:
-        raise InputError(
-            "read_titles=true changes what the reader is given, and with "
-            "train_reader=false it does not learn to use it: leave one of them "
-            "out."
         )
 
 
@@ -282,8 +254,8 @@ class FineTuning:
     def _selection(self, dev, refresh):
         settings = self._recipe.selection
         if settings.num_dev_questions:
-            step = max(1, len(dev) // settings.num_dev_questions)
-            dev = dev[::step][: settings.num_dev_questions]
+            count = min(settings.num_dev_questions, len(dev))
+            dev = [dev[number * len(dev) // count] for number in range(count)]
         retriever = self._retriever
         predictor = Predictor(
             self._corpus,

@@ -106,6 +106,31 @@ def test_a_resumable_stage_goes_on_with_the_same_job(output, error):
     )
 
 
+def test_seconds_are_those_of_all_runs(tmp_path, monkeypatch):
+    """Also of one that was killed, until it last wrote; on a local disk."""
+    output = str(tmp_path / "output")
+    now = [1000.0]
+    monkeypatch.setattr(artifact.time, "time", lambda: now[0])
+
+    def run(seconds, *, wrote, fail=None):
+        with artifact.write(output, kind="blocks", resumable=True) as stage:
+            write_text(stage.path("a.txt"), "x")
+            for path in Path(stage.directory).iterdir():
+                os.utime(path, (0, now[0] + wrote))
+            now[0] += seconds
+            if fail:
+                raise fail
+
+    with pytest.raises(RuntimeError):
+        run(60, wrote=50, fail=RuntimeError())
+    now[0] += 9999
+    with pytest.raises(KeyboardInterrupt):
+        run(30, wrote=20, fail=KeyboardInterrupt())
+    now[0] += 9999
+    run(7, wrote=1)
+    assert artifact.read(output)["seconds"] == 50 + 20 + 7
+
+
 @pytest.mark.parametrize(
     "other",
     [

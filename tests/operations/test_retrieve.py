@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from realm_tf import cli
+from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
 from realm_tf.evaluation import run_files
+from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.evaluate import Evaluate
 from realm_tf.operations.retrieve import Retrieve
 from realm_tf.retrieval import retrievers
@@ -272,3 +274,40 @@ def test_ids_that_a_run_cannot_hold(ids, message):
     asked = [Question("?", (), line={"id": each}) for each in ids]
     with pytest.raises(InputError, match=message):
         run_files.search(None, asked, 5)
+
+
+def test_ids_of_articles_have_no_white_space(world, tmp_path, vocabulary_path):
+    page = tmp_path / "travel policy.md"
+    page.write_text("# Travel\n\n## Hotels: rates\n\nOslo is 160.\n")
+    blocks = Chunk(
+        input=(str(page),),
+        vocab=vocabulary_path,
+        output=str(tmp_path / "blocks"),
+    ).run()
+    (name,) = run_files.article_ids(blocks)
+    assert name == f"{tmp_path}/travel%20policy.md#Hotels:%20rates"
+
+
+def test_a_calibration_is_that_of_the_model_and_the_retriever(world, tmp_path):
+    evaluation = str(tmp_path / "evaluation")
+    asked = {name: world[name] for name in ("model", "blocks", "index")}
+    Evaluate(
+        **asked,
+        questions=world["questions"],
+        calibrate=True,
+        output=evaluation,
+    ).run()
+    run = {**world, "form": "trec", "calibration": evaluation}
+    with pytest.raises(InputError, match="leave it out"):
+        Retrieve(**run).run()
+    with pytest.raises(InputError, match="retriever"):
+        Retrieve(**run, retriever="hybrid").run()
+
+
+def test_an_answerer_has_the_retrievers_of_an_export(world):
+    for name in ("bm25", "hybird"):
+        with pytest.raises(InputError, match=f"Received: {name}"):
+            Answerer(
+                *(world[each] for each in ("model", "blocks", "index")),
+                retriever=name,
+            )

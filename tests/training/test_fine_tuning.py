@@ -16,6 +16,7 @@ from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
+from realm_tf.training import fine_tuning
 from realm_tf.training.training_log import read_log
 
 # Two epochs of one batch each.
@@ -158,6 +159,49 @@ def test_an_interrupted_run_goes_on_to_the_same_model(open_qa_world, tmp_path):
     assert expected.metadata["best"] == {"exact_match": best}
     best_epoch = expected.metadata["best_epoch"]
     assert rows[best_epoch - 1]["dev_exact_match"] == best
+
+
+def test_dev_is_not_what_is_learned_from(open_qa_world, tmp_path):
+    """So a run that was stopped goes on with neither in place of the other."""
+    (path,) = open_qa_world["questions"]
+    with_dev, without = (
+        operation(open_qa_world, tmp_path / "model", **given).parents()
+        for given in ({"dev": path}, {"questions": [path, path]})
+    )
+    assert with_dev != without
+    assert with_dev["dev"] and "dev" not in without
+
+
+def test_questions_of_dev_are_spread_over_the_file(
+    open_qa_world, tmp_path, monkeypatch
+):
+    path = tmp_path / "dev.jsonl"
+    path.write_text(
+        "".join(
+            f'{{"question": "Where is {n}?", "answer": ["x"]}}\n'
+            for n in range(7)
+        )
+    )
+    asked = []
+
+    class Asked(fine_tuning.Predictor):
+        def predict(self, questions, **options):
+            asked.append([each.split()[-1] for each in questions])
+            return super().predict(questions, **options)
+
+    monkeypatch.setattr(fine_tuning, "Predictor", Asked)
+    for count in (4, 9):
+        operation(
+            open_qa_world,
+            tmp_path / f"model-{count}",
+            *ONE_BATCH,
+            *("num_epochs=1", f"num_dev_questions={count}"),
+            dev=str(path),
+        ).run(verbose=0)
+    assert asked == [
+        ["0?", "1?", "3?", "5?"],
+        [f"{number}?" for number in range(7)],
+    ]
 
 
 def test_what_does_not_match_is_refused(

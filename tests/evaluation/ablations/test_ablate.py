@@ -90,6 +90,11 @@ def test_what_cannot_be_compared_is_refused(world, tmp_path):
         ({"set_pretrain": ["num_steps=0"]}, "leaves nothing to compare"),
         ({"set_finetune": ["refresh_every=3"]}, "moves the block tower"),
         ({"set_ict": ["stale=1"]}, "--set-ict: --set stale=1"),
+        # What only a later step reads.
+        ({"set_finetune": ["retriever=bm25"]}, "train_query_tower=false"),
+        ({"set_finetune": ["gold=read"]}, "read_an_answer=true"),
+        ({"set_finetune": ["max_joint_length=600"]}, "max_joint_length=600"),
+        ({"set_pretrain": ["max_joint_length=600"]}, "max_joint_length=600"),
     ):
         with pytest.raises(InputError, match=complaint):
             _ablate(world, output, **arguments)
