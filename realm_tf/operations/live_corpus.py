@@ -122,7 +122,7 @@ class CreateCorpus(Operation):
             self.documents, base_url=self.base_url, fields=self.fields
         )
         if not rows:
-            raise _nothing_left(settings)
+            raise _nothing_left(settings, counts)
         with locked(os.path.join(self.output, "corpus")):
             start = Manifest(0, settings, {}, [], 0)
             return corpus_change.change(
@@ -196,7 +196,7 @@ class _Change(Operation):
             if self.dry_run or not any(kinds.values()):
                 return manifest.counts
             if not rows and not kept:
-                raise _nothing_left(manifest.settings)
+                raise _nothing_left(manifest.settings, counts)
             # Only now, as it takes seconds: often nothing has changed.
             from realm_tf.operations import corpus_change
 
@@ -369,10 +369,11 @@ def _told(kinds, before):
     yield f"{'the same':<9}{num_same:>8,}"
 
 
-def _nothing_left(settings):
+def _nothing_left(settings, counts):
+    why = "; ".join(_told_counts(counts))
     return InputError(
         "No document is left, and a corpus needs one: expected text in "
-        f"{' '.join(settings['documents'])}."
+        f"{' '.join(settings['documents'])}{why and f' ({why})'}."
     )
 
 
@@ -380,12 +381,13 @@ def _of_counts(counts):
     names = ("documents", "blocks")
     text = ", ".join(f"{counts[name]:,} {name}" for name in names)
     text += f" ({counts['blocks_embedded']:,} of them embedded anew)"
-    rest = [
-        f"{name.replace('_', ' ')} {amount:,}"
-        for name, amount in counts.items()
-        if name not in (*names, "blocks_embedded")
-    ]
-    return "; ".join([text, *rest])
+    rest = {n: c for n, c in counts.items() if n not in names}
+    rest.pop("blocks_embedded")
+    return "; ".join([text, *_told_counts(rest)])
+
+
+def _told_counts(counts):
+    return [f"{n.replace('_', ' ')} {c:,}" for n, c in counts.items()]
 
 
 def _matches(document, pattern):

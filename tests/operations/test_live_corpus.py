@@ -389,7 +389,7 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
         corpus=str(corpus), ids=("rivers/*", "bach", "n#?")
     ).run()
     found = LiveCorpus(corpus).state().rows()
-    assert sorted(found) == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
+    assert sorted(found) == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
     # The export before is there for who still serves it; the first is not.
     assert sorted(os.listdir(corpus / "saved_model")) == ["4", "5"]
     remove = realm.RemoveFromCorpus(corpus=str(corpus), ids=("nothing",))
@@ -403,7 +403,7 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("state 5: 3 documents, 3 blocks (0 of them")
     assert told[3].startswith("3 blocks on the disk, in 1 segments")
-    assert told[-3:] == ["ada.txt#", "cities.csv#1", "cities.csv#2"]
+    assert told[-3:] == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
     for path in corpus.glob("segments/*/contents.jsonl"):
         path.unlink()
     with pytest.raises(InputError, match="contents.jsonl is missing, or of an"):
