@@ -60,8 +60,9 @@ def read(
 
     Returns:
         `(title, sections, metadata)`: of `<title>`, else the first heading if
-        all else stands below it, else `""`; list of `Section`, those without any line left out; the
-        contents of each `<meta>` with a `name` or `property`.
+        all else stands below it, else `""`; list of `Section`, those without
+        any line left out; the contents of each `<meta>` with a `name` or
+        `property`.
     """
     soup = bs4.BeautifulSoup(markup, "lxml")
     title = text_of(soup.title) if soup.title else ""
@@ -151,16 +152,20 @@ def _table(table):
     """Lines of a table that holds no other."""
     lines, rows = [], []
     for row in table.find_all(("caption", "tr")):
-        cells = row.find_all(("th", "td"))
-        is_only = len(cells) == 1 and cells[0].name == "th"
-        if row.name == "caption" or (is_only and not rows):
+        cells = _cells(row)
+        # A header of all columns says what the table is about.
+        is_caption = len(cells) == 1 and cells[0].num_columns > 1
+        if row.name == "caption" or (
+            is_caption and cells[0].is_header and not rows
+        ):
             lines.append(text_of(row))
         else:
-            rows.append(_cells(row, cells))
+            rows.append(cells)
     return [line for line in lines if line] + table_rows.lines_of(rows)
 
 
-def _cells(row, cells):
+def _cells(row):
+    cells = row.find_all(("th", "td"))
     in_head = row.find_parent("thead") is not None
     texts = [text_of(cell) for cell in cells]
     are_headers = [in_head or cell.name == "th" for cell in cells]

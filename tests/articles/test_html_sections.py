@@ -38,6 +38,11 @@ def _sections(markup):
             id="a caption in a row",
         ),
         pytest.param(
+            "<tr><th>City</th></tr><tr><td>Oslo</td></tr>",
+            ["City: Oslo."],
+            id="one column",
+        ),
+        pytest.param(
             "<tr><th rowspan=2>City</th><th colspan=2>Stay</th></tr>"
             "<tr><th>Min</th><th>Max</th></tr>"
             "<tr><td>Oslo</td><td>90</td><td>160</td></tr>",
