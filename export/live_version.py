@@ -40,7 +40,6 @@ _LEAST_SPARE = 256
 _LEAST_SPARE_NUMBERS = 4096
 # Whose search leaves rows out without a graph of its own.
 _WITH_ROOM = "brute_force"
-_NUM_EXPECTED = 16
 _VARIABLES = os.path.join("variables", "variables")
 _KEY = "corpus/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -95,10 +94,10 @@ def write(
         fields=fields,
         room=room,
     )
-    asked = [
-        question_files.Question(title, answers=())
-        for title in dict.fromkeys(corpus.records.titles[:1000])
-    ][:_NUM_EXPECTED]
+    records = corpus.records
+    asked = question_files.about(
+        zip(records.titles, records.texts, strict=True)
+    )
     saved_model.write(
         stage,
         corpus,

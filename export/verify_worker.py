@@ -254,7 +254,9 @@ def _recall(expected, block_ids):
         if row["exact_block_ids"]
     ]
     num_exact = sum(len(exact) for exact, _ in pairs)
-    return sum(len(exact & found) for exact, found in pairs) / num_exact
+    num_found = sum(len(exact & found) for exact, found in pairs)
+    # Nothing to find is all found: questions may be empty.
+    return num_found / num_exact if num_exact else 1.0
 
 
 def _embeds(signatures, questions, retrieved, close, *, is_hybrid):

@@ -95,7 +95,7 @@ class RealmClient:
         self._version = version
         self._batch_size = batch_size
         self._headers = connection.headers(api_key)
-        options = connection.channel_options(max_attempts)
+        options = connection.channel_options(target, max_attempts)
         credentials = connection.credentials(
             tls=tls,
             tls_ca=tls_ca,

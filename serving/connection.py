@@ -1,6 +1,8 @@
 """A client's connection: its channel, what it is secured by, what fails."""
 
+import ipaddress
 import json
+import os
 import pathlib
 import ssl
 
@@ -10,11 +12,13 @@ from realm_tf.errors import InputError
 
 # The most that gRPC allows.
 MAX_ATTEMPTS = 5
+# In the order in which gRPC reads them.
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 # What gRPC says on the way down to the cause.
 _NO_CAUSES = ("OK", "Invalid certificate verification context", "")
 
 
-def channel_options(max_attempts: int) -> tuple[tuple, ...]:
+def channel_options(target: str, max_attempts: int) -> tuple[tuple, ...]:
     """How a channel sends large messages, and requests again.
 
     Nothing was computed where a server says UNAVAILABLE or
@@ -23,6 +27,8 @@ def channel_options(max_attempts: int) -> tuple[tuple, ...]:
     for, one that is not there is told soon (our choice).
 
     Args:
+        target: str. The server's address. To this machine no proxy leads,
+            whatever the environment says.
         max_attempts: int. How often a request is sent at most.
 
     Raises:
@@ -52,7 +58,23 @@ def channel_options(max_attempts: int) -> tuple[tuple, ...]:
         # called meanwhile: all attempts would be spent on that.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2000),
+        ("grpc.enable_http_proxy", int(not _is_this_machine(target))),
     )
+
+
+def _is_this_machine(target):
+    host = target.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _proxy(target):
+    """Which variable names a proxy that gRPC asks for a server, or `""`."""
+    if _is_this_machine(target):
+        return ""
+    return next((name for name in _PROXIES if os.environ.get(name)), "")
 
 
 def check_tls(
@@ -174,12 +196,17 @@ def explain(
         causes = [c for c in details.split(": ") if c not in _NO_CAUSES]
         reason = causes[-1].rpartition(":")[2].rstrip("].") if causes else ""
         port = target.rpartition(":")[2]
+        proxy = _proxy(target)
+        by_proxy = (
+            f" It was asked through the proxy of the variable {proxy}; name "
+            "the host in no_proxy to reach it without."
+        )
         return (
             f"No server answers at {target} ({reason}). Start one with `realm "
             f"serve --saved-model DIR --grpc-port {port}`, or correct the "
             "address. Either both sides speak TLS or neither; the client has "
             "to trust the authority that signed the server's certificate, "
-            "which has to hold the name in the address."
+            f"which has to hold the name in the address.{by_proxy * bool(proxy)}"
         )
     if code == "DEADLINE_EXCEEDED":
         return (

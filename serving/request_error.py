@@ -27,6 +27,19 @@ def deadline_exceeded() -> RequestError:
     return RequestError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded.")
 
 
+def full(num_pending: int) -> RequestError:
+    """The error of a request that is one too many.
+
+    Args:
+        num_pending: int. How many are to be answered.
+    """
+    return RequestError(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        f"The server has {num_pending} requests to answer, as many as it "
+        "takes; try again later.",
+    )
+
+
 def unavailable(message: str) -> RequestError:
     """A request that may be answered by another server, or later."""
     return RequestError(grpc.StatusCode.UNAVAILABLE, message)

@@ -20,6 +20,7 @@ from realm_tf.serving.metrics import UNKNOWN_MODEL
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.request_log import RequestLog
@@ -229,11 +230,7 @@ class RequestHandler:
             raise unavailable("The server is stopping; ask another one.")
         with self._lock:
             if self.num_pending >= self.options.max_pending:
-                raise RequestError(
-                    grpc.StatusCode.RESOURCE_EXHAUSTED,
-                    f"The server has {self.num_pending} requests to answer, as "
-                    "many as it takes; try again later.",
-                )
+                raise full(self.num_pending)
             self.num_pending += 1
         try:
             yield

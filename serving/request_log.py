@@ -84,7 +84,8 @@ class RequestLog:
 
     Args:
         path: str. A file to append to; one that is renamed, as logrotate
-            does, is opened again. `"-"` is stderr. Defaults to `""`: nothing
+            does, is opened again, and while that fails lines are lost and
+            stderr is told. `"-"` is stderr. Defaults to `""`: nothing
             is written.
         log_questions: bool. Whether questions and messages of errors are
             written too. Defaults to `False`.
@@ -125,15 +126,24 @@ class RequestLog:
         self._logger.info(json.dumps({"time": time, "kind": kind, **fields}))
 
 
+class _File(logging.handlers.WatchedFileHandler):
+    """A file whose failure stops no request: stderr is told of it."""
+
+    def emit(self, record):
+        try:
+            super().emit(record)
+        # It opens a renamed file outside of logging's own care.
+        except OSError:
+            self.handleError(record)
+
+
 def _handler(path: str) -> logging.Handler:
     if not path:
         return logging.NullHandler()
     if path == "-":
         return logging.StreamHandler(sys.stderr)
     try:
-        return logging.handlers.WatchedFileHandler(
-            os.path.abspath(path), encoding="utf-8"
-        )
+        return _File(os.path.abspath(path), encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"--log-file {path} cannot be written ({error.strerror}): "

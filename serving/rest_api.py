@@ -33,6 +33,7 @@ from starlette.staticfiles import StaticFiles
 from realm_tf.serving import grpc_services
 from realm_tf.serving import rest_json
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.request_log import RequestRecord
@@ -153,9 +154,10 @@ class RestApi:
         self._handler = handler
         # More than requests may be pending, so that one too many is refused
         # and does not wait.
-        self._threads = anyio.CapacityLimiter(
-            handler.options.max_pending + _NUM_SPARE_THREADS
-        )
+        num_threads = handler.options.max_pending + _NUM_SPARE_THREADS
+        self._threads = anyio.CapacityLimiter(num_threads)
+        # Bodies take memory, from their first bytes to the answer.
+        self._bodies = anyio.CapacityLimiter(num_threads)
 
     def app(self) -> Starlette:
         """The endpoints; the page's files for every other path."""
@@ -196,13 +198,19 @@ class RestApi:
             raise invalid(f"Malformed request: {request.method} {sent}")
         name = unquote(match[1])
         version = None if match[2] is None else int(match[2])
-        body = b""
-        if posted:
+        known = request, name, version, verb, required_filter
+        if not posted:
+            return await self._in_thread(self._answer, *known, b"")
+        try:
+            self._bodies.acquire_nowait()
+        except anyio.WouldBlock as error:
+            raise full(self._bodies.borrowed_tokens) from error
+        try:
             most = self._handler.options.max_message_bytes
             body = await _read_body(request, most)
-        return await self._in_thread(
-            self._answer, request, name, version, verb, body, required_filter
-        )
+            return await self._in_thread(self._answer, *known, body)
+        finally:
+            self._bodies.release()
 
     async def metrics(self, request: Request) -> Response:
         """The handler's metrics in Prometheus' text form."""
@@ -241,7 +249,7 @@ class RestApi:
         return self._handler.check_key(request.headers, record)
 
     def _answer(
-        self, request, name, version, verb, body, required_filter
+        self, request, name, version, verb, required_filter, body
     ) -> Response:
         record = RequestRecord(
             _METHODS.get(verb) or verb.capitalize(),

@@ -16,9 +16,6 @@ _LOG_LEVEL = "error"
 # A connection on which nothing moves for so long, and no request is being
 # answered, is closed; our choice.
 _STALL_SECONDS = 20.0
-# Beyond the requests that may be pending: page, probes, those who only
-# connect. More are refused with 503, so that their bodies take no memory.
-_NUM_SPARE_CONNECTIONS = 128
 
 
 class _Protocol(H11Protocol):
@@ -101,7 +98,6 @@ class RestServer:
             ws="none",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=options.max_pending + _NUM_SPARE_CONNECTIONS,
             ssl_certfile=options.tls_certificate,
             ssl_keyfile=options.tls_key,
             ssl_ca_certs=options.tls_client_ca,

@@ -16,6 +16,7 @@ loaded, run or closed, so no request waits for another version.
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -236,7 +237,11 @@ class Versions:
 
     def _poll_until_stopped(self) -> None:
         while not self._stopping.wait(self._poll_seconds):
-            self.poll()
+            try:
+                self.poll()
+            # One bad look at the disk must not be the last.
+            except Exception:
+                traceback.print_exc()
 
     def _serve(self, number: int, directory: str) -> bool:
         """Loads and warms a version, and serves it; whether it could."""

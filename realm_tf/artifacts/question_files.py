@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import re
+from collections.abc import Iterable
 
 from realm_tf.articles import pages
 from realm_tf.artifacts.directory import File
@@ -13,6 +14,9 @@ from realm_tf.text.answers import ENGLISH
 from realm_tf.text.packing import pad
 
 ANSWER_TYPES = ("string", "regex")
+# Questions of `about`, and the words of one; our choice.
+NUM_ABOUT = 16
+_NUM_WORDS = 8
 # Wordpieces of `[CLS] question [SEP]`; longer questions are cut. 32 in the
 # original's reader; a longer limit costs nothing, since rows are padded to
 # their bucket only.
@@ -48,6 +52,24 @@ class Question:
     def id_at(self, number: int) -> str:
         """The line's `"id"`, or BEIR's `"_id"`, or else `number`."""
         return str(self.line.get("id", self.line.get("_id", number)))
+
+
+def about(blocks: Iterable[tuple[str, str]]) -> list[Question]:
+    """Questions that an export is verified with where it is given none.
+
+    Args:
+        blocks: iterable of (title, text). Titles are asked for, or the first
+            words of a text without one.
+
+    Returns:
+        list of `Question`, at most `NUM_ABOUT`, of the first blocks.
+    """
+    found = {}
+    for title, text in blocks:
+        found[title.strip() or " ".join(text.split()[:_NUM_WORDS])] = None
+        if len(found) == NUM_ABOUT:
+            break
+    return [Question(each, answers=()) for each in found]
 
 
 class Questions(File):

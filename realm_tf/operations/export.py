@@ -22,9 +22,6 @@ from realm_tf.errors import InputError
 from realm_tf.models.precision import FLOAT32
 from realm_tf.operations.computing import Computing
 
-# Questions whose answers `realm verify` compares.
-NUM_EXPECTED = 16
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export(Computing):
@@ -219,10 +216,6 @@ class Export(Computing):
             asked = question_files.read_questions(
                 str(self.questions), need_answers=False
             )
-            return asked[:NUM_EXPECTED]
-        titles = {}
-        for block in self.blocks.read():
-            titles[block.title] = None
-            if len(titles) == NUM_EXPECTED:
-                break
-        return [question_files.Question(title, answers=()) for title in titles]
+            return asked[: question_files.NUM_ABOUT]
+        blocks = self.blocks.read()
+        return question_files.about((each.title, each.text) for each in blocks)

@@ -391,5 +391,7 @@ def _told_counts(counts):
 
 
 def _matches(document, pattern):
+    # A bracket is a part of a name: "[1.2] - fixes".
+    pattern = pattern.replace("[", "[[]")
     names = (document.id, document.file)
     return any(fnmatch.fnmatchcase(name, pattern) for name in names if name)

@@ -380,13 +380,13 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
     assert len(found) == 7
     # A "#" in the id of a row is part of it.
     for number in "12":
-        line = {"id": f"n#{number}", "title": "N", "text": f"It is {number}."}
+        line = {"id": f"n#[{number}]", "title": "N", "text": f"It is {number}."}
         rows.write_text(json.dumps(line))
         realm.AddToCorpus(corpus=str(corpus), documents=(str(rows),)).run()
     found = LiveCorpus(corpus).state().rows()
-    assert {"n#1", "n#2", "bach"} <= set(found)
+    assert {"n#[1]", "n#[2]", "bach"} <= set(found)
     realm.RemoveFromCorpus(
-        corpus=str(corpus), ids=("rivers/*", "bach", "n#?")
+        corpus=str(corpus), ids=("rivers/*", "bach", "n#[1]", "n#[?]")
     ).run()
     found = LiveCorpus(corpus).state().rows()
     assert sorted(found) == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]

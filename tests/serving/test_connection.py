@@ -144,6 +144,18 @@ def test_realm_ask_over_tls_with_a_key(saved_model, files, tmp_path, capsys):
     assert KEY not in errors
 
 
+def test_no_proxy_leads_to_this_machine(serve, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert version(serve()) == 4
+    with (
+        RealmClient("realm.invalid:8500", max_attempts=1) as client,
+        pytest.raises(RealmServerError, match="the variable http_proxy; name"),
+    ):
+        client.status()
+
+
 @pytest.mark.parametrize("broken", [f"{KEY}\n", f"{KEY}é", f"{KEY} x"])
 def test_keys_that_no_header_carries(broken):
     with pytest.raises(InputError, match="`api_key` must be") as caught:

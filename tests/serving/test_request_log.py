@@ -83,6 +83,17 @@ def test_a_renamed_file_is_opened_again(tmp_path, open_log):
     assert len(lines(path)) == 2
 
 
+def test_a_file_that_is_lost_stops_no_request(tmp_path, capsys, open_log):
+    log = open_log()
+    os.rename(tmp_path / "log", tmp_path / "log.1")
+    os.mkdir(tmp_path / "log")
+    log.request(record())
+    assert "IsADirectoryError" in capsys.readouterr().err
+    os.rmdir(tmp_path / "log")
+    log.request(record())
+    assert len(lines(tmp_path / "log")) == 1
+
+
 def test_two_logs_are_apart(tmp_path, capsys, open_log):
     first, second = open_log(), open_log("-")
     nowhere = RequestLog()

@@ -9,6 +9,7 @@ import time
 import pytest
 from rest_client import PREDICT
 from rest_client import Client
+from waiting import wait_for
 
 from realm_tf.serving import rest_api
 from realm_tf.serving import rest_server
@@ -31,6 +32,33 @@ def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
     assert client.get("/v1/models/realm")[0] == 200
     fake_servable.let_go.set()
     first.join(timeout=30)
+
+
+def test_silent_connections_keep_nobody_out(serve, fake_servable):
+    client = serve(max_pending=1)
+    fake_servable.let_go.set()
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            address = "127.0.0.1", client.port
+            stack.enter_context(socket.create_connection(address))
+        assert client.call("GET", "/healthz")[0] == 200
+        assert client.post({"inputs": ["?"]})[0] == 200
+
+
+def test_bodies_that_are_being_sent_are_counted(serve, fake_servable):
+    """So many as may be pending, and 16 more."""
+    client = serve(max_pending=1)
+    fake_servable.let_go.set()
+    begun = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
+    with contextlib.ExitStack() as stack:
+        for _ in range(17):
+            peer = stack.enter_context(
+                socket.create_connection(("127.0.0.1", client.port))
+            )
+            peer.sendall(begun.replace("x", "localhost").encode())
+        wait_for(lambda: client.post({"inputs": ["?"]})[0] == 429)
+        assert client.call("GET", "/healthz")[0] == 200
+    wait_for(lambda: client.post({"inputs": ["?"]})[0] == 200)
 
 
 def test_long_bodies_are_refused(serve):

@@ -272,3 +272,20 @@ def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
     world.add(3)
     world.poll()
     assert [s.version for s in world.loaded] == [1, 2]
+
+
+def test_a_poll_that_fails_is_not_the_last(world, capsys):
+    world.add(1)
+    world.start(poll_seconds=0.01)
+    tell, failures = world.tell, [OSError("no log"), OSError("no log")]
+
+    def fail(kind, **fields):
+        if failures:
+            raise failures.pop()
+        tell(kind, **fields)
+
+    world.versions._tell = fail
+    world.add(2)
+    wait_for(lambda: world.versions.current == 2)
+    world.versions.stop()
+    assert not failures and "no log" in capsys.readouterr().err
