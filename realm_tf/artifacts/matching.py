@@ -102,6 +102,29 @@ def check_lengths(model, parameters: dict) -> None:
             )
 
 
+def check_frozen(model, parameters: dict, *, lowest_of: str) -> None:
+    """Refuses to freeze more layers than a model's encoders have.
+
+    Args:
+        model: `Model`.
+        parameters: dict. Of a recipe, `num_frozen_layers` and the like.
+        lowest_of: str. The part whose layers `num_frozen_layers` counts.
+
+    Raises:
+        InputError: if there are not so many.
+    """
+    for name, part in (
+        ("num_frozen_layers", lowest_of),
+        ("num_frozen_reader_layers", "reader"),
+    ):
+        number = model.config[part]["encoder"]["num_layers"]
+        if parameters.get(name, 0) > number:
+            raise InputError(
+                f"The {part} of {model} has {number} layers: freeze so many at "
+                f"most, with --set {name}=N. Received: {parameters[name]}"
+            )
+
+
 def check_has_texts(made) -> None:
     """Refuses what is packed where texts are needed.
 

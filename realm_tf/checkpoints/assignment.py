@@ -12,6 +12,8 @@ import numpy as np
 
 from realm_tf.errors import InputError
 
+# The dense layer above [CLS]; a BERT that came without one keeps a random one.
+POOLER = "pooled_dense"
 # Our layer of a BERT: google-research/bert's name, which Hugging Face spells
 # with dots.
 BERT_LAYERS = {
@@ -19,7 +21,7 @@ BERT_LAYERS = {
     "position_embedding": "bert/embeddings/position_embeddings",
     "segment_embedding": "bert/embeddings/token_type_embeddings",
     "embeddings_layer_norm": "bert/embeddings/LayerNorm",
-    "pooled_dense": "bert/pooler/dense",
+    POOLER: "bert/pooler/dense",
     **{
         f"transformer_layer_{{i}}/{ours}": f"bert/encoder/layer_{{i}}/{theirs}"
         for ours, theirs in {
@@ -161,6 +163,8 @@ def expand(
 def assign(model, mapping: dict, tensors: Tensors):
     """Fills every variable of a model, from every tensor of a source.
 
+    A `POOLER` that the mapping does not name stays as it is.
+
     Names and shapes are checked before anything is read or changed; then one
     tensor after the other is in memory.
 
@@ -191,6 +195,7 @@ def assign(model, mapping: dict, tensors: Tensors):
         )
     variables = variables_by_path(model)
     unfilled = set(variables) - {path for path, _ in mapping.values()}
+    unfilled = {path for path in unfilled if path.split("/")[0] != POOLER}
     if unfilled:
         raise AssertionError(f"mapping leaves {sorted(unfilled)} unfilled")
     for name, (path, transposed) in mapping.items():

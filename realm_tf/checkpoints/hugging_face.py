@@ -9,6 +9,7 @@ from realm_tf.artifacts import hubs
 from realm_tf.checkpoints import sentence_transformers
 from realm_tf.checkpoints import tensor_files
 from realm_tf.checkpoints.assignment import BERT_LAYERS
+from realm_tf.checkpoints.assignment import POOLER
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
@@ -90,7 +91,13 @@ _ACTIVATIONS = {
 }
 
 
-def mapping(part: str, num_layers: int, prefix: str = "realm.") -> dict:
+def mapping(
+    part: str,
+    num_layers: int,
+    prefix: str = "realm.",
+    *,
+    has_pooler: bool = True,
+) -> dict:
     """The mapping of a part, for `assign`.
 
     Args:
@@ -98,6 +105,8 @@ def mapping(part: str, num_layers: int, prefix: str = "realm.") -> dict:
         num_layers: int. Transformer layers.
         prefix: str. Of the names of the BERT's tensors. Defaults to that of
             REALM's classes.
+        has_pooler: bool. Whether there is a dense layer above [CLS]. Defaults
+            to `True`.
 
     Returns:
         dict of tensor name to `(our path, whether it is transposed)`.
@@ -108,6 +117,7 @@ def mapping(part: str, num_layers: int, prefix: str = "realm.") -> dict:
         .replace("layer_{i}", "layer.{i}")
         .replace("/", ".")
         for ours, theirs in BERT_LAYERS.items()
+        if has_pooler or ours != POOLER
     }
     layers |= _HEADS[part]
     return expand(layers, num_layers, endings=_ENDINGS, transposed=True)
@@ -314,10 +324,14 @@ def _make(part, config, tensors, prefix, all_ignored):
         if name.startswith(start)
     }
     own = {name: name for name in tensors.names() if name not in ignored}
+    # A tower of REALM's reads it; a BERT for masked words has none.
+    has_pooler = kind not in (BERT, ENCODER) or any(
+        name.startswith(f"{bert}pooler.") for name in own
+    )
     model = make_part(
         kind,
         encoder_config(config),
-        mapping(kind, config["num_hidden_layers"], bert),
+        mapping(kind, config["num_hidden_layers"], bert, has_pooler=has_pooler),
         tensors.renamed(own),
         **head,
     )

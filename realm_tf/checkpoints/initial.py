@@ -29,6 +29,8 @@ from realm_tf.text.tokenizer import Tokenizer
 COSINE_SCORE_SCALE = 20.0
 # Of a BERT that was not trained to embed, what learns from less than a random
 # projection: as MiniLM's.
+# Rows of a word embedding beyond its vocabulary, less than this (our choice).
+_MOST_PADDING = 128
 COSINE = Embedding("mean", None, normalize=True)
 
 
@@ -211,9 +213,11 @@ def open_qa(
         seed: int. Of projection and reader's head. Defaults to `0`.
 
     Raises:
-        InputError: if there are not so many layers.
+        InputError: if there are not so many layers, or the vocabulary is not
+            that of the weights.
     """
     keras.utils.set_random_seed(seed)
+    make_encoder = functools.partial(_fitting, make_encoder, tokenizer)
     make_tower = functools.partial(
         _make_tower, make_encoder, tokenizer, embedding
     )
@@ -239,6 +243,20 @@ def open_qa(
     # Sentence encoders are trained on single texts.
     segment_ids = (0, 1) if embedding.projection_dim else (0, 0)
     return LoadedModel(model, tokenizer, segment_ids, card=card)
+
+
+def _fitting(make_encoder, tokenizer):
+    """An encoder, if a vocabulary can be its own."""
+    encoder = make_encoder()
+    known, rows = tokenizer.vocabulary_size, encoder.vocabulary_size
+    # Tables are padded to a multiple of some power of two.
+    if not 0 <= rows - known < _MOST_PADDING:
+        raise InputError(
+            f"The vocabulary has {known:,} wordpieces, the weights "
+            f"{rows:,}: they do not belong together. Name the right vocab.txt "
+            "with --vocab."
+        )
+    return encoder
 
 
 def _make_tower(make_encoder, tokenizer, embedding, prefix):

@@ -65,7 +65,15 @@ def read(directory: str) -> Embedding | None:
     prompts = {}
     path = os.path.join(directory, PROMPTS)
     if os.path.exists(path):
-        prompts = _json(path).get("prompts") or {}
+        config = _json(path)
+        prompts = config.get("prompts") or {}
+        similarity = config.get("similarity_fn_name") or "dot"
+        if similarity not in ("dot", "cosine"):
+            raise InputError(
+                f"{path} compares by {similarity}: expected dot or cosine."
+            )
+        # Cosines are products of what is normalised.
+        normalize = normalize or similarity == "cosine"
     return Embedding(
         pooling,
         None,

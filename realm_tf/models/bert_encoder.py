@@ -6,6 +6,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from realm_tf.errors import InputError
 from realm_tf.models import cpu_operations
 from realm_tf.models.encoder_model import EncoderModel
 from realm_tf.models.encoder_model import make_initializer
@@ -144,7 +145,15 @@ class BertEncoder(EncoderModel):
                 LayerNorm. Defaults to `False`.
             num_layers: int. Freeze this many of the lowest Transformer
                 layers. Defaults to `0`.
+
+        Raises:
+            InputError: if there are not so many.
         """
+        if num_layers > self.num_layers:
+            raise InputError(
+                f"The encoder has {self.num_layers} layers: freeze so many at "
+                f"most, with --set num_frozen_layers. Received: {num_layers}"
+            )
         if embeddings:
             for name in (
                 "token_embedding",
@@ -155,16 +164,6 @@ class BertEncoder(EncoderModel):
                 self.get_layer(name).trainable = False
         for index in range(num_layers):
             self.get_layer(f"transformer_layer_{index}").trainable = False
-
-    def set_dropout(self, rate):
-        """Another dropout rate than the configuration's, for one training.
-
-        Args:
-            rate: float. Of all layers, between 0 and 1.
-        """
-        for layer in self._flatten_layers():
-            if isinstance(layer, keras.layers.Dropout):
-                layer.rate = rate
 
     def set_recompute(self, recompute=True):
         """Gradient checkpointing: less memory in training for more time.

@@ -40,6 +40,23 @@ class EncoderModel(keras.Model):
         for name, value in config.items():
             setattr(self, name, value)
 
+    def set_dropout(self, rate):
+        """Another dropout rate than the configuration's, for one training.
+
+        Args:
+            rate: float. Of all layers, between 0 and 1.
+        """
+        for layer in self._flatten_layers():
+            if isinstance(layer, keras.layers.Dropout):
+                layer.rate = rate
+                if rate and not hasattr(layer, "seed_generator"):
+                    # Keras makes none where the rate was 0.
+                    layer._tracker.unlock()
+                    layer.seed_generator = keras.random.SeedGenerator(
+                        layer.seed
+                    )
+                    layer._tracker.lock()
+
     def get_config(self):
         config = {
             name: keras.saving.serialize_keras_object(getattr(self, name))

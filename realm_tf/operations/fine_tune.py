@@ -58,6 +58,9 @@ class FineTune(Training):
     def _is_dpr(self):
         return self.retriever_loss == "dpr"
 
+    def frozen_part(self) -> str:
+        return "query_embedder" if self._is_dpr else "reader"
+
     def parameters(self) -> dict:
         found = super().parameters()
         return {**found, "retriever_loss": "dpr"} if self._is_dpr else found

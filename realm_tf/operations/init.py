@@ -14,6 +14,16 @@ _SIZES = (
     *("num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
     *("reader_layers", "projection_dim"),
 )
+# What each source takes beside what all do; the last is of those that read a
+# BERT.
+_TAKEN = {
+    "minilm": {"wheel", "reader"},
+    "random": {*_SIZES, "vocab", "cosine", "mimetic"},
+}
+_OF_BERTS = {
+    *("source", "vocab", "cased", "num_heads", "projection_dim", "cosine"),
+    *("query_prefix", "block_prefix"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,6 +134,7 @@ class Init(Operation):
         from realm_tf.models import model_directory
 
         self.check_least(1, *_SIZES)
+        self._check_taken()
         loaded = self._make()
         if self.license:
             card = dataclasses.replace(loaded.card, license=self.license)
@@ -136,6 +147,18 @@ class Init(Operation):
     def report(self, result: Model) -> str:
         return f"{result}: {result.metadata['num_weights']:,} parameters"
 
+    def _check_taken(self):
+        """Refuses options that the source would not heed."""
+        taken = {"from_", "output", "seed", "license", "reader_layers"}
+        taken |= _TAKEN.get(self.from_, _OF_BERTS)
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name) != field.default
+            if given and field.name not in taken:
+                flag = field.name.replace("_", "-")
+                raise InputError(
+                    f"--{flag} is not for --from {self.from_}: leave it out."
+                )
+
     def _make(self):
         if self.from_ == "minilm":
             from realm_tf.checkpoints.minilm import minilm
@@ -145,10 +168,6 @@ class Init(Operation):
                 reader_layers=self.reader_layers,
                 trained_reader=self.reader == "trained",
                 seed=self.seed,
-            )
-        if self.reader == "trained":
-            raise InputError(
-                f"--reader trained is for --from minilm, not --from {self.from_}."
             )
         options = {"reader_layers": self.reader_layers, "seed": self.seed}
         if self.projection_dim is not None:

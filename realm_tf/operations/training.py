@@ -87,6 +87,13 @@ class Training(Computing, RecipeOperation):
         """
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())
+        matching.check_frozen(
+            self.model, self.parameters(), lowest_of=self.frozen_part()
+        )
+
+    def frozen_part(self) -> str:
+        """Whose lowest layers a recipe's `num_frozen_layers` counts."""
+        return "query_embedder"
 
     @contextlib.contextmanager
     def train(self):

@@ -301,7 +301,7 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
     if recipe.train_reader:
         model.reader.max_joint_length = candidates.max_joint_length or None
         num_frozen = recipe.encoders.num_frozen_layers
-        trainers.set_up(model.reader.encoder, recipe, num_frozen)
+        trainers.set_up(model.reader, recipe, num_frozen)
     else:
         model.reader.trainable = False
     if candidates.read_titles:
@@ -312,7 +312,7 @@ def make_trainer(corpus, embeddings, recipe, teachers=()):
     else:
         if not recipe.index.refresh_every:
             model = model.separate_towers()
-        trainers.set_up(model.query_embedder.encoder, recipe, num_frozen=0)
+        trainers.set_up(model.query_embedder, recipe, num_frozen=0)
     exact = hasattr(corpus.index, "embeddings")
     return corpus.retrieve_and_read(
         model=model,

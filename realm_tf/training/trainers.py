@@ -21,7 +21,7 @@ def make_towers_trainer(kind, open_qa, recipe, num_steps: int):
     """
     towers = open_qa.query_embedder, open_qa.block_embedder
     for tower in towers:
-        set_up(tower.encoder, recipe, recipe.encoders.num_frozen_layers)
+        set_up(tower, recipe, recipe.encoders.num_frozen_layers)
     trainer = kind(*towers, score_scale=open_qa.score_scale)
     compile_trainer(trainer, recipe.optimizer, num_steps)
     return trainer
@@ -41,16 +41,18 @@ def prepare(open_qa, recipe: PretrainRecipe) -> None:
         KnowledgeAugmentedEncoder,
     )
 
-    reader = open_qa.reader.encoder
+    reader = open_qa.reader
     if open_qa.knowledge_augmented_encoder is None:
-        open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(reader)
+        open_qa.knowledge_augmented_encoder = KnowledgeAugmentedEncoder(
+            reader.encoder
+        )
     encoders = recipe.encoders
-    for encoder, num_frozen in (
+    for part, num_frozen in (
         (reader, encoders.num_frozen_reader_layers),
-        (open_qa.query_embedder.encoder, encoders.num_frozen_layers),
-        (open_qa.block_embedder.encoder, encoders.num_frozen_layers),
+        (open_qa.query_embedder, encoders.num_frozen_layers),
+        (open_qa.block_embedder, encoders.num_frozen_layers),
     ):
-        set_up(encoder, recipe, num_frozen)
+        set_up(part, recipe, num_frozen)
 
 
 def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
@@ -133,12 +135,16 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     return trainer
 
 
-def set_up(encoder, recipe, num_frozen):
-    """What a recipe says of an encoder; saying it twice changes nothing."""
+def set_up(part, recipe, num_frozen):
+    """What a recipe says of a part of a model, a tower or a reader.
+
+    Saying it twice changes nothing.
+    """
+    part.set_dropout(recipe.encoders.dropout)
+    encoder = part.encoder
     encoder.freeze(
         embeddings=recipe.encoders.freeze_word_embeddings, num_layers=num_frozen
     )
-    encoder.set_dropout(recipe.encoders.dropout)
     encoder.set_recompute(recipe.optimizer.gradient_checkpointing)
 
 

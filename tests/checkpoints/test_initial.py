@@ -123,6 +123,25 @@ def test_names_of_the_oldest_files(goldens, tmp_path):
     _check_logits(model, goldens)
 
 
+def _without_pooler(tensors):
+    """As a `BertForMaskedLM` of today has them."""
+    return {n: v for n, v in tensors.items() if "pooler" not in n}
+
+
+def test_a_bert_without_a_pooler(goldens, tmp_path):
+    directory = _written(tmp_path, _without_pooler)
+    model = _init(tmp_path, "hf", directory, "--cosine").model
+    _check_logits(model, goldens)
+    tower = model.query_embedder.encoder
+    found = tower(_inputs(goldens))["sequence_output"]
+    is_word = goldens["padding_mask"].astype(bool)
+    np.testing.assert_allclose(
+        np.asarray(found)[is_word],
+        goldens["sequence_output"][is_word],
+        **TOLERANCE,
+    )
+
+
 def test_a_bert_without_a_head(goldens, tmp_path):
     directory = _written(tmp_path, _bare)
     (directory / "README.md").write_text(
@@ -293,10 +312,21 @@ def test_a_checkpoint_of_the_model_garden(tmp_path):
         ("--from tf1 --source {tmp}/none", "none.index is missing"),
         ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),
         ("--from keras-hub --source x --cased", "brings its tokenizer"),
+        ("--from hf --source {golden} --vocab {tmp}/v.txt", "not belong"),
+        (
+            "--from minilm --query-prefix x",
+            "--query-prefix is not for --from m",
+        ),
+        ("--from minilm --cosine", "--cosine is not for --from minilm"),
+        ("--from random --vocab v --source x", "--source is not for"),
+        ("--from hf --source x --mimetic", "--mimetic is not for --from hf"),
         ("--from keras-hub --source {tmp}/x", "could not load it as a BERT"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path, arguments, message, capsys):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words += [f"w{number}" for number in range(3000)]
+    (tmp_path / "v.txt").write_text("\n".join(words))
     command = arguments.format(golden=GOLDEN, tmp=tmp_path).split()
     output = str(tmp_path / "model")
     assert cli.main(["init", *command, "--output", output]) == 2

@@ -275,6 +275,8 @@ def test_what_does_not_match_is_refused(world, tmp_path):
         InputError, match="8 examples an epoch: fewer than one batch of 100"
     ):
         run("batch_size=100", kind="dpr")
+    with pytest.raises(InputError, match="--set num_frozen_layers=N. Rec.*: 9"):
+        run("num_frozen_layers=9")
     with pytest.raises(InputError, match="none.jsonl does not exist"):
         run(kind="dpr", dev=str(tmp_path / "none.jsonl"))
     with pytest.raises(InputError, match="takes no --index"):
