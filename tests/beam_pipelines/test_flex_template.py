@@ -12,7 +12,7 @@ from realm_tf.operations import annotate
 FOLDER = pathlib.Path(launcher.__file__).parent
 # What a word cannot say, or would need two jobs, one after the other.
 LEFT_OUT = {
-    "chunk": {"lowercase", "keep_all_titles", "keep_tables"},
+    "chunk": {"lowercase", "keep_all_titles", "keep_tables", "cut_sentences"},
     "annotate": {"input", "keep_all_titles", *annotate.CUTTING},
     "embed": set(),
 }

@@ -489,7 +489,7 @@ def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
     for name, text in (("a", "One."), ("b", "Two.")):
         _write(tmp_path, {f"{name}/x.txt": text})
     operation = realm.CreateCorpus(
-        documents=(str(tmp_path / "a"), str(tmp_path / "b")),
+        documents=(str(tmp_path / "a/x.txt"), str(tmp_path / "b/x.txt")),
         output=str(tmp_path / "corpus"),
         model=model_dir,
     )
