@@ -41,7 +41,7 @@ def collect(
             values and lists of text), of Markdown's front matter, `<meta>` of
             HTML. The id, title, text and url of a row are none. Defaults to
             `()`.
-        within: iterable of str. Files, folders or globs of another call: a file
+        within: iterable of str. Files, folders or globs of another call: what is
             in these folders is called as it was there. Defaults to `()`.
 
     Returns:
@@ -140,18 +140,22 @@ def _files(paths, within):
     )
     found = {}
     for top in folders:
+        of_top = other if _is_below(top, other) else root
         for folder, below, names in os.walk(top):
             below[:] = [each for each in below if each[0] != "."]
             for name in names:
                 if name[0] != ".":
-                    found[os.path.join(folder, name)] = root, False
+                    found[os.path.join(folder, name)] = of_top, False
     named = [path for path in paths if not os.path.isdir(path)]
     for path in pages.find_files(named) if named else ():
-        is_below = other and path.startswith(os.path.join(other, ""))
-        found[path] = other if is_below else None, True
+        found[path] = other if _is_below(path, other) else None, True
     return sorted(
         (root or "", path, is_named) for path, (root, is_named) in found.items()
     )
+
+
+def _is_below(path, folder):
+    return folder is not None and path.startswith(os.path.join(folder, ""))
 
 
 def _format(path, *, is_named):

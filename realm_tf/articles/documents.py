@@ -2,9 +2,9 @@
 
 A section below a heading becomes a page of its own, whose title is that of the
 document and the headings: so each of its blocks is found, read and shown with
-them. (A document without a title has the name of its file.) What stands in Markdown's front matter and in the `<meta>` of HTML are
-fields of all sections. A file that cannot be read is counted and named, and the
-rest goes on.
+them. (A document without a title has the name of its file.) What stands in
+Markdown's front matter and in the `<meta>` of HTML are fields of all sections.
+A file that cannot be read is counted and named, and the rest goes on.
 """
 
 import collections

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import re
 from collections.abc import Iterable
@@ -14,8 +15,10 @@ from realm_tf.text.answers import ENGLISH
 from realm_tf.text.packing import pad
 
 ANSWER_TYPES = ("string", "regex")
-# Questions of `about`, and the words of one; our choice.
+# Questions of `about`, the words of one, and the blocks that are looked at for
+# others; our choice.
 NUM_ABOUT = 16
+_NUM_LOOKED_AT = 1000
 _NUM_WORDS = 8
 # Wordpieces of `[CLS] question [SEP]`; longer questions are cut. 32 in the
 # original's reader; a longer limit costs nothing, since rows are padded to
@@ -62,10 +65,10 @@ def about(blocks: Iterable[tuple[str, str]]) -> list[Question]:
             words of a text without one.
 
     Returns:
-        list of `Question`, at most `NUM_ABOUT`, of the first blocks.
+        list of `Question`, at most `NUM_ABOUT`, each another one.
     """
     found = {}
-    for title, text in blocks:
+    for title, text in itertools.islice(blocks, _NUM_LOOKED_AT):
         found[title.strip() or " ".join(text.split()[:_NUM_WORDS])] = None
         if len(found) == NUM_ABOUT:
             break

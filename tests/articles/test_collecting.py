@@ -89,6 +89,8 @@ def test_one_file_of_a_folder_is_called_as_in_it(write, tmp_path):
     path, folder = write("travel/rates.md"), str(tmp_path / "docs")
     (name,) = collect([folder])[0]
     assert list(collect([path], within=[folder])[0]) == [name]
+    travel = str(tmp_path / "docs" / "travel")
+    assert list(collect([travel], within=[folder])[0]) == [name]
     assert list(collect([path])[0]) == ["rates.md#"]
     # Of the folders alone, not of what begins as their names do.
     other = [str(tmp_path / "docs" / "tra")]
