@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import logging
+import sys
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,6 +25,7 @@ _LOCAL_RUNNERS = (LOCAL_RUNNER, "DirectRunner")
 # Beam knows this one by its whole name alone.
 _DASK = "DaskRunner"
 _DASK_RUNNER = f"apache_beam.runners.dask.dask_runner.{_DASK}"
+_OF_KNOWN_OPTIONS = (*_LOCAL_RUNNERS, _DASK_RUNNER, "DataflowRunner")
 
 
 def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
@@ -59,11 +61,16 @@ def pipeline_options(arguments: Sequence[str] = ()) -> PipelineOptions:
     standard = options.view_as(StandardOptions)
     if standard.runner is None:
         standard.runner = LOCAL_RUNNER
-    # Other runners have options that only they know.
-    if unknown and standard.runner in _LOCAL_RUNNERS:
+    if unknown and standard.runner in _OF_KNOWN_OPTIONS:
         raise InputError(
             f"unknown option {' '.join(unknown)}: neither this command nor "
             "Beam has it."
+        )
+    if unknown:
+        # Options that only the runner knows, or a slip.
+        print(
+            f"handed on to {standard.runner}: {' '.join(unknown)}",
+            file=sys.stderr,
         )
     return options
 

@@ -29,6 +29,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.paths import writing
+from realm_tf.errors import DiskFull
 from realm_tf.errors import InputError
 from realm_tf.progress import Progress
 
@@ -73,10 +74,12 @@ def raise_error(directory: str) -> None:
 def nothing_left_of_a_mistake(stage: Stage):
     """Removes a stage's directory if an `InputError` is raised.
 
-    Nobody will go on with it.
+    Nobody will go on with it, but where the disk was full.
     """
     try:
         yield
+    except DiskFull:
+        raise
     except InputError:
         remove(stage.directory)
         raise

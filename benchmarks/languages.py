@@ -24,6 +24,7 @@ import tyro
 
 import realm_tf as realm
 from realm_tf.artifacts.question_files import read_questions
+from realm_tf.operations.graph import Step
 from realm_tf.text.answers import is_correct
 
 LANGUAGES = ("ar", "de", "es", "ru", "zh")
@@ -72,37 +73,46 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
     _write(corpus, [{**row, "title": ""} for row in rows])
     questions = f"{output}/questions.jsonl"
     _write(questions, _rows(f"{xquad}/{language}.test.jsonl.gz"))
-    start = realm.Init(
-        from_="random",
-        vocab=_learn_wordpieces(rows, output),
-        cosine=True,
-        seed=seed,
-        output=f"{output}/start",
-    ).run()
-    blocks = realm.Chunk(
-        input=corpus,
-        vocab=start.vocabulary,
-        unit="rows",
-        keep_all_titles=True,
-        output=f"{output}/blocks",
-    ).run()
-    trained = realm.InverseClozeTask(
-        recipe="quickstart",
-        set=(f"num_steps={num_steps}", "num_frozen_layers=0"),
-        model=start,
-        blocks=blocks,
-        output=f"{output}/ict",
-    ).run(verbose=0)
+    start = _made(
+        realm.Init(
+            from_="random",
+            vocab=_learn_wordpieces(rows, output),
+            cosine=True,
+            seed=seed,
+            output=f"{output}/start",
+        )
+    )
+    blocks = _made(
+        realm.Chunk(
+            input=corpus,
+            vocab=start.vocabulary,
+            unit="rows",
+            keep_all_titles=True,
+            output=f"{output}/blocks",
+        )
+    )
+    trained = _made(
+        realm.InverseClozeTask(
+            recipe="quickstart",
+            set=(f"num_steps={num_steps}", "num_frozen_layers=0"),
+            model=start,
+            blocks=blocks,
+            output=f"{output}/ict",
+        ),
+        verbose=0,
+    )
     found = {}
     for name, model in (("random", start), ("ict", trained)):
         stem = f"{output}/{os.path.basename(model.path)}"
-        rows = realm.Embed(
-            model=model, blocks=blocks, output=f"{stem}-rows"
-        ).run()
-        index = realm.BuildIndex(
-            embeddings=rows, kind="brute_force", output=f"{stem}-index"
-        ).run()
-        metrics = (
+        rows = _made(
+            realm.Embed(model=model, blocks=blocks, output=f"{stem}-rows")
+        )
+        index = _made(
+            realm.BuildIndex(
+                embeddings=rows, kind="brute_force", output=f"{stem}-index"
+            )
+        )
+        metrics = _made(
             realm.Evaluate(
                 model=model,
                 blocks=blocks,
@@ -112,9 +122,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
                 compare=("bm25", "hybrid"),
                 output=f"{stem}-evaluation",
             )
-            .run()
-            .metrics
-        )
+        ).metrics
         found[name] = _recall(metrics, "answer_recall")
         found[f"{name}_and_bm25"] = _recall(metrics, "hybrid_answer_recall")
     found["bm25_of_words"] = _recall(metrics, "bm25_answer_recall")
@@ -139,30 +147,33 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
 def _read(given, learned_from, output, settings):
     """What is read off the blocks, here and where it is served."""
     train, dev = learned_from
-    reads = realm.FineTune(
-        **given | {"questions": train, "dev": dev, "output": f"{output}/reads"},
-        recipe="quickstart",
-        set=(
-            *(*settings, "dropout=0", "learning_rate=1e-3"),
-            *("retriever=hybrid", "num_candidates=50"),
+    reads = _made(
+        realm.FineTune(
+            **given
+            | {"questions": train, "dev": dev, "output": f"{output}/reads"},
+            recipe="quickstart",
+            set=(
+                *(*settings, "dropout=0", "learning_rate=1e-3"),
+                *("retriever=hybrid", "num_candidates=50"),
+            ),
         ),
-    ).run(verbose=0)
+        verbose=0,
+    )
     given = given | {"model": reads}
-    metrics = (
+    metrics = _made(
         realm.Evaluate(
             **given, retriever="hybrid", output=f"{output}/reads-evaluation"
         )
-        .run()
-        .metrics
-    )
+    ).metrics
     questions = given.pop("questions")
-    saved = realm.Export(
-        **given, retriever="hybrid", output=f"{output}/export"
-    ).run()
+    saved = _made(
+        realm.Export(**given, retriever="hybrid", output=f"{output}/export")
+    )
     answered = f"{output}/answers.jsonl"
-    realm.Ask(
-        saved_model=saved.path, questions=questions, output=answered
-    ).run()
+    if not os.path.exists(answered):
+        realm.Ask(
+            saved_model=saved.path, questions=questions, output=answered
+        ).run()
     right = [
         is_correct(
             each.line["prediction"],
@@ -176,6 +187,13 @@ def _read(given, learned_from, output, settings):
         "read": [metrics["exact_match"], metrics["f1"]],
         "served": sum(right) / len(right),
     }
+
+
+def _made(operation, **options):
+    """What an operation makes, which an earlier run may have made."""
+    if not Step(operation, "").is_done():
+        operation.run(**options)
+    return operation.result
 
 
 def _recall(metrics, name):

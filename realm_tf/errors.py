@@ -8,3 +8,7 @@ class InputError(ValueError):
     expected, how to mend it. `realm` prints it on one line and exits with
     status 2; every other exception is a defect and keeps its traceback.
     """
+
+
+class DiskFull(InputError):
+    """The disk is full: what is there counts, and the same command goes on."""

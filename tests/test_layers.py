@@ -28,8 +28,7 @@ LAYERS = (
     ("serving",),
     # A comparison is a list of operations; the bare package offers all.
     ("operations", "evaluation.ablations", "realm_tf"),
-    # The launcher calls the command.
-    ("cli", "beam_pipelines.flex_template"),
+    ("cli",),
 )
 RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in line}
 # (module, what it imports): why it may.

@@ -5,6 +5,7 @@ import os
 import sys
 import urllib.parse
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from realm_tf.articles import documents
 from realm_tf.articles import pages
@@ -16,13 +17,30 @@ from realm_tf.errors import InputError
 _OF_FILES = {each.name for each in documents.FORMATS} | {"csv"}
 
 
+class Collected(NamedTuple):
+    """What `collect` found.
+
+    Args:
+        rows: dict. Id to a dict of `id`, `title`, `text`, `url`, `file` (the
+            path, of a document; "" of rows and dumps) and `fields` (name to list
+            of str, see `fields_of`), by id.
+        counts: Counter. `files`, `files_of_no_known_format`,
+            `files_without_text`, and pages that were dropped.
+        unread: set of str. As `file`: of folders, those that cannot be read.
+    """
+
+    rows: dict[str, dict]
+    counts: collections.Counter
+    unread: set[str]
+
+
 def collect(
     paths: Iterable[str],
     *,
     base_url: str | None = None,
     fields: tuple[str, ...] = (),
     within: Iterable[str] = (),
-) -> tuple[dict[str, dict], collections.Counter]:
+) -> Collected:
     """All articles of some files and folders.
 
     Of a folder all files are read that have a known format, at any depth; those
@@ -44,20 +62,13 @@ def collect(
         within: iterable of str. Files, folders or globs of another call: what is
             in these folders is called as it was there. Defaults to `()`.
 
-    Returns:
-        `(rows, counts)`: id to a dict of `id`, `title`, `text`, `url`, `file`
-        (the path, of a document; "" of rows and dumps) and `fields` (name to
-        list of str, see `fields_of`), by id; and counts by name: `files`,
-        `files_of_no_known_format`, `files_without_text`, and pages that were
-        dropped.
-
     Raises:
         InputError: if a path matches nothing, a file that was named has no
             known format, or two documents have one id.
     """
-    rows, counts = {}, collections.Counter()
-    places = {}
-    for page, row in _rows(_files(paths, within), base_url, fields, counts):
+    found = Collected({}, collections.Counter(), set())
+    rows, places = {}, {}
+    for page, row in _rows(_files(paths, within), base_url, fields, found):
         if rows.setdefault(page.article_id, row) != row:
             raise InputError(
                 f"{places[page.article_id]} and {page.place} have one id, "
@@ -65,30 +76,39 @@ def collect(
                 "each its own, or leave one of the files out."
             )
         places[page.article_id] = page.place
-    return dict(sorted(rows.items())), counts
+    return found._replace(rows=dict(sorted(rows.items())))
 
 
-def _rows(files, base_url, fields, counts):
+def _rows(files, base_url, fields, collected):
     """Yields each page that has text, and its row."""
-    fields_of_page = _made_once(fields)
+    counts, fields_of_page = collected.counts, _made_once(fields)
     for root, path, is_named in files:
-        format = _format(path, is_named=is_named)
-        if format is None:
-            counts["files_of_no_known_format"] += 1
-            continue
-        counts["files"] += 1
-        before = counts.total()
         found = []
         try:
+            format = readers.detect_format(path)
+            counts["files"] += 1
+            before = counts.total()
             for page, file in _read(path, root, format, base_url):
+                if page.dropped == documents.UNREADABLE:
+                    collected.unread.add(_below(path, root))
                 if row := _row(page, file, format, counts):
                     row["fields"] = fields_of_page(page)
                     found.append((page, row))
+        except readers.UnknownFormat:
+            if is_named:
+                raise
+            print(
+                f"warning: {path} is of no known format and is left out.",
+                file=sys.stderr,
+            )
+            counts["files_of_no_known_format"] += 1
+            continue
         except InputError as error:
             if is_named:
                 raise
             print(f"warning: {error} The file is left out.", file=sys.stderr)
-            counts["dropped_bad_record_document"] += 1
+            counts[f"dropped_{documents.UNREADABLE}"] += 1
+            collected.unread.add(_below(path, root))
             continue
         if not found and counts.total() == before:
             print(f"warning: {path} has no text.", file=sys.stderr)
@@ -156,19 +176,6 @@ def _files(paths, within):
 
 def _is_below(path, folder):
     return folder is not None and path.startswith(os.path.join(folder, ""))
-
-
-def _format(path, *, is_named):
-    try:
-        return readers.detect_format(path)
-    except InputError as error:
-        if is_named:
-            raise
-        why = "is of no known format"
-        if not isinstance(error, readers.UnknownFormat):
-            why = f"cannot be read ({error})"
-        print(f"warning: {path} {why} and is left out.", file=sys.stderr)
-        return None
 
 
 def _below(path, root):

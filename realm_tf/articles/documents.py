@@ -21,7 +21,7 @@ from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
 
 _HTML = ("<!doctype html", "<html")
-_UNREADABLE = "bad_record_document"
+UNREADABLE = "bad_record_document"
 # What site generators keep above the text, in YAML or TOML. As Pandoc has it, an
 # empty line makes a rule of the first mark.
 _FRONT_MATTER = re.compile(
@@ -168,7 +168,7 @@ def _named(path):
             f"{' '.join(str(error).split())}) and is left out.",
             file=sys.stderr,
         )
-        failed.append(Page(1, path, dropped=_UNREADABLE))
+        failed.append(Page(1, path, dropped=UNREADABLE))
 
 
 def _decoded(file):

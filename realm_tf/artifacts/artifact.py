@@ -19,6 +19,7 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.errors import DiskFull
 from realm_tf.errors import InputError
 from realm_tf.version import __version__
 
@@ -67,16 +68,17 @@ def write(
         parameters: dict. JSON values that determine the content.
         parents: dict. Name to fingerprint of what the command read.
         resumable: bool. Keep the files of an interrupted run of the same
-            job (same kind, parameters and parents), so that what is already
-            there can be skipped. Defaults to `False`: an interrupted run
-            leaves nothing.
+            job (same kind, parameters, parents and version), so that what is
+            already there can be skipped. Defaults to `False`: an interrupted
+            run leaves nothing.
 
     Yields:
         A `Stage`.
 
     Raises:
         InputError: if `output` exists already or cannot be made, another
-            process writes it, or the disk is full.
+            process writes it, an interrupted run was of another job, or
+            (`DiskFull`) the disk is full.
     """
     output = str(output).rstrip("/")
     job = {
@@ -85,8 +87,8 @@ def write(
         "parents": parents or {},
         "version": __version__,
     }
-    in_place = is_remote(output)
-    directory = output if in_place else partial(output)
+    directory = unfinished(output)
+    in_place = directory == output
     with contextlib.nullcontext() if in_place else locked(output):
         started = time.time()
         spent = _prepare(output, directory, job, resumable, started)
@@ -109,7 +111,7 @@ def write(
             if not resumable:
                 remove(directory)
             if is_disk_full(error):
-                raise InputError(
+                raise DiskFull(
                     f"{directory}: no space is left on the disk. Free some and "
                     "give the same command again, or choose another --output."
                 ) from error
@@ -123,6 +125,34 @@ def partial(output: str) -> str:
     return f"{str(output).rstrip('/')}.partial"
 
 
+def unfinished(output: str) -> str:
+    """Where a directory is until it is complete, on an object store, too."""
+    return output if is_remote(output) else partial(output)
+
+
+def differences(made: dict, job: dict) -> list[str]:
+    """How what was made or begun differs from what would be made now.
+
+    Args:
+        made: dict. Metadata, or what `interrupted_job` gives.
+        job: dict. `parameters`, as of `write`, and `parents`: of those that are
+            known.
+
+    Returns:
+        list of str, such as `"steps=1 (now 2)"` and `"another model"`.
+    """
+    before, now = made["parameters"], as_json(job["parameters"])
+    found = [
+        f"{name}={before.get(name)} (now {now.get(name)})"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    for name, fingerprint in as_json(job["parents"]).items():
+        if made["parents"].get(name) != fingerprint:
+            found.append(f"another {name}")
+    return found
+
+
 def _prepare(output, directory, job, resumable, started):
     """Makes the directory; returns the seconds of the runs that it goes on."""
     in_place = directory == output
@@ -130,11 +160,23 @@ def _prepare(output, directory, job, resumable, started):
         raise InputError(
             f"{output} exists already: choose another --output, or remove it."
         )
-    spent = 0.0
-    if not resumable or interrupted_job(directory) != as_json(job):
+    begun, spent = interrupted_job(directory), 0.0
+    if not resumable or begun is None:
         remove(directory)
-    else:
+    elif begun == as_json(job):
         spent = _spent(directory)
+    else:
+        # Hours of work, perhaps.
+        what = differences(begun, job) or [
+            f"{name} {begun[name]} (now {job[name]})"
+            for name in ("kind", "version")
+            if begun[name] != job[name]
+        ]
+        what = what or ["other inputs"]
+        raise InputError(
+            f"{directory} was begun with {', '.join(what)}: give the same "
+            "command again to go on with it, or remove it to begin anew."
+        )
     Path(directory).mkdir(parents=True, exist_ok=True)
     write_text(
         os.path.join(directory, JOB),

@@ -11,6 +11,8 @@ import threading
 
 from etils.epath import Path
 
+from realm_tf.errors import InputError
+
 TEMPORARY = ".tmp"
 
 
@@ -56,6 +58,21 @@ def write_text(path: str, text: str) -> None:
     temporary = Path(f"{path}{TEMPORARY}")
     temporary.write_text(text)
     os.replace(temporary, path)
+
+
+def check_new_file(path: str, *, flag: str) -> None:
+    """Refuses a file, given by a flag, that is there or could not be written.
+
+    Raises:
+        InputError: if so.
+    """
+    if Path(path).exists():
+        raise InputError(
+            f"{path} exists already. Remove it or choose another {flag}."
+        )
+    folder = os.path.dirname(path)
+    if folder and not (is_remote(folder) or os.path.isdir(folder)):
+        raise InputError(f"{flag}: the directory {folder} does not exist.")
 
 
 def cache_dir() -> str:

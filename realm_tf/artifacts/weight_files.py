@@ -44,10 +44,19 @@ def read(path: str, names: list[str] | None = None) -> dict[str, np.ndarray]:
             }
     # Whatever a torn file makes of numpy's reading.
     except Exception as error:
+        if _is_of_the_machine(error):
+            raise
         raise InputError(
             f"{path} is damaged ({error}): remove the unfinished output to "
             "train from the start."
         ) from error
+
+
+def _is_of_the_machine(error):
+    """Whether it says nothing of the file, such as too many that are open."""
+    has_number = getattr(error, "errno", None) is not None
+    is_missing = isinstance(error, FileNotFoundError)
+    return isinstance(error, MemoryError) or (has_number and not is_missing)
 
 
 def by_number(weights: list) -> dict[str, np.ndarray]:

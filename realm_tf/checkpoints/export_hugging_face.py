@@ -114,6 +114,11 @@ def _embedder(embedder):
 
 
 def _reader(reader):
+    if reader.reads_titles:
+        raise InputError(
+            "The reader reads titles, and transformers' REALM has none to read: "
+            "it cannot hold it."
+        )
     return _extract(
         READER,
         reader,

@@ -62,18 +62,19 @@ def read(directory: str) -> Embedding | None:
                 f"{path} names a {kind} in {module['path'] or 'it'}: expected "
                 "a Transformer beside it, a Pooling and perhaps a Normalize."
             )
-    prompts = {}
+    # Where nothing is said, as Sentence Transformers does.
+    prompts, similarity = {}, "cosine"
     path = os.path.join(directory, PROMPTS)
     if os.path.exists(path):
         config = _json(path)
         prompts = config.get("prompts") or {}
-        similarity = config.get("similarity_fn_name") or "dot"
+        similarity = config.get("similarity_fn_name") or similarity
         if similarity not in ("dot", "cosine"):
             raise InputError(
                 f"{path} compares by {similarity}: expected dot or cosine."
             )
-        # Cosines are products of what is normalised.
-        normalize = normalize or similarity == "cosine"
+    # Cosines are products of what is normalised.
+    normalize = normalize or similarity == "cosine"
     return Embedding(
         pooling,
         None,

@@ -237,15 +237,19 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
             raise InputError(f"{said} is not JSON ({error}).") from error
         cased = cased or not config.get("do_lower_case", True)
     if os.path.basename(path) == TOKENIZER:
-        return Tokenizer(_wordpieces(path), lowercase=not cased)
+        wordpieces, lowercase = _read_tokenizer(path)
+        return Tokenizer(wordpieces, lowercase=lowercase and not cased)
     return Tokenizer.from_file(path, lowercase=not cased)
 
 
-def _wordpieces(path):
-    """The vocabulary of a tokenizer.json, in the order of its ids."""
+def _read_tokenizer(path):
+    """Of a tokenizer.json, the vocabulary in the order of its ids, and whether
+    texts are lower-cased."""
     try:
-        model = json.loads(Path(path).read_text())["model"]
+        content = json.loads(Path(path).read_text())
+        model, normalizer = content["model"], content.get("normalizer") or {}
         kind, ids = model.get("type", "WordPiece"), dict(model["vocab"])
+        lowercase = normalizer.get("lowercase", True)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is no tokenizer of Hugging Face's ({error!r})."
@@ -255,7 +259,7 @@ def _wordpieces(path):
             f"{path} is of the kind {kind}, of {len(ids):,} pieces: expected "
             "WordPiece, a BERT's, with ids from 0 on."
         )
-    return sorted(ids, key=ids.get)
+    return sorted(ids, key=ids.get), lowercase
 
 
 def find_header(directories) -> dict:

@@ -11,7 +11,7 @@ from realm_tf.errors import InputError
 
 # Where candidates are found, and how that can be.
 SEARCHES = {
-    "device": ("exact", "approximate", "partitions"),
+    "device": ("exact", "partitions"),
     "host": ("exact", "scann"),
 }
 
@@ -29,10 +29,9 @@ class Candidates(recipes.Group):
             `"host"`, by the input pipeline, for a corpus that does not fit.
         retrieval_prefetch: int. Batches that the host retrieves ahead; 0
             with `refresh="sync"`.
-        search: str. `"exact"`; on the device also `"approximate"`
-            (`ApproximateMaxK`, faster on a TPU) and `"partitions"` (`Ivf`, which
-            scores about 1 % of millions of blocks; every device has all rows),
-            on the host also `"scann"` (TensorFlow backend).
+        search: str. `"exact"`; on the device also `"partitions"` (`Ivf`,
+            which scores about 1 % of millions of blocks; every device has all
+            rows), on the host also `"scann"` (TensorFlow backend).
         search_rows: int. Rows of the index that the device scores at a time;
             0 is all. See `BruteForce`. Of no meaning with partitions.
 
@@ -45,7 +44,7 @@ class Candidates(recipes.Group):
     rerank: bool = False
     retrieval: Literal["device", "host"] = "device"
     retrieval_prefetch: recipes.Natural = 2
-    search: Literal["exact", "approximate", "partitions", "scann"] = "exact"
+    search: Literal["exact", "partitions", "scann"] = "exact"
     search_rows: recipes.Natural = 65_536
 
     def __post_init__(self):

@@ -157,8 +157,8 @@ class Annotate(Computing):
             blocks = self.blocks
             if blocks is None:
                 chunk = self._chunk(stage.path(_BLOCKS))
+                blocks = chunk.result
                 with resumable.nothing_left_of_a_mistake(stage):
-                    blocks = chunk.result
                     if not blocks.is_complete:
                         chunk.run()
             stage.metadata.update(

@@ -8,8 +8,7 @@ import tyro
 from rich.console import Console
 
 from realm_tf.artifacts import saved_models
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import check_new_file
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import read_questions
 from realm_tf.errors import InputError
@@ -177,19 +176,11 @@ class Ask(Operation):
         )
 
     def _answer_file(self) -> int:
-        if Path(self.output).exists():
-            raise InputError(
-                f"{self.output} exists already. Remove it or choose another "
-                "--output."
-            )
-        folder = os.path.dirname(self.output)
-        if folder and not (is_remote(folder) or os.path.isdir(folder)):
-            raise InputError(
-                f"--output: the directory {folder} does not exist."
-            )
+        check_new_file(self.output, flag="--output")
+        # A line may have its question under another name.
         records = [
-            question.line
-            for question in read_questions(self.questions, need_answers=False)
+            {**each.line, "question": each.question}
+            for each in read_questions(self.questions, need_answers=False)
         ]
         with self._open() as model:
             lines = _answer_records(model, records, self.filter)

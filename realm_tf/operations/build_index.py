@@ -48,6 +48,9 @@ class BuildIndex(Operation):
 
     def parameters(self) -> dict:
         kind = index_class(self.kind)
+        all_kinds = (index_class(name) for name in KINDS)
+        others = {name for each in all_kinds for name in each.OPTIONS}
+        self.refuse_given(others - {*kind.OPTIONS}, f"--kind {self.kind}")
         options = {name: getattr(self, name) for name in kind.OPTIONS}
         return {
             "kind": self.kind,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+from realm_tf.artifacts import artifact
 from realm_tf.models.precision import Precision
 from realm_tf.models.precision import resolve
 from realm_tf.operations.operation import Operation
@@ -20,7 +21,15 @@ class Computing(Operation):
 
     @functools.cached_property
     def computes_in(self) -> str:
-        """`"float32"` or `"bfloat16"`, on this machine."""
+        """`"float32"` or `"bfloat16"`.
+
+        On this machine, or, by `"auto"`, as the interrupted run that this one
+        goes on with.
+        """
+        if self.precision == "auto":
+            begun = artifact.interrupted_job(artifact.unfinished(self.output))
+            if begun and "precision" in begun["parameters"]:
+                return begun["parameters"]["precision"]
         return resolve(self.precision)
 
     def parameters(self) -> dict:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import sys
 
 import keras
@@ -13,10 +14,12 @@ from realm_tf.answering.predict import NUM_READER_BLOCKS
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
+from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
+from realm_tf.operations.graph import Step
 
 # Of the blocks on the disk, those of documents that are gone, and of segments:
 # from there on a change ends with compacting (our choice).
@@ -106,15 +109,15 @@ def _without(corpus, segments, gone):
 
 def _with_segment(corpus, manifest, new):
     """`(manifest, num_blocks)` with a segment of these documents, and its."""
-    segment = corpus.new_segment(new, manifest)
-    next_id = manifest.next_id
-    _make_blocks(segment, manifest.settings)
-    if not segment.is_finished:
-        _embed(segment, manifest.settings)
+    segment, settings = corpus.new_segment(new, manifest), manifest.settings
+    made = [_make(_chunking(segment, settings))]
+    made.append(_make(_embedding(segment, settings)))
+    if any(made) or not segment.is_finished:
+        next_id = manifest.next_id + segment.blocks.num_blocks
         # Before anyone can see them: no other block will be called so.
-        next_id += segment.blocks.num_blocks
         corpus.reserve(next_id)
         segment.finish(np.arange(manifest.next_id, next_id))
+    next_id = 1 + segment.block_ids.max(initial=manifest.next_id - 1).item()
     added = {"name": segment.name, "removed": []}
     manifest = dataclasses.replace(
         manifest, segments=[*manifest.segments, added], next_id=next_id
@@ -122,13 +125,25 @@ def _with_segment(corpus, manifest, new):
     return manifest, segment.blocks.num_blocks
 
 
-def _make_blocks(segment, settings):
-    """Cuts the documents of a segment."""
-    print("blocks", flush=True)
-    if segment.blocks.is_complete:
-        return
+def _make(operation) -> bool:
+    """Makes what is not there, or was made of something else; whether it did.
+
+    A run that was killed may have been of another model.
+    """
+    print(os.path.basename(operation.output), flush=True)
+    try:
+        if Step(operation, "").is_done():
+            return False
+    except InputError:
+        remove(operation.output)
+        remove(artifact.partial(operation.output))
+    operation.run()
+    return True
+
+
+def _chunking(segment, settings):
     model = Model(settings["model"])
-    Chunk(
+    return Chunk(
         input=(segment.documents_path,),
         format="jsonl",
         keep_all_titles=True,
@@ -138,7 +153,7 @@ def _make_blocks(segment, settings):
         # Lists and tables may have no end of a sentence.
         cut_sentences=True,
         output=segment.blocks.path,
-    ).run()
+    )
 
 
 def _embedding(segment, settings):
@@ -148,12 +163,6 @@ def _embedding(segment, settings):
         output=segment.embeddings.path,
         precision=settings["precision"],
     )
-
-
-def _embed(segment, settings):
-    print("embeddings", flush=True)
-    if not segment.embeddings.is_complete:
-        _embedding(segment, settings).run()
 
 
 def _export(corpus, state, manifest, number):
@@ -216,7 +225,7 @@ def compact(corpus, manifest):
     state, settings = corpus.state(manifest), manifest.settings
     records, embeddings = state.records(), state.embeddings()
     segment = corpus.new_segment(state.rows(), manifest)
-    _make_blocks(segment, settings)
+    _make(_chunking(segment, settings))
     found = segment.blocks.records
     if found.texts[:] != records.texts[:] or not np.array_equal(
         found.token_ids(), records.token_ids()

@@ -141,8 +141,10 @@ class FineTune(Training):
         from realm_tf.answering.corpus import Corpus
         from realm_tf.models import model_directory
         from realm_tf.training import fine_tuning
+        from realm_tf.training import hosts
         from realm_tf.training.tensorboard import TensorBoardWriter
 
+        hosts.stay_alone(self.command)
         # First: a mistake here must cost no run that waits to go on.
         writer = (
             TensorBoardWriter(self.tensorboard) if self.tensorboard else None

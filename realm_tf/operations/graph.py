@@ -49,16 +49,22 @@ class Step:
         operation = self.operation
         result = operation.result
         if result.is_complete:
-            made = result.metadata
+            where, verb, made = result, "made", result.metadata
         else:
-            made = artifact.interrupted_job(artifact.partial(result.path))
+            where, verb = artifact.partial(result.path), "begun"
+            made = artifact.interrupted_job(where)
         inputs = operation.inputs().values()
         if made and all(each.is_complete for each in inputs):
-            differences = list(_differences(made, operation))
+            differences = artifact.differences(
+                made,
+                {
+                    "parameters": operation.parameters(),
+                    "parents": operation.parents(),
+                },
+            )
             if differences:
-                verb = "made" if result.is_complete else "begun"
                 raise InputError(
-                    f"{result} was {verb} with {', '.join(differences)}. "
+                    f"{where} was {verb} with {', '.join(differences)}. "
                     "Choose another --output, or remove it and what was made "
                     "from it."
                 )
@@ -134,6 +140,7 @@ class Graph:
         Raises:
             InputError: if an output was made from something else: before
                 anything is done, where that shows at once.
+            RuntimeError: if a check failed.
         """
         # What was changed must not show after hours.
         self.plan()
@@ -145,7 +152,7 @@ class Graph:
             else:
                 command = step.operation.command_line()
                 print(f"{label}\n      $ {command}", flush=True)
-                step.operation.run()
+                _do(step.operation)
                 _forget_models()
                 left = self._estimate(self.steps[number:])
                 print(f"      {step.seconds:.0f} s{left}", flush=True)
@@ -181,16 +188,12 @@ class Graph:
         return text
 
 
-def _differences(made, operation):
-    """`name=value (now value)` of each parameter, and the other inputs."""
-    before = made["parameters"]
-    now = artifact.as_json(operation.parameters())
-    for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            yield f"{name}={before.get(name)} (now {now.get(name)})"
-    for name, fingerprint in artifact.as_json(operation.parents()).items():
-        if made["parents"].get(name) != fingerprint:
-            yield f"another {name}"
+def _do(operation):
+    result = operation.run()
+    if operation.status(result):
+        raise RuntimeError(
+            f"{operation.command_line()}\n{operation.report(result)}"
+        )
 
 
 def _forget_models():

@@ -105,6 +105,10 @@ class ImportCheckpoint(Operation):
             "sources": [hubs.absolute(path) for path in self.source],
             "block_tower": self.block_tower and hubs.absolute(self.block_tower),
             "seed": self.seed,
+            "vocab": self.vocab and hubs.absolute(self.vocab),
+            "cased": self.cased,
+            "num_heads": self.num_heads,
+            "license": self.license,
         }
 
     def run(self) -> Imported:

@@ -151,13 +151,8 @@ class Init(Operation):
         """Refuses options that the source would not heed."""
         taken = {"from_", "output", "seed", "license", "reader_layers"}
         taken |= _TAKEN.get(self.from_, _OF_BERTS)
-        for field in dataclasses.fields(self):
-            given = getattr(self, field.name) != field.default
-            if given and field.name not in taken:
-                flag = field.name.replace("_", "-")
-                raise InputError(
-                    f"--{flag} is not for --from {self.from_}: leave it out."
-                )
+        others = {field.name for field in dataclasses.fields(self)} - taken
+        self.refuse_given(others, f"--from {self.from_}")
 
     def _make(self):
         if self.from_ == "minilm":

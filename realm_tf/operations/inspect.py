@@ -6,8 +6,10 @@ import os
 
 import tyro
 
+from realm_tf.artifacts import artifact
 from realm_tf.artifacts import matching
 from realm_tf.artifacts import objects
+from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.schema import Block
@@ -60,10 +62,10 @@ class Inspect(Operation):
             return None
         if len(self.directories) != 1:
             raise InputError(
-                f"Several directories go with --plot alone. Received: "
-                f"{' '.join(self.directories)}"
+                "Expected one directory (several with --plot). Received: "
+                f"{' '.join(self.directories) or 'none'}"
             )
-        found = objects.open_any(self.directories[0])
+        found = objects.open_any(_version_of(self.directories[0]))
         if self.html is not None:
             from realm_tf.tagging import page
 
@@ -83,6 +85,15 @@ class Inspect(Operation):
         if self.html is not None:
             lines.append(f"\n{self.html}: open it in a browser")
         return "\n".join(lines)
+
+
+def _version_of(directory):
+    """Of an export's base directory, the version that is served."""
+    if artifact.is_complete(directory):
+        return directory
+    if saved_models.version_directories(directory):
+        return saved_models.find_version(directory)[0]
+    return directory
 
 
 def read_block(blocks: Artifact, block_id: int) -> Block:

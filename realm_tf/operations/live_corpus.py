@@ -118,7 +118,7 @@ class CreateCorpus(Operation):
             calibration=fitted and dataclasses.asdict(fitted),
             foreign=foreign_questions.of(self.calibration),
         )
-        rows, counts = collecting.collect(
+        rows, counts, _ = collecting.collect(
             self.documents, base_url=self.base_url, fields=self.fields
         )
         if not rows:
@@ -218,6 +218,8 @@ class SyncCorpus(_Change):
 
     What was added, changed or removed is said before it is done. A server of
     CORPUS/saved_model takes the new state by itself, without a failed request.
+    Of a file that cannot be read at the moment, documents stay as they were; what
+    `realm corpus add` brought from elsewhere goes, unless it is given, too.
     """
 
     command = "corpus sync"
@@ -226,12 +228,13 @@ class SyncCorpus(_Change):
     """files, folders or globs (if not given: those of `realm corpus create`)"""
 
     def changed(self, before, settings):
-        rows, counts = collecting.collect(
+        rows, counts, unread = collecting.collect(
             self.documents or settings["documents"],
             base_url=settings["base_url"],
             fields=settings["fields"],
         )
-        return rows, set(), counts
+        kept = {name for name, each in before.items() if each.file in unread}
+        return rows, kept, counts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -244,7 +247,7 @@ class AddToCorpus(_Change):
     """files, folders or globs"""
 
     def changed(self, before, settings):
-        rows, counts = collecting.collect(
+        rows, counts, _ = collecting.collect(
             self.documents,
             base_url=settings["base_url"],
             fields=settings["fields"],

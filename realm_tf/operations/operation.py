@@ -11,6 +11,7 @@ import os
 import shlex
 import types
 import typing
+from collections.abc import Iterable
 from typing import Annotated
 from typing import ClassVar
 from typing import Literal
@@ -142,6 +143,20 @@ class Operation:
             if value is not None and value < least:
                 flag = _flag(name, _hints(type(self))[name])
                 raise InputError(f"{flag} {value}: expected {least} or more.")
+
+    def refuse_given(self, names: Iterable[str], what: str) -> None:
+        """Refuses options that would not be heeded.
+
+        Args:
+            names: iterable of str. Fields.
+            what: str. What they are not for, as a user would say it.
+        """
+        for field in dataclasses.fields(self):
+            if field.name not in names:
+                continue
+            if getattr(self, field.name) != field.default:
+                flag = _flag(field.name, _hints(type(self))[field.name])
+                raise InputError(f"{flag} is not for {what}: leave it out.")
 
     def command_line(self) -> str:
         """What does the same: a command of `realm`, as a shell takes it.

@@ -64,14 +64,13 @@ class Pack(Operation):
         if (self.blocks is None) == (self.annotated is None):
             raise InputError("One of --blocks and --annotated must be given.")
         if self.annotated is None:
-            if self.model or self.vocab:
-                raise InputError(
-                    "--model and --vocab are for --annotated: blocks have "
-                    "their wordpieces."
-                )
+            of_texts = ("model", "vocab", "lowercase")
+            self.refuse_given(of_texts, "--blocks, which have their wordpieces")
             return packed_blocks.pack_blocks(self.blocks, self.output)
         if (self.model is None) == (self.vocab is None):
             raise InputError("--annotated takes one of --model and --vocab.")
+        if self.model:
+            self.refuse_given(("lowercase",), "--model, which says it itself")
         return packed_passages.pack_passages(
             self.annotated, self._tokenizer(), self.output
         )

@@ -45,6 +45,16 @@ _RECIPES = {
     "pretrain": pretrain.RECIPES,
     "finetune": finetune.RECIPES,
 }
+# Options, and what heeds them.
+_HEEDED = {
+    ("recipe", "set"): {*_RECIPES},
+    ("num_questions",): {"finetune"},
+    ("num_devices",): {"ict", "pretrain", "embed"},
+    ("device", "share_of_peak"): {*_RECIPES, "embed"},
+    ("kind", "host_memory"): {"index", "export"},
+    ("num_parts",): {"index"},
+    ("retriever",): {"export"},
+}
 _PAPERS = {"ict": "paper", "pretrain": "paper", "finetune": "orqa"}
 
 
@@ -105,8 +115,11 @@ class Plan(Operation):
                 "--share-of-peak must be above 0 and at most 1. Received: "
                 f"{self.share_of_peak}"
             )
-        if self.what not in _RECIPES and (self.recipe or self.set):
-            raise InputError(f"`realm {self.what}` has no recipe.")
+        for names, heeding in _HEEDED.items():
+            if self.what not in heeding:
+                self.refuse_given(names, f"`realm plan {self.what}`")
+        if self.kind != "scann":
+            self.refuse_given(("num_parts",), f"--kind {self.kind}")
         if self.host_memory <= 0:
             raise InputError(
                 f"--host-memory must be above 0. Received: {self.host_memory}"
@@ -181,15 +194,17 @@ class Plan(Operation):
                 f"{self.num_devices} devices share each batch: batch_size must "
                 f"be a multiple of that. Received: {recipe.batch_size}"
             )
-        arguments = {}
         if self.what == "finetune":
-            arguments = {
-                "num_questions": self.num_questions,
-                "max_query_length": _MAX_QUERY_LENGTH,
-                "max_block_length": _MAX_BLOCK_LENGTH,
-            }
+            return footprint.finetune(
+                recipe,
+                sizes,
+                num_blocks,
+                num_questions=self.num_questions,
+                max_query_length=_MAX_QUERY_LENGTH,
+                max_block_length=_MAX_BLOCK_LENGTH,
+            )
         make = getattr(footprint, self.what)
-        return make(recipe, sizes, num_blocks, self.num_devices, **arguments)
+        return make(recipe, sizes, num_blocks, self.num_devices)
 
     def _counted(self):
         return (

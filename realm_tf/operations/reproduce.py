@@ -22,6 +22,7 @@ from realm_tf.evaluation.published import Cell
 from realm_tf.operations.operation import Operation
 from realm_tf.version import __version__
 
+_COMMANDS = "commands.json"
 OK, OUTSIDE, NOT_JUDGED = "ok", "OUTSIDE", "not judged"
 _PROGRAMS = {
     "realm": [sys.executable, "-m", "realm_tf.cli"],
@@ -85,7 +86,8 @@ class Reproduce(Operation):
 
         Raises:
             InputError: if a name is unknown or something that a measurement
-                needs is missing; nothing has run then.
+                needs is missing; nothing has run then. If `output` holds what
+                another version or other arguments measured.
         """
         root = published.locate()
         if self.write_tables:
@@ -149,7 +151,6 @@ class Reproduce(Operation):
                 f"{directory} cannot be made: {error.strerror or error}. "
                 f"Choose another --output than {self.output}."
             ) from error
-        remove(results_path)
         # Commands run at the root, wherever this one was given.
         values = {
             "output": directory,
@@ -162,7 +163,9 @@ class Reproduce(Operation):
             [word.format(**values) for word in shlex.split(line)]
             for line in kept.commands
         ]
-        failure = _run_all(commands, directory, root)
+        done = _done(commands, directory)
+        remove(results_path)
+        failure = _run_all(commands, done, directory, root)
         found = [
             _compare(
                 kept.name, cell, directory, _stdout(len(commands)), failure
@@ -191,26 +194,42 @@ def _measurements(root):
     return {name: each for name, each in results.items() if each.cells}
 
 
-def _run_all(commands, directory, root) -> str:
-    """Runs the commands that are not done; returns what failed, if any."""
-    path = Path(os.path.join(directory, "commands.json"))
-    before = json.loads(path.read_text()) if path.exists() else []
-    done = []
+def _done(commands, directory) -> list[list[str]]:
+    """The commands that are done, each after the version that ran it.
+
+    Raises:
+        InputError: if they are others than now: what they wrote is in the way
+            of what these would write.
+    """
+    path = Path(os.path.join(directory, _COMMANDS))
+    done = json.loads(path.read_text()) if path.exists() else []
+    if done != _states(commands)[: len(done)]:
+        raise InputError(
+            f"{directory} was measured by another version, with other arguments "
+            "or other commands: remove it, or choose another --output."
+        )
+    return done
+
+
+def _states(commands):
+    return [[__version__, *words] for words in commands]
+
+
+def _run_all(commands, done, directory, root) -> str:
+    """Runs the commands after those done; returns what failed, if any."""
+    states = _states(commands)
     for number, words in enumerate(commands, start=1):
         label = f"[{number}/{len(commands)}]"
-        state = [__version__, *words]
-        if before[:number] == [*done, state]:
+        if number <= len(done):
             print(f"{label} done before: {shlex.join(words)}", flush=True)
-        else:
-            print(f"{label} $ {shlex.join(words)}", flush=True)
-            # Those after it read what it will write.
-            write_text(str(path), json.dumps(done))
-            before = []
-            status = _run(words, root, os.path.join(directory, _stdout(number)))
-            if status:
-                return f"FAILED: command {number} with status {status}"
-            write_text(str(path), json.dumps([*done, state]))
-        done.append(state)
+            continue
+        print(f"{label} $ {shlex.join(words)}", flush=True)
+        status = _run(words, root, os.path.join(directory, _stdout(number)))
+        if status:
+            return f"FAILED: command {number} with status {status}"
+        write_text(
+            os.path.join(directory, _COMMANDS), json.dumps(states[:number])
+        )
     return ""
 
 

@@ -10,6 +10,7 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.paths import check_new_file
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.artifacts.question_files import read_questions
@@ -69,8 +70,8 @@ class Retrieve(Computing):
             int, the number of questions.
 
         Raises:
-            InputError: if the inputs are missing or do not match, or answers
-                are needed and not there.
+            InputError: if the inputs are missing or do not match, answers are
+                needed and not there, or a file exists already.
         """
         from realm_tf.answering import calibration
         from realm_tf.answering.corpus import Corpus
@@ -78,6 +79,9 @@ class Retrieve(Computing):
         from realm_tf.retrieval import retrievers
 
         self.check_least(1, "depth")
+        check_new_file(self.output, flag="--output")
+        if self.qrels:
+            check_new_file(self.qrels, flag="--qrels")
         if self.form == "dpr" and (self.of == "articles" or self.qrels):
             raise InputError(
                 "--to dpr is of blocks and says itself which hold an answer: "

@@ -127,8 +127,7 @@ class Training(Computing, RecipeOperation):
         """Opens `output` to be written over a long time.
 
         Stopped, the run leaves its state there and goes on with it. A mistake
-        in the input leaves nothing, as to start again would not help. What
-        only the run needs is removed at the end.
+        in the input leaves nothing where there is no state yet. What only the run needs is removed at the end.
 
         Of processes that train together, the first one does all that; the
         others come once it is open, and leave when it is complete.
@@ -140,6 +139,7 @@ class Training(Computing, RecipeOperation):
             InputError: if `output` is remote, or exists.
         """
         from realm_tf.training import hosts
+        from realm_tf.training import resume
         from realm_tf.training import run_directory
         from realm_tf.training.callbacks import Diverged
 
@@ -163,7 +163,13 @@ class Training(Computing, RecipeOperation):
                 # Its log may be worth a look.
                 raise
             except InputError:
-                remove(stage.directory)
+                # A state may be worth hours, whatever was wrong now.
+                states = (
+                    os.path.join(stage.path(name), resume.STATE)
+                    for name in run_directory.CHECKPOINTS
+                )
+                if not any(map(os.path.exists, states)):
+                    remove(stage.directory)
                 raise
             remove(stage.path(run_directory.WORK))
         hosts.meet("output is complete")

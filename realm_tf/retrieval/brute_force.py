@@ -14,10 +14,6 @@ from realm_tf.retrieval.row_table import Rows
 from realm_tf.retrieval.row_table import RowTable
 from realm_tf.retrieval.row_table import float32_products
 
-# Of the best candidates, as an average over queries: the default of
-# `approx_max_k`.
-RECALL_TARGET = 0.95
-
 
 class _Exhaustive(keras.layers.Layer, Index):
     """Scores blocks of rows and keeps the best of them all.
@@ -63,12 +59,8 @@ class _Exhaustive(keras.layers.Layer, Index):
             num_candidates,
             rows_at_once=self._rows_per_block,
             allowed=allowed,
-            top_k=self._top_k,
         )
         return scores, first_id + places
-
-    def _top_k(self, scores, num_candidates):
-        return ops.top_k(scores, num_candidates)
 
 
 class BruteForce(_Exhaustive):
@@ -170,46 +162,6 @@ class BruteForce(_Exhaustive):
             out_specs=PartitionSpec(None, axis),
         )(queries, rows, ops.pad(allowed, [[0, 0], [0, missing]]))
         return largest(scores, block_ids, num_candidates)
-
-
-class ApproximateMaxK(BruteForce):
-    """`BruteForce` that chooses the largest scores by `approx_max_k`.
-
-    Every inner product is computed, at the device's usual precision; then, on
-    TPUs, rows are spread over so many bins that at least 95 % of the best
-    candidates, as an average over queries, are the largest of their bin. What
-    sorting would take is saved. CPUs and GPUs have no such kernel: there JAX
-    and TensorFlow sort, and what is found is exact, in time and memory of no
-    advantage over `BruteForce`.
-
-    The recall is that of the whole search: all best candidates of a part are
-    kept, and its bins are counted for all rows.
-
-    References:
-        [Chern et al., 2022](https://arxiv.org/abs/2206.14286).
-    """
-
-    is_exact = False
-
-    def search(self, queries, num_candidates, allowed=None):
-        self._check_num_candidates(num_candidates)
-        return self._search(
-            ops.cast(queries, "float32"), num_candidates, allowed
-        )
-
-    def _top_k(self, scores, num_candidates):
-        if keras.backend.backend() == "jax":
-            from jax.lax import approx_max_k
-        else:
-            from tensorflow.math import approx_max_k
-
-        return approx_max_k(
-            scores,
-            num_candidates,
-            recall_target=RECALL_TARGET,
-            # Not the rows of this part alone.
-            reduction_input_size_override=self.num_blocks,
-        )
 
 
 class QuantizedBruteForce(_Exhaustive):

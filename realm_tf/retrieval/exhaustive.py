@@ -11,7 +11,6 @@ def best_rows(
     *,
     rows_at_once=None,
     allowed=None,
-    top_k=ops.top_k,
 ):
     """The rows with the largest products, best first.
 
@@ -23,7 +22,6 @@ def best_rows(
             all.
         allowed: bool tensor `(batch_size, num_rows)`, or of one line for all
             queries. Which rows may be found. Defaults to `None`: all.
-        top_k: function. As `ops.top_k`.
 
     Returns:
         `(scores, places)`, float32 and int32 tensors `(batch_size,
@@ -44,7 +42,7 @@ def best_rows(
         if lowest is not None:
             is_new = start + ops.arange(size, dtype="int32") >= lowest
             scores = ops.where(is_new, scores, -np.inf)
-        scores, places = top_k(scores, min(num_candidates, size))
+        scores, places = ops.top_k(scores, min(num_candidates, size))
         return scores, start + ops.cast(places, "int32")
 
     def step(number, best):

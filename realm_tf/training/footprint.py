@@ -227,7 +227,6 @@ def finetune(
     recipe,
     sizes: Sizes,
     num_blocks: int,
-    num_devices: int,
     *,
     num_questions: int,
     max_query_length: int,
@@ -235,20 +234,19 @@ def finetune(
     span_hidden_dim: int = 256,
     max_span_width: int = 10,
 ) -> Need:
-    """Of `realm finetune`; as `pretrain`.
+    """Of `realm finetune`, which trains on one device; as `pretrain`.
 
     Args:
         recipe: `OpenQaRecipe`.
         sizes: `Sizes`.
         num_blocks: int.
-        num_devices: int.
         num_questions: int. To learn from.
         max_query_length: int. Of a question.
         max_block_length: int. Of a block.
         span_hidden_dim: int. See `Reader`. Defaults to `256`.
         max_span_width: int. See there. Defaults to `10`.
     """
-    candidates, rows = recipe.candidates, recipe.batch_size / num_devices
+    candidates = recipe.candidates
     whole = max_query_length + max_block_length
     length = min(candidates.max_joint_length or whole, whole)
     read = candidates.num_reader_blocks * recipe.train_reader
@@ -261,12 +259,12 @@ def finetune(
     return Need(
         memory={
             **_weights(weights, sizes),
-            "activations": _kept(recipe, sizes, passes, rows),
-            "spans": rows * spans * FLOAT32,
-            **_corpus(num_blocks / num_devices, sizes, max_block_length),
+            "activations": _kept(recipe, sizes, passes, recipe.batch_size),
+            "spans": recipe.batch_size * spans * FLOAT32,
+            **_corpus(num_blocks, sizes, max_block_length),
             "search": _search(
                 recipe.batch_size,
-                num_blocks / num_devices,
+                num_blocks,
                 candidates.num_candidates,
                 max_block_length,
             ),

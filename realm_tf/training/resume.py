@@ -109,7 +109,7 @@ def fit(
     # The first, so that no other sees a loss that is not finite; the last, so
     # that the others have seen the step that is saved.
     callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, saver]
-    while saver.done < num_steps:
+    while not saver.is_over:
         epoch, step = epochs.locate(saver.done)
         steps, num_epochs = epochs.run_from(epoch, step)
         model.fit(
@@ -122,8 +122,6 @@ def fit(
             verbose=verbose,
             callbacks=callbacks,
         )
-        if model.stop_training:
-            break
     return saver.history
 
 
@@ -194,6 +192,7 @@ class SaveState(keras.callbacks.Callback):
         super().__init__()
         self.path = path
         self.done = 0
+        self.is_over = num_steps == 0
         self.history = []
         self._num_steps = num_steps
         self._epochs = epochs
@@ -220,7 +219,8 @@ class SaveState(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.history.append({k: float(v) for k, v in (logs or {}).items()})
-        if self._is_due() or self.done == self._num_steps:
+        self.is_over = self.done == self._num_steps or self.model.stop_training
+        if self._is_due() or self.is_over:
             self._save()
 
     def _is_due(self):
@@ -238,6 +238,7 @@ class SaveState(keras.callbacks.Callback):
         }
         information = {
             "done": self.done,
+            "is_over": self.is_over,
             "history": self.history,
             "parts": {k: v.get_state() for k, v in self._parts.items()},
         }
@@ -260,6 +261,7 @@ class SaveState(keras.callbacks.Callback):
                 "train from the start."
             )
         self.done = self._saved_after = information["done"]
+        self.is_over = information["is_over"]
         for name, value in arrays.items():
             if not name.startswith(_METRICS):
                 variables[name].assign(value)

@@ -14,6 +14,7 @@ WORK = "run"
 CHECKPOINT = f"{WORK}/checkpoint"
 # Of the masked-LM warm-up.
 MASKED_LM_CHECKPOINT = f"{WORK}/masked_lm_checkpoint"
+CHECKPOINTS = (CHECKPOINT, MASKED_LM_CHECKPOINT)
 # Where trainer and index builder meet.
 EXCHANGE = f"{WORK}/index_exchange"
 # Embeddings that the index in training has and had.

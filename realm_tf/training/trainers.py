@@ -98,7 +98,6 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
         `RealmModel`; training it trains the parts of `loaded.model`.
     """
     from realm_tf.models.realm import RealmModel
-    from realm_tf.retrieval.brute_force import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.retrieval.ivf import Ivf
 
@@ -108,8 +107,7 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
         if candidates.search == "partitions":
             index = Ivf.build(embeddings)
         else:
-            make = {"exact": BruteForce, "approximate": ApproximateMaxK}
-            index = make[candidates.search](
+            index = BruteForce(
                 embeddings, rows_per_block=candidates.search_rows or None
             )
         block_table = _block_table(blocks, recipe.lengths.max_block_length)

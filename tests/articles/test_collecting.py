@@ -32,7 +32,7 @@ BAD = {
     "package.json": ('{\n "name": "x"\n}\n', "package.json:1: broken JSON"),
     "latin.csv": (b"Name;Gr\xf6\xdfe\n", "no CSV file in UTF-8"),
     "bad.jsonl": ('{"id": 1, "title": "a", "text": "b"}\n{x\n', "jsonl:2:"),
-    "broken.gz": (b"\x1f\x8b\x08junk", "broken.gz cannot be read"),
+    "broken.gz": (b"\x1f\x8b\x08junk", "broken.gz is truncated"),
 }
 
 
@@ -42,11 +42,12 @@ def test_one_bad_file_of_a_folder_is_named_and_left_out(
 ):
     content, message = BAD[name]
     bad, _ = write(name, content), write("leave.md")
-    rows, counts = collect([str(tmp_path / "docs")])
+    rows, counts, unread = collect([str(tmp_path / "docs")])
     assert list(rows) == ["leave.md#"]
     assert message in capsys.readouterr().err
     known = counts["dropped_bad_record_document"]
     assert known + counts["files_of_no_known_format"] == 1
+    assert unread == ({name} if known else set())
     with pytest.raises(InputError, match=name):
         collect([bad])
 
@@ -54,7 +55,7 @@ def test_one_bad_file_of_a_folder_is_named_and_left_out(
 def test_templates_of_site_generators_are_no_rows(write, tmp_path):
     write("nav.md", "{% include nav.md %}\n\nHello.\n")
     write("toc.md", "{toc}\nYes.\n")
-    rows, _ = collect([str(tmp_path / "docs")])
+    rows, *_ = collect([str(tmp_path / "docs")])
     assert [row["text"] for row in rows.values()] == [
         "{% include nav.md %}\nHello.",
         "{toc} Yes.",
@@ -64,14 +65,14 @@ def test_templates_of_site_generators_are_no_rows(write, tmp_path):
 def test_a_file_without_text_is_named(write, tmp_path, capsys):
     write("leave.md")
     path = write("empty.md", "---\ntitle: Empty\n---\n")
-    _, counts = collect([str(tmp_path / "docs")])
+    _, counts, _ = collect([str(tmp_path / "docs")])
     assert counts["files_without_text"] == 1
     assert capsys.readouterr().err == f"warning: {path} has no text.\n"
 
 
 def test_compressed_documents_have_their_names(write, tmp_path):
     write("leave.md.gz", gzip.compress(b"25 days."))
-    rows, _ = collect([str(tmp_path / "docs")])
+    rows, *_ = collect([str(tmp_path / "docs")])
     assert rows["leave.md.gz#"]["title"] == "leave"
 
 
@@ -105,7 +106,7 @@ def test_urls(write, tmp_path):
         (None, "s 2/rates #1.csv", ""),
         ("https://b/", "https://b/s%202/rates%20%231.csv", "https://b/B_b"),
     ):
-        rows, _ = collect([folder], base_url=base_url)
+        rows, *_ = collect([folder], base_url=base_url)
         assert {name: row["url"] for name, row in rows.items()} == {
             "s 2/rates #1.csv#Oslo": of_file,
             "17": "https://y",

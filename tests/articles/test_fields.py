@@ -82,7 +82,7 @@ def test_one_warning_for_a_document_and_none_for_other_names(capsys):
 
 def _collect(path, names=NAMES):
     """Id to fields of the documents of a file or folder."""
-    rows, _ = collecting.collect([str(path)], fields=names)
+    rows, *_ = collecting.collect([str(path)], fields=names)
     return {name: row["fields"] for name, row in rows.items()}
 
 
@@ -121,7 +121,7 @@ def test_of_json_lines(tmp_path, row, expected):
 def test_rows_of_a_corpus_have_the_fields_that_they_were_given(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(ARTICLE | {"tags": [1, 2]}))
-    rows, _ = collecting.collect([str(path)], fields=NAMES)
+    rows, *_ = collecting.collect([str(path)], fields=NAMES)
     path.write_text(json.dumps(rows["1"]))
     assert collecting.collect([str(path)], fields=NAMES)[0] == rows
 
@@ -140,7 +140,7 @@ def test_of_csv(tmp_path):
     assert _fields(path) == {"date": ["2024-05-01"], "tags": ["a"]}
     path = tmp_path / "rooms.csv"
     path.write_text("title,language\nOslo,no\nRome,\n")
-    rows, _ = collecting.collect([str(path)], fields=(*NAMES, "title"))
+    rows, *_ = collecting.collect([str(path)], fields=(*NAMES, "title"))
     assert [(row["text"], row["fields"]) for row in rows.values()] == [
         (
             "title: Oslo; language: no.",
@@ -280,5 +280,5 @@ def test_text_and_pdf_have_none(tmp_path):
 def test_without_names_there_are_no_fields(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(ARTICLE | {"source": "a"}))
-    rows, _ = collecting.collect([str(path)])
+    rows, *_ = collecting.collect([str(path)])
     assert rows == {"1": ARTICLE | {"file": "", "fields": {}}}

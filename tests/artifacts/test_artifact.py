@@ -138,11 +138,9 @@ def test_seconds_are_those_of_all_runs(tmp_path, monkeypatch):
         {"parameters": {"size": 3}},
         {"parents": {"model": "another"}},
         {"parents": {}},
-        # Not resumable: the files of another run are of no use.
-        {"resumable": False},
     ],
 )
-def test_another_job_starts_anew(output, other):
+def test_another_job_is_refused_and_nothing_lost(output, other):
     arguments = {
         "resumable": True,
         "parameters": {"size": 2},
@@ -150,19 +148,23 @@ def test_another_job_starts_anew(output, other):
     }
     with pytest.raises(RuntimeError):
         _write(output, files={"a.txt": "a"}, fail=RuntimeError(), **arguments)
-    _write(output, files={"b.txt": "b"}, **{**arguments, **other})
+    with pytest.raises(InputError, match="was begun with .* remove it"):
+        _write(output, files={"b.txt": "b"}, **{**arguments, **other})
+    # But where the files of another run are of no use.
+    assert (Path(artifact.unfinished(output)) / "a.txt").exists()
+    _write(output, files={"b.txt": "b"}, **{**arguments, "resumable": False})
     assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
 
 
-def test_another_version_starts_anew(output, monkeypatch):
+def test_another_version_is_refused(output, monkeypatch):
     with pytest.raises(RuntimeError):
         _write(
             output, files={"a.txt": "a"}, fail=RuntimeError(), resumable=True
         )
     monkeypatch.setattr(artifact, "__version__", "99.0")
-    _write(output, resumable=True)
-    assert "a.txt" not in sorted(each.name for each in Path(output).iterdir())
-    assert artifact.read(output, kind="blocks")["version"] == "99.0"
+    with pytest.raises(InputError, match=r"begun with version .* \(now 99.0\)"):
+        _write(output, resumable=True)
+    assert (Path(artifact.unfinished(output)) / "a.txt").exists()
 
 
 def test_a_complete_directory_is_not_overwritten(output):

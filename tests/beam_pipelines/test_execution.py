@@ -5,6 +5,7 @@ import pytest
 from beam_runs import TWO_THREADS
 
 from realm_tf.beam_pipelines import execution
+from realm_tf.errors import InputError
 
 
 def test_options_pin_the_local_runner():
@@ -18,6 +19,16 @@ def test_options_pin_the_local_runner():
         execution.num_local_workers(execution.pipeline_options(TWO_THREADS))
         == 2
     )
+
+
+def test_unknown_options_are_refused_or_said(capsys):
+    slip = "--rows-per-shrad=2000"
+    for runner in ("FnApiRunner", "DataflowRunner"):
+        with pytest.raises(InputError, match=f"unknown option {slip}"):
+            execution.pipeline_options([f"--runner={runner}", slip])
+    assert not capsys.readouterr().err
+    execution.pipeline_options(["--runner=FlinkRunner", slip])
+    assert capsys.readouterr().err == f"handed on to FlinkRunner: {slip}\n"
 
 
 class _Elsewhere:

@@ -23,7 +23,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.beam_pipelines import build_index
 from realm_tf.beam_pipelines import chunk_wikipedia
 from realm_tf.beam_pipelines import execution
-from realm_tf.beam_pipelines.flex_template import launcher
 
 IMAGE = "example.org/realm:1"
 FLINK = [
@@ -245,30 +244,23 @@ def test_the_job_of_dataflow(monkeypatch, bucket, staged, command):
     assert pool["workerHarnessContainerImage"] == IMAGE
 
 
-def test_a_template_leaves_the_last_step_to_the_command(
-    monkeypatch, bucket, staged, capsys, embeddings_dir
+def test_a_command_that_was_cut_off_from_its_job_is_given_again(
+    monkeypatch, bucket, embeddings_dir
 ):
-    monkeypatch.setenv("REALM_COMMAND", "embed")
-    monkeypatch.setenv("REALM_WORKER_IMAGE", IMAGE)
-    arguments = [
-        "--model=gs://bucket/model",
-        "--blocks=gs://bucket/blocks",
-        f"--output={OUTPUT}",
-    ]
-    assert not launcher.main(
-        [
-            *(*arguments, "--rows_per_shard=5"),
-            *("--runner=DataflowRunner", *GOOGLE_CLOUD),
-        ]
-    )
-    assert "handed over" in capsys.readouterr().out
-    _check_job(staged, COMMANDS["embed"][1])
+    def cut_off(*_, **__):
+        raise KeyboardInterrupt
+
+    command = ["embed", "--rows-per-shard=5", f"--output={OUTPUT}"]
+    command += COMMANDS["embed"][0].split()
+    with monkeypatch.context() as patch:
+        patch.setattr(execution, "run_pipeline", cut_off)
+        assert cli.main([*command, "--runner=DataflowRunner"]) == 130
     assert not artifact.is_complete(OUTPUT)
     # What the job does.
     for name in os.listdir(embeddings_dir):
         if name.endswith(".npy"):
             shutil.copy(f"{embeddings_dir}/{name}", bucket / "output")
-    assert not cli.main(["embed", *arguments, "--rows-per-shard=5"])
+    assert not cli.main(command)
     found = artifact.read(OUTPUT, kind="embeddings")
     expected = artifact.read(embeddings_dir, kind="embeddings")
     for metadata in (found, expected):

@@ -162,6 +162,33 @@ def test_what_no_tower_has_is_refused(tmp_path, file, change, message):
         sentence_transformers.read(str(directory))
 
 
+@pytest.mark.parametrize(
+    ("change", "is_cosine"),
+    [
+        ({"similarity_fn_name": "dot"}, False),
+        ({"similarity_fn_name": "cosine"}, True),
+        ({"similarity_fn_name": None}, True),
+        (None, True),
+    ],
+)
+def test_it_compares_by_cosine_where_nothing_is_said(
+    tmp_path, change, is_cosine
+):
+    directory = tmp_path / "source"
+    shutil.copytree(GOLDEN / "minilm", directory)
+    modules = json.loads((directory / "modules.json").read_text())
+    kept = [m for m in modules if not m["type"].endswith("Normalize")]
+    assert len(kept) == len(modules) - 1
+    (directory / "modules.json").write_text(json.dumps(kept))
+    path = directory / "config_sentence_transformers.json"
+    if change is None:
+        path.unlink()
+    else:
+        content = json.loads(path.read_text()) | change
+        path.write_text(json.dumps(content))
+    assert sentence_transformers.read(str(directory)).normalize == is_cosine
+
+
 def test_how_it_embeds_is_not_asked_twice(tmp_path, capsys):
     command = ["init", "--from", "hf", "--source", str(GOLDEN / "bge")]
     output = ["--cosine", "--output", str(tmp_path / "model")]

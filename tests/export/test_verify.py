@@ -14,6 +14,7 @@ from realm_tf.errors import InputError
 from realm_tf.export import verify as verify_module
 from realm_tf.export import verify_worker
 from realm_tf.operations.export import Export
+from realm_tf.operations.graph import Graph
 from realm_tf.operations.verify import Verify
 
 pytestmark = backends.exports
@@ -143,9 +144,12 @@ def test_a_process_that_cannot_load_fails(copy, capsys, monkeypatch):
     assert "It ended with status 1:" in captured.err
 
 
-def test_a_failure_leaves_no_complete_report(copy, monkeypatch, tmp_path):
+def test_a_failure_leaves_no_complete_report(
+    copy, monkeypatch, tmp_path, capsys
+):
     report = {
         "ok": False,
+        "error": "2 of 3",
         "checks": [
             {"name": "good", "ok": True},
             {"name": "score within 0.0001", "ok": False},
@@ -155,9 +159,15 @@ def test_a_failure_leaves_no_complete_report(copy, monkeypatch, tmp_path):
         verify_module, "ask_in_a_fresh_process", lambda _: report
     )
     output = tmp_path / "verification"
-    with pytest.raises(RuntimeError, match="from: score within 0.0001"):
-        Verify(saved_model=str(copy), output=str(output)).run()
+    arguments = ["--saved-model", str(copy), "--output", str(output)]
+    assert cli.main(["verify", *arguments]) == 1
+    assert "FAILED  score within 0.0001" in capsys.readouterr().out
     assert not output.exists()
+    # Among steps, what follows is not done.
+    graph = Graph()
+    graph.add(Verify(saved_model=str(copy), output=str(output)))
+    with pytest.raises(RuntimeError, match="FAILED  score within 0.0001"):
+        graph.run()
 
 
 def test_what_is_no_export_is_refused(copy, tmp_path, capsys):

@@ -174,6 +174,13 @@ def test_what_the_format_has_no_place_for_is_refused(vocabulary_path, tmp_path):
     model_directory.save(loaded, model)
     with pytest.raises(InputError, match="pooling mean, projection None"):
         ExportCheckpoint(to="hf", model=model, output=tmp_path / "hf").run()
+    reads = random_weights.random(vocab=vocabulary_path, num_layers=1)
+    reads.model.reader.reads_titles = True
+    model_directory.save(reads, str(tmp_path / "reads"))
+    with pytest.raises(InputError, match="The reader reads titles"):
+        ExportCheckpoint(
+            to="hf", model=tmp_path / "reads", output=tmp_path / "hf"
+        ).run()
     assert not (tmp_path / "hf").exists()
     command = f"export-checkpoint --to hf --model {model} --output {tmp_path}/x"
     assert cli.main([*command.split(), "--blocks", "b"]) == 2

@@ -145,7 +145,9 @@ def test_an_input_that_was_removed_is_made_again(output):
 def test_a_run_that_was_begun_otherwise_is_refused(output):
     _stopped(output, "b")
     assert os.path.isdir(f"{output}/b.partial")
-    with pytest.raises(InputError, match="output/b was begun with steps=1"):
+    with pytest.raises(
+        InputError, match="output/b.partial was begun with steps=1"
+    ):
         _graph(output, steps=2).run()
     _graph(output).run()
     assert made == ["a", "b", "c"]

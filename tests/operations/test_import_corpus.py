@@ -65,6 +65,7 @@ def test_what_is_there_already_is_left_alone(open_qa):
         blocks=open_qa["blocks"],
         max_block_length=64,
         embeddings=open_qa["embeddings"],
+        license="apache-2.0",
     )
     assert list(lines) == [
         f"{open_qa[name]}: there already"
@@ -73,6 +74,9 @@ def test_what_is_there_already_is_left_alone(open_qa):
     for name, path in open_qa.items():
         path = pathlib.Path(path) / "metadata.json"
         assert path.read_bytes() == before[name]
+    # Another option is another import.
+    with pytest.raises(InputError, match="model"):
+        import_hf(["openqa"], open_qa["model"], license="mit")
 
 
 def test_two_commands_from_the_hub(open_qa, hub, tmp_path, capsys):

@@ -1,12 +1,14 @@
 import json
 
 import pytest
+from comparisons import write_directory
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.inspect import Inspect
+from realm_tf.operations.pack import Pack
 from realm_tf.training import plots
 
 
@@ -67,11 +69,31 @@ def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     assert "<mark " in shown
 
 
-def test_a_page_of_something_else(blocks_dir, tmp_path):
+def test_a_page_of_something_else(
+    blocks_dir, annotated_dir, vocabulary_path, tmp_path
+):
     page = tmp_path / "spans.html"
     with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
         _run(blocks_dir, "--html", page)
+    packed = str(tmp_path / "packed")
+    Pack(annotated=annotated_dir, vocab=vocabulary_path, output=packed).run()
+    with pytest.raises(InputError, match="no texts"):
+        _run(packed, "--html", page)
     assert not page.exists()
+
+
+def test_of_an_exports_base_it_shows_the_served_version(tmp_path, capsys):
+    for version in (2, 10, 11):
+        write_directory(
+            str(tmp_path / "export" / str(version)),
+            kind="saved_model",
+            files={"saved_model.pb": ""},
+        )
+    (tmp_path / "export" / "11" / artifact.MARKER).unlink()
+    _run(tmp_path / "export")
+    assert capsys.readouterr().out.startswith(
+        f"SavedModel('{tmp_path}/export/10')"
+    )
 
 
 def test_it_plots_runs(tmp_path, capsys):
@@ -103,6 +125,8 @@ def test_what_cannot_be_plotted(blocks_dir, tmp_path):
         _run(blocks_dir, "--plot", plot)
     with pytest.raises(InputError, match="neither --block nor --html"):
         _run(blocks_dir, "--plot", plot, "--block", 1)
-    with pytest.raises(InputError, match="--plot alone"):
+    with pytest.raises(InputError, match="one directory .* Received: none"):
+        _run()
+    with pytest.raises(InputError, match="Expected one directory"):
         _run(blocks_dir, blocks_dir)
     assert not plot.exists()

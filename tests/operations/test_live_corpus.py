@@ -12,6 +12,7 @@ import backends
 import keras
 import numpy as np
 import pytest
+import tiny_models
 from calibrated import write_evaluation
 from small_pdf import small_pdf
 
@@ -27,6 +28,8 @@ from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.export import signatures
 from realm_tf.operations import corpus_change
+from realm_tf.operations.chunk import Chunk
+from realm_tf.operations.embed import Embed
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.serving.request_error import RequestError
@@ -411,8 +414,8 @@ def test_add_and_remove(tmp_path, model_dir, capsys):
 
 
 PLACES = {
-    "cut": (corpus_change, "_make_blocks"),
-    "embedded": (corpus_change, "_embed"),
+    "cut": (Chunk, "run"),
+    "embedded": (Embed, "run"),
     "named": (Segment, "finish"),
     "exported": (live_version, "write_next"),
     "current": (LiveCorpus, "clean"),
@@ -474,6 +477,68 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
     # Nothing is left of what was killed.
     used = {each["name"] for each in LiveCorpus(corpus).manifest().segments}
     assert set(os.listdir(corpus / "segments")) == used
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (live_version, "write"),
+        pytest.param((Segment, "finish"), marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_killed_create_made_otherwise_is_made_anew(
+    tmp_path, model_dir, vocabulary_path, monkeypatch, place
+):
+    """Nothing of one model is in the corpus of another, nor an id twice."""
+    other = tiny_models.save(
+        vocabulary_path, str(tmp_path / "model"), projection_dim=8, seed=4
+    )
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    _write(docs, {"ada.txt": 30 * "Ada was in London. "})
+
+    def killed(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, killed)
+        with pytest.raises(KeyboardInterrupt):
+            _create(docs, corpus, model_dir)
+    options = {"max_block_length": 40}
+    _create(docs, corpus, other, **options)
+    _create(docs, tmp_path / "other", other, **options)
+    found, rows = _contents(corpus)
+    wanted, wanted_rows = _contents(tmp_path / "other")
+    assert found == wanted and len(found) > 2
+    np.testing.assert_array_equal(rows, wanted_rows)
+    _write(docs, {"nile.txt": "The Nile is a river."})
+    realm.SyncCorpus(corpus=str(corpus)).run()
+    ids = LiveCorpus(corpus).state().block_ids()
+    assert len(ids) == len(found) + 1 == len(set(ids))
+
+
+def test_a_file_that_cannot_be_read_keeps_its_documents(
+    tmp_path, small_corpus, capsys
+):
+    docs, corpus = tmp_path / "docs", tmp_path / "corpus"
+    shutil.copytree(small_corpus / "docs", docs)
+    shutil.copytree(small_corpus / "corpus", corpus)
+    _write(docs, {"ada.txt": b"Ada was in \xff", "nile.txt": "The Nile."})
+    sync = realm.SyncCorpus(
+        corpus=str(corpus), documents=str(docs), dry_run=True
+    )
+    sync.run()
+    told = capsys.readouterr()
+    assert "ada.txt cannot be read" in told.err
+    assert told.out.split("\n")[:4] == [
+        "added           1  nile.txt#",
+        "changed         0",
+        "removed         0",
+        "the same        1",
+    ]
+    # One that is gone goes.
+    (docs / "ada.txt").unlink()
+    sync.run()
+    assert "removed         1  ada.txt#" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,10 @@ def test_bad_arguments_are_refused(
     output = str(tmp_path / "packed")
     with pytest.raises(InputError, match="takes one of --model and --vocab"):
         Pack(output=output, annotated=annotated).run()
-    with pytest.raises(InputError, match="are for --annotated"):
+    with pytest.raises(InputError, match="--model is not for --blocks"):
         Pack(output=output, blocks=blocks_dir, vocab=vocabulary_path).run()
+    with pytest.raises(InputError, match="--lowercase is not for --blocks"):
+        Pack(output=output, blocks=blocks_dir, lowercase=False).run()
     with pytest.raises(InputError, match="One of --blocks and --annotated"):
         Pack(output=output).run()
     with pytest.raises(InputError, match="One of --blocks and --annotated"):

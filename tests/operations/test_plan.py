@@ -156,10 +156,28 @@ def test_two_towers_are_counted_twice(model_dir, tmp_path):
         ({"recipe": "huge"}, "--recipe must be one of paper, wiki-small"),
         ({"set": ["steps=3"]}, "--set steps=3: expected NAME=VALUE"),
         ({"share_of_peak": 0.0}, "above 0 and at most 1"),
-        ({"what": "embed", "recipe": "paper"}, "has no recipe"),
-        ({"what": "index", "set": ["seed=1"]}, "`realm index` has no recipe"),
+        (
+            {"what": "embed", "recipe": "paper"},
+            "--recipe is not for `realm plan embed`",
+        ),
+        (
+            {"what": "index", "set": ["seed=1"]},
+            "--set is not for `realm plan index`",
+        ),
         ({"what": "index", "host_memory": 0.0}, "--host-memory must be above"),
         ({"what": "index", "num_parts": 0}, "`num_parts` must be 1 to"),
+        (
+            {"what": "index", "kind": "ivf", "num_parts": 5},
+            "--num-parts is not for --kind ivf",
+        ),
+        (
+            {"what": "finetune", "num_devices": 8},
+            "--num-devices is not for `realm plan finetune`",
+        ),
+        (
+            {"host_memory": 1.0},
+            "--host-memory is not for `realm plan pretrain`",
+        ),
     ],
 )
 def test_mistakes(arguments, message):

@@ -95,7 +95,7 @@ def test_a_failing_command_leaves_no_results(measure, tmp_path):
 
 
 def test_what_is_done_is_not_run_again(measure, tmp_path, monkeypatch):
-    """From the command on that is new or failed, all run."""
+    """From the command on that failed, all run; others are in the way."""
     first, second, third = (f"{_RUN} --speed {n}" for n in (1, 2, 2.5))
 
     def runs(*commands):
@@ -105,12 +105,12 @@ def test_what_is_done_is_not_run_again(measure, tmp_path, monkeypatch):
     assert runs(first, second + " --status 1", third) == (1, 2)
     assert runs(first, second, third) == (0, 4)
     assert runs(first, second, third) == (0, 4)
-    # The last is as it was, but follows one that is not.
-    assert runs(first, second + "0", third) == (0, 6)
-    assert runs(second, second + " --status 1", third) == (1, 8)
-    # Another version of the package measures again.
+    results = _results(tmp_path)
+    assert runs(first, second + "0", third) == (2, 4)
     monkeypatch.setattr(reproduce, "__version__", "another")
-    assert runs(second, second + "0", third) == (0, 11)
+    assert runs(first, second, third) == (2, 4)
+    # What was measured is still there.
+    assert _results(tmp_path) == results
 
 
 def test_realm_is_this_one(measure, tmp_path, blocks_dir):

@@ -164,6 +164,29 @@ def test_dprs_json_says_which_block_holds_an_answer(world, corpus):
     assert any(each["has_answer"] for row in rows for each in row["ctxs"])
 
 
+def test_nothing_is_searched_that_cannot_be_written(world, tmp_path):
+    written = Retrieve(**world, form="trec")
+    written.run()
+    before = _read(world["output"])
+    missing = str(tmp_path / "none" / "q")
+    for changes, complaint in (
+        ({}, "run exists already"),
+        ({"output": str(tmp_path)}, "exists already"),
+        ({"output": missing}, "--output: the directory .*none does not exist"),
+        (
+            {"output": f"{tmp_path}/new", "qrels": world["questions"]},
+            "queries.jsonl exists already. Remove it or choose another --qrels",
+        ),
+    ):
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            pytest.raises(InputError, match=complaint),
+        ):
+            patch.setattr(Corpus, "load", None)
+            Retrieve(**{**world, **changes}, form="trec").run()
+    assert _read(world["output"]) == before
+
+
 def _answers(directory):
     with open(f"{directory}/predictions.jsonl", encoding="utf-8") as file:
         return [json.loads(line) for line in file]

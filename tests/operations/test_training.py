@@ -1,5 +1,6 @@
 """What all trainings have in common, by the two that train the towers."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -210,6 +211,11 @@ cli.parse({type(operation).__name__}, arguments).run(
     monkeypatch.setattr(dense_retrieval, "Bm25", search)
     steps = training_runs.Steps()
     again = _operation(kind, world, operation.output)
+    # Neither another job nor a mistake takes the state away.
+    with pytest.raises(InputError, match=r"seed=\d+ \(now 77\): give the same"):
+        dataclasses.replace(again, set=(*again.set, "seed=77")).run()
+    with pytest.raises(InputError, match="No"), again.write():
+        raise InputError("No.")
     result = again.run(verbose=0, callbacks=[steps])
     assert steps.count == NUM_STEPS[kind] - 3
     assert result.metadata["history"] == model.metadata["history"]

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 import search_oracle
 
-from realm_tf.errors import InputError
-from realm_tf.retrieval.brute_force import ApproximateMaxK
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.brute_force import QuantizedBruteForce
 
 KINDS = {
     "exact": BruteForce,
-    # On CPUs the function sorts.
-    "approximate": ApproximateMaxK,
     "int8": functools.partial(QuantizedBruteForce, quantize="int8"),
     "bfloat16": functools.partial(QuantizedBruteForce, quantize="bfloat16"),
 }
@@ -78,12 +74,7 @@ def test_the_same_is_found_in_blocks(make, rows_per_block, num_candidates):
     embeddings, queries = _integers(50), _integers(9, seed=1)
     index = make(embeddings, rows_per_block=rows_per_block)
     found = index.search(queries, num_candidates)
-    if make is ApproximateMaxK:
-        # Of equal scores it may choose any.
-        wanted = search_oracle.oracle(embeddings, queries, num_candidates)
-        np.testing.assert_array_equal(found[0], wanted[0])
-    else:
-        _check(found, embeddings, queries, num_candidates)
+    _check(found, embeddings, queries, num_candidates)
     assert keras.backend.standardize_dtype(found[1].dtype) == "int32"
     assert index.is_exact == (make is BruteForce)
 
@@ -172,31 +163,8 @@ def test_most_of_the_best_are_found_among_small_rows(quantize):
     assert search_oracle.recall(index, embeddings, queries, 5) >= 0.95
 
 
-def test_what_approx_max_k_is_asked_for(monkeypatch):
-    """The recall is of all rows, not of the part that is searched."""
-    if keras.backend.backend() == "jax":
-        import jax.lax as module
-    else:
-        import tensorflow.math as module
-    calls = []
-    function = module.approx_max_k
-
-    def record(scores, k, **options):
-        calls.append((scores.shape[1], k, options))
-        return function(scores, k, **options)
-
-    monkeypatch.setattr(module, "approx_max_k", record)
-    index = ApproximateMaxK(_integers(300), rows_per_block=200)
-    index.search(_integers(5, seed=1), 7)
-    options = {"recall_target": 0.95, "reduction_input_size_override": 300}
-    assert calls == [(200, 7, options)] * 2
-    with pytest.raises(InputError, match="300 blocks.*num_candidates=301"):
-        index.search(_integers(5), 301)
-
-
 _ON_EIGHT_DEVICES = """
     import keras, jax, numpy as np
-    from realm_tf.retrieval.brute_force import ApproximateMaxK
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.training import devices
 
@@ -229,7 +197,7 @@ _ON_EIGHT_DEVICES = """
         (BruteForce, 61, 61, 3),
         (BruteForce, 203, 5, 7),
         (BruteForce, 3, 3, None),  # some devices have none
-        (ApproximateMaxK, 301, 40, 10),
+        (BruteForce, 301, 40, 10),
         (BruteForce, 9, 2, None),
     ]:
         with devices.use_all(16):

@@ -87,7 +87,6 @@ def test_steps_of_the_originals_fine_tuning():
             recipe,
             footprint.Sizes(),
             10**6,
-            1,
             num_questions=79_168,
             max_query_length=32,
             max_block_length=288,

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from realm_tf.artifacts.objects import Model
 from realm_tf.operations.annotate import Annotate
 from realm_tf.training import hosts
 from realm_tf.training.training_log import read_log
@@ -148,23 +147,6 @@ def test_the_inverse_cloze_task_in_two_processes(given, tmp_path):
         losses.append([line["loss"] for line in read_log(output)])
     assert len(losses[0]) == 7
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-
-
-def test_fine_tuning_on_eight_devices(given, tmp_path, questions_path):
-    histories = []
-    for num_devices in (1, 8):
-        output = tmp_path / str(num_devices)
-        _run(
-            {"operation": "finetune", "recipe": "tiny", "set": ["batch_size=8"]}
-            | {name: given[name] for name in ("model", "blocks", "index")}
-            | {"questions": [str(questions_path)], "dev": str(questions_path)},
-            output,
-            num_processes=1,
-            num_devices=num_devices,
-        )
-        histories.append(Model(output).metadata["history"])
-    for one, eight in zip(*histories, strict=True):
-        assert eight == pytest.approx(one, rel=1e-4)
 
 
 def test_what_processes_cannot_do_together(given, tmp_path):

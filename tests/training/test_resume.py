@@ -1,3 +1,4 @@
+import errno
 import pathlib
 import types
 
@@ -200,12 +201,16 @@ def test_a_callback_may_end_the_run(tmp_path):
         def on_train_batch_end(self, batch, logs=None):
             self._model.stop_training = True
 
-    _, rows, _ = _fit(tmp_path, Stop())
+    stopped, rows, _ = _fit(tmp_path, Stop())
     assert len(rows) == 1
+    # Killed before anything came of it, it stays at its end.
+    again, more, counter = _fit(tmp_path)
+    assert more == rows and counter.num_steps == 1
+    _assert_same(again, stopped)
 
 
 @pytest.mark.slow
-def test_what_is_damaged_or_anothers_is_refused(tmp_path):
+def test_what_is_damaged_or_anothers_is_refused(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         _fit(tmp_path, Stop(4))
     with pytest.raises(InputError, match="state of another model"):
@@ -216,6 +221,15 @@ def test_what_is_damaged_or_anothers_is_refused(tmp_path):
         path.write_bytes(damage)
         with pytest.raises(InputError, match="is damaged"):
             _fit(tmp_path)
+    # What the machine lacks now says nothing of the file.
+    path.write_bytes(content)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="many"):
+
+        def load(*_, **__):
+            raise OSError(errno.EMFILE, "too many open files")
+
+        patch.setattr(np, "load", load)
+        _fit(tmp_path)
     # One bit of a weight.
     content[len(content) // 2] ^= 4
     path.write_bytes(content)

@@ -3,7 +3,9 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+import training_runs
 from comparisons import TINY
 
 from realm_tf import cli
@@ -200,3 +202,35 @@ def test_a_comparison_that_was_stopped_goes_on(
     error = capsys.readouterr().err
     assert "ict was made with num_steps=7 (now 3)" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_retrievers_with_one_reader_are_measured(world, tmp_path):
+    output = tmp_path / "output"
+    cells = ["bm25", "start", "start+query_tower"]
+    results = _ablate(
+        world,
+        str(output),
+        suite="table1",
+        cells=cells,
+        seeds=[0, 1],
+        set_finetune=["num_epochs=1", "train_reader=false"],
+    )
+    readers = [
+        training_runs.values(model_directory.load(str(path)).model.reader)
+        for path in (world["model"], *sorted(output.glob("finetuned-*")))
+    ]
+    assert len(readers) == 3
+    for tuned in readers[1:]:
+        for name, value in readers[0].items():
+            np.testing.assert_array_equal(tuned[name], value)
+    # What no seed changes was measured once, and counts for each.
+    names = {path.name for path in output.glob("evaluation-*")}
+    assert names == {
+        *("evaluation-bm25-nq.test", "evaluation-start-nq.test"),
+        *(f"evaluation-start+query_tower-{seed}-nq.test" for seed in (0, 1)),
+    }
+    for cell in cells:
+        assert set(results["systems"][cell]["seeds"]) == {"0", "1"}
+    one, two = results["systems"]["bm25"]["seeds"].values()
+    assert one["metrics"] == two["metrics"]
