@@ -29,8 +29,8 @@ class Candidates(recipes.Group):
             block, see `Reader`; 0: all.
         match_whole_words: bool. See `RetrieveAndRead`.
         retriever: str. Whose blocks are read: the model's own (`"realm"`), also
-            with BM25 beside it (`"hybrid"`), or those of `"bm25"`, found once
-            before the first step.
+            with BM25 beside it (`"hybrid"`), those of `"bm25"`, found once
+            before the first step, or those that a `"file"` ranks.
     """
 
     num_candidates: recipes.Positive = 5000
@@ -40,7 +40,7 @@ class Candidates(recipes.Group):
     read_titles: bool = False
     max_joint_length: recipes.Natural = MAX_JOINT_LENGTH
     match_whole_words: bool = True
-    retriever: Literal["realm", "bm25", "hybrid"] = "realm"
+    retriever: Literal["realm", "bm25", "hybrid", "file"] = "realm"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +117,12 @@ class OpenQaRecipe(recipes.Recipe):
                 "With train_query_tower=false and train_reader=false nothing "
                 "learns: leave one of them out."
             )
-        if candidates.retriever == "bm25" and self.train_query_tower:
+        is_fixed = candidates.retriever in ("bm25", "file")
+        if is_fixed and self.train_query_tower:
             raise InputError(
-                "retriever=bm25 finds the same blocks whatever the query tower "
-                "does: add --set train_query_tower=false."
+                f"retriever={candidates.retriever} finds the same blocks "
+                "whatever the query tower does: add --set "
+                "train_query_tower=false."
             )
         if candidates.gold == "read" and not candidates.read_an_answer:
             raise InputError(

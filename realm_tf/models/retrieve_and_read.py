@@ -183,7 +183,11 @@ class RetrieveAndRead(keras.Model):
             (ops.shape(candidate_ids)[0], num_read),
         )
         if "answer_ids" in inputs:
-            has_answer = self._has_answer(candidate_ids, inputs["answer_ids"])
+            # Where fewer blocks were found, others stand for nothing.
+            is_found = ops.isfinite(scores)
+            has_answer = is_found & self._has_answer(
+                candidate_ids, inputs["answer_ids"]
+            )
             outputs["has_answer"] = has_answer
             if training and not self.open_qa.reader.trainable:
                 return outputs
@@ -191,7 +195,9 @@ class RetrieveAndRead(keras.Model):
                 wanted = has_answer
                 if self._knows_gold(inputs):
                     wanted = gold_blocks.gold_or(
-                        candidate_ids, inputs["gold_ids"], has_answer
+                        ops.where(is_found, candidate_ids, -2),
+                        inputs["gold_ids"],
+                        has_answer,
                     )
                 positions = gold_blocks.include(positions, wanted)
         outputs |= self.reading(
@@ -278,7 +284,7 @@ class RetrieveAndRead(keras.Model):
         scores = outputs["relevance_scores"]
         has_answer = outputs["has_answer"]
         retriever_loss = losses.marginal_span_loss(
-            scores, has_answer, ops.ones_like(has_answer)
+            scores, has_answer, ops.isfinite(scores)
         )
         self._track(
             retriever_loss=retriever_loss,

@@ -8,6 +8,7 @@ from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.question_files import Questions
+from realm_tf.artifacts.ranking_file import RankingFile
 from realm_tf.configs import dpr
 from realm_tf.configs import finetune
 from realm_tf.errors import InputError
@@ -45,6 +46,10 @@ class FineTune(Training):
     teachers: tuple[Model, ...] = ()
     """models whose readers, which err differently, teach this one's beside the
     answers; not with --retriever-loss dpr (if not given: none)"""
+    ranking: RankingFile | None = None
+    """with --set retriever=file: a run of trec_eval's or the JSON of DPR's
+    retriever, whose documents are numbers of blocks; of a run, questions without
+    ids are numbered through all files, and then dev"""
     dev: Questions | None = None
     """questions that choose the best epoch, none of them learned from
     (if not given: the last epoch)"""
@@ -75,15 +80,22 @@ class FineTune(Training):
             found["index"] = self.index.fingerprint
         read = [each.data for each in self.questions]
         found["questions"] = fingerprints.fingerprint(*read)
+        if self.ranking:
+            found["ranking"] = fingerprints.fingerprint(self.ranking.data)
         if self.dev:
             found["dev"] = fingerprints.fingerprint(self.dev.data)
         return found
 
     def check(self) -> None:
-        if self._is_dpr and (self.index or self.tensorboard or self.teachers):
+        if self._is_dpr:
+            names = ("index", "teachers", "ranking", "tensorboard")
+            self.refuse_given(names, "--retriever-loss dpr")
+        elif (self.settings.candidates.retriever == "file") != bool(
+            self.ranking
+        ):
             raise InputError(
-                "--retriever-loss dpr takes no --index and no --teachers, and "
-                "writes nothing for --tensorboard: leave them out."
+                "--set retriever=file reads what --ranking names: give both or "
+                "neither."
             )
         if not self._is_dpr and self.index is None:
             raise InputError(
@@ -168,6 +180,7 @@ class FineTune(Training):
                 model=self.model,
                 blocks=self.blocks,
                 index=self.index,
+                ranking=self.ranking,
                 teachers=[
                     each.load(precision=self.computes_in).model.reader
                     for each in self.teachers

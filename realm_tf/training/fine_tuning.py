@@ -3,12 +3,14 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import sys
 
 import keras
 import numpy as np
 
 from realm_tf.answering import recall
+from realm_tf.answering.given import Given
 from realm_tf.answering.predict import Predictor
 from realm_tf.data import feeding
 from realm_tf.data import patterns
@@ -74,11 +76,21 @@ class FineTuning:
         model: `Model`. What the corpus's model was loaded from.
         blocks: `Blocks`. What the corpus's records were read from.
         index: `Index`. What the corpus's index was loaded from.
+        ranking: `RankingFile`. Of `retriever="file"`. Defaults to `None`.
         teachers: list of `Reader`. Defaults to none.
     """
 
     def __init__(
-        self, corpus, recipe, stage, *, model, blocks, index, teachers=()
+        self,
+        corpus,
+        recipe,
+        stage,
+        *,
+        model,
+        blocks,
+        index,
+        ranking=None,
+        teachers=(),
     ):
         self._model = model
         self._blocks = blocks
@@ -86,6 +98,7 @@ class FineTuning:
         self._index = index
         self._recipe = recipe
         self._stage = stage
+        self._ranking = ranking
         # What finds the blocks, if it is not the model that is trained.
         self._retriever = None
         if recipe.candidates.retriever == "bm25":
@@ -107,6 +120,12 @@ class FineTuning:
             **fit: more arguments of `resume.fit`.
         """
         recipe, metadata = self._recipe, self._stage.metadata
+        if self._ranking:
+            self._retriever = Given(
+                self._ranking,
+                [*itertools.chain(*asked), *dev],
+                num_blocks=len(self._corpus.records),
+            )
         files = self._read(asked)
         curriculum = Curriculum(files, recipe.num_epochs)
         steps = curriculum.steps_of_epochs

@@ -14,6 +14,7 @@ from realm_tf.configs.finetune import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.fine_tune import FineTune
+from realm_tf.operations.retrieve import Retrieve
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
 from realm_tf.training.index_refresh import IndexRefresh
@@ -120,6 +121,49 @@ def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path):
     assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
     with pytest.raises(InputError, match="add --set train_query_tower=false"):
         operation(open_qa_world, tmp_path / "other", *bm25[:1]).run()
+
+
+@pytest.mark.slow
+def test_blocks_that_a_file_ranks_are_read(open_qa_world, tmp_path):
+    """Those of BM25 in a file are BM25's; where there are fewer, no others."""
+    given = {name: open_qa_world[name] for name in ("model", "blocks")}
+    (questions,) = open_qa_world["questions"]
+    fixed = ("train_query_tower=false", "num_candidates=3", "num_epochs=1")
+    ranking, others = tmp_path / "found.json", tmp_path / "others.json"
+    Retrieve(
+        **given,
+        index=open_qa_world["exact"],
+        questions=questions,
+        retriever="bm25",
+        form="dpr",
+        depth=3,
+        output=str(ranking),
+    ).run()
+    asked = json.loads(ranking.read_text())
+    for each in asked:
+        each["ctxs"] = [c for c in each["ctxs"] if not c["has_answer"]][:1]
+    others.write_text(json.dumps(asked))
+    trained = []
+    for name, options in (
+        ("bm25", {}),
+        ("file", {"ranking": str(ranking)}),
+        ("file", {"ranking": str(others)}),
+    ):
+        output = tmp_path / str(len(trained))
+        settings = (*fixed, f"retriever={name}")
+        job = operation(open_qa_world, output, *settings, **options)
+        model = job.run(verbose=0)
+        (row,) = model.metadata["history"]
+        trained.append((training_runs.values(model.load().model.reader), row))
+    (own, own_row), (read, row), (_, least) = trained
+    assert row == own_row and row["candidates_recall"] > 0.5
+    for name, value in own.items():
+        np.testing.assert_array_equal(read[name], value)
+    assert least["candidates_recall"] == least["loss"] == 0
+    with pytest.raises(InputError, match="give both or neither"):
+        operation(
+            open_qa_world, tmp_path / "other", *fixed, "retriever=file"
+        ).run()
 
 
 @pytest.mark.slow
@@ -351,7 +395,9 @@ def test_who_reads_other_inputs_cannot_teach(open_qa_world, tmp_path):
             "read_titles=true",
             teachers=teachers,
         ).run()
-    with pytest.raises(InputError, match="takes no --index and no --teachers"):
+    with pytest.raises(
+        InputError, match="--teachers is not for --retriever-loss"
+    ):
         FineTune(
             retriever_loss="dpr",
             recipe="dpr",
