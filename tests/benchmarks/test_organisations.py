@@ -1,0 +1,83 @@
+"""The documents and questions that the package's reader learned from."""
+
+import json
+import pathlib
+import re
+import sys
+
+import handbook
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
+import organisations
+
+import realm_tf as realm
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return organisations.unpack(str(tmp_path_factory.mktemp("organisations")))
+
+
+def _asked(folder):
+    for path in sorted(folder.glob("*/questions.jsonl")):
+        for line in path.read_text().splitlines():
+            yield path.parent, json.loads(line)
+
+
+def test_every_question_is_answered_by_its_document(folder):
+    asked = list(_asked(folder))
+    assert len(asked) == 2111
+    names = {where.name for where, _ in asked}
+    assert len(names) == 48 and names > set(organisations.DEV)
+    for where, each in asked:
+        text = (where / each["document"]).read_text()
+        plain = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+        assert any(answer in plain for answer in each["answer"]), each
+        assert any(answer in each["excerpt"] for answer in each["answer"])
+
+
+def test_they_know_nothing_of_the_handbook_that_is_asked_in_the_tests(folder):
+    """It measures how a model reads what it has never seen."""
+    names = {
+        name
+        for text in handbook.FILES.values()
+        for name in re.findall(r"[A-Z][a-z]+ [A-Z][a-z]{3,}", text)
+        if not name.endswith("day") and not name.endswith("days")
+    }
+    names = re.compile("|".join([*sorted(names), "kettle"]))
+    assert names.search(handbook.FILES["company/history.md"])
+    found = {
+        match
+        for path in folder.rglob("*.*")
+        for match in names.findall(path.read_text())
+    }
+    assert not found
+
+
+@pytest.mark.slow
+def test_questions_name_sentences_of_blocks(folder, tmp_path, vocabulary_path):
+    blocks = realm.Chunk(
+        vocab=vocabulary_path,
+        output=str(tmp_path / "blocks"),
+        **organisations.chunking(folder),
+    ).run()
+    paths = organisations.write_questions(folder, blocks, str(tmp_path))
+    texts = {}
+    for block in blocks.read():
+        text = " ".join(block.text.split())
+        texts.setdefault(block.title, []).append(text)
+    counts = {}
+    for part, path in paths.items():
+        lines = pathlib.Path(path).read_text().splitlines()
+        counts[part] = len(lines)
+        for line in map(json.loads, lines):
+            evidence = line["evidence"]
+            assert any(a in evidence["sentence"] for a in line["answer"])
+            assert any(
+                evidence["sentence"] in text
+                for text in texts[evidence["title"]]
+            )
+            is_dev = line["organisation"] in organisations.DEV
+            assert is_dev == (part == "dev")
+    assert counts == {"train": 1847, "dev": 264}
