@@ -8,19 +8,15 @@ The reader first learns from cloze questions of the corpus, which no human made,
 from the gold block of each training question, then from three blocks of each. Then
 from questions about rows of tables, and, so that it forgets nothing else, from a
 quarter of the training questions and what the reader before these rows thinks of
-them, or, with --second-teacher, this one and another. At last it learns from documents
-of organisations (`organisations.py`), beside every twelfth training question. Weights of
-retrieval and of BM25 are fitted on dev, for each retriever. What is done is kept in the
-output.
+them, or, with --second-teacher, this one and another. Weights of retrieval and of
+BM25 are fitted on dev, for each retriever. What is done is kept in the output.
 """
 
 import json
 import os
-import random
 import subprocess
 import sys
 
-import organisations
 import tyro
 
 import realm_tf as realm
@@ -40,15 +36,8 @@ _ROWS = (
     *_ONE_BLOCK,
     *("num_candidates=50", "dropout=0.1", "learning_rate=5e-5"),
 )
-_DOCUMENTS = (
-    *("retriever=file", "read_titles=true", "num_epochs=2", "batch_size=16"),
-    *("gold=read", "num_candidates=30", "num_reader_blocks=3"),
-    *("dropout=0.1", "learning_rate=5e-5"),
-)
-# Of the training questions, the rows are followed by every fourth, and documents
-# come with every third of these.
+# Of the training questions, the rows are followed by every fourth.
 _ONE_OF = 4
-_ONE_OF_QUARTER = 3
 
 
 def main(
@@ -88,10 +77,6 @@ def main(
     model = _train(
         graph, start, over, over_tables, learned_from, output, second_teacher
     )
-    graph.run()
-    model, on_documents = _learn_documents(
-        graph, model, start, corpus, learned_from["quarter"], output
-    )
     evaluations = {
         retriever: _evaluate(
             graph,
@@ -103,11 +88,8 @@ def main(
     }
     graph.run()
     return {
-        "documents": on_documents.metrics,
-        **{
-            retriever: {n: each.metrics for n, each in of_retriever.items()}
-            for retriever, of_retriever in evaluations.items()
-        },
+        retriever: {name: each.metrics for name, each in of_retriever.items()}
+        for retriever, of_retriever in evaluations.items()
     }
 
 
@@ -145,56 +127,6 @@ def _train(graph, start, over, over_tables, asked, output, second_teacher):
     model = learn("rows", chosen, "rows", _ROWS, over_tables)
     teachers = (chosen, second_teacher) if second_teacher else (chosen,)
     return learn("taught", model, "quarter", _ROWS, teachers=teachers)
-
-
-def _learn_documents(graph, model, start, corpus, quarter, output):
-    """The model after documents of organisations, and what it answers of others."""
-    folder = organisations.unpack(f"{output}/documents")
-    chunking = organisations.chunking(folder)
-    chunking["input"] += (corpus,)
-    over = _index(
-        graph,
-        start,
-        realm.Chunk(**chunking, **_of(start, f"{output}/documents")),
-    )
-    graph.run()
-    asked = organisations.write_questions(
-        folder, over["blocks"], f"{output}/documents"
-    )
-    with open(asked["train"]) as train, open(quarter) as others:
-        lines = [*train, *others.readlines()[::_ONE_OF_QUARTER]]
-    random.Random(0).shuffle(lines)
-    asked["train"] = f"{output}/documents/mixed.jsonl"
-    with open(asked["train"], "w") as file:
-        file.writelines(lines)
-    found = {
-        part: organisations.write_ranking(
-            folder,
-            model=start,
-            **over,
-            questions=asked[part],
-            output=f"{output}/documents/{part}.trec",
-        )
-        for part in organisations.PARTS
-    }
-    learned = realm.FineTune(
-        recipe="quickstart",
-        set=_DOCUMENTS,
-        model=model,
-        **over,
-        questions=asked["train"],
-        ranking=found["train"],
-        output=f"{output}/learned",
-    )
-    evaluation = realm.Evaluate(
-        model=graph.add(learned),
-        **over,
-        questions=asked["dev"],
-        retriever="file",
-        ranking=found["dev"],
-        output=f"{output}/on-documents",
-    )
-    return learned.result, graph.add(evaluation)
 
 
 def _sample(data_dir, corpus, questions):

@@ -81,3 +81,42 @@ def test_questions_name_sentences_of_blocks(folder, tmp_path, vocabulary_path):
             is_dev = line["organisation"] in organisations.DEV
             assert is_dev == (part == "dev")
     assert counts == {"train": 1847, "dev": 264}
+
+
+@pytest.mark.slow
+def test_a_model_learns_from_them(tmp_path, model_dir, monkeypatch):
+    corpus, questions = tmp_path / "corpus.jsonl", tmp_path / "asked.jsonl"
+    corpus.write_text(
+        '{"id": "1", "title": "Ada", "text": "Ada was in London."}'
+    )
+    questions.write_text(
+        '{"question": "Where was Ada?", "answer": ["London"]}\n'
+    )
+    monkeypatch.setattr(
+        organisations,
+        "_LEARN",
+        (*organisations._LEARN, "num_epochs=1", "num_reader_blocks=1"),
+    )
+    given = {"model": model_dir, "output": str(tmp_path / "output")}
+    metrics = organisations.main(
+        **given, corpus=str(corpus), questions=str(questions)
+    )
+    assert metrics["questions"] == 264
+    learned = realm.Model(tmp_path / "output" / "learned")
+    assert learned.counts["questions"] == 1848
+    # A question finds blocks of its own organisation, or of none.
+    (ranking,) = (tmp_path / "output").glob("mixed.trec")
+    blocks = list(realm.Blocks(tmp_path / "output" / "blocks").read())
+    asked = (tmp_path / "output" / "mixed.jsonl").read_text().splitlines()
+    owner_of = {
+        line.get("id", str(number)): line.get("organisation", "")
+        for number, line in enumerate(map(json.loads, asked))
+    }
+    found = [line.split() for line in ranking.read_text().splitlines()]
+    assert {row[0] for row in found} == set(owner_of)
+    for question, _, block_id, *_ in found:
+        article = blocks[int(block_id)].article_id
+        owner = owner_of[question]
+        assert (
+            f"/{owner}/" in article if owner else "organisations" not in article
+        )
