@@ -195,6 +195,10 @@ class PretrainRecipe(recipes.Recipe):
         masking: `Masking`.
         lengths: `JointLengths`.
         encoders: `PretrainEncoders`.
+        num_held_out: int. Passages that nothing is learned from: before the
+            first step, at each refresh of the index and after the last their
+            sentences are predicted, and the best state is kept. 0: none, and
+            the last state is kept, as in the paper.
         log_every: int. Steps of one line of the log, each their mean.
         seed: int. Order, masks and dropout.
 
@@ -213,6 +217,7 @@ class PretrainRecipe(recipes.Recipe):
     masking: Masking = Masking()
     lengths: JointLengths = JointLengths()
     encoders: PretrainEncoders = PretrainEncoders()
+    num_held_out: recipes.Natural = 0
     log_every: recipes.Positive = 50
     seed: recipes.Natural = 0
 

@@ -31,18 +31,21 @@ class PretrainingExamples(ExampleBatches):
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
         share: tuple of int. See there. Defaults to `(0, 1)`.
+        num_held_out: int. Passages, spread over the eligible ones, that are left
+            out. Defaults to `0`.
+        of_held_out: bool. These alone. Defaults to `False`.
         **masking_options: as `masking.Masker`: `mode`, `max_query_length`,
             `max_masked`, `mask_numbers`.
 
     Attributes:
-        num_examples: int. Eligible passages.
+        num_examples: int. Eligible passages, or those of them.
         steps_per_epoch: int.
         counts: dict of int. As `tokenize_passages` counts, and
             `spans_not_eligible`, `passages_without_span` (mode `"salient"`)
             or `passages_without_wordpiece` (the others): left out.
 
     Raises:
-        InputError: if the eligible passages do not fill one batch.
+        InputError: if the passages do not fill one batch.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class PretrainingExamples(ExampleBatches):
         batch_size: int,
         seed: int = 0,
         share: tuple[int, int] = (0, 1),
+        num_held_out: int = 0,
+        of_held_out: bool = False,
         **masking_options,
     ):
         self.passages = passages
@@ -59,7 +64,12 @@ class PretrainingExamples(ExampleBatches):
         # Width of what is masked in a batch.
         self._max_masked = self.masker.max_masked
         self._pad_id = passages.wordpieces.index("[PAD]")
-        self._kept, self.counts = self._eligible()
+        eligible, self.counts = self._eligible()
+        num = min(num_held_out, len(eligible))
+        held_out = eligible[np.arange(num) * len(eligible) // max(num, 1)]
+        self._kept = (
+            held_out if of_held_out else np.setdiff1d(eligible, held_out)
+        )
         super().__init__(
             len(self._kept), batch_size=batch_size, seed=seed, share=share
         )

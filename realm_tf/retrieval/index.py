@@ -109,7 +109,8 @@ class Index(abc.ABC):
         Returns:
             `(relevance_scores, block_ids)`, float32 and int32 tensors of
             shape `(batch_size, num_candidates)`. Equal scores: the smaller
-            id first where the search is exact.
+            id first where the search is exact (with `allowed`, an `Ivf` gives
+            them in any order).
 
         Raises:
             InputError: if `num_candidates` is out of its range, or the kind

@@ -13,6 +13,7 @@ from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
+from realm_tf.training.held_out import HeldOut
 from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.index_versions import IndexVersions
 from realm_tf.training.training_log import LOG
@@ -25,6 +26,7 @@ _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
 # The part of a saved state that says which embeddings were searched.
 _REFRESH = "index_refresh"
+_HELD_OUT = "held_out"
 # Before the names of what it shows of the masked-LM warm-up.
 _MASKED_LM = "masked_lm/"
 
@@ -47,6 +49,11 @@ def check_processes(recipe, *, index, writer) -> None:
         raise InputError(
             "Where several processes train, builders are processes, too: add "
             f"--set refresh=process. Received: refresh={refresh}"
+        )
+    if recipe.num_held_out:
+        raise InputError(
+            "num_held_out is measured by one process: leave it at 0 where several "
+            "train."
         )
     if index is None:
         raise InputError(
@@ -158,6 +165,8 @@ class Pretraining:
             parts[_REFRESH] = refresh = self._refresh(
                 retriever or trainer.index, model, stack
             )
+            if recipe.num_held_out:
+                parts[_HELD_OUT] = self._held_out(retriever)
             parts |= self._log(LOG, recipe.num_steps)
             if self._writer:
                 samples = self._samples(examples.batch(0, 0), retriever)
@@ -172,6 +181,11 @@ class Pretraining:
                 callbacks=callbacks,
                 feed=feed,
                 **self._fit_arguments,
+            )
+        if recipe.num_held_out:
+            self._stage.metadata.update(
+                held_out=parts[_HELD_OUT].measured,
+                best_step=parts[_HELD_OUT].restore_best(),
             )
         if recipe.index.refresh != "sync" and recipe.index.num_steps:
             self._stage.metadata["index_swaps"] = refresh.swaps
@@ -225,6 +239,24 @@ class Pretraining:
             directory=self._stage.path(run_directory.RETRIEVAL),
         )
 
+    def _held_out(self, retriever):
+        recipe = self._recipe
+        size = min(recipe.batch_size, recipe.num_held_out)
+        examples = PretrainingExamples(
+            self._passages, of_held_out=True, **self._masking(size)
+        )
+        return HeldOut(
+            [
+                examples.batch(0, step)
+                for step in range(examples.steps_per_epoch)
+            ],
+            self._loaded.model,
+            self._stage.path(run_directory.SELECTION),
+            every_steps=recipe.index.num_steps,
+            num_steps=recipe.num_steps,
+            retriever=retriever,
+        )
+
     def _samples(self, batch, retriever):
         from realm_tf.training.retrieval_samples import RetrievalSamples
 
@@ -241,6 +273,7 @@ class Pretraining:
             "batch_size": batch_size,
             "share": (hosts.number(), hosts.count()),
             "seed": self._recipe.seed,
+            "num_held_out": self._recipe.num_held_out,
             "max_query_length": self._recipe.lengths.max_query_length,
             **dataclasses.asdict(self._recipe.masking),
         }

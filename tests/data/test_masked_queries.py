@@ -143,3 +143,24 @@ def test_resumed_anywhere_the_batches_go_on(passages):
 def test_fewer_passages_than_a_batch_are_refused(passages):
     with pytest.raises(InputError, match="40 examples an epoch: fewer"):
         PretrainingExamples(passages, batch_size=41)
+
+
+def test_passages_that_are_held_out_are_in_no_epoch(passages):
+    def seen(**options):
+        examples = PretrainingExamples(passages, batch_size=1, **options)
+        visited = (
+            batch["block_id"].item()
+            for batch in itertools.islice(
+                examples.batches(), 3 * examples.steps_per_epoch
+            )
+        )
+        return set(visited), examples.num_examples
+
+    everything, num = seen()
+    learned, num_learned = seen(num_held_out=5)
+    held_out, num_held_out = seen(num_held_out=5, of_held_out=True)
+    assert (num_learned, num_held_out) == (num - 5, 5)
+    assert learned | held_out == everything and len(held_out) == 5
+    assert not learned & held_out
+    # Spread over the corpus.
+    assert max(held_out) - min(held_out) > 25
