@@ -82,9 +82,15 @@ class Training(Computing, RecipeOperation):
         """Refuses what cannot be trained, before anything is loaded.
 
         Raises:
-            InputError: if the inputs do not match, or an encoder takes less
-                than the recipe's lengths.
+            InputError: if `output` is remote, the inputs do not match, or an
+                encoder takes less than the recipe's lengths.
         """
+        if is_remote(self.output):
+            raise InputError(
+                f"{self.output} is not on a local disk, where a run that is "
+                "stopped keeps its state. Choose a local directory and copy "
+                "it after."
+            )
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())
         matching.check_frozen(
@@ -136,19 +142,13 @@ class Training(Computing, RecipeOperation):
             `artifact.Stage`.
 
         Raises:
-            InputError: if `output` is remote, or exists.
+            InputError: if `output` exists.
         """
         from realm_tf.training import hosts
         from realm_tf.training import resume
         from realm_tf.training import run_directory
         from realm_tf.training.callbacks import Diverged
 
-        if is_remote(self.output):
-            raise InputError(
-                f"{self.output} is not on a local disk, where a run that is "
-                "stopped keeps its state. Choose a local directory and copy "
-                "it after."
-            )
         if not hosts.is_first():
             hosts.meet("output is open")
             yield artifact.Stage(artifact.partial(self.output), {})

@@ -83,9 +83,9 @@ def test_articles_are_cut_once_when_a_run_broke_off(
     other = tmp_path / "again"
     break_off(monkeypatch, other, **arguments)
     articles(tmp_path / "articles.jsonl", [*TEXTS, "They saw Bach."])
-    metadata = _annotate_input(other, path, vocabulary_path)
-    assert len(cut) == 3
-    assert metadata["num_passages"] == 8
+    with pytest.raises(InputError, match="begun with another articles"):
+        _annotate_input(other, path, vocabulary_path)
+    assert len(cut) == 2
 
 
 def test_broken_articles_leave_nothing(tmp_path, vocabulary_path):

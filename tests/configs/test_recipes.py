@@ -156,6 +156,7 @@ def test_the_choices_are_those_of_the_code():
         return typing.get_args(typing.get_type_hints(group)[name])
 
     assert choices(pretrain.Masking, "mode") == masking.MODES
-    assert choices(finetune.Candidates, "retriever") == retrievers.NAMES
+    names = (*retrievers.NAMES, "file")
+    assert choices(finetune.Candidates, "retriever") == names
     marginalizations = choices(pretrain.PretrainRecipe, "marginalization")
     assert marginalizations == losses.MARGINALIZATIONS

@@ -69,14 +69,13 @@ def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     assert "<mark " in shown
 
 
-def test_a_page_of_something_else(
-    blocks_dir, annotated_dir, vocabulary_path, tmp_path
-):
+def test_a_page_of_something_else(blocks_dir, vocabulary_path, tmp_path):
     page = tmp_path / "spans.html"
     with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
         _run(blocks_dir, "--html", page)
-    packed = str(tmp_path / "packed")
-    Pack(annotated=annotated_dir, vocab=vocabulary_path, output=packed).run()
+    annotated, packed = str(tmp_path / "annotated"), str(tmp_path / "packed")
+    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
+    Pack(annotated=annotated, vocab=vocabulary_path, output=packed).run()
     with pytest.raises(InputError, match="no texts"):
         _run(packed, "--html", page)
     assert not page.exists()
@@ -89,10 +88,10 @@ def test_of_an_exports_base_it_shows_the_served_version(tmp_path, capsys):
             kind="saved_model",
             files={"saved_model.pb": ""},
         )
-    (tmp_path / "export" / "11" / artifact.MARKER).unlink()
+    (tmp_path / "export" / "11" / "saved_model.pb").unlink()
     _run(tmp_path / "export")
     assert capsys.readouterr().out.startswith(
-        f"SavedModel('{tmp_path}/export/10')"
+        f"SavedModel('{tmp_path}/export/10':"
     )
 
 

@@ -55,7 +55,7 @@ def test_bad_arguments_are_refused(
     output = str(tmp_path / "packed")
     with pytest.raises(InputError, match="takes one of --model and --vocab"):
         Pack(output=output, annotated=annotated).run()
-    with pytest.raises(InputError, match="--model is not for --blocks"):
+    with pytest.raises(InputError, match="--vocab is not for --blocks"):
         Pack(output=output, blocks=blocks_dir, vocab=vocabulary_path).run()
     with pytest.raises(InputError, match="--lowercase is not for --blocks"):
         Pack(output=output, blocks=blocks_dir, lowercase=False).run()

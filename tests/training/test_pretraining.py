@@ -143,36 +143,36 @@ class _Weights(keras.callbacks.Callback):
         self.after[step] = training_runs.values(self.model.query_embedder)
 
 
-def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path):
-    """Stopped on the way, too."""
-    ends, seen = [], _Weights()
+@pytest.mark.parametrize(
+    "stops", [(), pytest.param((3, 2), marks=pytest.mark.slow)]
+)
+def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
+    seen = _Weights()
     start = model_directory.load(world["model"]).model.query_embedder
     seen.after[0] = training_runs.values(start)
-    for name, stops in (("straight", ()), ("stopped", (3, 2))):
-        operation = _operation(world, tmp_path / name, "num_held_out=2")
-        for after in stops:
-            stop = training_runs.Stop(after)
-            with pytest.raises(KeyboardInterrupt):
-                operation.run(verbose=0, every_steps=1, callbacks=[stop])
-        ends.append(operation.run(verbose=0, callbacks=[seen]))
-    straight, stopped = (each.metadata for each in ends)
-    found = straight["held_out"]
+    operation = _operation(world, tmp_path / "model", "num_held_out=2")
+    for after in stops:
+        stop = training_runs.Stop(after)
+        with pytest.raises(KeyboardInterrupt):
+            operation.run(verbose=0, every_steps=1, callbacks=[stop, seen])
+    end = operation.run(verbose=0, callbacks=[seen])
+    found = end.metadata["held_out"]
     assert [row["step"] for row in found] == [0, 2, 4, 6]
     likelihoods = [row["held_out_log_likelihood"] for row in found]
     assert len(set(likelihoods)) == 4 and max(likelihoods) < 0
     best = found[int(np.argmax(likelihoods))]["step"]
-    assert straight["best_step"] == best
-    for end in ends:
-        kept = training_runs.values(end.load().model.query_embedder)
-        for path, value in seen.after[best].items():
-            np.testing.assert_array_equal(kept[path], value)
-    assert stopped["best_step"] == best
-    assert stopped["held_out"] == found
+    assert end.metadata["best_step"] == best
+    kept = training_runs.values(end.load().model.query_embedder)
+    for path, value in seen.after[best].items():
+        np.testing.assert_array_equal(kept[path], value)
     # Each line of the log has what was measured at its last step.
-    for row, line in zip(found[1:], read_log(ends[0].path), strict=True):
+    for row, line in zip(found[1:], read_log(end.path), strict=True):
         for metric in ("log_likelihood", "retrieval_utility"):
             name = f"held_out_{metric}"
             assert line[name] == pytest.approx(row[name], rel=1e-5)
+    if stops:
+        whole = _operation(world, tmp_path / "whole", "num_held_out=2")
+        assert whole.run(verbose=0).metadata["held_out"] == found
 
 
 def test_embed_blocks(world, tmp_path):
