@@ -479,12 +479,9 @@ def test_an_update_that_was_killed_changes_nothing_or_all(
     assert set(os.listdir(corpus / "segments")) == used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "place",
-    [
-        (live_version, "write"),
-        pytest.param((Segment, "finish"), marks=pytest.mark.slow),
-    ],
+    "place", [(live_version, "write"), (Segment, "finish")]
 )
 def test_what_a_killed_create_made_otherwise_is_made_anew(
     tmp_path, model_dir, vocabulary_path, monkeypatch, place
