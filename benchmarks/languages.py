@@ -103,26 +103,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
     )
     found = {}
     for name, model in (("random", start), ("ict", trained)):
-        stem = f"{output}/{os.path.basename(model.path)}"
-        rows = _made(
-            realm.Embed(model=model, blocks=blocks, output=f"{stem}-rows")
-        )
-        index = _made(
-            realm.BuildIndex(
-                embeddings=rows, kind="brute_force", output=f"{stem}-index"
-            )
-        )
-        metrics = _made(
-            realm.Evaluate(
-                model=model,
-                blocks=blocks,
-                index=index,
-                questions=questions,
-                num_reader_blocks=0,
-                compare=("bm25", "hybrid"),
-                output=f"{stem}-evaluation",
-            )
-        ).metrics
+        metrics = _search(model, blocks, questions, output)
         found[name] = _recall(metrics, "answer_recall")
         found[f"{name}_and_bm25"] = _recall(metrics, "hybrid_answer_recall")
     found["bm25_of_words"] = _recall(metrics, "bm25_answer_recall")
@@ -142,6 +123,27 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
             (f"num_epochs={num_epochs}", f"seed={seed}"),
         )
     return found
+
+
+def _search(model, blocks, questions, output):
+    """Metrics of what a model's towers find."""
+    stem = f"{output}/{os.path.basename(model.path)}"
+    rows = _made(realm.Embed(model=model, blocks=blocks, output=f"{stem}-rows"))
+    index = _made(
+        realm.BuildIndex(
+            embeddings=rows, kind="brute_force", output=f"{stem}-index"
+        )
+    )
+    evaluation = realm.Evaluate(
+        model=model,
+        blocks=blocks,
+        index=index,
+        questions=questions,
+        num_reader_blocks=0,
+        compare=("bm25", "hybrid"),
+        output=f"{stem}-evaluation",
+    )
+    return _made(evaluation).metrics
 
 
 def _read(given, learned_from, output, settings):
@@ -212,6 +214,10 @@ def _write(path, rows):
 
 
 def _learn_wordpieces(rows, output):
+    path = f"{output}/vocab.txt"
+    if os.path.exists(path):
+        # What is there was made of it.
+        return path
     learned = tokenizers.BertWordPieceTokenizer()
     learned.train_from_iterator(
         [row["text"] for row in rows],

@@ -68,29 +68,11 @@ def main(
         questions: JSONL, of which every third is learned from, too, so that
             nothing else is forgotten.
     """
-    folder = unpack(f"{output}/documents")
-    inputs = chunking(folder)
-    if corpus:
-        inputs["input"] += (corpus,)
-    graph = realm.Graph()
-    blocks = graph.add(
-        realm.Chunk(
-            vocab=realm.Model(model).vocabulary,
-            output=f"{output}/blocks",
-            **inputs,
-        )
-    )
-    rows = graph.add(
-        realm.Embed(model=model, blocks=blocks, output=f"{output}/emb")
-    )
-    index = graph.add(
-        realm.BuildIndex(
-            embeddings=rows, kind="brute_force", output=f"{output}/index"
-        )
-    )
-    graph.run()
-    over = {"model": realm.Model(model), "blocks": blocks, "index": index}
-    asked = write_questions(folder, blocks, output)
+    if bool(corpus) != bool(questions):
+        raise realm.InputError("--corpus and --questions go together.")
+    folder, graph = unpack(f"{output}/documents"), realm.Graph()
+    over = _index(graph, folder, realm.Model(model), corpus, output)
+    asked = write_questions(folder, over["blocks"], output)
 
     def read_with(path):
         ranking = f"{path.removesuffix('.jsonl')}.trec"
@@ -122,6 +104,26 @@ def main(
     )
     graph.run()
     return evaluation.metrics
+
+
+def _index(graph, folder, model, corpus, output):
+    """The documents, and what else is searched, with a model."""
+    inputs = chunking(folder)
+    if corpus:
+        inputs["input"] += (corpus,)
+    blocks = graph.add(
+        realm.Chunk(vocab=model.vocabulary, output=f"{output}/blocks", **inputs)
+    )
+    rows = graph.add(
+        realm.Embed(model=model, blocks=blocks, output=f"{output}/emb")
+    )
+    index = graph.add(
+        realm.BuildIndex(
+            embeddings=rows, kind="brute_force", output=f"{output}/index"
+        )
+    )
+    graph.run()
+    return {"model": model, "blocks": blocks, "index": index}
 
 
 def _mix(asked, others, output):

@@ -183,8 +183,7 @@ class RetrieveAndRead(keras.Model):
             (ops.shape(candidate_ids)[0], num_read),
         )
         if "answer_ids" in inputs:
-            # Where fewer blocks were found, others stand for nothing.
-            is_found = ops.isfinite(scores)
+            is_found = _is_found(scores)
             has_answer = is_found & self._has_answer(
                 candidate_ids, inputs["answer_ids"]
             )
@@ -284,7 +283,7 @@ class RetrieveAndRead(keras.Model):
         scores = outputs["relevance_scores"]
         has_answer = outputs["has_answer"]
         retriever_loss = losses.marginal_span_loss(
-            scores, has_answer, ops.isfinite(scores)
+            scores, has_answer, _is_found(scores)
         )
         self._track(
             retriever_loss=retriever_loss,
@@ -318,6 +317,14 @@ class RetrieveAndRead(keras.Model):
     def _track(self, sample_weight=None, **values):
         for name, value in values.items():
             self._trackers[name].update_state(value, sample_weight)
+
+
+def _is_found(scores):
+    """Where fewer blocks were found, others stand for nothing, with -inf.
+
+    A score that is no number is none of these: training has to stop at it.
+    """
+    return ops.not_equal(scores, -float("inf"))
 
 
 def _largest(scores, mask, *, axis):

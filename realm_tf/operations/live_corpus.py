@@ -218,8 +218,10 @@ class SyncCorpus(_Change):
 
     What was added, changed or removed is said before it is done. A server of
     CORPUS/saved_model takes the new state by itself, without a failed request.
-    Of a file that cannot be read at the moment, documents stay as they were; what
-    `realm corpus add` brought from elsewhere goes, unless it is given, too.
+    Of a file that cannot be read at the moment, sections and rows of CSV stay as
+    they were (those of JSON lines, Parquet and dumps go, as nothing says which file
+    they were of); what `realm corpus add` brought from elsewhere goes, unless it is
+    given, too.
     """
 
     command = "corpus sync"

@@ -164,6 +164,28 @@ def test_another_retrievers_blocks_are_read_instead(model):
 
 
 @pytest.mark.slow
+def test_what_was_not_found_answers_nothing_and_no_number_stops(model, answers):
+    """-inf stands for no block; a tower that gives NaN must not be hidden."""
+    batch = oracle.batch(answers)
+    before = oracle.to_numpy(model(batch))
+    scores = np.array(before["relevance_scores"])
+    assert before["has_answer"][:, 1:].any() and before["has_answer"][0, 0]
+    losses = []
+    for value in (-np.inf, np.nan):
+        changed = scores.copy()
+        changed[:, 1:] = value
+        given = {
+            "candidate_ids": before["candidate_ids"],
+            "candidate_scores": changed,
+        }
+        outputs = model({**batch, **given}, training=True)
+        found = oracle.to_numpy(outputs)["has_answer"]
+        np.testing.assert_array_equal(found[:, 0], before["has_answer"][:, 0])
+        assert found[:, 1:].any() == bool(np.isnan(value))
+        losses.append(float(model.compute_loss(x=batch, y_pred=outputs)))
+    assert np.isfinite(losses[0]) and np.isnan(losses[1])
+
+
 def test_an_index_without_embeddings_trains_with_those_given(
     make_model, model, answers
 ):
