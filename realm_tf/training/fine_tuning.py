@@ -272,9 +272,7 @@ class FineTuning:
 
     def _selection(self, dev, refresh):
         settings = self._recipe.selection
-        if settings.num_dev_questions:
-            count = min(settings.num_dev_questions, len(dev))
-            dev = [dev[number * len(dev) // count] for number in range(count)]
+        dev = spread(dev, settings.num_dev_questions or len(dev))
         retriever = self._retriever
         predictor = Predictor(
             self._corpus,
@@ -303,6 +301,12 @@ class FineTuning:
             metric="exact_match",
             patience=settings.patience,
         )
+
+
+def spread(rows, most):
+    """At most so many of some rows, evenly over all of them."""
+    count = min(most, len(rows))
+    return [rows[number * len(rows) // count] for number in range(count)]
 
 
 def make_trainer(corpus, embeddings, recipe, teachers=()):

@@ -192,7 +192,9 @@ def _answers(directory):
         return [json.loads(line) for line in file]
 
 
-@pytest.mark.parametrize("form", ["trec", "dpr"])
+@pytest.mark.parametrize(
+    "form", ["trec", pytest.param("dpr", marks=pytest.mark.slow)]
+)
 def test_what_was_written_is_read_from(world, tmp_path, form):
     """Answers from a file of the model's own are the model's own."""
     Retrieve(**world, form=form).run()

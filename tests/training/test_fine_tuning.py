@@ -133,12 +133,13 @@ def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_model(open_qa_world, tmp_path):
-    """With dev, two files and patterns; stopped in the second file."""
+    """With some of dev, two files and patterns; stopped in the second file."""
 
     def run(name, **fit):
         job = operation(
             open_qa_world,
             tmp_path / name,
+            "num_dev_questions=5",
             questions=open_qa_world["questions"] * 2,
             dev=open_qa_world["questions"][0],
         )
@@ -172,36 +173,10 @@ def test_dev_is_not_what_is_learned_from(open_qa_world, tmp_path):
     assert with_dev["dev"] and "dev" not in without
 
 
-def test_questions_of_dev_are_spread_over_the_file(
-    open_qa_world, tmp_path, monkeypatch
-):
-    path = tmp_path / "dev.jsonl"
-    path.write_text(
-        "".join(
-            f'{{"question": "Where is {n}?", "answer": ["x"]}}\n'
-            for n in range(7)
-        )
-    )
-    asked = []
-
-    class Asked(fine_tuning.Predictor):
-        def predict(self, questions, **options):
-            asked.append([each.split()[-1] for each in questions])
-            return super().predict(questions, **options)
-
-    monkeypatch.setattr(fine_tuning, "Predictor", Asked)
-    for count in (4, 9):
-        operation(
-            open_qa_world,
-            tmp_path / f"model-{count}",
-            *ONE_BATCH,
-            *("num_epochs=1", f"num_dev_questions={count}"),
-            dev=str(path),
-        ).run(verbose=0)
-    assert asked == [
-        ["0?", "1?", "3?", "5?"],
-        [f"{number}?" for number in range(7)],
-    ]
+def test_questions_of_dev_are_spread_over_the_file():
+    dev = [*range(7)]
+    assert fine_tuning.spread(dev, 4) == [0, 1, 3, 5]
+    assert fine_tuning.spread(dev, 9) == dev
 
 
 def test_what_does_not_match_is_refused(

@@ -325,6 +325,7 @@ def test_gold_blocks_that_nothing_reads_are_refused(open_qa_world, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_another_models_reader_teaches(open_qa_world, tmp_path):
     teacher = open_qa_world["model"]
     job = operation(

@@ -143,9 +143,8 @@ class _Weights(keras.callbacks.Callback):
         self.after[step] = training_runs.values(self.model.query_embedder)
 
 
-@pytest.mark.parametrize(
-    "stops", [(), pytest.param((3, 2), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stops", [(), (3, 2)])
 def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
     seen = _Weights()
     start = model_directory.load(world["model"]).model.query_embedder
