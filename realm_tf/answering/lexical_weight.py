@@ -8,18 +8,21 @@ from realm_tf.text import answers
 WEIGHTS = (0.0, *(2.0 ** (step / 2) for step in range(-12, 5)))
 
 
-def fit(questions, hybrid, texts, *, depth: int) -> float:
-    """The weight that puts blocks with an answer first.
+def fit(questions, hybrid, texts, *, num_read: int, depth: int) -> float:
+    """The weight that brings blocks with an answer among those that are read.
 
-        1/n sum_i 1 / rank_i
+        1/n sum_i min(1, num_read / rank_i)
 
     rank_i is that of the first block that holds an answer, infinite without
-    one among the first `depth`. Equal sums: the smaller weight.
+    one among the first `depth`. The order of the blocks read is the reader's
+    to choose; just below them counts nearly as much, so that a few hundred
+    questions do (our choice; docs/open_qa.md). Equal sums: the smaller weight.
 
     Args:
         questions: list of `Question`, with answers.
         hybrid: `retrievers.Hybrid`. Its own weight does not matter.
         texts: sequence of str. Of the blocks, by id.
+        num_read: int. Blocks that are read, at least 1.
         depth: int. Blocks of each ranking.
 
     Returns:
@@ -48,5 +51,5 @@ def fit(questions, hybrid, texts, *, depth: int) -> float:
             order = np.argsort(-(dense + weight * lexical), kind="stable")
             (ranks,) = np.nonzero(holds[order[:depth]])
             if len(ranks):
-                totals[place] += 1 / (1 + ranks[0])
+                totals[place] += min(1, num_read / (1 + ranks[0]))
     return WEIGHTS[int(np.argmax(totals))]

@@ -158,5 +158,8 @@ def test_the_weight_is_fitted_to_known_answers():
 
     # From 2 / 7 on, block 1 passes block 0 for the first question. For the
     # second, block 2 is never seen: it has the lowest score of both lists.
-    weight = lexical_weight.fit(questions, Found(), texts, depth=2)
+    asked = (questions, Found(), texts)
+    weight = lexical_weight.fit(*asked, num_read=1, depth=2)
     assert weight == min(w for w in lexical_weight.WEIGHTS if w > 2 / 7)
+    # Who reads two blocks reads block 1 whatever the weight.
+    assert lexical_weight.fit(*asked, num_read=2, depth=2) == 0
