@@ -1,4 +1,4 @@
-"""Documents and questions of 48 invented organisations.
+"""Documents and questions of 88 invented organisations.
 
     python benchmarks/organisations.py --model DIR --output DIR
     python benchmarks/organisations.py --model DIR --output DIR --corpus FILE --questions FILE
@@ -8,7 +8,7 @@ on, with 11 or 12 documents in Markdown, HTML, CSV and plain text, handbooks, pr
 and minutes, and questions.jsonl, 43 or 44 questions in the words of people who have not
 read them, with the document and the excerpt that answer each. They were written for
 this project; no other text is in them, and their writers did not see the handbook of
-the tests. 42 of them are train, the other six dev.
+the tests. 82 of them are train, the other six dev.
 
 Printed are the metrics of a model on one of these parts; by the second command the
 model learns from train first. Each question is asked over the documents of its own
@@ -56,6 +56,7 @@ def main(
     part: str = "dev",
     corpus: str | None = None,
     questions: str | None = None,
+    lexical_weight: float = hybrid.LEXICAL_WEIGHT,
 ):
     """Measures a model, or one that has learned from the organisations of train.
 
@@ -67,34 +68,16 @@ def main(
             the model learns (if not given: it does not).
         questions: JSONL, of which every third is learned from, too, so that
             nothing else is forgotten.
+        lexical_weight: of BM25 beside f(x, z); 0 for f(x, z) alone, 1e6 for
+            BM25 alone.
     """
     if bool(corpus) != bool(questions):
         raise realm.InputError("--corpus and --questions go together.")
-    folder, graph = unpack(f"{output}/documents"), realm.Graph()
-    over = _index(graph, folder, realm.Model(model), corpus, output)
-    asked = write_questions(folder, over["blocks"], output)
-
-    def read_with(path):
-        ranking = f"{path.removesuffix('.jsonl')}.trec"
-        return {
-            "questions": path,
-            "ranking": write_ranking(
-                folder, **over, questions=path, output=ranking
-            ),
-        }
-
-    measured = over | read_with(asked[part])
+    graph = realm.Graph()
+    over = Searched(graph, realm.Model(model), output, corpus, lexical_weight)
+    measured = over.read(over.questions[part])
     if corpus:
-        mixed = _mix(asked["train"], questions, f"{output}/mixed.jsonl")
-        measured["model"] = graph.add(
-            realm.FineTune(
-                recipe="quickstart",
-                set=_LEARN,
-                **over,
-                **read_with(mixed),
-                output=f"{output}/learned",
-            )
-        )
+        measured["model"] = learn(graph, over, questions)
     evaluation = graph.add(
         realm.Evaluate(
             **measured,
@@ -106,24 +89,83 @@ def main(
     return evaluation.metrics
 
 
-def _index(graph, folder, model, corpus, output):
-    """The documents, and what else is searched, with a model."""
-    inputs = chunking(folder)
-    if corpus:
-        inputs["input"] += (corpus,)
-    blocks = graph.add(
-        realm.Chunk(vocab=model.vocabulary, output=f"{output}/blocks", **inputs)
+def learn(graph, over, questions) -> realm.Model:
+    """What a model is that has learned from train.
+
+    Args:
+        graph: `realm.Graph`.
+        over: `Searched`, with a corpus.
+        questions: str. JSONL, of which every third is learned from, too.
+    """
+    mixed = _mix(
+        over.questions["train"], questions, f"{over.output}/mixed.jsonl"
     )
-    rows = graph.add(
-        realm.Embed(model=model, blocks=blocks, output=f"{output}/emb")
-    )
-    index = graph.add(
-        realm.BuildIndex(
-            embeddings=rows, kind="brute_force", output=f"{output}/index"
+    return graph.add(
+        realm.FineTune(
+            recipe="quickstart",
+            set=_LEARN,
+            **over.read(mixed),
+            output=f"{over.output}/learned",
         )
     )
-    graph.run()
-    return {"model": model, "blocks": blocks, "index": index}
+
+
+class Searched:
+    """The documents, and what else is searched, with a model.
+
+    Args:
+        graph: `realm.Graph`. It is run.
+        model: `realm.Model`.
+        output: str. Where everything is kept.
+        corpus: str. JSON lines of articles. Defaults to `None`.
+        lexical_weight: float. Of `Hybrid`. Defaults to `LEXICAL_WEIGHT`.
+
+    Attributes:
+        output: str.
+        questions: dict. Name of a part to its file.
+    """
+
+    def __init__(
+        self,
+        graph,
+        model,
+        output,
+        corpus=None,
+        lexical_weight=hybrid.LEXICAL_WEIGHT,
+    ):
+        self.output = output
+        self._lexical_weight = lexical_weight
+        self._folder = unpack(f"{output}/documents")
+        inputs = chunking(self._folder)
+        if corpus:
+            inputs["input"] += (corpus,)
+        blocks = graph.add(
+            realm.Chunk(
+                vocab=model.vocabulary, output=f"{output}/blocks", **inputs
+            )
+        )
+        rows = graph.add(
+            realm.Embed(model=model, blocks=blocks, output=f"{output}/emb")
+        )
+        index = graph.add(
+            realm.BuildIndex(
+                embeddings=rows, kind="brute_force", output=f"{output}/index"
+            )
+        )
+        graph.run()
+        self._parts = {"model": model, "blocks": blocks, "index": index}
+        self.questions = write_questions(self._folder, blocks, output)
+
+    def read(self, questions) -> dict:
+        """What an operation is given that reads what is found for questions."""
+        ranking = write_ranking(
+            self._folder,
+            **self._parts,
+            questions=questions,
+            lexical_weight=self._lexical_weight,
+            output=f"{questions.removesuffix('.jsonl')}.trec",
+        )
+        return {**self._parts, "questions": questions, "ranking": ranking}
 
 
 def _mix(asked, others, output):
@@ -213,7 +255,9 @@ def _evidence(asked, blocks):
     return {"title": block.title, "sentence": sentence}
 
 
-def write_ranking(folder, *, model, blocks, index, questions, output) -> str:
+def write_ranking(
+    folder, *, model, blocks, index, questions, lexical_weight, output
+) -> str:
     """Writes what is found for questions, as `realm retrieve --to trec` does.
 
     A line with "organisation" is asked over the blocks of that one, others over
@@ -223,6 +267,7 @@ def write_ranking(folder, *, model, blocks, index, questions, output) -> str:
         folder: path. Of `unpack`.
         model, blocks, index: objects. What is searched.
         questions: str. JSONL.
+        lexical_weight: float. Of `Hybrid`.
         output: str. The file to write.
     """
     corpus = Corpus.load(model, blocks, index)
@@ -231,7 +276,8 @@ def write_ranking(folder, *, model, blocks, index, questions, output) -> str:
     )
     asked = question_files.read_questions(questions)
     owner_of = {q.question: q.line.get("organisation", "") for q in asked}
-    found = run_files.search(_Owned(corpus, owners, owner_of), asked, _DEPTH)
+    owned = _Owned(corpus, owners, owner_of, lexical_weight)
+    found = run_files.search(owned, asked, _DEPTH)
     ranked = run_files.ranked(found, None)
     pathlib.Path(output).write_text(run_files.trec(ranked))
     return output
@@ -250,13 +296,16 @@ class _Owned(Dense):
         corpus: `Corpus`.
         owners: str array `(num_blocks,)`.
         owner_of: dict. Question to owner.
+        lexical_weight: float. Of `Hybrid`.
     """
 
-    def __init__(self, corpus, owners, owner_of):
+    def __init__(self, corpus, owners, owner_of, lexical_weight):
         super().__init__(corpus)
         self._owners = owners
         self._owner_of = owner_of
-        self._hybrid = hybrid.Hybrid(corpus.index, corpus.lexical)
+        self._hybrid = hybrid.Hybrid(
+            corpus.index, corpus.lexical, lexical_weight
+        )
 
     def search(self, questions, num_candidates):
         embeddings = self.embed(questions)

@@ -8,8 +8,9 @@ The reader first learns from cloze questions of the corpus, which no human made,
 from the gold block of each training question, then from three blocks of each. Then
 from questions about rows of tables, and, so that it forgets nothing else, from a
 quarter of the training questions and what the reader before these rows thinks of
-them, or, with --second-teacher, this one and another. Weights of retrieval and of
-BM25 are fitted on dev, for each retriever. What is done is kept in the output.
+them, or, with --second-teacher, this one and another. Last, from the documents and
+questions of organisations.py. Weights of retrieval and of BM25 are fitted on dev, for
+each retriever. What is done is kept in the output.
 """
 
 import json
@@ -17,6 +18,7 @@ import os
 import subprocess
 import sys
 
+import organisations
 import tyro
 
 import realm_tf as realm
@@ -76,6 +78,11 @@ def main(
     }
     model = _train(
         graph, start, over, over_tables, learned_from, output, second_teacher
+    )
+    model = organisations.learn(
+        graph,
+        organisations.Searched(graph, model, f"{output}/organisations", corpus),
+        learned_from["quarter"],
     )
     evaluations = {
         retriever: _evaluate(

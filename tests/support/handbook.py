@@ -869,7 +869,10 @@ QUESTIONS = [
         "how long can i be off to look after my ill son per year",
         ["fourteen days", "up to fourteen days"],
     ),
-    ("which company transports my furniture when i relocate", ["Fjordflytt"]),
+    (
+        "which company transports my furniture when i relocate",
+        ["Fjordflytt", "the firm Fjordflytt"],
+    ),
     (
         "when is the salary transferred",
         ["24th of each month", "24th", "the 24th"],
@@ -923,7 +926,7 @@ QUESTIONS = [
         ["Golden Ladle", "the Golden Ladle"],
     ),
     ("how long is a stove kettle guaranteed", ["twenty-five years"]),
-    ("what is the annual fee of the sports club", ["25 EUR"]),
+    ("what is the annual fee of the sports club", ["25 EUR", "25 EUR a year"]),
     ("who chooses new books for the library", ["Eldbjorg Risnes"]),
     (
         "how much is a car space under the head office",
