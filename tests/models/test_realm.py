@@ -340,6 +340,7 @@ def test_fit_moves_both_towers(make_model, train_block_tower):
 
 
 @pytest.mark.skipif(JIT, reason="padding costs nothing on TensorFlow alone")
+@pytest.mark.slow
 def test_embedding_together_changes_nothing(make_model):
     weights, losses = [], []
     for context in (contextlib.nullcontext, only_for_this_process):

@@ -370,6 +370,7 @@ def test_a_teacher_of_another_shape_is_refused(
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_who_compiles_each_shape_is_given_few(
     open_qa_world, tmp_path, monkeypatch
 ):

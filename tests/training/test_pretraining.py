@@ -332,6 +332,7 @@ def test_the_host_retrieves(world, stopped):
     assert lines[0]["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_state_holds_no_table_of_the_corpus(world):
     operation = _operation(world, world["root"] / "state", "num_steps=4")
     with pytest.raises(KeyboardInterrupt):
