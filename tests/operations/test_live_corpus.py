@@ -186,6 +186,7 @@ def test_there_is_one_already(created, model_dir):
         _create(root / "docs", root / "corpus", model_dir)
 
 
+@pytest.mark.slow
 def test_changes_equal_a_corpus_made_from_nothing(tmp_path, model_dir, capsys):
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     _write(docs, FILES)
