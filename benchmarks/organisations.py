@@ -6,9 +6,9 @@
 organisations.tar.xz has a folder for each: a hospital, a railway, a bakery chain and so
 on, with 11 or 12 documents in Markdown, HTML, CSV and plain text, handbooks, price lists
 and minutes, and questions.jsonl, 43 or 44 questions in the words of people who have not
-read them, with the document and the excerpt that answer each. They were written for
-this project; no other text is in them, and their writers did not see the handbook of
-the tests. 82 of them are train, the other six dev.
+read them, with the document and the excerpt that answer each. A language model wrote
+them for this project; no other text is in them, and nobody who wrote them saw the
+handbook of the tests. 82 of them are train, the other six dev.
 
 Printed are the metrics of a model on one of these parts; by the second command the
 model learns from train first. Each question is asked over the documents of its own

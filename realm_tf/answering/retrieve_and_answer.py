@@ -94,13 +94,7 @@ def answer(
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
     if lexical_weight == FIT:
-        lexical_weight = lexical_weights.fit(
-            asked,
-            retrievers.make("hybrid", corpus),
-            corpus.records.texts,
-            num_read=num_reader_blocks,
-            depth=recall.NUM_RANKED,
-        )
+        lexical_weight = _fitted_weight(corpus, asked, num_reader_blocks)
     if "hybrid" in (retriever, *compare):
         answered.lexical_weight = lexical_weight
     # In this order: recall without a name is the first one's.
@@ -137,6 +131,16 @@ def _make_retriever(name, corpus, asked, lexical_weight, ranking):
             depth=recall.NUM_RANKED,
         )
     return retrievers.make(name, corpus, lexical_weight=lexical_weight)
+
+
+def _fitted_weight(corpus, asked, num_read):
+    return lexical_weights.fit(
+        asked,
+        retrievers.make("hybrid", corpus),
+        corpus.records.texts,
+        num_read=num_read,
+        depth=recall.NUM_RANKED,
+    )
 
 
 def _closed_book(loaded, texts):
