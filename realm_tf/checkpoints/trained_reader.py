@@ -26,7 +26,7 @@ NOTE = (
     "BY-SA 4.0), Natural Questions (CC BY-SA 3.0), WebQuestions (CC BY 4.0) and "
     "CuratedTREC; and from a reader that had learned from the same, and from "
     "more clozes, of names that a tagger of WikiGold (CC BY 4.0) found; last, from "
-    "3,607 questions about documents of 82 invented organisations."
+    "7,831 questions about documents of 178 invented organisations."
 )
 _FROZEN = (
     *("token_embedding", "position_embedding", "segment_embedding"),

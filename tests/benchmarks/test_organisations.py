@@ -29,9 +29,9 @@ def _asked(folder):
 def test_every_question_is_answered_by_its_document(folder):
     asked = list(_asked(folder))
     # By its question a retriever knows whose documents it is asked over.
-    assert len({each["question"] for _, each in asked}) == len(asked) == 3871
+    assert len({each["question"] for _, each in asked}) == len(asked) == 8095
     names = {where.name for where, _ in asked}
-    assert len(names) == 88 and names > set(organisations.DEV)
+    assert len(names) == 184 and names > set(organisations.DEV)
     for where, each in asked:
         text = (where / each["document"]).read_text()
         plain = " ".join(re.sub(r"<[^>]+>", " ", text).split())
@@ -82,7 +82,7 @@ def test_questions_name_sentences_of_blocks(folder, tmp_path, vocabulary_path):
             )
             is_dev = line["organisation"] in organisations.DEV
             assert is_dev == (part == "dev")
-    assert counts == {"train": 3607, "dev": 264}
+    assert counts == {"train": 7831, "dev": 264}
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_model_learns_from_them(tmp_path, model_dir, monkeypatch):
     )
     assert metrics["questions"] == 264
     learned = realm.Model(tmp_path / "output" / "learned")
-    assert learned.counts["questions"] == 3608
+    assert learned.counts["questions"] == 7832
     # A question finds blocks of its own organisation, or of none.
     (ranking,) = (tmp_path / "output").glob("mixed.trec")
     blocks = list(realm.Blocks(tmp_path / "output" / "blocks").read())
