@@ -1,5 +1,6 @@
 """The graph that is exported, from the raw question to answer and evidence."""
 
+import functools
 import types
 
 import numpy as np
@@ -19,7 +20,11 @@ from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import num_bytes
 from realm_tf.models import packing
 from realm_tf.models.best_spans import best_spans
+from realm_tf.retrieval.brute_force import BruteForce
+from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.text.graph_tokenizer import GraphTokenizer
+
+_EXACT = (BruteForce, QuantizedBruteForce)
 
 
 class RealmModule(tf.Module):
@@ -93,26 +98,24 @@ class RealmModule(tf.Module):
 
     def signatures(self) -> dict:
         """The signatures by name; see the functions of the same names."""
-        inputs = {
-            signatures.DEFAULT: (self.answer, ["question"]),
-            signatures.RETRIEVE: (self.retrieve, ["question"]),
-            signatures.EMBED_QUERY: (self.embed_query, ["question"]),
-            signatures.EMBED_BLOCK: (self.embed_block, ["title", "text"]),
+        asked = {
+            signatures.DEFAULT: self.answer,
+            signatures.RETRIEVE: self.retrieve,
+        }
+        found = {
+            signatures.EMBED_QUERY: _traced(self.embed_query, "question"),
+            signatures.EMBED_BLOCK: _traced(self.embed_block, "title", "text"),
         }
         if self.corpus.fields is not None:
-            for name in (signatures.DEFAULT, signatures.RETRIEVE):
-                function, names = inputs[name]
-                inputs[f"{name}{signatures.FILTERED}"] = (
-                    function,
-                    [*names, signatures.FILTER],
-                )
-        return {
-            # Nothing here branches on tensors in Python.
-            name: tf.function(function, autograph=False).get_concrete_function(
-                *(tf.TensorSpec([None], tf.string, name=each) for each in names)
-            )
-            for name, (function, names) in inputs.items()
-        }
+            for name, function in asked.items():
+                filtered = _traced(function, "question", signatures.FILTER)
+                found[f"{name}{signatures.FILTERED}"] = filtered
+                # Another index searches less where there is no filter.
+                if isinstance(self.corpus.layers.index, _EXACT):
+                    asked[name] = functools.partial(_without_filter, filtered)
+        for name, function in asked.items():
+            found[name] = _traced(function, "question")
+        return found
 
     def answer(self, question, filter=None):
         """question and filter `(batch_size,)` -> answer with evidence."""
@@ -268,3 +271,16 @@ class RealmModule(tf.Module):
             "candidate_answer": if_read(answers, ""),
             "candidate_log_prob": if_read(log_probs, np.float32(-np.inf)),
         }
+
+
+def _traced(function, *inputs):
+    """A graph of a function of texts `(batch_size,)` of these names."""
+    # Nothing here branches on tensors in Python.
+    return tf.function(function, autograph=False).get_concrete_function(
+        *(tf.TensorSpec([None], tf.string, name=each) for each in inputs)
+    )
+
+
+def _without_filter(filtered, question):
+    """What a graph gives where all blocks may be found."""
+    return filtered(question=question, filter=tf.fill(tf.shape(question), ""))

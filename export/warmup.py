@@ -10,13 +10,9 @@ import tensorflow as tf
 from realm_tf.export import signatures
 
 FILE = "assets.extra/tf_serving_warmup_requests"
-# Not embed_block: few who ask questions embed blocks, and its first request
-# takes half a second.
-_SIGNATURES = (
-    signatures.DEFAULT,
-    signatures.RETRIEVE,
-    signatures.EMBED_QUERY,
-)
+# Not what embeds: few who ask questions do, and its first request takes a second
+# or two.
+_SIGNATURES = (signatures.DEFAULT, signatures.RETRIEVE)
 
 
 def write(path: str, question: str, *, with_filter: bool) -> None:

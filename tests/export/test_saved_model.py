@@ -308,6 +308,7 @@ def test_every_weight_is_saved_once(exported, version, corpus):
         assert shapes.count([rows, encoder.hidden_dim]) == 2
 
 
+@pytest.mark.slow
 def test_it_is_loaded_as_the_docs_say(exported, ask, asked, tmp_path, version):
     """In a fresh process, without a package of ours."""
     page = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"

@@ -23,8 +23,4 @@ def _requests(path):
 def test_the_file_of_an_export_asks_what_users_ask(exported, asked):
     found = list(_requests(f"{exported}/2/{warmup.FILE}"))
     question = {"question": asked[:1]}
-    assert found == [
-        ("serving_default", question),
-        ("retrieve", question),
-        ("embed_query", question),
-    ]
+    assert found == [("serving_default", question), ("retrieve", question)]
