@@ -169,6 +169,36 @@ def test_warm_up_replays_the_models_own_requests(copied, monkeypatch):
             servable.warm_up()
 
 
+def test_an_exact_search_goes_through_the_filter(tmp_path):
+    """So that one graph is optimised, and not two; a filter of nothing."""
+    text = tf.TensorSpec([None], tf.string)
+    module = tf.Module()
+    module.asked = tf.function(
+        lambda question: {"answer": question + " without"}
+    ).get_concrete_function(question=text)
+    module.filtered = tf.function(
+        lambda question, filter: {"answer": question + filter}
+    ).get_concrete_function(question=text, filter=text)
+    tf.saved_model.save(
+        module,
+        str(tmp_path / "1"),
+        signatures={
+            "serving_default": module.asked,
+            "serving_default_filtered": module.filtered,
+        },
+    )
+    inputs = questions("a", "b")
+    with SavedModelServable(str(tmp_path)) as servable:
+        for kind, found in (
+            ("brute_force", [b"a", b"b"]),
+            ("ivf", [b"a without", b"b without"]),
+        ):
+            servable.card = {"index": kind}
+            assert servable.run(inputs)["answer"].tolist() == found
+            with pytest.raises(RequestError, match="expected the inputs"):
+                servable.run({**inputs, "filter": inputs["question"]})
+
+
 def test_the_card_and_its_checksums(servable, copied):
     assert servable.card == {}
     path = copied / "assets.extra" / "card.json"
