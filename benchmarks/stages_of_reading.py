@@ -9,8 +9,8 @@ from the gold block of each training question, then from three blocks of each. T
 from questions about rows of tables, and, so that it forgets nothing else, from a
 quarter of the training questions and what the reader before these rows thinks of
 them, or, with --second-teacher, this one and another. Last, from the documents and
-questions of organisations.py. Weights of retrieval and of BM25 are fitted on dev, for
-each retriever. What is done is kept in the output.
+questions of organisations.py, and that quarter. Weights of retrieval and of BM25 are
+fitted on dev, for each retriever. What is done is kept in the output.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The reader that comes with this package, for models that begin with MiniLM.
 
 MiniLM's own weights find blocks; how to read an answer off a block it has to
-learn, from thousands of questions and for three hours. What was learned is beside
+learn, from thousands of questions and for four hours. What was learned is beside
 this file, all but the embedding tables, which stayed those of MiniLM: weights of
 8 bits, with a scale for each output of a layer. docs/open_qa.md, "Stages of
 reading", has the commands and what it is worth.
