@@ -23,6 +23,7 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
 from realm_tf.export import card
+from realm_tf.export import checkpoint
 from realm_tf.export import expected as expected_answers
 from realm_tf.export import field_table as field_tables
 from realm_tf.export import saved_model
@@ -40,8 +41,6 @@ _LEAST_SPARE = 256
 _LEAST_SPARE_NUMBERS = 4096
 # Whose search leaves rows out without a graph of its own.
 _WITH_ROOM = "brute_force"
-_VARIABLES = os.path.join("variables", "variables")
-_KEY = "corpus/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def write(
@@ -259,12 +258,12 @@ def _write_variables(stage, before, part) -> bool:
     Returns:
         bool, whether they are of the same shapes and types.
     """
-    reader = tf.train.load_checkpoint(before.file(_VARIABLES))
+    reader = tf.train.load_checkpoint(before.file(checkpoint.PREFIX))
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
-    found = {_KEY.format(name): value for name, value in _named(part)}
-    prefix = _KEY.partition("{}")[0]
-    if {name for name in shapes if name.startswith(prefix)} != set(found):
+    found = {checkpoint.key_of(path): value for path, value in _named(part)}
+    of_corpus = {name for name in shapes if name.startswith(checkpoint.CORPUS)}
+    if of_corpus != set(found):
         return False
     tensors = {}
     for name in shapes:
@@ -275,9 +274,9 @@ def _write_variables(stage, before, part) -> bool:
         if value.shape.as_list() != shapes[name] or value.dtype != dtypes[name]:
             return False
         tensors[name] = value
-    os.makedirs(os.path.dirname(stage.path(_VARIABLES)))
+    os.makedirs(os.path.dirname(stage.path(checkpoint.PREFIX)))
     tf.raw_ops.SaveV2(
-        prefix=stage.path(_VARIABLES),
+        prefix=stage.path(checkpoint.PREFIX),
         tensor_names=list(tensors),
         shape_and_slices=[""] * len(tensors),
         tensors=[tf.convert_to_tensor(value) for value in tensors.values()],

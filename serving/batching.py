@@ -52,6 +52,9 @@ class BatchingServable:
         num_threads: int. The most batches that run at once.
         observe: function of a batch's rows and of the seconds that each of
             its requests waited, called after every batch.
+
+    Attributes:
+        servable: as given.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class BatchingServable:
         num_threads: int,
         observe: Callable[[int, list[float]], None],
     ):
-        self._servable = servable
+        self.servable = servable
         self._max_rows = max_rows
         self._timeout_seconds = timeout_seconds
         self._observe = observe
@@ -96,7 +99,7 @@ class BatchingServable:
         `output_filter`, if it names any.
         """
         # Before it is queued: its mistakes must not fail other requests.
-        definition = self._servable.check(
+        definition = self.servable.check(
             inputs, signature=signature, output_filter=output_filter
         )
         now = time.monotonic()
@@ -132,7 +135,7 @@ class BatchingServable:
             error = unavailable("This version is being unloaded.")
             task.outputs.set_exception(error)
         # Cancels what still runs, which ends the threads.
-        self._servable.close()
+        self.servable.close()
         for thread in self._threads:
             thread.join(_CANCEL_SECONDS)
 
@@ -207,7 +210,7 @@ class BatchingServable:
                 name: np.concatenate([task.inputs[name] for task in tasks])
                 for name in inputs
             }
-        outputs = self._servable.run(
+        outputs = self.servable.run(
             inputs,
             signature=tasks[0].key[0],
             # Stopped only when nobody waits for it any more.

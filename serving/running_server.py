@@ -26,8 +26,8 @@ class RunningServer:
 
     Args:
         options: `ServerOptions`.
-        load: function of a version directory and of the `ServingMetrics`
-            that returns a servable.
+        load: function of a version directory, the servable that is served or
+            `None`, and the `ServingMetrics`, that returns a servable.
 
     Attributes:
         target: str. `"HOST:PORT"`, what a gRPC client connects to.
@@ -60,7 +60,7 @@ class RunningServer:
             self._versions = Versions(
                 options.model_name,
                 options.saved_model,
-                load=lambda directory: load(directory, metrics),
+                load=lambda *version: load(*version, metrics),
                 poll_seconds=options.file_system_poll_wait_seconds,
                 on_event=self._on_event,
             )

@@ -1,13 +1,9 @@
 """One loaded version of a SavedModel: the seam between model and protocol.
 
-A version owns one `tf.compat.v1.Session`. Closing the session frees its
-variables, tables and ScaNN searchers, which `tf.saved_model.load` does not;
-TF Serving isolates versions in the same way.
+A version has a graph with the model, and the state of the blocks in it. The graph
+is shared with the version before where they differ in their blocks alone.
 """
 
-import functools
-import importlib.util
-import logging
 import os
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -15,9 +11,7 @@ from collections.abc import Mapping
 import grpc
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the ops of its graphs
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import rewriter_config_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.answering.answer import Answer
@@ -30,83 +24,18 @@ from realm_tf.serving import memory
 from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.answers import checked
 from realm_tf.serving.answers import to_answers
+from realm_tf.serving.graph_session import GraphSession
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.tensors import decode_tensor
 
-_TAG = "serve"
 _CLOSED = "This version is being unloaded."
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 # A TFRecord file of `PredictionLog`, as TF Serving reads it
 # (tensorflow.org/tfx/serving/saved_model_warmup).
 _WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
-
-
-def _session_config():
-    """Made so that a version is soon ready beside one that is busy.
-
-    Threads of its own: its many small ops need not queue behind the other's
-    large ones. Grappler goes once over the graph: answers are a seventh faster
-    for it, while loading and warming up takes 2 s longer, and 4 s where it goes
-    twice, as is its habit (the quick start's export, two cores).
-    """
-    config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=True, use_per_session_threads=True
-    )
-    config.graph_options.rewrite_options.meta_optimizer_iterations = (
-        rewriter_config_pb2.RewriterConfig.ONE
-    )
-    return config
-
-
-@functools.cache
-def _quieten_session() -> None:
-    """Runs a first session where its log is not seen.
-
-    A process' first session logs two lines about an optimisation that is
-    off, whatever TF_CPP_MIN_LOG_LEVEL says. Only where that asks for quiet.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0":
-        return
-    graph = tf.Graph()
-    with graph.as_default():
-        one = tf.constant(1)
-    stderr = os.dup(2)
-    with open(os.devnull, "wb") as devnull:
-        os.dup2(devnull.fileno(), 2)
-    try:
-        with tf.compat.v1.Session(graph=graph) as session:
-            session.run(one)
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-
-
-def _load_scann_ops() -> None:
-    """Registers ScaNN's ops without importing the package.
-
-    Raises:
-        InputError: if it is missing or made for another TensorFlow.
-    """
-    # find_spec on the parent does not run its __init__.
-    spec = importlib.util.find_spec("scann")
-    if spec is None:
-        raise InputError(
-            "The SavedModel searches with ScaNN, but the package scann is "
-            "not installed: `pip install scann` (Linux x86-64 only), or "
-            "export with an index of kind ivf."
-        )
-    (folder,) = spec.submodule_search_locations
-    try:
-        tf.load_op_library(f"{folder}/scann_ops/cc/_scann_ops.so")
-    except tf.errors.OpError as error:
-        raise InputError(
-            f"The package scann does not load into TensorFlow "
-            f"{tf.__version__}: {error.message}. Install the scann made for "
-            "this TensorFlow."
-        ) from error
 
 
 def _names(names: Iterable[str]) -> str:
@@ -119,6 +48,9 @@ class SavedModelServable:
     Args:
         path: str. The base directory, whose highest version is loaded, or a
             version directory.
+        beside: `SavedModelServable`. A version that is open: where this one
+            differs in its blocks alone, only these are loaded. Defaults to
+            `None`: all is.
 
     Attributes:
         directory: str. The version directory.
@@ -134,34 +66,23 @@ class SavedModelServable:
             exported, or it needs ops that are not installed.
     """
 
-    def __init__(self, path: str):
+    def __init__(
+        self, path: str, *, beside: "SavedModelServable | None" = None
+    ):
         self.directory, _ = find_version(path)
         self.card = export_card.read(self.directory)
         self.evidence_license = self.card.get("evidence_license")
-        if self.card.get("index") == "scann":
-            _load_scann_ops()
-        _quieten_session()
-        self._session = tf.compat.v1.Session(
-            graph=tf.Graph(), config=_session_config()
-        )
-        # Its advice is to use TF 2's loader, which leaks searchers.
-        logger = tf.get_logger()
-        level = logger.level
-        logger.setLevel(logging.ERROR)
-        try:
-            meta_graph = tf.compat.v1.saved_model.loader.load(
-                self._session, [_TAG], self.directory
-            )
-        except (tf.errors.OpError, RuntimeError, ValueError, OSError) as error:
-            self._session.close()
-            raise InputError(
-                f"The SavedModel {self.directory} does not load: {error}"
-            ) from error
-        finally:
-            logger.setLevel(level)
-        # Requests must not grow the graph.
-        self._session.graph.finalize()
-        self.signature_defs = dict(meta_graph.signature_def)
+        graph = state = None
+        if beside is not None and export_card.differ_in_blocks_alone(
+            self.card, beside.card
+        ):
+            graph = beside._graph
+            state = graph and graph.read(self.directory)
+        if state is None:
+            graph = GraphSession(self.directory, self.card)
+            state = graph.first
+        self._graph, self._state = graph, state
+        self.signature_defs = self._graph.signature_defs
 
     def __enter__(self) -> "SavedModelServable":
         return self
@@ -258,14 +179,19 @@ class SavedModelServable:
         # session, compiled on first use and kept for ever.
         fetches = {k: info.name for k, info in definition.outputs.items()}
         feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
-        session = self._session
-        if session is None:
+        graph = self._graph
+        if graph is None:
             raise unavailable(_CLOSED)
         try:
-            values = session.run(fetches, feeds, options=options)
-        except tf.errors.CancelledError as error:
-            raise unavailable(_CLOSED) from error
-        except tf.errors.OpError as error:
+            values = graph.run(
+                fetches, feeds, state=self._state, options=options
+            )
+        except (tf.errors.OpError, RuntimeError) as error:
+            # What is closed meanwhile fails in one way or another.
+            if self._graph is None:
+                raise unavailable(_CLOSED) from error
+            if not isinstance(error, tf.errors.OpError):
+                raise
             raise RequestError(
                 _STATUS_BY_NUMBER[error.error_code], error.message
             ) from error
@@ -346,11 +272,14 @@ class SavedModelServable:
             ) from error
 
     def close(self) -> None:
-        """Refuses new runs, cancels running ones, frees the memory."""
-        session, self._session = self._session, None
-        if session is None:
+        """Refuses new runs and frees the memory; cancels what runs.
+
+        Of versions that share a graph, the last one cancels.
+        """
+        graph, self._graph = self._graph, None
+        if graph is None:
             return
-        session.close()
-        # With the session goes its graph.
-        del session
+        graph.close(self._state)
+        # With the last state goes the graph.
+        del graph
         memory.hand_back()

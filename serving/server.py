@@ -59,9 +59,9 @@ def start_server(
     # Enough to prepare one batch while another runs; our choice.
     num_threads = options.max_running or max(2, (os.cpu_count() or 1) // 4)
 
-    def load(directory: str, metrics):
+    def load(directory: str, served, metrics):
         return BatchingServable(
-            SavedModelServable(directory),
+            SavedModelServable(directory, beside=served and served.servable),
             max_rows=options.max_merged_size,
             timeout_seconds=options.batch_timeout_seconds,
             num_threads=num_threads,

@@ -41,8 +41,9 @@ class Versions:
     Args:
         name: str. The model's.
         base_path: str. A base directory or a version directory.
-        load: function of a version directory that returns a servable.
-            Called in one thread at a time.
+        load: function of a version directory, and of the servable that is
+            served (`None` before the first), that returns a servable. Called
+            in one thread at a time.
         poll_seconds: float. Time between two looks at the base path. 0: only
             one at the start.
         on_event: function of what happened and, by name, `version`, `message`
@@ -57,7 +58,7 @@ class Versions:
         name: str,
         base_path: str,
         *,
-        load: Callable[[str], object],
+        load: Callable[[str, object], object],
         poll_seconds: float,
         on_event: Callable[..., None] = lambda event, **fields: None,
         clock: Callable[[], float] = time.monotonic,
@@ -256,7 +257,7 @@ class Versions:
         self._tell("loading", version=number, message=directory)
         started = time.monotonic()
         try:
-            version.servable = self._load(directory)
+            version.servable = self._load(directory, self._served())
             version.servable.warm_up()
         # Whatever it is, what is served must go on.
         except Exception as error:
@@ -290,6 +291,10 @@ class Versions:
         )
         self._let_go(old, f"version {number} takes over")
         return True
+
+    def _served(self):
+        current = self._current
+        return None if current is None else current.servable
 
     def _replace_by(self, version: Version | None) -> Version | None:
         """Lets requests use a version, at once; gives the one before.

@@ -400,6 +400,7 @@ def test_add_and_remove(tmp_path, copied, capsys):
     assert sorted(found) == ["ada.txt#", "cities.csv#London", "cities.csv#Rome"]
     # The export before is there for who still serves it; the first is not.
     assert sorted(os.listdir(corpus / "saved_model")) == ["4", "5"]
+    _assert_apart_in_one_graph(LiveCorpus(corpus), 4, 5)
     remove = realm.RemoveFromCorpus(corpus=str(corpus), ids=("nothing",))
     with pytest.raises(InputError, match="has no document nothing"):
         remove.run()
@@ -416,6 +417,24 @@ def test_add_and_remove(tmp_path, copied, capsys):
         path.unlink()
     with pytest.raises(InputError, match="contents.jsonl is missing, or of an"):
         realm.SyncCorpus(corpus=str(corpus)).run()
+
+
+def _assert_apart_in_one_graph(corpus, old, new):
+    """A server takes the new state's blocks alone; each says what it said."""
+    inputs = {"question": np.array([b"Where was Ada?"], object)}
+
+    def ask(served):
+        return served.run(inputs)["candidate_text"].tolist()
+
+    with SavedModelServable(corpus.version(old).path) as before:
+        said = ask(before)
+        with SavedModelServable(
+            corpus.version(new).path, beside=before
+        ) as after:
+            assert after._graph is before._graph
+            removed = set(said[0]) - set(ask(after)[0])
+            assert b"The Nile flows to Egypt." in removed
+            assert ask(before) == said
 
 
 PLACES = {

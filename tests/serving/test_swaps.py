@@ -101,7 +101,9 @@ unloaded = queue.SimpleQueue()
 versions = Versions(
     "m",
     base,
-    load=SavedModelServable,
+    load=lambda directory, served: SavedModelServable(
+        directory, beside=served
+    ),
     poll_seconds=0,
     on_event=lambda event, **fields: (
         event == "unloaded" and unloaded.put(fields["version"])

@@ -1,0 +1,182 @@
+"""Versions that differ in their blocks share a graph; their states are apart."""
+
+import json
+import shutil
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from realm_tf.errors import InputError
+from realm_tf.export import card
+from realm_tf.serving import memory
+from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.servable import SavedModelServable
+
+# Bytes of a table: a state that stayed would show.
+_LARGE = 1 << 24
+
+
+class Corpus(tf.Module):
+    def __init__(self, number):
+        super().__init__()
+        self.numbers = tf.Variable(np.full(_LARGE // 4, number, "float32"))
+        self.texts = tf.Variable([f"text {number}"] * 3)
+
+
+class Module(tf.Module):
+    """What an export of `live_version` is, in small."""
+
+    def __init__(self, number, weight):
+        super().__init__()
+        self.corpus = Corpus(number)
+        self.weight = tf.Variable(weight)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="row")])
+    def ask(self, row):
+        # As reading follows searching.
+        number = tf.gather(self.corpus.numbers, row) * self.weight
+        with tf.control_dependencies([number]):
+            return {"number": number, "text": tf.gather(self.corpus.texts, row)}
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="steps")])
+    def slow(self, steps):
+        done = tf.while_loop(
+            lambda step: step < steps, lambda step: (step + 1,), (0,)
+        )
+        with tf.control_dependencies(done):
+            return {"text": self.corpus.texts[0], "done": done[0]}
+
+
+def _export(path, number, *, weight=2.0, parents=None, room=True):
+    module = Module(number, weight)
+    tf.saved_model.save(
+        module,
+        str(path),
+        signatures={"serving_default": module.ask, "slow": module.slow},
+    )
+    files = ["saved_model.pb", "variables/variables.index"]
+    (path / "assets.extra").mkdir()
+    facts = {
+        "room": {"blocks": 3} if room else None,
+        "parents": parents or {"model": "m"},
+        "files": {
+            name: card.fingerprints.sha256(str(path / name)) for name in files
+        },
+    }
+    (path / card.FILE).write_text(json.dumps(facts))
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """Numbered exports of one graph, and some that are others."""
+    root = tmp_path_factory.mktemp("exports")
+    _export(root / "1", 1)
+    for number in (2, 3):
+        _export(root / str(number), number)
+        # Traced again, names of functions differ; `write_next` copies.
+        _copy_graph(root / "1", root / str(number))
+    _export(root / "4", 4, parents={"model": "another"}, weight=3.0)
+    _copy_graph(root / "1", root / "4")
+    _export(root / "5", 5, room=False)
+    _export(root / "6", 6, weight=3.0)
+    return root
+
+
+def _copy_graph(source, target):
+    shutil.copy(source / "saved_model.pb", target)
+    facts = json.loads((target / card.FILE).read_text())
+    facts["files"]["saved_model.pb"] = json.loads(
+        (source / card.FILE).read_text()
+    )["files"]["saved_model.pb"]
+    (target / card.FILE).write_text(json.dumps(facts))
+
+
+def _ask(servable):
+    found = servable.run({"row": np.array([2], "int32")})
+    return found["number"].tolist(), found["text"].tolist()
+
+
+def test_states_are_apart(exports):
+    first = SavedModelServable(str(exports / "1"))
+    graph = weakref.ref(first._graph)
+    second = SavedModelServable(str(exports / "2"), beside=first)
+    third = SavedModelServable(str(exports / "3"), beside=second)
+    assert second._graph is third._graph is first._graph
+    for number, servable in enumerate((first, second, third, first), start=1):
+        number = (number - 1) % 3 + 1
+        assert _ask(servable) == ([2.0 * number], [b"text %d" % number])
+    first.close()
+    third.close()
+    assert _ask(second) == ([4.0], [b"text 2"])
+    with pytest.raises(RequestError, match="being unloaded"):
+        _ask(third)
+    second.close()
+    assert graph() is None
+
+
+@pytest.mark.parametrize("number, weight", [(4, 3), (5, 2), (6, 3)])
+def test_another_graph_or_model_is_loaded_whole(exports, number, weight):
+    with (
+        SavedModelServable(str(exports / "1")) as first,
+        SavedModelServable(str(exports / str(number)), beside=first) as other,
+    ):
+        assert other._graph is not first._graph
+        assert _ask(other) == ([weight * number], [b"text %d" % number])
+        assert _ask(first) == ([2.0], [b"text 1"])
+
+
+def test_a_state_beside_what_is_closed_is_loaded_whole(exports):
+    first = SavedModelServable(str(exports / "1"))
+    first.close()
+    with SavedModelServable(str(exports / "2"), beside=first) as second:
+        assert _ask(second) == ([4.0], [b"text 2"])
+
+
+def test_a_run_keeps_the_state_that_it_began_with(exports):
+    first = SavedModelServable(str(exports / "1"))
+    found = []
+    asked = threading.Thread(
+        target=lambda: found.append(
+            first.run({"steps": np.int32(200_000)}, signature="slow")
+        )
+    )
+    with SavedModelServable(str(exports / "2"), beside=first) as second:
+        asked.start()
+        time.sleep(0.2)
+        # Of two it frees its own state alone, and what runs goes on.
+        first.close()
+        assert not found
+        assert _ask(second) == ([4.0], [b"text 2"])
+        asked.join(30)
+    assert found[0]["text"] == b"text 1"
+
+
+def test_a_state_that_cannot_be_read_changes_nothing(exports, tmp_path):
+    shutil.copytree(exports / "2", tmp_path / "2")
+    (tmp_path / "2" / "variables" / "variables.data-00000-of-00001").unlink()
+    with SavedModelServable(str(exports / "1")) as first:
+        with pytest.raises(
+            InputError,
+            match=r"2 does not load: its .*variables cannot be read \(NotFound",
+        ):
+            SavedModelServable(str(tmp_path / "2"), beside=first)
+        assert _ask(first) == ([2.0], [b"text 1"])
+
+
+def test_states_leave_no_memory(exports):
+    allocated = []
+    served = SavedModelServable(str(exports / "1"))
+    for number in (2, 3, 1, 2, 3, 1):
+        state = SavedModelServable(str(exports / str(number)), beside=served)
+        assert _ask(state)[0] == [2.0 * number]
+        served.close()
+        served = state
+        allocated.append(memory.allocated_bytes())
+    served.close()
+    if None in allocated:
+        pytest.skip("the C library does not tell what is allocated")
+    assert max(allocated[1:]) - allocated[0] < _LARGE / 16, allocated
