@@ -21,9 +21,8 @@ class Collected(NamedTuple):
     """What `collect` found.
 
     Args:
-        rows: dict. Id to a dict of `id`, `title`, `text`, `url`, `file` (the
-            path, of a document; "" of rows and dumps) and `fields` (name to list
-            of str, see `fields_of`), by id.
+        rows: dict. Id to a dict of `id`, `title`, `text`, `url`, `file` (its path)
+            and `fields` (name to list of str, see `fields_of`).
         counts: Counter. `files`, `files_of_no_known_format`,
             `files_without_text`, and pages that were dropped.
         unread: set of str. As `file`: of folders, those that cannot be read.
@@ -69,7 +68,8 @@ def collect(
     found = Collected({}, collections.Counter(), set())
     rows, places = {}, {}
     for page, row in _rows(_files(paths, within), base_url, fields, found):
-        if rows.setdefault(page.article_id, row) != row:
+        other = rows.setdefault(page.article_id, row)
+        if {**other, "file": row["file"]} != row:
             raise InputError(
                 f"{places[page.article_id]} and {page.place} have one id, "
                 f"{page.article_id!r}, and different contents: give "
@@ -183,12 +183,12 @@ def _below(path, root):
 
 
 def _read(path, root, format, base_url):
-    """Yields each page, and its file if it is one of a document."""
+    """Yields each page, and the file that it is in."""
+    below = _below(path, root)
     if format not in _OF_FILES:
         for page in readers.read_pages(path, format=format, base_url=base_url):
-            yield page, ""
+            yield page, below
         return
-    below = _below(path, root)
     folder = urllib.parse.quote(os.path.dirname(below))
     base = "/".join(filter(None, ((base_url or "").rstrip("/"), folder)))
     for page in readers.read_pages(
@@ -206,4 +206,4 @@ def _read(path, root, format, base_url):
         elif page.url == pages.page_url(base or ".", page.title):
             # It has none of its own.
             page.url = pages.page_url(base_url, page.title) if base_url else ""
-        yield page, below if of_file else ""
+        yield page, below

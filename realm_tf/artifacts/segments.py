@@ -32,7 +32,7 @@ class Document(NamedTuple):
         id: str.
         file: str. As `collecting.collect` says.
         fields: dict of str to list of str.
-        digest: str. Of the whole row.
+        digest: str. Of the row, which stays what it is in another file.
     """
 
     id: str
@@ -43,10 +43,18 @@ class Document(NamedTuple):
     @classmethod
     def of(cls, row: dict) -> "Document":
         """The document of a row of `collecting.collect`."""
+        found = cls(row["id"], row["file"], row["fields"], "")
+        if not found.is_named_after_file:
+            row = {**row, "file": ""}
         line = json.dumps(row, ensure_ascii=False, sort_keys=True)
         # Texts may hold halves of surrogate pairs.
         digest = hashlib.sha256(line.encode("utf-8", "surrogatepass"))
-        return cls(row["id"], row["file"], row["fields"], digest.hexdigest())
+        return found._replace(digest=digest.hexdigest())
+
+    @property
+    def is_named_after_file(self) -> bool:
+        """Whether it is a section of this file: others may be in any file."""
+        return bool(self.file) and self.id.startswith(f"{self.file}#")
 
 
 class Segment:

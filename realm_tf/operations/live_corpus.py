@@ -180,7 +180,8 @@ class _Change(Operation):
             new = {
                 name: row
                 for name, row in rows.items()
-                if before.get(name) != Document.of(row)
+                if name not in before
+                or before[name].digest != Document.of(row).digest
             }
             kinds = {
                 "added": [name for name in new if name not in before],
@@ -218,10 +219,9 @@ class SyncCorpus(_Change):
 
     What was added, changed or removed is said before it is done. A server of
     CORPUS/saved_model takes the new state by itself, without a failed request.
-    Of a file that cannot be read at the moment, sections and rows of CSV stay as
-    they were (those of JSON lines, Parquet and dumps go, as nothing says which file
-    they were of); what `realm corpus add` brought from elsewhere goes, unless it is
-    given, too.
+    Of a file that cannot be read at the moment, sections and rows stay as they
+    were; what `realm corpus add` brought from elsewhere goes, unless it is given,
+    too.
     """
 
     command = "corpus sync"
@@ -256,8 +256,12 @@ class AddToCorpus(_Change):
             within=settings["documents"],
         )
         # Sections of a file that are no longer in it go.
-        files = {row["file"] for row in rows.values()} - {""}
-        kept = {name for name, each in before.items() if each.file not in files}
+        files = {row["file"] for row in rows.values()}
+        kept = {
+            name
+            for name, each in before.items()
+            if not each.is_named_after_file or each.file not in files
+        }
         return rows, kept, counts
 
 

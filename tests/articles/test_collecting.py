@@ -112,5 +112,5 @@ def test_urls(write, tmp_path):
             "17": "https://y",
             "18": of_row,
         }
-        assert rows["17"]["file"] == ""
+        assert rows["17"]["file"] == "a.csv"
         assert rows["s 2/rates #1.csv#Oslo"]["file"] == "s 2/rates #1.csv"

@@ -23,6 +23,7 @@ from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.segments import Document
 from realm_tf.artifacts.segments import Segment
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
@@ -559,6 +560,33 @@ def test_a_file_that_cannot_be_read_keeps_its_documents(copied, capsys):
     (docs / "ada.txt").unlink()
     sync.run()
     assert "removed         1  ada.txt#" in capsys.readouterr().out
+
+
+def test_rows_belong_to_no_file_but_stay_while_theirs_cannot_be_read(tmp_path):
+    docs, settings = tmp_path / "docs", {"base_url": None, "fields": ()}
+    settings["documents"] = [str(docs)]
+    line = '{"id": "%s", "title": "T", "text": "It is %s."}\n'
+    _write(docs, {"a.jsonl": line % (1, 1) + line % (2, 2), "b.txt": "B."})
+
+    def sync():
+        return realm.SyncCorpus(corpus="").changed(before, settings)
+
+    before = {}
+    before = {name: Document.of(row) for name, row in sync()[0].items()}
+    assert {name: each.file for name, each in before.items()} == {
+        **{"1": "a.jsonl", "2": "a.jsonl"},
+        "b.txt#": "b.txt",
+    }
+    # In another file they are what they were.
+    (docs / "a.jsonl").rename(docs / "c.jsonl")
+    for name, row in sync()[0].items():
+        assert Document.of(row).digest == before[name].digest
+    # What is added as it is called replaces rows of the same ids alone.
+    add = realm.AddToCorpus(corpus="", documents=(str(docs / "c.jsonl"),))
+    assert add.changed(before, settings)[1] == set(before)
+    _write(docs, {"a.jsonl": line % (1, 1) + "{", "c.jsonl": ""})
+    rows, kept, _ = sync()
+    assert set(rows) == {"b.txt#"} and kept == {"1", "2"}
 
 
 def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
