@@ -4,7 +4,7 @@
 
 DIR is a corpus of `realm corpus create --fields half twentieth thousandth`,
 whose documents have these fields, such as a number modulo 2, 20 and 1,000; it is
-copied. A server of it runs; then a command of its own changes some documents,
+copied. `realm serve` answers from it; then a command of its own changes some documents,
 and the time is taken until a question about them is answered from the new text.
 Memory is the command's at its peak. Besides, filters that let a half, a twentieth
 and a thousandth of the blocks be found: how many of the best five blocks of an
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 
+import load
 import numpy as np
 import tyro
 
@@ -30,7 +31,6 @@ from realm_tf.artifacts import question_files
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.objects import Model
 from realm_tf.export import signatures
-from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.servable import SavedModelServable
 from realm_tf.text.tokenizer import Tokenizer
@@ -70,10 +70,11 @@ def _update(corpus, folder, documents, num_changed):
                 "text": f"{_WORD} {row['text']}",
             }
             file.write(json.dumps(line) + "\n")
-    with server.start(
-        LiveCorpus(corpus).saved_model, file_system_poll_wait_seconds=1.0
-    ) as running:
-        client = RealmClient(running.target)
+    with load.serve(
+        LiveCorpus(corpus).saved_model,
+        *("--file-system-poll-wait-seconds", "1", "--rest-port", "0"),
+    ) as server:
+        client = RealmClient(server.target)
         started = time.monotonic()
         command = subprocess.Popen(
             [
@@ -93,7 +94,8 @@ def _update(corpus, folder, documents, num_changed):
         if status:
             raise RuntimeError(f"`realm corpus add` ended with {status}")
         ended = time.monotonic() - started
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Before the server ends, which is a child as well.
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "seconds until a server answers from it": round(seen, 1),
         "seconds of the command": round(ended, 1),

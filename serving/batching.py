@@ -126,7 +126,7 @@ class BatchingServable:
         return {name: outputs[name] for name in output_filter or outputs}
 
     def close(self) -> None:
-        """Closes the servable; what runs or waits is cancelled."""
+        """Closes the servable; what waits is cancelled, and what runs with it."""
         with self._changed:
             self._closed = True
             waiting, self._waiting = self._waiting, []
@@ -134,10 +134,12 @@ class BatchingServable:
         for task in waiting:
             error = unavailable("This version is being unloaded.")
             task.outputs.set_exception(error)
-        # Cancels what still runs, which ends the threads.
+        # Cancels what still runs, which ends the threads; unless another version
+        # has the same graph.
         self.servable.close()
+        deadline = time.monotonic() + _CANCEL_SECONDS
         for thread in self._threads:
-            thread.join(_CANCEL_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self) -> None:
         """A thread's life: waits for a batch, runs it, and so on."""

@@ -7,6 +7,7 @@ disk meanwhile changes nothing for it. A state that is freed lasts until the las
 run that looked it up has ended.
 """
 
+import contextlib
 import os
 
 import tensorflow as tf
@@ -27,15 +28,19 @@ class CorpusStates:
     Args:
         session: `tf.compat.v1.Session`. Its graph is about to get the export's.
         meta_graph: `MetaGraphDef`. The export's.
+        reading: `tf.compat.v1.RunOptions`. Of runs that read from the disk.
 
     Attributes:
-        first: tuple of bytes. A state whose variables have no values yet: it is
+        first: tuple of str. A state whose variables have no values yet: it is
             what runs without `feeds` read and write, as the loader does.
         input_map: dict. For `import_meta_graph`.
     """
 
-    def __init__(self, session, meta_graph: meta_graph_pb2.MetaGraphDef):
+    def __init__(
+        self, session, meta_graph: meta_graph_pb2.MetaGraphDef, *, reading
+    ):
         self._session = session
+        self._reading = reading
         nodes, keys = zip(*_variables(meta_graph), strict=True)
         dtypes = [node.attr["dtype"].type for node in nodes]
         with session.graph.as_default(), tf.name_scope(_SCOPE):
@@ -79,7 +84,7 @@ class CorpusStates:
             for node, handle in zip(nodes, handles, strict=True)
         }
 
-    def read(self, directory: str) -> tuple[bytes, ...]:
+    def read(self, directory: str) -> tuple[str, ...]:
         """A state of the same graph's export in a version directory.
 
         Raises:
@@ -89,22 +94,26 @@ class CorpusStates:
         prefix = os.path.join(directory, checkpoint.PREFIX)
         try:
             self._session.run(
-                self._filled, {self._prefix: prefix, **self.feeds(state)}
+                self._filled,
+                {self._prefix: prefix, **self.feeds(state)},
+                options=self._reading,
             )
         except BaseException:
-            self.free(state)
+            # With a session that was closed meanwhile all is freed.
+            with contextlib.suppress(tf.errors.OpError, RuntimeError):
+                self.free(state)
             raise
         return state
 
-    def feeds(self, state: tuple[bytes, ...]) -> dict:
+    def feeds(self, state: tuple[str, ...]) -> dict:
         """What to feed, so that a run reads a state."""
         return {self._names: state}
 
-    def free(self, state: tuple[bytes, ...]) -> None:
+    def free(self, state: tuple[str, ...]) -> None:
         """Lets a state go."""
         self._session.run(self._freed, self.feeds(state))
 
-    def _new(self) -> tuple[bytes, ...]:
+    def _new(self) -> tuple[str, ...]:
         # Unlike its Python object, the name does not go with a reference.
         return tuple(
             made.get_raw_handle() for made in self._session.run(self._made)
@@ -114,7 +123,8 @@ class CorpusStates:
 def _variables(meta_graph):
     """(node, key in the checkpoint) of each variable of the blocks.
 
-    The graph's function that restores says which is which.
+    The graph's function that restores says which is which, as TensorFlow's
+    `SavedModel`s have one.
     """
     nodes = {node.name: node for node in meta_graph.graph_def.node}
     restore = nodes[meta_graph.saver_def.restore_op_name]

@@ -24,6 +24,16 @@ from realm_tf.export import checkpoint
 from realm_tf.serving.corpus_states import CorpusStates
 
 _TAG = "serve"
+_CLOSED = "what is served is being unloaded."
+# What a damaged file, or a graph of another kind, leads to.
+_LOADING_ERRORS = (
+    tf.errors.OpError,
+    DecodeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 
 
 class GraphSession:
@@ -63,17 +73,16 @@ class GraphSession:
             # Variables would stay where handles are looked up: on the CPU.
             if card.get("room") and self._is_on_cpu():
                 self._states = CorpusStates(
-                    self._session, _meta_graph(directory)
+                    self._session,
+                    _meta_graph(directory),
+                    reading=tf.compat.v1.RunOptions(inter_op_thread_pool=1),
                 )
                 self.first = self._states.first
                 options["input_map"] = self._states.input_map
             meta_graph = tf.compat.v1.saved_model.loader.load(
                 self._session, [_TAG], directory, **options
             )
-        except (
-            *(tf.errors.OpError, DecodeError, LookupError),
-            *(RuntimeError, ValueError, OSError),
-        ) as error:
+        except _LOADING_ERRORS as error:
             self._session.close()
             raise InputError(
                 f"The SavedModel {directory} does not load: {error}"
@@ -93,24 +102,30 @@ class GraphSession:
             directory: str. The version directory.
 
         Returns:
-            The state, or `None` if this one holds no other, or is closed.
+            The state, or `None` if this one holds no other.
 
         Raises:
-            InputError: if its variables cannot be read.
+            InputError: if its variables cannot be read, or this is closed
+                meanwhile.
         """
         if self._states is None:
             return None
         try:
             state = self._states.read(directory)
         except (tf.errors.OpError, RuntimeError) as error:
+            # Without the places in Python where the graph was made.
+            reason, *_ = str(error.__context__ or error).splitlines()
+            if not self._open:
+                reason = _CLOSED
             raise InputError(
                 f"The SavedModel {directory} does not load: its "
-                f"{checkpoint.PREFIX} cannot be read "
-                f"({type(error).__name__}). Export or copy it again."
+                f"{checkpoint.PREFIX} cannot be read: {reason}"
             ) from error
         with self._lock:
-            self._open.add(state)
-        return state
+            if self._open:
+                self._open.add(state)
+                return state
+        raise InputError(f"The SavedModel {directory} does not load: {_CLOSED}")
 
     def run(self, fetches: dict, feeds: dict, *, state, options) -> dict:
         """Runs the graph with a state; as `tf.compat.v1.Session.run`."""
@@ -142,13 +157,13 @@ def _session_config():
     """Made so that a version is soon ready beside one that is busy.
 
     Threads of its own: its many small ops need not queue behind the other's
-    large ones. Grappler goes once over the graph: answers are a seventh faster
+    large ones; and one more, for reading a state while another is asked. Grappler goes once over the graph: answers are a seventh faster
     for it, while loading and warming up takes 2 s longer, and 4 s where it goes
     twice, as is its habit (the quick start's export, two cores).
     """
-    config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=True, use_per_session_threads=True
-    )
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+    config.session_inter_op_thread_pool.add()
+    config.session_inter_op_thread_pool.add(num_threads=1)
     config.graph_options.rewrite_options.meta_optimizer_iterations = (
         rewriter_config_pb2.RewriterConfig.ONE
     )

@@ -49,8 +49,8 @@ class SavedModelServable:
         path: str. The base directory, whose highest version is loaded, or a
             version directory.
         beside: `SavedModelServable`. A version that is open: where this one
-            differs in its blocks alone, only these are loaded. Defaults to
-            `None`: all is.
+            differs in its blocks alone, only these are loaded, and stay until
+            it is closed. Defaults to `None`: all is loaded.
 
     Attributes:
         directory: str. The version directory.

@@ -114,7 +114,7 @@ class Versions:
             self._poller.start()
 
     def stop(self, *, timeout_seconds: float = 0.0) -> bool:
-        """Serves and loads nothing from now on; requests are cancelled.
+        """Serves and loads nothing from now on; what is open is closed.
 
         Args:
             timeout_seconds: float. How long to wait for a version that is

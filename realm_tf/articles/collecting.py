@@ -102,6 +102,9 @@ def _rows(files, base_url, fields, collected):
                 file=sys.stderr,
             )
             counts["files_of_no_known_format"] += 1
+            # It may have been of one, and be about to be written again.
+            if os.path.getsize(path):
+                collected.unread.add(_below(path, root))
             continue
         except InputError as error:
             if is_named:

@@ -4,7 +4,7 @@
                             and how states are made
     segments/000001/        what was added or changed at once, and is never
       documents.jsonl       changed itself: id, title, text, url, fields, file
-      contents.jsonl        without the texts: id, file, fields, digest of the line
+      contents.jsonl        without the texts: id, file, fields, digest
       blocks, embeddings
       block_ids.npy         what each block is called in answers
       places.npy            the line of documents.jsonl that it is from

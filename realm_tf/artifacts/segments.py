@@ -32,7 +32,7 @@ class Document(NamedTuple):
         id: str.
         file: str. As `collecting.collect` says.
         fields: dict of str to list of str.
-        digest: str. Of the row, which stays what it is in another file.
+        digest: str. Of the row; without the file, unless its id begins with it.
     """
 
     id: str

@@ -220,8 +220,8 @@ class SyncCorpus(_Change):
     What was added, changed or removed is said before it is done. A server of
     CORPUS/saved_model takes the new state by itself, without a failed request.
     Of a file that cannot be read at the moment, sections and rows stay as they
-    were; what `realm corpus add` brought from elsewhere goes, unless it is given,
-    too.
+    were (rows that have moved are known by the file that they were in at first);
+    what `realm corpus add` brought from elsewhere goes, unless it is given, too.
     """
 
     command = "corpus sync"

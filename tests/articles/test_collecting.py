@@ -47,7 +47,7 @@ def test_one_bad_file_of_a_folder_is_named_and_left_out(
     assert message in capsys.readouterr().err
     known = counts["dropped_bad_record_document"]
     assert known + counts["files_of_no_known_format"] == 1
-    assert unread == ({name} if known else set())
+    assert unread == {name}
     with pytest.raises(InputError, match=name):
         collect([bad])
 

@@ -584,6 +584,8 @@ def test_rows_belong_to_no_file_but_stay_while_theirs_cannot_be_read(tmp_path):
     # What is added as it is called replaces rows of the same ids alone.
     add = realm.AddToCorpus(corpus="", documents=(str(docs / "c.jsonl"),))
     assert add.changed(before, settings)[1] == set(before)
+    remove = realm.RemoveFromCorpus(corpus="", ids=("a.jsonl",))
+    assert remove.changed(before, settings)[1] == {"b.txt#"}
     _write(docs, {"a.jsonl": line % (1, 1) + "{", "c.jsonl": ""})
     rows, kept, _ = sync()
     assert set(rows) == {"b.txt#"} and kept == {"1", "2"}

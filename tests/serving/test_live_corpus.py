@@ -8,15 +8,24 @@ import pytest
 
 import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.serving import servable
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
+from realm_tf.serving.graph_session import GraphSession
 
 pytestmark = [pytest.mark.slow, backends.exports]
 _DEADLINE_SECONDS = 60
 
 
-def test_updates_under_load(tmp_path, model_dir):
-    """No request fails, and no answer mixes two states."""
+def test_updates_under_load(tmp_path, model_dir, monkeypatch):
+    """No request fails, no answer mixes two states, the model is loaded once."""
+    graphs = []
+
+    def load(*args):
+        graphs.append(GraphSession(*args))
+        return graphs[-1]
+
+    monkeypatch.setattr(servable, "GraphSession", load)
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     docs.mkdir()
     # All documents of a state say the same number.
@@ -66,6 +75,7 @@ def test_updates_under_load(tmp_path, model_dir):
             for thread in threads:
                 thread.join(_DEADLINE_SECONDS)
     assert not failed
+    assert len(graphs) == 1
     assert all(len(words) == 1 for words in seen)
     # Each thread goes from a state to the next, never back.
     order = [states.index(*words) for words in seen]
