@@ -1,5 +1,6 @@
 """Fields of documents, and the filters over them, inside a graph."""
 
+import collections
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -278,25 +279,24 @@ def _variable(values, size, filler):
 def _column(name, fields):
     """How a field is ordered, and a number for each block."""
     firsts = [next(iter(each.get(name, ())), None) for each in fields]
-    values = [each for each in firsts if each is not None]
+    # Many documents have the same.
+    values = collections.Counter(each for each in firsts if each is not None)
     if not values:
         return _EMPTY, []
     number, date = (
-        sum(re.fullmatch(form, each) is not None for each in values)
+        sum(n for each, n in values.items() if re.fullmatch(form, each))
         for form in (_NUMBER, _DATE)
     )
     # One odd value must not take the order from all others.
-    if 2 * max(number, date) <= len(values):
+    if 2 * max(number, date) <= values.total():
         return _UNORDERED, []
     order, form, convert = (
         (_BY_NUMBER, _NUMBER, float)
         if number >= date
         else (_BY_DATE, _DATE, _of_date)
     )
-    return order, [
-        convert(each) if re.fullmatch(form, each or "") else np.nan
-        for each in firsts
-    ]
+    found = {each: convert(each) for each in values if re.fullmatch(form, each)}
+    return order, [found.get(each, np.nan) for each in firsts]
 
 
 def _of_date(value):

@@ -52,10 +52,19 @@ class Strings(Sequence):
 
     def __getitem__(self, row):
         if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(len(self)))]
+            return self.take(np.arange(*row.indices(len(self))))
         row = range(len(self))[row]
         start, limit = self._limits[row : row + 2]
         return self._content[start:limit].tobytes().decode("utf-8")
+
+    def take(self, rows: np.ndarray) -> list[str]:
+        """Several at once, by their rows; faster than one by one."""
+        content = memoryview(self._content)
+        places = self._limits[rows].tolist(), self._limits[rows + 1].tolist()
+        return [
+            str(content[start:limit], "utf-8")
+            for start, limit in zip(*places, strict=True)
+        ]
 
 
 class _Columns(array_files.PackedArrays):

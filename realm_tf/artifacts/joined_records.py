@@ -1,11 +1,16 @@
 """Blocks of several directories, some of each, as if they were of one."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from realm_tf.artifacts.array_files import mapped_zeros
 from realm_tf.artifacts.block_records import BlockRecords
+from realm_tf.artifacts.block_records import Strings
+
+# Strings in memory at the same time, where one after the other is read.
+_AT_ONCE = 4096
 
 
 class JoinedRecords(BlockRecords):
@@ -72,7 +77,8 @@ class _Strings(Sequence):
     def __init__(self, parts, size):
         # Of the empty ones at the end.
         num_empty = size - sum(len(rows) for _, rows in parts)
-        parts = [*parts, ([""], np.zeros(num_empty, int))]
+        empty = Strings(np.zeros(0, "uint8"), np.zeros(2, int))
+        parts = [*parts, (empty, np.zeros(num_empty, int))]
         self._parts = [strings for strings, _ in parts]
         self._numbers = np.repeat(
             np.arange(len(parts)), [len(rows) for _, rows in parts]
@@ -91,8 +97,12 @@ class _Strings(Sequence):
         return self._read(self._numbers, self._rows)
 
     def _read(self, numbers, rows):
-        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True):
-            yield self._parts[number][row]
+        # Part by part, and some of each at once.
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        for first, limit in itertools.pairwise([0, *cuts, len(numbers)]):
+            for start in range(first, limit, _AT_ONCE):
+                part = self._parts[numbers[start]]
+                yield from part.take(rows[start : min(start + _AT_ONCE, limit)])
 
 
 def _of_rows(values, records, rows):
