@@ -134,20 +134,24 @@ def _variables(meta_graph):
     }
     function = functions[restore.attr["f"].func.name]
     inside = {node.name: node for node in function.node_def}
-    argument = {
+
+    def maker(tensor):
+        return inside[tensor.partition(":")[0]]
+
+    handle_of = {
         given.name: nodes[name]
         for given, name in zip(
             function.signature.input_arg, restore.input, strict=True
         )
     }
-    for assign in inside.values():
+    for assign in function.node_def:
         if assign.op != "AssignVariableOp":
             continue
-        name, value = assign.input
-        while inside[value.partition(":")[0]].op == "Identity":
-            (value,) = inside[value.partition(":")[0]].input
-        read, _, place = value.rpartition(":")
-        keys = inside[inside[read.partition(":")[0]].input[1].partition(":")[0]]
-        key = keys.attr["value"].tensor.string_val[int(place)].decode()
+        argument, value = assign.input
+        while maker(value).op == "Identity":
+            value = maker(value).input[0]
+        # RestoreV2 gives a tensor for each of its names.
+        names = maker(maker(value).input[1]).attr["value"].tensor.string_val
+        key = names[int(value.rpartition(":")[2])].decode()
         if key.startswith(checkpoint.CORPUS):
-            yield argument[name], key
+            yield handle_of[argument], key

@@ -95,7 +95,7 @@ class GraphSession:
         self._lock = threading.Lock()
         self._open = {self.first}
 
-    def read(self, directory: str):
+    def read(self, directory: str) -> tuple[str, ...] | None:
         """Opens the state of another export of the same graph and model.
 
         Args:
@@ -157,9 +157,10 @@ def _session_config():
     """Made so that a version is soon ready beside one that is busy.
 
     Threads of its own: its many small ops need not queue behind the other's
-    large ones; and one more, for reading a state while another is asked. Grappler goes once over the graph: answers are a seventh faster
-    for it, while loading and warming up takes 2 s longer, and 4 s where it goes
-    twice, as is its habit (the quick start's export, two cores).
+    large ones; and one more, for reading a state while others are asked. Grappler
+    goes once over the graph: answers are a seventh faster for it, while loading
+    and warming up takes 2 s longer, and 4 s where it goes twice, as is its habit
+    (the quick start's export, two cores).
     """
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
     config.session_inter_op_thread_pool.add()
