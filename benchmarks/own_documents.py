@@ -85,8 +85,8 @@ def _ask(servable):
     ]
     found = {
         "right": sum(right),
-        "in the first block": _held(own, wanted, 1),
-        "in five blocks": _held(own, wanted, 5),
+        "in the first block": held(own, wanted, 1),
+        "in five blocks": held(own, wanted, 5),
         "area": round(_area(own, other, "confidence"), 3),
         "area of the score": round(_area(own, other, "score"), 3),
         "risk": round(_risk(own, right, other), 3),
@@ -108,7 +108,7 @@ def _ask(servable):
     return found, wrong
 
 
-def _held(own, wanted, num_blocks):
+def held(own, wanted, num_blocks):
     """Questions with an answer in the first blocks."""
     return sum(
         answers.AnswerFinder(

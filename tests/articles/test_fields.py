@@ -281,4 +281,4 @@ def test_without_names_there_are_no_fields(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(ARTICLE | {"source": "a"}))
     rows, *_ = collecting.collect([str(path)])
-    assert rows == {"1": ARTICLE | {"file": "", "fields": {}}}
+    assert rows == {"1": ARTICLE | {"file": "a.jsonl", "fields": {}}}
