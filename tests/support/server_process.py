@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -24,10 +25,12 @@ class Process:
 
     def __init__(self, *arguments):
         command = [sys.executable, "-m", "realm_tf.cli", "serve", *arguments]
+        # A pipe that no one reads is full after some hundred requests.
+        self._log = tempfile.TemporaryFile("w+")
         self.popen = subprocess.Popen(
             [*command, "--grpc-port", "0", "--rest-port", "0"],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             text=True,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
@@ -37,7 +40,7 @@ class Process:
             r"(http://127\.0\.0\.1:\d+), ",
             self.ready,
         )
-        assert match, self.ready or self.popen.communicate()
+        assert match, self.ready or (self.popen.wait(), self._read_log())
         self.target, self.rest_url = match.groups()
 
     def __enter__(self):
@@ -50,10 +53,15 @@ class Process:
         """Ends it as no program can resist (SIGKILL)."""
         self.popen.kill()
         self.popen.communicate()
+        self._log.close()
 
     def end(self):
         """Waits for the end after SIGTERM; returns the lines of the log."""
         # The grace for requests is 20 s; a busy machine takes longer to exit.
-        output, log = self.popen.communicate(timeout=60)
+        output, _ = self.popen.communicate(timeout=60)
         assert (self.popen.returncode, output) == (0, "")
-        return [json.loads(line) for line in log.splitlines()]
+        return [json.loads(line) for line in self._read_log().splitlines()]
+
+    def _read_log(self):
+        self._log.seek(0)
+        return self._log.read()
