@@ -26,7 +26,7 @@ class Process:
     def __init__(self, *arguments):
         command = [sys.executable, "-m", "realm_tf.cli", "serve", *arguments]
         # A pipe that no one reads is full after some hundred requests.
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  see `kill`
         self.popen = subprocess.Popen(
             [*command, "--grpc-port", "0", "--rest-port", "0"],
             stdout=subprocess.PIPE,
