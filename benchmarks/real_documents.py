@@ -9,7 +9,7 @@ The documents are those of the Debian project (of Debian 12: policy 4.6.2.0,
 reference 12.18, FAQ 11.1, handbook 11.20220922), which no one here has written and
 nothing here was trained on: 171 files of HTML. The 270 questions were written for this by
 a language model that had the documents, in words of its own. Answers that are
-commands, paths, options, fields and such are told apart: a third of all.
+commands, paths, options, fields and such are told apart, by their marks: two fifths of all.
 """
 
 import gzip

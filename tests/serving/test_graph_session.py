@@ -9,10 +9,12 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
+from waiting import wait_for
 
 from realm_tf.errors import InputError
 from realm_tf.export import card
 from realm_tf.serving import memory
+from realm_tf.serving import server
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.servable import SavedModelServable
 
@@ -116,6 +118,22 @@ def test_states_are_apart(exports):
         _ask(third)
     second.close()
     assert graph() is None
+
+
+def test_a_server_takes_a_state_into_its_graph(exports, tmp_path):
+    shutil.copytree(exports / "1", tmp_path / "1")
+    with server.start(
+        str(tmp_path), file_system_poll_wait_seconds=0.05
+    ) as running:
+        versions = running._versions
+        with versions.use(versions.name) as (_, batching):
+            graph = batching.servable._graph
+        shutil.copytree(exports / "2", tmp_path / "copy")
+        (tmp_path / "copy").rename(tmp_path / "2")
+        wait_for(lambda: versions.current == 2)
+        with versions.use(versions.name) as (_, batching):
+            assert batching.servable._graph is graph
+            assert _ask(batching.servable) == ([4.0], [b"text 2"])
 
 
 @pytest.mark.parametrize("number, weight", [(4, 3), (5, 2), (6, 3)])
