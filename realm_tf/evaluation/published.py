@@ -278,7 +278,7 @@ def read_all(root: pathlib.Path) -> dict[str, Results]:
 
 
 def write_tables(root: pathlib.Path) -> list[str]:
-    """Writes the tables of README.md and docs/*.md.
+    """Writes the tables of README.md and of the pages below docs.
 
     Args:
         root: `pathlib.Path`. Of a repository.
@@ -291,7 +291,7 @@ def write_tables(root: pathlib.Path) -> list[str]:
     """
     results = read_all(root)
     changed = []
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         text = path.read_text(encoding="utf-8")
 
         def replaced(match, path=path):

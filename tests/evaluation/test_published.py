@@ -23,7 +23,7 @@ def test_the_docs_show_what_the_results_say(monkeypatch):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_some_page_shows_each_table(name):
-    paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     pages = "".join(path.read_text() for path in paths)
     for title in RESULTS[name].titles:
         assert (
