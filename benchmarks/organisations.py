@@ -177,10 +177,16 @@ def _mix(asked, others, output):
 
 
 def unpack(folder: str) -> pathlib.Path:
-    """Writes the documents and questions; returns where."""
+    """Writes the documents and questions; returns their folder."""
+    top = pathlib.Path(folder).resolve()
     with tarfile.open(_ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return pathlib.Path(folder, "organisations").resolve()
+        for member in archive:
+            path = top.joinpath(member.name).resolve()
+            # Python before 3.11.4 has no `extractall(filter="data")`.
+            if member.isfile() and path.is_relative_to(top):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.extractfile(member).read())
+    return top / "organisations"
 
 
 def chunking(folder: pathlib.Path) -> dict:

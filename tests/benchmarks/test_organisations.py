@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import sys
+import tarfile
 
 import handbook
 import pytest
@@ -37,6 +38,25 @@ def test_every_question_is_answered_by_its_document(folder):
         plain = " ".join(re.sub(r"<[^>]+>", " ", text).split())
         assert any(answer in plain for answer in each["answer"]), each
         assert any(answer in each["excerpt"] for answer in each["answer"])
+
+
+def test_only_regular_files_below_the_folder_are_unpacked(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "link").symlink_to("text")
+    archive_path = tmp_path / "archive.tar.xz"
+    with tarfile.open(archive_path, "w:xz") as archive:
+        archive.add(tmp_path / "text", "organisations/a/text")
+        archive.add(tmp_path / "text", "../outside")
+        archive.add(tmp_path / "link", "organisations/a/link")
+    monkeypatch.setattr(organisations, "_ARCHIVE", archive_path)
+    # Python 3.11.0 to 3.11.3 have no `filter` argument.
+    monkeypatch.delattr(tarfile.TarFile, "extractall")
+    organisations.unpack(str(tmp_path / "into" / "folder"))
+    found = {path for path in (tmp_path / "into").rglob("*") if path.is_file()}
+    assert found == {tmp_path / "into/folder/organisations/a/text"}
+    assert not (tmp_path / "into" / "outside").exists()
 
 
 def test_they_know_nothing_of_the_handbook_that_is_asked_in_the_tests(folder):
