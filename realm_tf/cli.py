@@ -1,13 +1,11 @@
 """The command `realm`: one table of subcommands, the chosen one imported."""
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import importlib.util
-import io
 import os
-import re
+import select
 import sys
 import types
 import typing
@@ -54,14 +52,13 @@ COMMANDS = {
     "reproduce": "Reproduce",
 }
 USAGE_ERROR = 2
-# What is around a message of tyro, and how its parts that only explain begin.
-_FRAME = str.maketrans("─│╭╮╰╯", "-     ")
-_HELP = ("Argument helptext", "For full helptext")
 INTERRUPTED = 130
+# As a shell reports a program that SIGPIPE ended.
+PIPE_CLOSED = 141
 
 
-def _help() -> str:
-    width = max(len(name) for name in COMMANDS)
+def _help(commands: list[str]) -> str:
+    width = max(map(len, commands))
     lines = [
         "usage: realm COMMAND ...",
         "",
@@ -69,7 +66,7 @@ def _help() -> str:
         "answers.",
         "",
         "Commands:",
-        *(f"  {n:<{width}}  {_summary(kind)}" for n, kind in COMMANDS.items()),
+        *(f"  {c:<{width}}  {_summary(COMMANDS[c])}" for c in commands),
         "",
         "`realm COMMAND --help` explains one. Start with: realm quickstart",
     ]
@@ -79,7 +76,7 @@ def _help() -> str:
 def _summary(kind):
     """The first line of an operation's docstring.
 
-    Read, not imported: TensorFlow takes seconds.
+    Parsed, not imported: TensorFlow takes seconds.
     """
     module = f"realm_tf.{realm_tf.MODULES[kind]}"
     source = importlib.util.find_spec(module).loader.get_source(module)
@@ -100,26 +97,54 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
         int, the exit status: 0 done, 1 a check failed, 2 bad input, 130
-        interrupted.
+        interrupted, 141 if the reader of standard output closed it.
     """
-    argv = sys.argv[1:] if argv is None else argv
+    try:
+        status = _main(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        if not _is_closed(sys.__stdout__):
+            raise
+        # Python flushes once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+        return PIPE_CLOSED
+
+
+def _is_closed(stream):
+    """Whether the reader of a pipe has gone, as `head` goes."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return bool(poll.poll(0))
+
+
+def _main(argv):
     if not argv or argv[0] in ("-h", "--help"):
-        print(_help())
+        print(_help([*COMMANDS]))
         return 0 if argv else USAGE_ERROR
     if argv[0] == "--version":
         print(__version__)
         return 0
     name, arguments = split(argv)
     if name not in COMMANDS:
+        group = [each for each in COMMANDS if each.startswith(f"{name} ")]
+        if group and set(arguments) <= {"-h", "--help"}:
+            print(_help(group))
+            return 0 if arguments else USAGE_ERROR
+        unknown = " ".join(argv[:2]) if group else name
         print(
-            f"realm: unknown command {name!r}. `realm --help` lists them.",
+            f"realm: unknown command {unknown!r}. `realm --help` lists them.",
             file=sys.stderr,
         )
         return USAGE_ERROR
     # TensorFlow's C++ log is for its developers; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        operation = parse(operation_class(name), arguments)
+        try:
+            operation = parse(operation_class(name), arguments)
+        except SystemExit as error:
+            # tyro has printed the help or what is wrong.
+            return error.code
         result = operation.run()
         text = operation.report(result)
         if text:
@@ -130,8 +155,8 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE_ERROR
     except KeyboardInterrupt:
         print(
-            f"realm {name}: interrupted. The same command goes on from here "
-            "or starts again; nothing torn is left behind.",
+            f"realm {name}: interrupted. Run the same command again: it "
+            "resumes or starts over, and no partial output is left.",
             file=sys.stderr,
         )
         return INTERRUPTED
@@ -144,66 +169,45 @@ def split(argv: list[str]) -> tuple[str, list[str]]:
 
 
 def operation_class(name: str) -> type:
-    """The `Operation` that a command runs; only now its module is imported."""
+    """The `Operation` of a command. Imports its module."""
     return getattr(realm_tf, COMMANDS[name])
 
 
 def parse(kind: type, arguments: list[str]):
-    """The operation that a command line says.
+    """The operation of a command line.
 
     Args:
         kind: class. A subclass of `operations.operation.Operation`.
-        arguments: list of str. What follows the name of the command.
+        arguments: list of str. The words after the command.
 
     Returns:
         An instance of `kind`.
 
     Raises:
-        InputError: if an argument is wrong.
-        SystemExit: if help was asked for (status 0).
+        InputError: if the operation refuses the values of its fields.
+        SystemExit: after printing the help (status 0) or the words that do
+            not fit the fields (status 2).
     """
     import tyro
 
-    takes_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))
-    told = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(told):
-            parsed = tyro.cli(
-                kind,
-                prog=f"realm {kind.command}",
-                args=arguments,
-                return_unknown_args=takes_more,
-                registry=_registry(),
-            )
-    except SystemExit as error:
-        if not error.code:
-            raise
-        raise InputError(
-            f"{_without_box(told.getvalue())}. `realm {kind.command} --help` "
-            "explains the arguments."
-        ) from None
-    if not takes_more:
+    has_more = any(f.name == "beam_options" for f in dataclasses.fields(kind))
+    parsed = tyro.cli(
+        # tyro turns a ValueError of a class, but not of a function, into a
+        # message of its own.
+        functools.partial(kind),
+        prog=f"realm {kind.command}",
+        args=arguments,
+        return_unknown_args=has_more,
+        registry=_registry(),
+    )
+    if not has_more:
         return parsed
     operation, rest = parsed
     return dataclasses.replace(operation, beam_options=tuple(rest))
 
 
-def _without_box(text):
-    """What tyro says in a box of several lines, as one; help is left out."""
-    # The box is of ASCII where standard output is. Its first line is a title.
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text).translate(_FRAME)
-    _, _, plain = plain.partition("\n")
-    said = []
-    for part in re.split(r"^ *-+ *$", plain, flags=re.MULTILINE):
-        lines = [x for x in part.splitlines() if not x.startswith(" " * 10)]
-        said.append(" ".join(" ".join(lines).split()).strip(" ."))
-    return "; ".join(
-        each for each in said if each and not each.startswith(_HELP)
-    )
-
-
 def _registry():
-    """How a word of the command line becomes an object of ours, or `None`."""
+    """tyro's rules, with those for artifacts, files and `X | None`."""
     from tyro.constructors import ConstructorRegistry
 
     registry = ConstructorRegistry()
@@ -213,7 +217,7 @@ def _registry():
 
 
 def _of_object(info):
-    """Directories and files of questions are given by their paths."""
+    """Directories and files of questions: their paths."""
     from tyro.constructors import PrimitiveConstructorSpec
 
     from realm_tf.artifacts.directory import Artifact

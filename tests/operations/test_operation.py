@@ -123,15 +123,16 @@ def test_an_operation_without_a_command_is_shown_as_a_python_call():
 @pytest.mark.parametrize(
     "words, complaint",
     [
-        (["--kind", "pie"], "^invalid choice 'pie'.* `realm bake --help`"),
-        (["--batch-size", "many"], "--batch-size"),
+        (["--output", "o", "--kind", "pie"], "invalid choice 'pie'"),
+        (["--output", "o", "--batch-size", "many"], "--batch-size"),
+        ([], "--output STR"),
     ],
 )
-def test_a_wrong_word_is_refused(words, complaint):
-    with pytest.raises(InputError, match=complaint):
-        cli.parse(Bake, ["--model", "m", "--output", "o", *words])
-    with pytest.raises(InputError, match="Missing from .* --output STR"):
-        cli.parse(Bake, ["--model", "m"])
+def test_a_wrong_word_is_refused(words, complaint, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(Bake, ["--model", "m", *words])
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
 
 
 def test_flags_that_take_several_may_be_given_several_times():
