@@ -12,6 +12,8 @@ import math
 
 import keras
 
+from realm_tf.models import precision
+
 _ONLY_HERE = contextvars.ContextVar("only_for_this_process", default=False)
 _ONEDNN_NORM = "_MklLayerNorm"
 
@@ -43,6 +45,9 @@ def are_possible() -> bool:
 def normalize(x, gamma, beta, epsilon):
     """Layer normalisation of `(num_rows, dim)` in one operation, oneDNN's.
 
+    oneDNN has no bfloat16 form of it on processors without AVX-512: there it
+    computes in float32.
+
     TensorFlow itself puts it where a graph holds the form of Keras 2, rows as
     channels of FusedBatchNormV3. That form must not be used for it: where it
     is not replaced (without Grappler, or a number of rows that is known), its
@@ -61,16 +66,18 @@ def normalize(x, gamma, beta, epsilon):
     import tensorflow as tf
     from tensorflow.python.framework import op_def_library
 
+    dtype = x.dtype if precision.onednn_has_avx512() else tf.float32
+
     def norm(x, gamma, beta):
         output = op_def_library.apply_op(
             _ONEDNN_NORM,
-            x=x,
-            scale=gamma,
-            offset=beta,
+            x=tf.cast(x, dtype),
+            scale=tf.cast(gamma, dtype),
+            offset=tf.cast(beta, dtype),
             epsilon=epsilon,
             name="layer_norm",
         )
-        return output, gradient
+        return tf.cast(output, x.dtype), gradient
 
     def gradient(upstream):
         wide, above, gain = (

@@ -17,11 +17,12 @@ Precision = Literal["auto", "float32", "bfloat16"]
 # Lake and Zen 4, AMX since Sapphire Rapids).
 _CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 _CPU_INFO = "/proc/cpuinfo"
-# With which oneDNN, which computes for TensorFlow, is told to use less of them.
+# Limits the instructions of oneDNN, which computes for TensorFlow.
 _ONEDNN_LIMIT = "ONEDNN_MAX_CPU_ISA"
-_WITHOUT_BFLOAT16 = frozenset(
-    {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
-)
+_WITHOUT_AVX512 = frozenset({"SSE41", "AVX", "AVX2", "AVX2_VNNI"})
+_WITHOUT_BFLOAT16 = _WITHOUT_AVX512 | {"AVX512_CORE", "AVX512_CORE_VNNI"}
+# oneDNN's `avx512_core`, as NumPy names its parts.
+_AVX512_CORE = ("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL")
 # Ampere, the first of NVIDIA's GPUs with bfloat16 in its tensor cores.
 _CUDA_CAPABILITY = (8, 0)
 
@@ -40,6 +41,18 @@ def resolve(precision: Precision) -> str:
         `"float32"` or `"bfloat16"`.
     """
     return _fast_here() if precision == "auto" else precision
+
+
+def onednn_has_avx512() -> bool:
+    """Whether oneDNN uses AVX-512, which its bfloat16 operations need.
+
+    NumPy asks the processor itself, so that an emulated one counts as well.
+    """
+    from numpy._core._multiarray_umath import __cpu_features__
+
+    return os.environ.get(_ONEDNN_LIMIT) not in _WITHOUT_AVX512 and all(
+        __cpu_features__.get(name, False) for name in _AVX512_CORE
+    )
 
 
 @contextlib.contextmanager

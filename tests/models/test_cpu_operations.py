@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from realm_tf.models import cpu_operations
+from realm_tf.models import precision
 from realm_tf.models import transformer_encoder
 from realm_tf.models.bert_encoder import ACTIVATIONS
 from realm_tf.models.bert_encoder import BertEncoder
@@ -70,6 +71,32 @@ def test_the_norm_and_its_gradients(dtype, rtol):
     assert "_MklLayerNorm" in {
         each.type for each in traced.graph.get_operations()
     }
+
+
+@pytest.mark.parametrize(
+    ("has_avx512", "computed_in"), [(True, "bfloat16"), (False, "float32")]
+)
+def test_a_bfloat16_norm_is_float32_without_avx512(
+    monkeypatch, has_avx512, computed_in
+):
+    import tensorflow as tf
+
+    monkeypatch.setattr(precision, "onednn_has_avx512", lambda: has_avx512)
+
+    @tf.function
+    def norm(x):
+        ones = tf.ones(8, x.dtype)
+        return transformer_encoder._normalize(x, ones, ones, 1e-6)
+
+    with cpu_operations.only_for_this_process():
+        traced = norm.get_concrete_function(tf.TensorSpec((4, 8), "bfloat16"))
+    (operation,) = (
+        each
+        for each in traced.graph.get_operations()
+        if each.type == "_MklLayerNorm"
+    )
+    assert operation.outputs[0].dtype == computed_in
+    assert traced.outputs[0].dtype == "bfloat16"
 
 
 def test_norms_at_once_are_as_one_after_the_other():

@@ -62,6 +62,28 @@ def test_auto_asks_what_onednn_may_use(
     assert precision.resolve("auto") == expected
 
 
+@pytest.mark.parametrize(
+    ("missing", "limit", "expected"),
+    [
+        ((), None, True),
+        ((), "AVX512_CORE", True),
+        ((), "AVX2", False),
+        (("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL"), None, False),
+        # Knights Landing.
+        (("AVX512BW", "AVX512DQ", "AVX512VL"), None, False),
+    ],
+)
+def test_onednn_asks_the_cpu(monkeypatch, missing, limit, expected):
+    from numpy._core._multiarray_umath import __cpu_features__
+
+    for name in ("AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL"):
+        monkeypatch.setitem(__cpu_features__, name, name not in missing)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert precision.onednn_has_avx512() is expected
+
+
 @pytest.mark.skipif(IS_TENSORFLOW, reason="of the JAX backend")
 @pytest.mark.parametrize(
     ("platform", "capability", "expected"),
