@@ -20,6 +20,7 @@ import collections
 import itertools
 import json
 import pathlib
+import shutil
 import sys
 import threading
 import time
@@ -54,7 +55,7 @@ def main(
     """Makes the corpus below `output`, serves it, asks and changes."""
     root = pathlib.Path(output)
     documents = root / "documents"
-    handbook.write(documents)
+    shutil.copytree(handbook.DOCUMENTS, documents)
     corpus = LiveCorpus(root / "corpus")
     realm.CreateCorpus(
         documents=str(documents),
@@ -122,19 +123,19 @@ def _texts(corpus):
 
 def _change(documents, number):
     """Changes some documents and removes one; that of before comes back."""
-    handbook.write(documents)
-    names = sorted(name for name in handbook.FILES if name.endswith(".md"))
+    shutil.copytree(handbook.DOCUMENTS, documents, dirs_exist_ok=True)
+    paths = sorted(documents.rglob("*.md"))
     for place in range(_NUM_CHANGED):
-        path = documents / names[(number + place) % len(names)]
+        path = paths[(number + place) % len(paths)]
         path.write_text(f"{path.read_text()}\n\nThis is edition {number}.\n")
-    (documents / names[(number + _NUM_CHANGED) % len(names)]).unlink()
+    paths[(number + _NUM_CHANGED) % len(paths)].unlink()
 
 
 def _ask(target, first, answers, failed, stop):
     """Appends (asked, received, state, texts of its blocks) of each answer."""
     requests = [
         load.request(question).SerializeToString()
-        for question, _ in handbook.QUESTIONS
+        for question, _ in handbook.read_questions()
     ]
     with load.connect(target) as channel:
         predict = channel.unary_unary(load.PREDICT)

@@ -17,6 +17,7 @@ this process.
 import dataclasses
 import json
 import pathlib
+import shutil
 import sys
 import time
 
@@ -45,12 +46,13 @@ def main(
 ):
     """Makes the corpus below `output`, and asks."""
     root = pathlib.Path(output)
-    handbook.write(root / "documents")
+    documents = root / "documents"
+    shutil.copytree(handbook.DOCUMENTS, documents)
     found = {}
     for name, chosen in (("shares", None), ("corpus", calibration)):
         started = time.perf_counter()
         counts = realm.CreateCorpus(
-            documents=str(root / "documents"),
+            documents=str(documents),
             model=model,
             calibration=chosen,
             retriever=retriever,
@@ -61,8 +63,8 @@ def main(
         with SavedModelServable(str(root / name / "saved_model")) as servable:
             found[name], wrong = _ask(servable)
     found["wrong"] = wrong
-    for name in list(handbook.FILES)[:_NUM_CHANGED]:
-        with open(root / "documents" / name, "a") as file:
+    for path in sorted(documents.rglob("*.md"))[:_NUM_CHANGED]:
+        with path.open("a") as file:
             file.write("\nChanged today, by Ola.\n")
     started = time.perf_counter()
     counts = realm.SyncCorpus(corpus=str(root / "corpus")).run()
@@ -72,8 +74,7 @@ def main(
 
 
 def _ask(servable):
-    asked = [question for question, _ in handbook.QUESTIONS]
-    wanted = [answers for _, answers in handbook.QUESTIONS]
+    asked, wanted = zip(*handbook.read_questions(), strict=True)
     others = [
         question.question
         for question in Questions(quickstart.questions("test")).questions
