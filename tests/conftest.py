@@ -46,11 +46,17 @@ def pytest_xdist_make_scheduler(config, log):
     return _FolderOrFile(config, log)
 
 
+# Of a test that is marked slow, instead of `timeout` in setup.cfg.
+_SLOW_TIMEOUT_SECONDS = 3600
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Marks what `pytest -m fast` runs: files of every folder, see fast.txt."""
     for item in items:
         others = {mark.name for mark in item.iter_markers()}
+        if "slow" in others:
+            item.add_marker(pytest.mark.timeout(_SLOW_TIMEOUT_SECONDS))
         if _is_fast(item.path) and not others & {"slow", "data", "gpu"}:
             item.add_marker("fast")
 

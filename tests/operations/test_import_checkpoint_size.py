@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -52,10 +51,9 @@ sys.exit(status)
 
 
 @pytest.mark.slow
-def test_two_berts_are_imported_in_time_and_memory(tmp_path):
+def test_two_berts_are_imported_in_little_memory(tmp_path):
     expected, sources = _write(tmp_path)
     command = ["import", "hf", "--source", *sources]
-    start = time.monotonic()
     done = subprocess.run(
         [
             *(sys.executable, "-c", MEASURE, *command),
@@ -66,11 +64,10 @@ def test_two_berts_are_imported_in_time_and_memory(tmp_path):
         check=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    seconds = time.monotonic() - start
     peak = 1024 * int(re.search(r"peak (\d+)", done.stdout)[1])
-    print(f"{seconds:.1f} s, {peak / 1e9:.2f} GB")
+    print(f"{peak / 1e9:.2f} GB")
     assert "219,457,665 parameters" in done.stdout
-    assert seconds < 60 and peak < 3e9
+    assert peak < 3e9
     model = model_directory.load(str(tmp_path / "model")).model
     for ours, theirs in zip(
         model.get_weights(), expected.get_weights(), strict=True

@@ -55,9 +55,12 @@ def test_there_is_always_the_old_or_the_new_state(tmp_path, model_dir):
         process = _sync(corpus)
         try:
             process.wait(draw.uniform(0.3, 1.1) * longest)
+            # Follows a machine whose speed changes: some end, most do not.
+            longest *= 0.9
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            longest *= 1.05
         found = _texts(corpus)
         assert found in (current, wanted)
         num_changed += found != current

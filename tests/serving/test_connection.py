@@ -171,13 +171,18 @@ def test_keys_that_no_header_carries(broken):
         ({"max_attempts": 6}, "`max_attempts` must be between 1 and 5"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
         ({"client_key": "k"}, "certificate and its key go together"),
-        ({"tls_ca": "/none.pem"}, "/none.pem cannot be used for TLS .No such"),
         ({"tls_ca": __file__}, "certificates in PEM form"),
     ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         RealmClient("127.0.0.1:1", **arguments)
+
+
+def test_a_certificate_that_is_not_there(tmp_path):
+    absent = str(tmp_path / "absent.pem")
+    with pytest.raises(InputError, match=f"{absent} .* for TLS .No such file"):
+        RealmClient("127.0.0.1:1", tls_ca=absent)
 
 
 def test_a_certificate_is_of_use_over_tls_only(files):

@@ -2,13 +2,14 @@
 
 import json
 import shutil
-import threading
-import time
 import weakref
+from concurrent import futures
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from file_gate import wait_for_file
 from waiting import wait_for
 
 from realm_tf.errors import InputError
@@ -44,13 +45,18 @@ class Module(tf.Module):
         with tf.control_dependencies([number]):
             return {"number": number, "text": tf.gather(self.corpus.texts, row)}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, name="steps")])
-    def slow(self, steps):
-        done = tf.while_loop(
-            lambda step: step < steps, lambda step: (step + 1,), (0,)
-        )
-        with tf.control_dependencies(done):
-            return {"text": self.corpus.texts[0], "done": done[0]}
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([], tf.string, name="begun"),
+            tf.TensorSpec([], tf.string, name="ended"),
+        ]
+    )
+    def wait(self, begun, ended):
+        looked_up = [self.corpus.numbers[0], self.corpus.texts[0]]
+        with tf.control_dependencies(looked_up):
+            found = wait_for_file(begun, ended)
+        with tf.control_dependencies([found]):
+            return {"text": self.corpus.texts[0], "found": found}
 
 
 def _export(path, number, *, weight=2.0, parents=None, room=True):
@@ -58,7 +64,7 @@ def _export(path, number, *, weight=2.0, parents=None, room=True):
     tf.saved_model.save(
         module,
         str(path),
-        signatures={"serving_default": module.ask, "slow": module.slow},
+        signatures={"serving_default": module.ask, "wait": module.wait},
     )
     files = ["saved_model.pb", "variables/variables.index"]
     (path / "assets.extra").mkdir()
@@ -154,25 +160,44 @@ def test_a_state_beside_what_is_closed_is_loaded_whole(exports):
         assert _ask(second) == ([4.0], [b"text 2"])
 
 
-def test_a_run_keeps_the_state_that_it_began_with(exports):
+@pytest.fixture
+def begin(tmp_path):
+    """Begins a run that ends when the file `tmp_path / "ended"` exists."""
+    inputs = {
+        name: np.array(str(tmp_path / name).encode(), object)
+        for name in ("begun", "ended")
+    }
+    with futures.ThreadPoolExecutor(1) as pool:
+
+        def start(servable):
+            running = pool.submit(servable.run, inputs, signature="wait")
+            wait_for((tmp_path / "begun").exists)
+            return running
+
+        yield start
+        (tmp_path / "ended").touch()
+
+
+def test_a_run_keeps_the_state_that_it_began_with(exports, begin, tmp_path):
     first = SavedModelServable(str(exports / "1"))
-    # Its first run takes longer.
-    first.run({"steps": np.int32(0)}, signature="slow")
-    found = []
-    asked = threading.Thread(
-        target=lambda: found.append(
-            first.run({"steps": np.int32(200_000)}, signature="slow")
-        )
-    )
     with SavedModelServable(str(exports / "2"), beside=first) as second:
-        asked.start()
-        time.sleep(0.2)
-        # Of two it frees its own state alone, and what runs goes on.
+        running = begin(first)
+        # The graph of two states stays: only the state of `first` is freed.
         first.close()
-        assert not found
+        assert not running.done()
         assert _ask(second) == ([4.0], [b"text 2"])
-        asked.join(30)
-    assert found[0]["text"] == b"text 1"
+        (tmp_path / "ended").touch()
+        assert running.result()["text"] == b"text 1"
+
+
+def test_close_cancels_what_runs(exports, begin):
+    servable = SavedModelServable(str(exports / "1"))
+    running = begin(servable)
+    servable.close()
+    for call in (running.result, lambda: _ask(servable)):
+        with pytest.raises(RequestError) as caught:
+            call()
+        assert caught.value.code == grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_state_that_cannot_be_read_changes_nothing(exports, tmp_path):

@@ -11,8 +11,6 @@ from realm_tf.serving.client import RealmClient
 
 pytestmark = pytest.mark.slow
 
-_SECONDS = 120
-
 
 def _version(target):
     with RealmClient(target) as client:
@@ -36,21 +34,17 @@ def test_an_export_that_is_killed_is_never_served(
         *("--index", brute_force_index_dir, "--output", str(base)),
     ]
     subprocess.run(command, check=True, capture_output=True)
-    process = _serve(str(base))
-    export = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    # In the middle: weights are being written, the rest is not there.
-    wait_for((base / "2.partial" / "variables").exists, _SECONDS)
-    export.kill()
-    export.communicate()
-    process.kill()
+    with _serve(str(base)):
+        export = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        # In the middle: weights are being written, the rest is not there.
+        wait_for((base / "2.partial" / "variables").exists)
+        export.kill()
+        export.communicate()
     assert not (base / "2").exists()
-    process = _serve(str(base))
-    try:
+    with _serve(str(base)) as process:
         assert _version(process.target) == 1
         subprocess.run(command, check=True, capture_output=True)
-        wait_for(lambda: _version(process.target) == 2, _SECONDS)
-    finally:
-        process.kill()
+        wait_for(lambda: _version(process.target) == 2)
     assert sorted(n.name for n in base.iterdir()) == ["1", "2"]

@@ -4,7 +4,7 @@ import contextlib
 import json
 import socket
 import threading
-import time
+from concurrent import futures
 
 import pytest
 from rest_client import PREDICT
@@ -24,14 +24,14 @@ def test_a_body_is_not_parsed_before_it_is_admitted(serve, fake_servable):
     client = serve(max_pending=1)
     first = threading.Thread(target=client.post, args=({"inputs": ["?"]},))
     first.start()
-    assert fake_servable.started.acquire(timeout=30)
+    assert fake_servable.started.acquire()
     status, headers, body = client.call("POST", PREDICT, "no json")
     assert (status, headers["Retry-After"]) == (429, "1")
     assert "try again later" in json.loads(body)["error"]
     # The server itself goes on.
     assert client.get("/v1/models/realm")[0] == 200
     fake_servable.let_go.set()
-    first.join(timeout=30)
+    first.join()
 
 
 def test_silent_connections_keep_nobody_out(serve, fake_servable):
@@ -81,7 +81,7 @@ def test_clients_that_hang_up_break_nothing(serve, fake_servable):
         with socket.create_connection(("127.0.0.1", client.port)) as peer:
             peer.sendall(sent)
             if sent.endswith(b"}"):
-                assert fake_servable.started.acquire(timeout=30)
+                assert fake_servable.started.acquire()
     fake_servable.let_go.set()
     assert client.post({"inputs": ["?"]})[0] == 200
 
@@ -97,21 +97,17 @@ def test_clients_that_hang_up_break_nothing(serve, fake_servable):
 def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
     monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.2)
     client = serve()
-    started = time.monotonic()
     with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.settimeout(10)
         peer.sendall(sent)
         with contextlib.suppress(ConnectionResetError):
             while peer.recv(1000):
                 pass
-    assert time.monotonic() - started < 5
 
 
 def test_a_body_that_stalls_is_refused(serve, monkeypatch):
     monkeypatch.setattr(rest_api, "_BODY_SECONDS", 0.2)
     client = serve()
     with socket.create_connection(("127.0.0.1", client.port)) as peer:
-        peer.settimeout(10)
         peer.sendall(
             f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\n"
             "Content-Length: 17\r\n\r\n{".encode()
@@ -122,10 +118,30 @@ def test_a_body_that_stalls_is_refused(serve, monkeypatch):
 def test_a_request_that_takes_longer_than_a_stall_is_answered(
     serve, fake_servable, monkeypatch
 ):
-    monkeypatch.setattr(rest_server._Protocol, "stall_seconds", 0.1)
+    connections = []
+
+    class Protocol(rest_server._Protocol):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            connections.append(self)
+
+    monkeypatch.setattr(rest_server, "_Protocol", Protocol)
     client = serve()
-    threading.Timer(0.6, fake_servable.let_go.set).start()
-    assert client.post({"inputs": ["?"]}) == (200, {"outputs": ["?"]})
+    with futures.ThreadPoolExecutor(1) as pool:
+        posted = pool.submit(client.post, {"inputs": ["?"]})
+        assert fake_servable.started.acquire()
+        (connection,) = connections
+        looked = threading.Event()
+
+        def look_again():
+            """As if nothing had moved since the last look."""
+            connection._look_again((connection.cycle, 0))
+            looked.set()
+
+        connection.loop.call_soon_threadsafe(look_again)
+        looked.wait()
+        fake_servable.let_go.set()
+        assert posted.result() == (200, {"outputs": ["?"]})
 
 
 @pytest.mark.parametrize(

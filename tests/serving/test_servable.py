@@ -2,8 +2,6 @@ import hashlib
 import importlib.util
 import json
 import shutil
-import threading
-import time
 import weakref
 
 import grpc
@@ -84,35 +82,11 @@ def test_an_output_that_is_not_there_is_refused(servable):
 
 
 def test_time_runs_out(servable):
-    started = time.monotonic()
     with pytest.raises(RequestError) as caught:
         servable.run(
             {"steps": np.array(ENDLESS)}, signature="slow", timeout_seconds=0.2
         )
     assert caught.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 5
-
-
-def test_close_cancels_what_runs(saved_model):
-    servable = SavedModelServable(f"{saved_model}/1")
-    assert servable.directory.endswith("/1")
-    results = []
-
-    def run_endless():
-        try:
-            servable.run({"steps": np.array(ENDLESS)}, signature="slow")
-        except RequestError as error:
-            results.append(error.code)
-
-    thread = threading.Thread(target=run_endless)
-    thread.start()
-    time.sleep(0.3)
-    servable.close()
-    thread.join(timeout=5)
-    assert results == [grpc.StatusCode.UNAVAILABLE]
-    with pytest.raises(RequestError) as caught:
-        servable.run(questions("x"))
-    assert caught.value.code == grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import socket
-import time
 import urllib.error
 import urllib.request
 from concurrent import futures
@@ -22,6 +21,7 @@ from waiting import wait_for
 from realm_tf import cli
 from realm_tf.errors import InputError
 from realm_tf.serving import server
+from realm_tf.serving.versions import Versions
 
 
 def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
@@ -32,14 +32,14 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         futures.ThreadPoolExecutor(2) as pool,
     ):
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        call = stub.Predict.future(predict_request("x"), timeout=20)
+        call = stub.Predict.future(predict_request("x"))
         posted = pool.submit(
             get_json, url, data=b'{"inputs": {"question": ["y"]}}'
         )
         for _ in range(2):
-            assert fake_servable.started.acquire(timeout=10)
+            assert fake_servable.started.acquire()
         health = health_pb2_grpc.HealthStub(channel)
-        watched = health.Watch(health_pb2.HealthCheckRequest(), timeout=20)
+        watched = health.Watch(health_pb2.HealthCheckRequest())
         serving = health_pb2.HealthCheckResponse.SERVING
         assert next(watched).status == serving
         stopping = pool.submit(running.stop)
@@ -62,10 +62,10 @@ def test_stopping_lets_running_calls_finish(serve_fake, fake_servable):
         )
         assert not fake_servable.closed
         fake_servable.let_go.set()
-        answer = call.result(timeout=10).outputs["question"]
+        answer = call.result().outputs["question"]
         assert list(answer.string_val) == [b"x"]
-        assert posted.result(timeout=10) == (200, {"outputs": ["y"]})
-        stopping.result(timeout=10)
+        assert posted.result() == (200, {"outputs": ["y"]})
+        stopping.result()
     assert fake_servable.closed
     with pytest.raises(urllib.error.URLError, match="refused"):
         get_json(url, data=b"{}")
@@ -83,19 +83,27 @@ def test_a_call_longer_than_the_grace_is_cancelled(saved_model, capsys):
         call = stub.Predict.future(slow_request(2**31 - 1))
         posted = pool.submit(get_json, url, data=body)
         wait_for(lambda: running.handler.num_pending == 2)
-        started = time.monotonic()
         running.stop(grace_seconds=0.2)
         assert call.code() in (
             grpc.StatusCode.CANCELLED,
             grpc.StatusCode.UNAVAILABLE,
         )
-        status, body = posted.result(timeout=20)
+        status, body = posted.result()
         assert status == 503 and body["error"]
-        assert time.monotonic() - started < 8
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
+@pytest.fixture
+def no_load(monkeypatch):
+    """Fails where a model would be loaded, and then served for ever."""
+    monkeypatch.setattr(
+        Versions, "start", lambda self: pytest.fail("a model is loaded")
+    )
+
+
+def test_a_taken_port_is_refused_on_one_line(
+    running, saved_model, capsys, no_load
+):
     port = running.target.rpartition(":")[2]
     status = cli.main(
         ["serve", "--saved-model", saved_model, "--grpc-port", port]
@@ -113,16 +121,16 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--saved-model", "/nonexistent"], "/nonexistent does not exist"),
+        (["--saved-model", "{absent}"], "{absent} does not exist"),
         (
-            ["--saved-model", "/tmp", "--model-name", ""],
+            ["--saved-model", "{absent}", "--model-name", ""],
             "--model-name is empty",
         ),
         (["--host", ""], "--host is empty"),
         (["--tls-key", "x"], "certificate and its key go together"),
         (["--tls-client-ca", "x"], "--tls-client-ca needs --tls-cert"),
         (["--tls-key", "x", "--tls-certificate", "y"], "cannot be used"),
-        (["--api-key-file", "/nonexistent"], "--api-key-file /nonexistent"),
+        (["--api-key-file", "{absent}"], "--api-key-file {absent}"),
         (["--max-pending", "0"], "--max-pending is 0"),
         (["--max-message-bytes", "2147483648"], "--max-message-bytes is"),
         (
@@ -130,16 +138,20 @@ def test_a_taken_port_is_refused_on_one_line(running, saved_model, capsys):
             "--file-system-poll-wait-seconds is -1.0",
         ),
         (["--rest-port", "70000"], "--rest-port is 70000"),
-        (["--log-file", "/nonexistent/log"], "--log-file /nonexistent/log"),
+        (["--log-file", "{absent}/log"], "--log-file {absent}/log"),
     ],
 )
-def test_bad_arguments(arguments, message, capsys, saved_model):
+def test_bad_arguments(
+    arguments, message, capsys, saved_model, tmp_path, no_load
+):
+    absent = str(tmp_path / "absent")
+    arguments = [each.format(absent=absent) for each in arguments]
     if "--saved-model" not in arguments:
         arguments = ["--saved-model", saved_model, *arguments]
     if "--grpc-port" not in arguments:
         arguments = [*arguments, "--grpc-port", "0"]
     assert cli.main(["serve", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert message.format(absent=absent) in capsys.readouterr().err
 
 
 def test_health_follows_the_versions(saved_model, tmp_path):
@@ -154,7 +166,7 @@ def test_health_follows_the_versions(saved_model, tmp_path):
 
         def is_serving():
             check = health_pb2.HealthCheckRequest()
-            status = health.Check(check, timeout=10).status
+            status = health.Check(check).status
             return status == health_pb2.HealthCheckResponse.SERVING
 
         assert is_serving()

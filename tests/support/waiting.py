@@ -3,8 +3,8 @@
 import time
 
 
-def wait_for(condition, seconds=20.0):
-    """Waits until a function gives something true, which it returns."""
+def wait_for(condition, seconds=300.0):
+    """Waits until a function returns something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it did not come to pass"

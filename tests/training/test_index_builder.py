@@ -126,20 +126,20 @@ def test_others_join(tmp_path, model_dir, packed_blocks, moved, stopped):
     assert other.poll() is None
     # As at the end of a run.
     shutil.rmtree(directory)
-    other.communicate(timeout=60)
+    other.communicate()
     assert other.returncode == 0
 
 
 def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
     _builders(tmp_path / "exchange", model_dir, packed_blocks)
     process = _join(tmp_path / "exchange", "--with-trainer")
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode == 0
 
 
 def test_nothing_to_join(tmp_path):
     process = _join(tmp_path)
-    _, printed = process.communicate(timeout=60)
+    _, printed = process.communicate()
     assert process.returncode == 2
     assert "no training with refresh=process" in printed
 

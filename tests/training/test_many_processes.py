@@ -101,7 +101,7 @@ def _run(given, output, *, num_processes, num_devices, stop_after=None):
                 text=True,
             )
         )
-    printed = [process.communicate(timeout=540) for process in processes]
+    printed = [process.communicate() for process in processes]
     for process, (_, errors) in zip(processes, printed, strict=True):
         assert process.returncode == 0, errors[-3000:]
     return [json.loads(out.splitlines()[-1]) for out, _ in printed]
