@@ -83,9 +83,9 @@ class ChunkPages(beam.DoFn):
             source.path,
             format=source.format,
             base_url=self.base_url,
-            streams=source.streams,
+            byte_range=source.byte_range,
         )
-        if source.streams is not None:
+        if source.byte_range is not None:
             yield source.remainder, pages
             return
         for number, found in itertools.groupby(

@@ -29,9 +29,7 @@ _DISAMBIGUATION = re.compile(
 )
 
 
-def read_mediawiki(
-    file, path: str, base_url: str | None, *, first_number: int = 1
-) -> Iterator[Page]:
+def read_mediawiki(file, path: str, base_url: str | None) -> Iterator[Page]:
     """All pages of an export of any version, in their order.
 
     Args:
@@ -39,7 +37,6 @@ def read_mediawiki(
         path: str. Its name, for messages.
         base_url: str. What comes before the title in a page's URL. `None`:
             what `<siteinfo>` says, if it is there.
-        first_number: int. Number of the first page. Defaults to `1`.
 
     Yields:
         `Page`. Redirects and pages outside the main namespace have `dropped`
@@ -51,7 +48,7 @@ def read_mediawiki(
     """
     namespaces = {}
     silent = frozenset()
-    number = first_number - 1
+    number = 0
     events = ET.iterparse(file, events=("start", "end"))
     _, root = next(events)
     if _local(root.tag) != "mediawiki":

@@ -88,7 +88,7 @@ def read_pages(
     *,
     format: str | None = None,
     base_url: str | None = None,
-    streams: multistream.StreamRange | None = None,
+    byte_range: tuple[int, int] | None = None,
 ) -> Iterator[Page]:
     """All pages of a file, in their order.
 
@@ -98,8 +98,9 @@ def read_pages(
         base_url: str. What comes before the title in the URL of a page that
             brings none, such as `"https://en.wikipedia.org/wiki/"`. Defaults
             to `None`: for a dump what its `<siteinfo>` says, else no URL.
-        streams: `StreamRange`. The pages of a multistream dump to read.
-            Defaults to `None`: the whole file, from the front.
+        byte_range: `(start, limit)`. Read the streams of a multistream dump
+            that begin between these bytes; see `multistream.open_range`.
+            Defaults to `None`: the whole file.
 
     Yields:
         `Page`.
@@ -111,16 +112,12 @@ def read_pages(
     """
     format = format or detect_format(path)
     with contextlib.ExitStack() as stack:
-        if streams is not None:
-            file = stack.enter_context(multistream.open_range(path, streams))
-            pages = mediawiki.read_mediawiki(
-                file, path, base_url, first_number=streams.first_number
-            )
-            pages = multistream.check_pages(pages, path, streams)
+        if byte_range is None:
+            opened = open_bytes(path)
         else:
-            file = stack.enter_context(open_bytes(path))
-            pages = _FORMATS[format].read(file, path, base_url)
-        for page in pages:
+            opened = multistream.open_range(path, *byte_range)
+        file = stack.enter_context(opened)
+        for page in _FORMATS[format].read(file, path, base_url):
             page.article_id = valid_text(page.article_id)
             page.title = " ".join(valid_text(page.title).split())
             page.text, page.url = valid_text(page.text), valid_text(page.url)

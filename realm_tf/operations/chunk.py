@@ -35,8 +35,7 @@ class Chunk(Operation):
     and PDF; and from their names Markdown (.md), plain text (.txt) and CSV. bz2
     and gzip are read as they are.
 
-    A multistream dump with its index beside it (...-multistream.xml.bz2 and
-    ...-multistream-index.txt.bz2) is read by all workers at once.
+    All workers read a multistream dump (...-multistream.xml.bz2) at once.
 
     Output: a directory of blocks, numbered from 0 by file name and position
     in the file. Names are compared character by character: part 10 of a dump
@@ -70,9 +69,6 @@ class Chunk(Operation):
     cut_sentences: bool = False
     """cut a sentence that is longer than a block, between words; without, models
     read its beginning alone, as the paper's"""
-    multistream_index: str | None = None
-    """index of the one multistream dump of --input (if not given: the one beside
-    each dump, by its name)"""
     format: Literal[readers.FORMATS] | None = None
     """format of all files (if not given: by content)"""
     num_shards: int | None = None
@@ -138,7 +134,7 @@ class Chunk(Operation):
     @functools.cached_property
     def inputs_found(self) -> list[sources.Source]:
         """The files of `input` with their formats."""
-        return sources.find(self.input, self.format, self.multistream_index)
+        return sources.find(self.input, self.format)
 
     def parameters(self) -> dict:
         found = self.inputs_found
@@ -148,7 +144,6 @@ class Chunk(Operation):
             **cut,
             "inputs": [each.path for each in found],
             "formats": sorted({each.format for each in found}),
-            "multistream_indices": [each.index for each in found if each.index],
             "unit": self.unit,
             "max_block_length": self.packing.max_length,
             "overlap": self.overlap,

@@ -2,6 +2,7 @@ import bz2
 
 import pytest
 
+from realm_tf.articles import multistream
 from realm_tf.articles import readers
 from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
@@ -47,39 +48,18 @@ def test_inputs_leave_the_indices_of_dumps_out(tmp_path):
     index = write(tmp_path / "w-multistream-index.txt.bz2", 1)
 
     found = sources.find([f"{tmp_path}/*"], MEDIAWIKI)
-    assert found == [sources.Source(0, dump, MEDIAWIKI, index)]
-    assert sources.find([f"{tmp_path}/*"], JSONL)[0].index is None
+    assert found == [sources.Source(0, dump, MEDIAWIKI)]
     with pytest.raises(InputError, match="names only the index of a dump"):
         sources.find([index])
 
 
-def test_the_index_that_the_user_names(tmp_path):
-    dump = write(tmp_path / "dump.xml.bz2", 1)
-    index = write(tmp_path / "pages.txt", 1)
-
-    other = write(tmp_path / "other.xml.bz2", 1)
-    assert sources.find([dump], MEDIAWIKI, index)[0].index == index
-    for paths, format in (([dump, other], MEDIAWIKI), ([dump], JSONL)):
-        with pytest.raises(InputError, match="belongs to a single MediaWiki"):
-            sources.find(paths, format, index)
-    with pytest.raises(InputError, match="--multistream-index .*none does not"):
-        sources.find([dump], MEDIAWIKI, str(tmp_path / "none"))
-
-
-def test_a_dump_with_an_index_becomes_ranges(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "PAGES_PER_PART", 2)
-    pieces = [bz2.compress(text) for text in (b"<mediawiki>", b"1", b"2", b"3")]
+def test_a_multistream_dump_becomes_ranges(tmp_path, monkeypatch):
+    monkeypatch.setattr(multistream, "RANGE_BYTES", 60)
     dump = tmp_path / "dump.bz2"
-    dump.write_bytes(b"".join(pieces))
-    starts = [sum(map(len, pieces[:n])) for n in (1, 2, 3, 4)]
-    index = tmp_path / "index.txt"
-    index.write_text(f"{starts[0]}:1:A\n{starts[1]}:2:B\n{starts[2]}:3:C: D\n")
-    inputs = [sources.Source(0, str(dump), MEDIAWIKI, str(index))]
-    found = sources.make_sources(inputs, 1)
+    dump.write_bytes(bz2.compress(b"<mediawiki>") + bz2.compress(b"1") * 2)
+    assert 120 < dump.stat().st_size < 180
+    found = sources.make_sources([sources.Source(0, str(dump), MEDIAWIKI)], 1)
 
-    assert shares(found) == [(0, 1, 0), (0, 1, 1)]
-    assert [(s.streams.start, s.streams.limit) for s in found] == [
-        (starts[0], starts[2]),
-        (starts[2], starts[3]),
-    ]
-    assert [s.streams.first_number for s in found] == [1, 3]
+    assert shares(found) == [(0, 1, 0), (0, 1, 1), (0, 1, 2)]
+    ranges = [each.byte_range for each in found]
+    assert ranges == [(0, 60), (60, 120), (120, 180)]
