@@ -1,21 +1,31 @@
-"""How far a long command is: a line on stderr now and then."""
+"""Progress of a long command on stderr: a bar on a terminal, else lines."""
 
 import sys
 import time
 from collections.abc import Callable
 
+from rich.console import Console
+from rich.progress import BarColumn
+from rich.progress import MofNCompleteColumn
+from rich.progress import Progress as Bar
+from rich.progress import TextColumn
+from rich.progress import TimeRemainingColumn
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """Says how many of something are done and how long the rest will take.
+    """Reports how many items are done and the time that the rest takes.
+
+    `with Progress(...) as progress` draws a bar if stderr is a terminal.
+    Elsewhere, and without `with`, it prints a line every ten seconds.
 
     Args:
         command: str. Before each line, such as `"embed"`.
-        what: str. What is counted, such as `"blocks"`.
-        total: int or None. Of all; `None`: unknown, no estimate.
-        before: int. Of these, done by an earlier run. Defaults to `0`.
-        clock: callable. Gives the time in seconds. Defaults to `None`:
+        what: str. The items, such as `"blocks"`.
+        total: int or None. Number of items. `None`: unknown, no estimate.
+        before: int. Items done by an earlier run. Defaults to `0`.
+        clock: callable. Returns the time in seconds. Defaults to `None`:
             `time.monotonic`.
     """
 
@@ -34,19 +44,44 @@ class Progress:
         self._before = self._done = before
         self._clock = clock or time.monotonic
         self._started = self._last = self._clock()
+        self._bar = None
+
+    def __enter__(self):
+        console = Console(stderr=True)
+        if console.is_terminal:
+            self._bar = Bar(
+                TextColumn("{task.description}:"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn(self._what),
+                TimeRemainingColumn(),
+                console=console,
+                transient=True,
+            )
+            self._bar.add_task(
+                self._command, total=self._total, completed=self._before
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error):
+        if self._bar:
+            self._bar.stop()
 
     def __call__(self, done: int) -> None:
-        """Prints a line if `done` is news and the last line is long ago."""
+        """Sets the number of items done."""
         self._done = done
-        if self.is_due():
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+        elif self.is_due():
             self.show(done)
 
     def add(self, number: int) -> None:
-        """As calling it, with so many more done than before."""
+        """Adds to the number of items done."""
         self(self._done + number)
 
     def is_due(self) -> bool:
-        """Whether the last line is long ago; the next is due from now on."""
+        """Whether it is time for a line; restarts the ten seconds if so."""
         now = self._clock()
         if now - self._last < SECONDS_BETWEEN_LINES:
             return False
@@ -54,7 +89,7 @@ class Progress:
         return True
 
     def show(self, done: int, *more: str) -> None:
-        """Prints how far it is, and more."""
+        """Prints a line: items done, rate, estimate and more."""
         self._done = done
         seconds = max(1e-3, self._last - self._started)
         rate = (self._done - self._before) / seconds

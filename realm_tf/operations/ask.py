@@ -190,17 +190,18 @@ class Ask(Operation):
 
 
 def _answer_records(model, records: list[dict], filter: str) -> list[str]:
-    lines, progress = [], Progress("ask", "questions", len(records))
-    for first in range(0, len(records), BATCH_SIZE):
-        batch = records[first : first + BATCH_SIZE]
-        answers = model.ask(
-            [record["question"] for record in batch], filter=filter
-        )
-        for record, answer in zip(batch, answers, strict=True):
-            found = {name: getattr(answer, name) for name in _OF_ANSWERS}
-            line = {**record, "prediction": answer.answer, **found}
-            lines.append(_json_line(line) + "\n")
-        progress.add(len(batch))
+    lines = []
+    with Progress("ask", "questions", len(records)) as progress:
+        for first in range(0, len(records), BATCH_SIZE):
+            batch = records[first : first + BATCH_SIZE]
+            answers = model.ask(
+                [record["question"] for record in batch], filter=filter
+            )
+            for record, answer in zip(batch, answers, strict=True):
+                found = {name: getattr(answer, name) for name in _OF_ANSWERS}
+                line = {**record, "prediction": answer.answer, **found}
+                lines.append(_json_line(line) + "\n")
+            progress.add(len(batch))
     return lines
 
 

@@ -151,13 +151,13 @@ class PrepareQuestions(Operation):
         return self.result
 
     def _entries(self, read):
-        progress = Progress("questions", "questions")
-        for path in self.paths:
-            for entry in read(path):
-                if self.language:
-                    entry.extra["language"] = self.language
-                yield entry
-                progress.add(1)
+        with Progress("questions", "questions") as progress:
+            for path in self.paths:
+                for entry in read(path):
+                    if self.language:
+                        entry.extra["language"] = self.language
+                    yield entry
+                    progress.add(1)
 
     def _reader(self) -> Callable:
         """The reader of the form, with the options that it alone takes."""
@@ -178,11 +178,13 @@ class PrepareQuestions(Operation):
     def _find_answered(self, questions):
         from realm_tf.data.question_sets.answer_search import find_answered
 
-        return find_answered(
-            questions,
-            (block.text for block in self.blocks.read()),
-            progress=Progress("questions", "blocks", self.blocks.num_blocks),
-        )
+        total = self.blocks.num_blocks
+        with Progress("questions", "blocks", total) as progress:
+            return find_answered(
+                questions,
+                (block.text for block in self.blocks.read()),
+                progress=progress,
+            )
 
     def report(self, result: QuestionSet) -> str:
         found = result.metadata

@@ -82,8 +82,8 @@ def partition(
         InputError: if an embedding is not finite.
     """
     centroids = _train(embeddings, num_partitions)
-    progress = Progress("index", "blocks", len(embeddings))
-    labels = _nearest(embeddings, centroids, progress.add)
+    with Progress("index", "blocks", len(embeddings)) as progress:
+        labels = _nearest(embeddings, centroids, progress.add)
     num_centroids = capacity(num_partitions)
     _cut_large(embeddings, labels, num_partitions)
     return Partitions(

@@ -137,14 +137,14 @@ def _retrieve(questions, records, num_retrieved, path):
     """
     if os.path.exists(path):
         return weight_files.read(path)["retrieved"]
-    progress = Progress("bm25", "questions", len(questions))
     bm25 = Bm25(records.titles, records.texts)
     parts = []
-    for first in range(0, len(questions), _PART):
-        part = [q.question for q in questions[first : first + _PART]]
-        scores, block_ids = bm25.search(part, num_retrieved)
-        parts.append(np.where(scores > 0, block_ids, data.NO_BLOCK))
-        progress.add(len(part))
+    with Progress("bm25", "questions", len(questions)) as progress:
+        for first in range(0, len(questions), _PART):
+            part = [q.question for q in questions[first : first + _PART]]
+            scores, block_ids = bm25.search(part, num_retrieved)
+            parts.append(np.where(scores > 0, block_ids, data.NO_BLOCK))
+            progress.add(len(part))
     retrieved = np.concatenate(parts)
     weight_files.write(path, {"retrieved": retrieved})
     return retrieved
