@@ -99,12 +99,7 @@ class Chunking:
         or of another version of the files.
         """
         stage = self.stage
-        states = [
-            pages.file_state(path)
-            for source in self.inputs
-            for path in (source.path, source.index)
-            if path
-        ]
+        states = [pages.file_state(source.path) for source in self.inputs]
         made_of = json.dumps([stage.parameters, states, parts.BLOCKS.descr])
         name = f"{_PARTS}{fingerprints.fingerprint(made_of)}"
         directory = stage.path(name)
