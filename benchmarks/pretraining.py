@@ -12,7 +12,7 @@ Each model is measured on masks that it has not seen, of salient spans and of
 uniformly drawn wordpieces. Writes curves (PNG) and results.json, with how far
 recalls are from those before (paired by batches of masked sentences). `--measure
 MODEL ...` trains nothing and measures models that are there, such as those of
-`realm ablate` over the same blocks, and compares them with the first.
+`published.py systems` over the same blocks, and compares them with the first.
 """
 
 import dataclasses

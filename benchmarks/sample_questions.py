@@ -1,4 +1,4 @@
-"""Draws the questions of `realm ablate --suite table1` from larger files.
+"""Draws the questions of `published.py systems --suite table1` from larger files.
 
     python benchmarks/sample_questions.py --questions DIR --corpus FILE --output DIR
 

@@ -41,7 +41,6 @@ _PUBLIC = {
     "operations.evaluate": ("Evaluate",),
     "operations.retrieve": ("Retrieve",),
     "operations.compare": ("Compare",),
-    "operations.ablate": ("Ablate",),
     "operations.export": ("Export",),
     "operations.verify": ("Verify",),
     "operations.serve": ("Serve",),
@@ -55,7 +54,6 @@ _PUBLIC = {
         "CompactCorpus",
         "CorpusStatus",
     ),
-    "operations.reproduce": ("Reproduce",),
     "operations.quickstart": ("Quickstart",),
     "operations.graph": ("Graph",),
     "artifacts.objects": (

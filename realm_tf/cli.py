@@ -35,7 +35,6 @@ COMMANDS = {
     "evaluate": "Evaluate",
     "retrieve": "Retrieve",
     "compare": "Compare",
-    "ablate": "Ablate",
     "export": "Export",
     "export-checkpoint": "ExportCheckpoint",
     "push": "Push",
@@ -49,7 +48,6 @@ COMMANDS = {
     "serve": "Serve",
     "ask": "Ask",
     "inspect": "Inspect",
-    "reproduce": "Reproduce",
 }
 USAGE_ERROR = 2
 INTERRUPTED = 130

@@ -26,8 +26,8 @@ LAYERS = (
     ("evaluation",),
     ("export",),
     ("serving",),
-    # A comparison is a list of operations; the bare package offers all.
-    ("operations", "evaluation.ablations", "realm_tf"),
+    # The bare package offers all.
+    ("operations", "realm_tf"),
     ("cli",),
 )
 RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in line}
@@ -36,7 +36,6 @@ EXCEPTIONS = {
     ("artifacts.objects", "models.model_directory"): "`Model.load`: an object "
     "is opened by what knows its files",
     ("artifacts.objects", "retrieval.index"): "`Index.load`, as `Model.load`",
-    ("evaluation.published", "realm_tf"): "asks where the package is",
     ("export.other_backends", "operations.export"): "its `_main` is a program "
     "of its own, which runs the operation on TensorFlow",
 }

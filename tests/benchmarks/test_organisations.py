@@ -1,19 +1,15 @@
 """The documents and questions that the package's reader learned from."""
 
-import importlib
 import json
 import pathlib
 import re
-import sys
 import tarfile
 
 import handbook
+import organisations
 import pytest
 
 import realm_tf as realm
-
-sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
-organisations = importlib.import_module("organisations")
 
 
 @pytest.fixture(scope="module")

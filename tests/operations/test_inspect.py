@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from comparisons import write_directory
+import stage_directories
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
@@ -83,7 +83,7 @@ def test_a_page_of_something_else(blocks_dir, vocabulary_path, tmp_path):
 
 def test_of_an_exports_base_it_shows_the_served_version(tmp_path, capsys):
     for version in (2, 10, 11):
-        write_directory(
+        stage_directories.write(
             str(tmp_path / "export" / str(version)),
             kind="saved_model",
             files={"saved_model.pb": ""},

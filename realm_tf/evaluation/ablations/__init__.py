@@ -1,1 +1,0 @@
-"""Comparisons of systems, trained and measured by one command."""

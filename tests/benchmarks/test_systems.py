@@ -1,0 +1,483 @@
+"""Comparisons of systems: their steps, and the numbers collected from them."""
+
+import collections
+import json
+import os
+import shutil
+
+import numpy as np
+import published
+import pytest
+import stage_directories
+import training_runs
+
+import realm_tf as realm
+from realm_tf.answering import bootstrap
+from realm_tf.checkpoints import random_weights
+from realm_tf.configs import pretrain as pretrain_configs
+from realm_tf.models import model_directory
+
+TINY = {
+    f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "dpr", "finetune")
+}
+# A masked-LM warm-up and pre-training of two steps each.
+SET_PRETRAIN = (
+    "num_steps=2",
+    "masked_lm_steps=2",
+    "masked_lm_batch_size=2",
+    "masked_lm_window=8",
+)
+WITHOUT_WARM_UP = {"set_pretrain": ("num_steps=2",)}
+WITHOUT_ICT = {"set_ict": ("num_steps=0",)}
+
+
+def _systems(root, **changes):
+    """A comparison of directories that need not exist."""
+    given = {
+        name: os.path.join(root, name)
+        for name in ("model", "blocks", "corpus", "output")
+    }
+    given |= {"train": ("none",), "dev": "none", "test": ("nq.jsonl",), **TINY}
+    return published.Systems(**(given | {"suite": "table2"} | changes))
+
+
+@pytest.fixture
+def list_all(tmp_path):
+    """A function that returns the operations of a comparison by name."""
+
+    def list_all(*, seeds=(0,), **changes):
+        given = {"set_pretrain": SET_PRETRAIN, **changes}
+        systems = _systems(tmp_path, **given)
+        for seed in seeds:
+            systems.add(seed)
+        return {step.title: step.operation for step in systems.graph.steps}
+
+    return list_all
+
+
+def _read(operation, *names):
+    """Names of the directories that an operation reads."""
+    return [os.path.basename(getattr(operation, n).path) for n in names]
+
+
+def test_the_systems_of_a_suite_have_sources_that_exist():
+    for name in ("table1", "table2"):
+        suite = published.SUITES[name]
+        names = [system["name"] for system in suite["systems"]]
+        assert len(set(names)) == len(names)
+        sources = {"start", "ict", "dpr", *published.SUITES["pretrainings"]}
+        for system in suite["systems"]:
+            assert system["towers"] in sources
+            assert system["reader"] in {*sources, "warm_up"} - {"ict", "dpr"}
+            paper = system.get("paper", suite["metrics"])
+            assert set(paper) == set(suite["metrics"])
+
+
+def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
+    found = list(list_all(seeds=[0, 1, 2]))
+    assert collections.Counter(name.split("-")[0] for name in found) == {
+        # Once for all.
+        "warm": 1,
+        "ict": 1,
+        # Four pre-trained models with three seeds, and the one after ICT.
+        "pretrained": 12,
+        "embeddings": 13,
+        "index": 13,
+        "zero": 13,
+        # Initial models of pre-training, and two systems with three seeds.
+        "combined": 7,
+        # Seven systems with three seeds.
+        "finetuned": 21,
+        # Their weights are fitted on dev.
+        "calibration": 21,
+        "evaluation": 21,
+    }
+    # The first seed of all comes before the second of any.
+    assert found.index("evaluation-stale_30x-0-nq") < found.index(
+        "pretrained-realm-1"
+    )
+    assert not os.path.exists(tmp_path / "output")
+
+
+def test_the_steps_of_table_2_differ_as_their_names(list_all):
+    found = list_all()
+    recipe = (
+        pretrain_configs.RECIPES["tiny"]
+        .parse(("refresh=sync", *SET_PRETRAIN))
+        .replace(masked_lm_steps=0)
+    )
+    for name, change in (
+        ("realm", {}),
+        ("uniform_masks", {"mode": "uniform"}),
+        ("span_masks", {"mode": "random_span"}),
+        ("stale_30x", {"stale_factor": 30}),
+    ):
+        trained = found[f"pretrained-{name}-0"]
+        assert trained.settings == recipe.replace(**change)
+        assert _read(trained, "model", "index") == [
+            *("combined-ict+warm-up", "index-ict"),
+        ]
+    warm_up = found["warm-up"]
+    assert warm_up.settings.masked_lm.masked_lm_steps == 2
+    assert warm_up.settings.num_steps == 0
+    assert _read(warm_up, "model") == _read(found["ict"], "model") == ["model"]
+    for name, parts, towers, reader in (
+        (
+            "realm_retriever+baseline_encoder",
+            "realm-0+warm-up",
+            "pretrained-realm-0",
+            "warm-up",
+        ),
+        (
+            "baseline_retriever+realm_encoder",
+            "ict+realm-0",
+            "ict",
+            "pretrained-realm-0",
+        ),
+        ("orqa", "ict+warm-up", "ict", "warm-up"),
+    ):
+        combined = found[f"combined-{parts}"]
+        assert _read(combined, "towers", "reader") == [towers, reader]
+        index = f"index-{towers.removeprefix('pretrained-')}"
+        model = "orqa+warm_up" if name == "orqa" else name
+        tuned = found[f"finetuned-{model}-0"]
+        assert _read(tuned, "model", "index") == [f"combined-{parts}", index]
+        evaluated = found[f"evaluation-{name}-0-nq"]
+        assert _read(evaluated, "model", "index") == [
+            f"finetuned-{model}-0",
+            index,
+        ]
+
+
+def test_pretraining_begins_with_the_chosen_towers(list_all):
+    found = list_all(suite="table1", begin="start")
+    assert _read(found["pretrained-realm-0"], "model", "index") == [
+        "warm-up",
+        "index-start",
+    ]
+    # ORQA does not change.
+    assert _read(found["finetuned-orqa-0"], "model") == ["ict"]
+
+
+@pytest.mark.parametrize(
+    "changes, ict, warm_up",
+    [(WITHOUT_WARM_UP, "ict", "model"), (WITHOUT_ICT, "model", "warm-up")],
+)
+def test_a_part_comes_from_the_model_that_trained_it(
+    list_all, changes, ict, warm_up
+):
+    """Also where one of the two trainings before REALM's is left out."""
+    found = list_all(**changes)
+    begin = ict if warm_up == "model" else warm_up
+    for name in ("pretrained-realm-0", "finetuned-orqa+warm_up-0"):
+        assert _read(found[name], "model") == [begin]
+    for name, towers, reader in (
+        ("realm_retriever+baseline_encoder", "pretrained-realm-0", warm_up),
+        ("baseline_retriever+realm_encoder", ict, "pretrained-realm-0"),
+    ):
+        (model,) = _read(found[f"finetuned-{name}-0"], "model")
+        assert _read(found[model], "towers", "reader") == [towers, reader]
+
+
+def test_the_steps_of_table_1(list_all):
+    found = list_all(suite="table1", test=("nq.test.jsonl", "nq.dev.jsonl.gz"))
+    # No towers are measured before fine-tuning; REALM's model serves two.
+    assert not [name for name in found if name.startswith("zero-shot")]
+    for name, model, retriever in (
+        ("bm25", "bm25", "bm25"),
+        ("bm25+warm_up", "bm25+warm_up", "bm25"),
+        ("start", "start", "realm"),
+        ("realm", "realm", "realm"),
+        ("hybrid", "realm", "hybrid"),
+        ("start+bm25", "start", "hybrid"),
+        ("realm_retriever+bm25", "realm_retriever", "hybrid"),
+    ):
+        fitted = found[f"calibration-{name}-0"]
+        dev = found[f"finetuned-{model}-0"].dev
+        assert fitted.questions == dev and fitted.calibrate
+        for test in ("nq.test", "nq.dev"):
+            evaluated = found[f"evaluation-{name}-0-{test}"]
+            assert _read(evaluated, "model") == [f"finetuned-{model}-0"]
+            assert evaluated.retriever == retriever
+            # Weights are fitted on dev, once for all tests.
+            assert evaluated.calibration == fitted.result
+    # With the start's reader, and with that of the warm-up.
+    inputs = {
+        "bm25": ("model", "start"),
+        "start": ("model", "start"),
+        "start+query_tower": ("model", "start"),
+        "orqa": ("ict", "ict"),
+        "dpr": ("dpr-0", "dpr-0"),
+        "realm_retriever": ("combined-realm-0+start", "realm-0"),
+        "realm": ("pretrained-realm-0", "realm-0"),
+        "bm25+warm_up": ("warm-up", "start"),
+        "start+warm_up": ("warm-up", "start"),
+        "orqa+warm_up": ("combined-ict+warm-up", "ict"),
+        "dpr+warm_up": ("combined-dpr-0+warm-up", "dpr-0"),
+    }
+    tuned = [name for name in found if name.startswith("finetuned")]
+    assert tuned == [f"finetuned-{name}-0" for name in inputs]
+    for name, (before, index) in inputs.items():
+        tuned = found[f"finetuned-{name}-0"]
+        assert _read(tuned, "model", "index") == [before, f"index-{index}"]
+        learns = name.startswith(("orqa", "start+query_tower", "realm"))
+        assert tuned.settings.train_query_tower == learns
+        retriever = "bm25" if "bm25" in name else "realm"
+        assert tuned.settings.candidates.retriever == retriever
+
+
+def test_retrievers_are_compared_with_one_reader(list_all):
+    """A system that does not learn is not trained, and measured once."""
+    cells = ("bm25", "start", "start+query_tower", "start+bm25", "dpr", "orqa")
+    changes = {"suite": "table1", "set_finetune": ("train_reader=false",)}
+    found = list_all(seeds=[0, 1], cells=cells, **changes)
+    assert [name for name in found if name.startswith("finetuned")] == [
+        f"finetuned-{name}-{seed}"
+        for seed in (0, 1)
+        for name in ("start+query_tower", "orqa")
+    ]
+    assert [name for name in found if name.startswith("evaluation")] == [
+        *(f"evaluation-{name}-nq" for name in ("bm25", "start")),
+        "evaluation-start+query_tower-0-nq",
+        "evaluation-start+bm25-nq",
+        *(f"evaluation-{name}-0-nq" for name in ("orqa", "dpr")),
+        *(
+            f"evaluation-{name}-1-nq"
+            for name in ("start+query_tower", "orqa", "dpr")
+        ),
+    ]
+    for name, model in (("bm25", "model"), ("dpr-1", "dpr-1")):
+        assert _read(found[f"evaluation-{name}-nq"], "model") == [model]
+
+
+def test_without_a_warm_up_no_system_of_table_1_occurs_twice(list_all):
+    changes = {"suite": "table1", **WITHOUT_WARM_UP}
+    assert not [name for name in list_all(**changes) if "warm" in name]
+    with pytest.raises(realm.InputError, match=r"Received: dpr\+warm_up$"):
+        list_all(cells=("dpr+warm_up",), **changes)
+
+
+# Exact matches of four questions, by system and seed, and recall@5 before
+# fine-tuning.
+TABLE_2 = {
+    "realm": {0: ([1, 1, 1, 0], 0.75), 1: ([1, 1, 0, 0], 0.5)},
+    "orqa": {0: ([1, 1, 0, 0], 0.25), 1: ([0, 1, 0, 0], 0.25)},
+    "stale_30x": {0: ([0, 0, 0, 0], 0.5), 1: ([0, 1, 0, 0], 0.25)},
+}
+SECONDS = {"InverseClozeTask": 60.0, "FineTune": 30.0, "Pretrain": 5.0}
+
+
+def _files(matches, recall):
+    """The files of an evaluation in which an answer is always found."""
+    found = {f"answer_recall@{k}": 1.0 for k in (5, 20, 100)}
+    found["answer_recall@1"] = recall
+    rows = [{"exact_match": float(match), **found} for match in matches]
+    metrics = {"exact_match": float(np.mean(matches)), "questions": 4, **found}
+    return {
+        "metrics.json": json.dumps(metrics),
+        "predictions.jsonl": "".join(
+            json.dumps({"question": "?", "answer": ["x"], **row}) + "\n"
+            for row in rows
+        ),
+    }
+
+
+def _collect(root, suite, numbers):
+    """Collects from directories that hold these numbers."""
+    given = _systems(root, suite=suite, cells=tuple(numbers))
+    cells = [*given.add(0), *given.add(1)]
+    written = {}
+    for cell in cells:
+        matches, recall = numbers[cell.system["name"]][cell.seed]
+        written[cell.evaluations["nq"]] = _files(matches, recall)
+        for each in cell.zero_shot.values():
+            metrics = {"answer_recall@5": recall, "questions": 4}
+            written[each] = {"metrics.json": json.dumps(metrics)}
+    for step in given.graph.steps:
+        result = step.operation.result
+        stage_directories.write(
+            result.path,
+            kind=result.kinds[0],
+            seconds=SECONDS.get(type(step.operation).__name__, 1000.0),
+            files=written.get(result, ()),
+        )
+    return published.collect(given, cells)
+
+
+def test_means_and_ranges_over_seeds(tmp_path):
+    results = _collect(tmp_path, "table2", TABLE_2)
+    summary = results["summary"]["nq"]
+    assert summary["realm"]["exact_match"] == {
+        "mean": 0.625,
+        "low": 0.5,
+        "high": 0.75,
+    }
+    assert summary["stale_30x"]["zero_shot_answer_recall@5"] == {
+        "mean": 0.375,
+        "low": 0.25,
+        "high": 0.5,
+    }
+    systems = results["systems"]
+    assert systems["realm"]["paper"]["exact_match"] == 38.2
+    seeds = systems["orqa"]["seeds"]
+    assert seeds["1"]["metrics"]["nq"]["exact_match"] == 0.25
+    # Embedding and measuring are no training.
+    assert seeds["1"]["training_seconds"] == 90.0
+    assert systems["realm"]["seeds"]["1"]["training_seconds"] == 95.0
+
+
+def test_intervals_are_over_questions(tmp_path):
+    """Of each question's mean over seeds, by a bootstrap in NumPy."""
+    random = np.random.default_rng(5)
+    matches = random.integers(0, 2, (2, 60))
+    numbers = {
+        "start": {0: (matches[0].tolist(), 0.5), 1: (matches[1].tolist(), 0.5)},
+        "realm": {0: ([1] * 60, 1.0), 1: ([1] * 60, 1.0)},
+    }
+    results = _collect(tmp_path, "table1", numbers)
+    found = results["summary"]["nq"]["start"]["exact_match"]
+    values = matches.mean(axis=0)
+    assert found["mean"] == pytest.approx(values.mean(), abs=1e-4)
+    means = values[random.integers(0, 60, (20_000, 60))].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    assert found["low"] == pytest.approx(low, abs=0.02)
+    assert found["high"] == pytest.approx(high, abs=0.02)
+    # All questions answered: nothing varies.
+    assert results["summary"]["nq"]["realm"]["exact_match"] == {
+        "mean": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+    }
+    assert results["differences"]["nq"].keys() == {"start"}
+    found = results["differences"]["nq"]["start"]["exact_match"]
+    assert found == bootstrap.paired_difference(values, np.ones(60))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
+    """A random model of one layer, blocks, corpus, questions."""
+    root = tmp_path_factory.mktemp("systems")
+    loaded = random_weights.random(
+        vocab=vocabulary_path,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=8,
+        projection_dim=4,
+        seed=1,
+    )
+    for variable in loaded.model.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(25.0 * variable)
+    model_directory.save(loaded, str(root / "model"))
+    realm.Annotate(
+        output=str(root / "annotated"), tagger="rules", blocks=blocks_dir
+    ).run()
+    for name in ("nq.dev.jsonl", "nq.test.jsonl"):
+        shutil.copy(questions_path, root / name)
+    return {
+        "model": str(root / "model"),
+        "blocks": blocks_dir,
+        "corpus": str(root / "annotated"),
+        "train": (questions_path,),
+        "dev": str(root / "nq.dev.jsonl"),
+        "test": (str(root / "nq.test.jsonl"),),
+        "set_pretrain": SET_PRETRAIN,
+        "set_finetune": ("num_epochs=1",),
+        **TINY,
+    }
+
+
+def test_a_missing_questions_file_shows_at_once(world, tmp_path):
+    given = {**world, "dev": "nowhere.jsonl"}
+    systems = _systems(tmp_path, **given)
+    with pytest.raises(realm.InputError, match="nowhere.jsonl does not exist"):
+        systems.run()
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch, capsys):
+    # They share all but their reader's pre-training.
+    given = {
+        **world,
+        "cells": ("orqa", "baseline_retriever+realm_encoder"),
+        "seeds": (0,),
+    }
+    output = tmp_path / "output"
+
+    def times():
+        return {
+            path.parent.name: path.stat().st_mtime_ns
+            for path in output.glob("*/COMPLETED")
+        }
+
+    def metrics(name):
+        return json.loads((output / name / "metrics.json").read_text())
+
+    def stop(operation):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(realm.FineTune, "run", stop)
+        with pytest.raises(KeyboardInterrupt):
+            _systems(tmp_path, **given).run()
+    before = times()
+    assert {"warm-up", "ict"} <= set(before)
+    results = _systems(tmp_path, **given).run()
+    after = times()
+    assert {name: after[name] for name in before} == before
+    # All of it is there, and nothing is made again.
+    assert _systems(tmp_path, **given).run() == results
+    assert times() == after
+    assert json.loads((output / "results.json").read_text()) == results
+    # Both have the towers of the Inverse Cloze Task.
+    recall = metrics("zero-shot-ict-nq.test")["answer_recall@5"]
+    for name in given["cells"]:
+        found = metrics(f"evaluation-{name}-0-nq.test")
+        seed = results["systems"][name]["seeds"]["0"]["metrics"]["nq.test"]
+        assert {k: seed[k] for k in found} == found
+        summary = results["summary"]["nq.test"][name]
+        for metric, value in (
+            ("exact_match", found["exact_match"]),
+            ("zero_shot_answer_recall@5", recall),
+        ):
+            expected = dict.fromkeys(("mean", "low", "high"), value)
+            assert summary[metric] == expected
+    capsys.readouterr()
+    _systems(tmp_path, **given, plan=True).run()
+    assert "14 of 14 steps are done." in capsys.readouterr().out
+    with pytest.raises(
+        realm.InputError, match=r"ict was made with num_steps=7 \(now 3\)"
+    ):
+        _systems(tmp_path, **given, set_ict=("num_steps=3",)).run()
+
+
+@pytest.mark.slow
+def test_retrievers_with_one_reader_are_measured(world, tmp_path):
+    cells = ("bm25", "start", "start+query_tower")
+    given = world | {
+        "suite": "table1",
+        "seeds": (0, 1),
+        "set_finetune": ("num_epochs=1", "train_reader=false"),
+    }
+    results = _systems(tmp_path, **given, cells=cells).run()
+    output = tmp_path / "output"
+    readers = [
+        training_runs.values(model_directory.load(str(path)).model.reader)
+        for path in (world["model"], *sorted(output.glob("finetuned-*")))
+    ]
+    assert len(readers) == 3
+    for tuned in readers[1:]:
+        for name, value in readers[0].items():
+            np.testing.assert_array_equal(tuned[name], value)
+    # Systems that no seed changes are measured once, and count for each.
+    names = {path.name for path in output.glob("evaluation-*")}
+    assert names == {
+        *("evaluation-bm25-nq.test", "evaluation-start-nq.test"),
+        *(f"evaluation-start+query_tower-{seed}-nq.test" for seed in (0, 1)),
+    }
+    for cell in cells:
+        assert set(results["systems"][cell]["seeds"]) == {"0", "1"}
+    one, two = results["systems"]["bm25"]["seeds"].values()
+    assert one["metrics"] == two["metrics"]
