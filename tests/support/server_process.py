@@ -57,7 +57,8 @@ class Process:
     def kill(self):
         """Ends it as no program can resist (SIGKILL)."""
         self.popen.kill()
-        self.popen.communicate()
+        self.popen.wait()
+        self.popen.stdout.close()
         self._log.close()
 
     def end(self):
