@@ -107,22 +107,19 @@ def check_frozen(model, parameters: dict, *, lowest_of: str) -> None:
 
     Args:
         model: `Model`.
-        parameters: dict. Of a recipe, `num_frozen_layers` and the like.
-        lowest_of: str. The part whose layers `num_frozen_layers` counts.
+        parameters: dict. Of a recipe, with `num_frozen_layers`.
+        lowest_of: str. The part whose layers it counts.
 
     Raises:
         InputError: if there are not so many.
     """
-    for name, part in (
-        ("num_frozen_layers", lowest_of),
-        ("num_frozen_reader_layers", "reader"),
-    ):
-        number = model.config[part]["encoder"]["num_layers"]
-        if parameters.get(name, 0) > number:
-            raise InputError(
-                f"The {part} of {model} has {number} layers: freeze so many at "
-                f"most, with --set {name}=N. Received: {parameters[name]}"
-            )
+    name = "num_frozen_layers"
+    number = model.config[lowest_of]["encoder"]["num_layers"]
+    if parameters.get(name, 0) > number:
+        raise InputError(
+            f"The {lowest_of} of {model} has {number} layers: freeze at most "
+            f"{number} layers with --set {name}=N. Received: {parameters[name]}"
+        )
 
 
 def check_has_texts(made) -> None:

@@ -9,12 +9,6 @@ from realm_tf.configs.recipes import Lengths
 from realm_tf.configs.recipes import Optimizer
 from realm_tf.errors import InputError
 
-# Where candidates are found, and how that can be.
-SEARCHES = {
-    "device": ("exact", "partitions"),
-    "host": ("exact", "scann"),
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Candidates(recipes.Group):
@@ -22,39 +16,12 @@ class Candidates(recipes.Group):
 
     Args:
         num_retrieved: int. Candidates besides the null block.
-        num_spare: int. See `models.realm.RealmModel`.
-        rerank: bool. See there.
-        retrieval: str. Where candidates are found: `"device"`, in the step,
-            with the whole index and all wordpieces in the device's memory;
-            `"host"`, by the input pipeline, for a corpus that does not fit.
-        retrieval_prefetch: int. Batches that the host retrieves ahead; 0
-            with `refresh="sync"`.
-        search: str. `"exact"`; on the device also `"partitions"` (`Ivf`,
-            which scores about 1 % of millions of blocks; every device has all
-            rows), on the host also `"scann"` (TensorFlow backend).
-        search_rows: int. Rows of the index that the device scores at a time;
-            0 is all. See `BruteForce`. Of no meaning with partitions.
-
-    Raises:
-        InputError: if the search is not made where candidates are found.
+        search: str. `"exact"` scores all blocks; `"partitions"` (`Ivf`) scores
+            about 1 % of millions of blocks, and every device holds all rows.
     """
 
     num_retrieved: recipes.Positive = 7
-    num_spare: recipes.Natural = 8
-    rerank: bool = False
-    retrieval: Literal["device", "host"] = "device"
-    retrieval_prefetch: recipes.Natural = 2
-    search: Literal["exact", "partitions", "scann"] = "exact"
-    search_rows: recipes.Natural = 65_536
-
-    def __post_init__(self):
-        super().__post_init__()
-        choices = SEARCHES[self.retrieval]
-        if self.search not in choices:
-            raise InputError(
-                f"search of a recipe with retrieval={self.retrieval} must be "
-                f"one of {', '.join(choices)}. Received: search={self.search}"
-            )
+    search: Literal["exact", "partitions"] = "exact"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,18 +134,6 @@ class JointLengths(Lengths):
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainEncoders(Encoders):
-    """How the encoders learn; what is frozen of `Encoders` is the towers'.
-
-    Args:
-        num_frozen_reader_layers: int. Lowest layers that do not learn of a
-            reader that has an encoder of its own.
-    """
-
-    num_frozen_reader_layers: recipes.Natural = 0
-
-
-@dataclasses.dataclass(frozen=True)
 class PretrainRecipe(recipes.Recipe):
     """Numbers of one run of `realm pretrain`.
 
@@ -189,12 +144,11 @@ class PretrainRecipe(recipes.Recipe):
         candidates: `Candidates`.
         marginalization: str. `"token"` or `"span"`; see
             `models.realm.RealmModel`.
-        train_block_tower: bool. See there.
         index: `StaleRefresh`.
         masked_lm: `MaskedLmWarmUp`.
         masking: `Masking`.
         lengths: `JointLengths`.
-        encoders: `PretrainEncoders`.
+        encoders: `Encoders`. Layers of the towers alone can be frozen.
         num_held_out: int. Passages that nothing is learned from: before the
             first step, at each refresh of the index and after the last their
             sentences are predicted, and the best state is kept. 0: none, and
@@ -211,12 +165,11 @@ class PretrainRecipe(recipes.Recipe):
     optimizer: Optimizer = Optimizer(learning_rate=3e-5)
     candidates: Candidates = Candidates()
     marginalization: Literal["token", "span"] = "token"
-    train_block_tower: bool = True
     index: StaleRefresh = StaleRefresh()
     masked_lm: MaskedLmWarmUp = MaskedLmWarmUp()
     masking: Masking = Masking()
     lengths: JointLengths = JointLengths()
-    encoders: PretrainEncoders = PretrainEncoders()
+    encoders: Encoders = Encoders()
     num_held_out: recipes.Natural = 0
     log_every: recipes.Positive = 50
     seed: recipes.Natural = 0
@@ -233,14 +186,6 @@ class PretrainRecipe(recipes.Recipe):
                 "A query of max_query_length and masked_lm_window wordpieces "
                 "with [SEP] must fit into max_joint_length. Received: "
                 f"{query} + {window} + 1 > {limit}"
-            )
-        prefetch = self.candidates.retrieval_prefetch
-        on_host = self.candidates.retrieval == "host"
-        if on_host and self.index.refresh == "sync" and prefetch:
-            raise InputError(
-                "refresh=sync is exact, so the host may not retrieve ahead: "
-                "set retrieval_prefetch=0. Received: "
-                f"retrieval_prefetch={prefetch}"
             )
 
 
@@ -266,7 +211,7 @@ _WIKI_SMALL = PretrainRecipe(
     lengths=JointLengths(
         max_query_length=40, max_block_length=64, max_joint_length=104
     ),
-    encoders=PretrainEncoders(
+    encoders=Encoders(
         freeze_word_embeddings=True, num_frozen_layers=4, dropout=0.0
     ),
     log_every=10,
@@ -297,7 +242,7 @@ RECIPES = {
         num_steps=6,
         batch_size=2,
         optimizer=Optimizer(learning_rate=1e-2),
-        candidates=Candidates(num_retrieved=2, num_spare=3),
+        candidates=Candidates(num_retrieved=2),
         index=StaleRefresh(refresh="sync", refresh_every=2),
         masking=Masking(max_masked=4),
         lengths=JointLengths(

@@ -103,14 +103,12 @@ def repeats(token_ids, lengths):
     return ops.any(ops.logical_and(same, is_earlier), axis=2)
 
 
-def choose(allowed, num_candidates, *, scores=None):
-    """The places of the best allowed blocks.
+def choose(allowed, num_candidates):
+    """The places of the first allowed blocks.
 
     Args:
-        allowed: bool tensor `(batch_size, num_retrieved)`.
+        allowed: bool tensor `(batch_size, num_retrieved)`. Best first.
         num_candidates: int. How many, at most `num_retrieved`.
-        scores: float tensor of the same shape. Largest first. Defaults to
-            `None`: in the order they come.
 
     Returns:
         int32 tensor `(batch_size, num_candidates)` of places, and a bool
@@ -120,10 +118,6 @@ def choose(allowed, num_candidates, *, scores=None):
     place = ops.broadcast_to(
         ops.arange(num_retrieved, dtype="int32")[None], ops.shape(allowed)
     )
-    if scores is not None:
-        # The place of each in the order of the scores; equal ones stay.
-        order = ops.argsort(-ops.cast(scores, "float32"), axis=1)
-        place = ops.cast(ops.argsort(order, axis=1), "int32")
     keys = ops.where(allowed, place, place + num_retrieved)
     places = ops.cast(ops.argsort(keys, axis=1)[:, :num_candidates], "int32")
     return places, ops.take_along_axis(allowed, places, axis=1)

@@ -14,7 +14,10 @@ from realm_tf.models import packing
 from realm_tf.models.marginal_likelihood import MarginalLikelihood
 from realm_tf.text import packing as text_packing
 
-# What is embedded and read of a block, as `packing.join_block` takes it.
+# Blocks retrieved beyond those that are read: they replace the blocks that may
+# not be read (our choice).
+NUM_SPARE = 8
+# The block fields that the towers and the reader need (`packing.join_block`).
 _CONTENT = ("title_ids", "title_lengths", "token_ids", "lengths")
 
 
@@ -36,23 +39,17 @@ class RealmModel(keras.Model):
     query `[CLS] x [SEP]`; `mask_positions`, `mask_ids` and `mask_weights`
     `(batch_size, max_masked)`; `sentence_ids` `(batch_size,
     sentence_length)`, unmasked, padded with -1; `block_id` `(batch_size,)`,
-    the block that the sentence is from, or -1. With `candidate_block_ids`
-    `(batch_size, num)`, another retriever's blocks are taken instead of the
-    index's, best first and -1 where there are fewer, and pass the same rules;
-    where no table holds the blocks, the batch also brings their wordpieces:
-    `candidate_token_ids` and `candidate_title_ids` `(batch_size, num,
-    length)`, padded with 0, `candidate_lengths` and `candidate_title_lengths`
-    `(batch_size, num)`, and `candidate_of_article` `(batch_size, num)`, 1 for
-    blocks of the sentence's own article (`retrieval.host_retrieval`).
+    the block that the sentence is from, or -1.
+
+    A subclass that overrides `retrieve` takes the blocks of another retriever.
 
     Args:
         query_embedder: `Embedder`.
         block_embedder: `Embedder`. The same instance, or another.
         knowledge_augmented_encoder: `KnowledgeAugmentedEncoder`.
         index: `retrieval.index.Index` over the block embeddings. `None` if
-            every batch brings `candidate_block_ids`.
-        block_table: `BlockTable` of the same blocks, with titles. `None` if
-            every batch brings what its candidates say.
+            only `embed_candidates` and `read` are called, as `realm probe` does.
+        block_table: `BlockTable` of the same blocks, with titles, or `None`.
         cls_id: int. Id of [CLS].
         sep_id: int. Id of [SEP].
         block_segment_ids: tuple of int. See `LoadedModel`. Defaults to
@@ -60,11 +57,6 @@ class RealmModel(keras.Model):
         score_scale: float. See `OpenQa`. Defaults to `1.0`.
         num_retrieved: int. Candidates besides the null block. Defaults to
             `7`.
-        num_spare: int. Blocks retrieved beyond `num_retrieved`, to take the
-            places of those that may not be read. Defaults to `8`.
-        rerank: bool. Embed all blocks that were retrieved, and read the best
-            by the current weights rather than by the index. Defaults to
-            `False`.
         max_block_length: int. Longest `[CLS] title [SEP] body [SEP]` that is
             embedded. Defaults to `288`.
         max_joint_length: int. Longest `[CLS] x [SEP] body [SEP]` that is
@@ -73,8 +65,6 @@ class RealmModel(keras.Model):
             for each masked wordpiece, as the original does; `"span"`: for
             all of a query's together, as the paper writes it. Defaults to
             `"token"`.
-        train_block_tower: bool. If `False`, no gradient reaches embeddings of
-            blocks; a block tower of its own is frozen. Defaults to `True`.
 
     Raises:
         ValueError: if `marginalization` is neither of the two, or `index` and
@@ -98,17 +88,16 @@ class RealmModel(keras.Model):
         block_segment_ids=(0, 1),
         score_scale=1.0,
         num_retrieved=7,
-        num_spare=8,
-        rerank=False,
         max_block_length=288,
         max_joint_length=384,
         marginalization="token",
-        train_block_tower=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        most = math.inf
         if index is not None:
             block_table.check_index(index)
+            most = index.num_blocks
         self.query_embedder = query_embedder
         self.block_embedder = block_embedder
         self.knowledge_augmented_encoder = knowledge_augmented_encoder
@@ -118,17 +107,11 @@ class RealmModel(keras.Model):
         self.sep_id = sep_id
         self.block_segment_ids = tuple(block_segment_ids)
         self.score_scale = score_scale
-        most = math.inf if block_table is None else block_table.num_blocks
         self.num_retrieved = min(num_retrieved, most)
-        self.num_searched = min(num_retrieved + num_spare, most)
-        self.rerank = rerank
+        self.num_searched = min(num_retrieved + NUM_SPARE, most)
         self.max_block_length = max_block_length
         self.join_bert = packing.JoinBert(sep_id, max_joint_length)
         self.marginal_likelihood = MarginalLikelihood(marginalization)
-        self.train_block_tower = train_block_tower
-        if not train_block_tower and block_embedder is not query_embedder:
-            # Weight decay would move it even so.
-            block_embedder.trainable = False
         self._trackers = {
             name: keras.metrics.Mean(name=name)
             for name in (
@@ -217,41 +200,32 @@ class RealmModel(keras.Model):
             `title_lengths`; bool tensor `(batch_size, num_retrieved)`,
             `False` where too few blocks may be read.
         """
-        queries = ops.stop_gradient(queries)
-        found = self._retrieve(inputs, queries)
-        allowed = candidates.may_be_read(
-            found, inputs["block_id"], inputs["sentence_ids"]
-        )
-        scores = None
-        if self.rerank:
-            blocks = self.block_embedder(
-                self._join_blocks(found), training=False
-            )
-            shape = (-1, found["lengths"].shape[1], blocks.shape[-1])
-            blocks = ops.reshape(blocks, shape)
-            scores = ops.stop_gradient(losses.relevance_scores(queries, blocks))
-        places, allowed = candidates.choose(
-            allowed,
-            min(self.num_retrieved, found["block_ids"].shape[1]),
-            scores=scores,
-        )
-        return candidates.take(found, places), allowed
-
-    def _retrieve(self, inputs, queries):
-        """Blocks best first, as `find_candidates` gives them."""
-        if "candidate_token_ids" in inputs:
-            return {
-                name: inputs[f"candidate_{name}"]
-                for name in (*_CONTENT, "block_ids", "of_article")
-            }
-        if "candidate_block_ids" in inputs:
-            block_ids = inputs["candidate_block_ids"]
-        else:
-            _, block_ids = self.index.search(queries, self.num_searched)
-        return {
+        block_ids = self.retrieve(inputs, ops.stop_gradient(queries))
+        found = {
             "block_ids": block_ids,
             **self.block_table.contents(block_ids, own_ids=inputs["block_id"]),
         }
+        allowed = candidates.may_be_read(
+            found, inputs["block_id"], inputs["sentence_ids"]
+        )
+        places, allowed = candidates.choose(
+            allowed, min(self.num_retrieved, block_ids.shape[1])
+        )
+        return candidates.take(found, places), allowed
+
+    def retrieve(self, inputs, queries):
+        """The blocks from which candidates are chosen.
+
+        Args:
+            inputs: dict of int tensors, as the model's.
+            queries: float tensor `(batch_size, embedding_dim)`, scaled.
+
+        Returns:
+            int32 tensor `(batch_size, num_searched)` of block ids, best first;
+            -1 is no block.
+        """
+        _, block_ids = self.index.search(queries, self.num_searched)
+        return block_ids
 
     def embed_candidates(self, found, *, training):
         """Embeddings of the null block and of candidates, by current weights.
@@ -320,14 +294,13 @@ class RealmModel(keras.Model):
             found["lengths"].shape[1],
         )
         dim = blocks.shape[-1]
-        blocks = ops.concatenate(
+        return ops.concatenate(
             [
                 ops.broadcast_to(null[:, None], (batch_size, 1, dim)),
                 ops.reshape(blocks, (-1, num, dim)),
             ],
             axis=1,
         )
-        return blocks if self.train_block_tower else ops.stop_gradient(blocks)
 
     def read(self, query, mask_positions, found, *, training):
         """Predicts masked wordpieces from the null block and candidates.

@@ -141,6 +141,9 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
         num_blocks: int. Of the knowledge corpus.
         num_devices: int. That share each batch, and the tables of the corpus.
     """
+    from realm_tf.models.realm import NUM_SPARE
+    from realm_tf.retrieval.row_table import ROWS_AT_ONCE
+
     candidates, lengths = recipe.candidates, recipe.lengths
     rows = recipe.batch_size / num_devices
     found = candidates.num_retrieved
@@ -161,16 +164,13 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
         "activations": _kept(recipe, sizes, passes, rows),
         "logits": rows * (1 + found) * logits * FLOAT32 * _LOGITS,
     }
-    if candidates.retrieval == "device":
-        memory |= _corpus(
-            num_blocks / num_devices, sizes, lengths.max_block_length
-        )
-        memory["search"] = _search(
-            recipe.batch_size,
-            min(candidates.search_rows or num_blocks, num_blocks / num_devices),
-            found + candidates.num_spare,
-            lengths.max_block_length,
-        )
+    memory |= _corpus(num_blocks / num_devices, sizes, lengths.max_block_length)
+    memory["search"] = _search(
+        recipe.batch_size,
+        min(ROWS_AT_ONCE, num_blocks / num_devices),
+        found + NUM_SPARE,
+        lengths.max_block_length,
+    )
     embeddings = num_blocks * sizes.embedding_dim * FLOAT32
     num_scored = num_blocks
     if candidates.search == "partitions":
@@ -180,7 +180,7 @@ def pretrain(recipe, sizes: Sizes, num_blocks: int, num_devices: int) -> Need:
         memory["search"] = _search(
             rows,
             num_centroids,
-            found + candidates.num_spare,
+            found + NUM_SPARE,
             lengths.max_block_length,
         )
         memory["search"] += 2 * num_scored * sizes.embedding_dim * FLOAT32

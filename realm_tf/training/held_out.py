@@ -29,8 +29,6 @@ class HeldOut(keras.callbacks.Callback):
         directory: str. Where its files go; local.
         every_steps: int. 0: at the beginning and the end alone.
         num_steps: int. Of the whole run.
-        retriever: `HostRetriever`. Of a model whose batches bring their
-            candidates. Defaults to `None`.
 
     Attributes:
         measured: list of dict. `step`, `held_out_log_likelihood` and
@@ -47,7 +45,6 @@ class HeldOut(keras.callbacks.Callback):
         *,
         every_steps: int,
         num_steps: int,
-        retriever=None,
     ):
         super().__init__()
         self._batches = batches
@@ -55,7 +52,6 @@ class HeldOut(keras.callbacks.Callback):
         self._directory = directory
         self._every_steps = every_steps
         self._num_steps = num_steps
-        self._retriever = retriever
         self._step = 0
         self.measured = []
         # The last is the best; its forerunner's file stays, for a kill may
@@ -92,8 +88,6 @@ class HeldOut(keras.callbacks.Callback):
         model = self.model
         likelihoods, utilities = [], []
         for batch in self._batches:
-            if self._retriever is not None:
-                batch = self._retriever.add_candidates(batch)
             outputs = model.predict_on_batch(batch)
             is_masked = batch["mask_weights"] > 0
             utility = np.asarray(outputs["retrieval_utility"])

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 
-from realm_tf.data import feeding
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.errors import InputError
@@ -150,36 +149,23 @@ class Pretraining:
         trainer = trainers.make_realm_trainer(
             self._loaded, self._blocks, recipe, embeddings=embeddings
         )
-        parts = {}
-        batches, feed = examples.batches, feeding.ahead
         with contextlib.ExitStack() as stack:
-            retriever = None
-            if recipe.candidates.retrieval == "host":
-                retriever = self._retriever(trainer, embeddings)
-                stack.callback(retriever.close)
-                parts["host_retriever"] = retriever
-                prefetch = recipe.candidates.retrieval_prefetch
-                batches = retriever.batches(batches, prefetch=prefetch)
-                if not prefetch:
-                    feed = feeding.on_demand
-            parts[_REFRESH] = refresh = self._refresh(
-                retriever or trainer.index, model, stack
-            )
+            refresh = self._refresh(trainer.index, model, stack)
+            parts = {_REFRESH: refresh}
             if recipe.num_held_out:
-                parts[_HELD_OUT] = self._held_out(retriever)
+                parts[_HELD_OUT] = self._held_out()
             parts |= self._log(LOG, recipe.num_steps)
             if self._writer:
-                samples = self._samples(examples.batch(0, 0), retriever)
+                samples = self._samples(examples.batch(0, 0))
                 callbacks = [samples, *callbacks]
             history = resume.fit(
                 trainer,
-                batches,
+                examples.batches,
                 num_steps=recipe.num_steps,
                 steps_per_epoch=examples.steps_per_epoch,
                 directory=self._stage.path(run_directory.CHECKPOINT),
                 parts=parts,
                 callbacks=callbacks,
-                feed=feed,
                 **self._fit_arguments,
             )
         if recipe.num_held_out:
@@ -220,26 +206,7 @@ class Pretraining:
             prefix=prefix,
         )
 
-    def _retriever(self, trainer, embeddings):
-        from realm_tf.retrieval.host_retrieval import HostRetriever
-        from realm_tf.retrieval.numpy_index import NumpyIndex
-        from realm_tf.retrieval.scann import Scann
-
-        recipe = self._recipe
-        make = {"exact": NumpyIndex, "scann": Scann.build}
-        open_qa = self._loaded.model
-        return HostRetriever(
-            self._blocks,
-            embeddings,
-            query_tower=open_qa.query_embedder,
-            num_searched=trainer.num_searched,
-            max_block_length=recipe.lengths.max_block_length,
-            score_scale=open_qa.score_scale,
-            make_index=make[recipe.candidates.search],
-            directory=self._stage.path(run_directory.RETRIEVAL),
-        )
-
-    def _held_out(self, retriever):
+    def _held_out(self):
         recipe = self._recipe
         size = min(recipe.batch_size, recipe.num_held_out)
         examples = PretrainingExamples(
@@ -254,10 +221,9 @@ class Pretraining:
             self._stage.path(run_directory.SELECTION),
             every_steps=recipe.index.num_steps,
             num_steps=recipe.num_steps,
-            retriever=retriever,
         )
 
-    def _samples(self, batch, retriever):
+    def _samples(self, batch):
         from realm_tf.training.retrieval_samples import RetrievalSamples
 
         return RetrievalSamples(
@@ -265,7 +231,6 @@ class Pretraining:
             self._loaded.tokenizer.vocabulary,
             self._writer.text,
             every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
-            retriever=retriever,
         )
 
     def _masking(self, batch_size):

@@ -72,8 +72,7 @@ def fit(
             called before the first step of a run that goes on.
         callbacks: list of `keras.callbacks.Callback`, which come after these.
         feed: function of `data.feeding` that makes `fit`'s input of a function
-            that gives batches. `on_demand` where batches depend on what
-            callbacks do between steps. Defaults to `feeding.ahead`.
+            that gives batches. Defaults to `feeding.ahead`.
         verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
             terminal and a line now and then elsewhere. Defaults to `"auto"`.
 

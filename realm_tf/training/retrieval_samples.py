@@ -24,8 +24,6 @@ class RetrievalSamples(keras.callbacks.Callback):
         write: function of (name, text, step=...) that takes each sample's
             Markdown, such as `tensorboard.TensorBoardWriter.text`.
         every_steps: int. They are shown when `fit` ends, too.
-        retriever: `HostRetriever`. Of a model whose batches bring their
-            candidates. Defaults to `None`.
     """
 
     def __init__(
@@ -35,14 +33,12 @@ class RetrievalSamples(keras.callbacks.Callback):
         write,
         *,
         every_steps: int,
-        retriever=None,
     ):
         super().__init__()
         self._batch = batch
         self._vocabulary = vocabulary
         self._write = write
         self._every_steps = every_steps
-        self._retriever = retriever
         self._step = 0
         self._written = None
 
@@ -62,14 +58,12 @@ class RetrievalSamples(keras.callbacks.Callback):
     def _write_samples(self):
         if self._step == self._written:
             return
-        batch, blocks = self._batch, self._retriever or self.model.block_table
-        if self._retriever is not None:
-            batch = self._retriever.add_candidates(batch)
-        outputs = self.model.predict_on_batch(batch)
+        outputs = self.model.predict_on_batch(self._batch)
+        candidate_ids = np.asarray(outputs["candidate_ids"])
         texts = format_samples(
             outputs,
-            batch,
-            blocks.contents(np.asarray(outputs["candidate_ids"])),
+            self._batch,
+            self.model.block_table.contents(candidate_ids),
             self._vocabulary,
             marginalization=self.model.marginal_likelihood.marginalization,
         )

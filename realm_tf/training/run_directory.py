@@ -19,8 +19,6 @@ CHECKPOINTS = (CHECKPOINT, MASKED_LM_CHECKPOINT)
 EXCHANGE = f"{WORK}/index_exchange"
 # Embeddings that the index in training has and had.
 INDEX = f"{WORK}/index"
-# Versions of the query tower that the input pipeline searches with.
-RETRIEVAL = f"{WORK}/host_retrieval"
 # The weights of the best epochs.
 SELECTION = f"{WORK}/selection"
 

@@ -48,7 +48,7 @@ def prepare(open_qa, recipe: PretrainRecipe) -> None:
         )
     encoders = recipe.encoders
     for part, num_frozen in (
-        (reader, encoders.num_frozen_reader_layers),
+        (reader, 0),
         (open_qa.query_embedder, encoders.num_frozen_layers),
         (open_qa.block_embedder, encoders.num_frozen_layers),
     ):
@@ -92,7 +92,7 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
         blocks: `PackedBlocks`.
         recipe: `PretrainRecipe`.
         embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
-            (`index_builder.embed_blocks`); not read with `retrieval="host"`.
+            (`index_builder.embed_blocks`).
 
     Returns:
         `RealmModel`; training it trains the parts of `loaded.model`.
@@ -100,34 +100,27 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     from realm_tf.models.realm import RealmModel
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.retrieval.ivf import Ivf
+    from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 
-    open_qa, candidates = loaded.model, recipe.candidates
-    index = block_table = None
-    if candidates.retrieval == "device":
-        if candidates.search == "partitions":
-            index = Ivf.build(embeddings)
-        else:
-            index = BruteForce(
-                embeddings, rows_per_block=candidates.search_rows or None
-            )
-        block_table = _block_table(blocks, recipe.lengths.max_block_length)
+    open_qa = loaded.model
+    if recipe.candidates.search == "partitions":
+        index = Ivf.build(embeddings)
+    else:
+        index = BruteForce(embeddings, rows_per_block=ROWS_AT_ONCE)
     trainer = RealmModel(
         open_qa.query_embedder,
         open_qa.block_embedder,
         open_qa.knowledge_augmented_encoder,
         index,
-        block_table,
+        _block_table(blocks, recipe.lengths.max_block_length),
         cls_id=loaded.tokenizer.cls_id,
         sep_id=loaded.tokenizer.sep_id,
         block_segment_ids=loaded.block_segment_ids,
         score_scale=open_qa.score_scale,
-        num_retrieved=candidates.num_retrieved,
-        num_spare=candidates.num_spare,
-        rerank=candidates.rerank,
+        num_retrieved=recipe.candidates.num_retrieved,
         max_block_length=recipe.lengths.max_block_length,
         max_joint_length=recipe.lengths.max_joint_length,
         marginalization=recipe.marginalization,
-        train_block_tower=recipe.train_block_tower,
     )
     compile_trainer(trainer, recipe.optimizer, recipe.num_steps)
     return trainer

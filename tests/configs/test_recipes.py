@@ -112,8 +112,7 @@ def test_an_override_changes_one_number(override, name, value):
         (finetune, "retriever=bm26", "one of realm, bm25, hybrid. .*=bm26"),
         (ict, "batch_size=1", "batch_size of a recipe must be from 2"),
         (dpr, "num_hard_negatives=4", "cannot be more than .*=4"),
-        (pretrain, "search=scann", "retrieval=device must be .*search=scann"),
-        (pretrain, "retrieval=host", "retrieval_prefetch=2"),
+        (pretrain, "search=scann", "one of exact, partitions. .*=scann"),
         (pretrain, "max_joint_length=16", "must be at least 17"),
         (
             pretrain,

@@ -1,7 +1,6 @@
 """Against slow recomputations with Python lists."""
 
 import numpy as np
-import pytest
 
 from realm_tf.models import candidates
 
@@ -72,24 +71,13 @@ def test_repeats():
     assert np.asarray(found).tolist() == [[False, False, True, True, True]]
 
 
-@pytest.mark.parametrize("with_scores", [False, True])
-def test_choose(with_scores):
+def test_choose():
     random = np.random.default_rng(1)
     for _ in range(50):
         allowed = random.random((3, 9)) < random.random()
-        scores = random.integers(0, 4, (3, 9)).astype("float32")
-        places, is_allowed = candidates.choose(
-            allowed, 4, scores=scores if with_scores else None
-        )
+        places, is_allowed = candidates.choose(allowed, 4)
         for row in range(3):
-            order = sorted(
-                range(9),
-                key=lambda p: (
-                    not allowed[row, p],
-                    -scores[row, p] if with_scores else 0,
-                    p,
-                ),
-            )
+            order = sorted(range(9), key=lambda p: not allowed[row, p])
             assert np.asarray(places)[row].tolist() == order[:4]
             assert np.asarray(is_allowed)[row].tolist() == [
                 bool(allowed[row, p]) for p in order[:4]

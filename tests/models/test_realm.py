@@ -67,7 +67,7 @@ def make_batch(sentences=SENTENCES):
 
 @pytest.fixture(scope="module")
 def make_model(make_encoder, randomize):
-    def make(*, share=False, with_index=True, dropout=0.0, **arguments):
+    def make(*, share=False, dropout=0.0, num_spare=3, **arguments):
         def encoder():
             return make_encoder(num_layers=1, dropout=dropout)
 
@@ -81,29 +81,30 @@ def make_model(make_encoder, randomize):
         reader = KnowledgeAugmentedEncoder(encoder())
         randomize(reader, seed=2)
         embeddings = np.random.default_rng(7).normal(size=(len(BODIES), 4))
-        return realm.RealmModel(
-            query_embedder,
-            block_embedder,
-            reader,
-            BruteForce(embeddings) if with_index else None,
-            BlockTable(
-                _pad(BODIES, 6),
-                list(map(len, BODIES)),
-                title_ids=_pad(TITLES, 2),
-                title_lengths=list(map(len, TITLES)),
-                article_numbers=ARTICLES,
-            ),
-            cls_id=CLS,
-            sep_id=SEP,
-            score_scale=SCALE,
-            **{
-                "num_retrieved": NUM_RETRIEVED,
-                "num_spare": 3,
-                "max_block_length": 9,
-                "max_joint_length": 14,
-                **arguments,
-            },
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(realm, "NUM_SPARE", num_spare)
+            return realm.RealmModel(
+                query_embedder,
+                block_embedder,
+                reader,
+                BruteForce(embeddings),
+                BlockTable(
+                    _pad(BODIES, 6),
+                    list(map(len, BODIES)),
+                    title_ids=_pad(TITLES, 2),
+                    title_lengths=list(map(len, TITLES)),
+                    article_numbers=ARTICLES,
+                ),
+                cls_id=CLS,
+                sep_id=SEP,
+                score_scale=SCALE,
+                **{
+                    "num_retrieved": NUM_RETRIEVED,
+                    "max_block_length": 9,
+                    "max_joint_length": 14,
+                    **arguments,
+                },
+            )
 
     return make
 
@@ -152,10 +153,6 @@ def _slow(model, example):
     embedding = SCALE * np.asarray(
         model.query_embedder(_inputs(query, [0] * len(query)))
     )[0].astype("float64")
-    if model.rerank:
-        table = [_embed_block(model, t, b) for t, b in _blocks()]
-    else:
-        table = np.asarray(model.index.embeddings)
     order = np.argsort(-(np.asarray(model.index.embeddings) @ embedding))
     order = order[: model.num_searched].tolist()
     kept = [
@@ -163,8 +160,6 @@ def _slow(model, example):
         for place, block in enumerate(order)
         if _may_read(sentence, block_id, block, order[:place])
     ]
-    if model.rerank:
-        kept.sort(key=lambda block: -(table[block] @ embedding))
     kept = kept[:NUM_RETRIEVED]
     scores, log_probs = [], []
     for title, body in [([], []), *((TITLES[b], BODIES[b]) for b in kept)]:
@@ -190,10 +185,6 @@ def _slow(model, example):
         "log_probs": np.array(log_probs),
         "gold": np.array(sentence[start:limit]),
     }
-
-
-def _blocks():
-    return zip(TITLES, BODIES, strict=True)
 
 
 def _expected(model):
@@ -240,10 +231,9 @@ def _expected(model):
         pytest.param({}, marks=pytest.mark.slow),
         {"share": True, "block_segment_ids": (0, 0)},
         pytest.param({"marginalization": "span"}, marks=pytest.mark.slow),
-        {"rerank": True},
         pytest.param({"num_spare": 0}, marks=pytest.mark.slow),
     ],
-    ids=["separate", "shared", "span", "rerank", "no-spare"],
+    ids=["separate", "shared", "span", "no-spare"],
 )
 def test_loss_and_metrics(make_model, arguments):
     model = make_model(**arguments)
@@ -285,36 +275,24 @@ def test_dropout_does_not_reach_the_search(make_model):
     assert len(priors) == 5
 
 
-@pytest.mark.slow
-def test_candidates_from_the_host(make_model):
-    """The same blocks, found by the index or brought along."""
-    model = make_model()
-    batch = make_batch()
-    expected = model.predict(batch, verbose=0)
-    queries = SCALE * np.asarray(
-        model.query_embedder(
-            {
-                "token_ids": batch["token_ids"],
-                "segment_ids": np.zeros_like(batch["token_ids"]),
-                "padding_mask": batch["padding_mask"],
-            }
-        )
+def test_a_subclass_retrieves_otherwise(make_model, monkeypatch):
+    model = make_model(num_spare=0)
+    # Fewer than `num_retrieved`.
+    found = np.array([[7, 1, -1], [0, 5, -1], [4, 2, -1], [6, 3, -1]], "int32")
+    monkeypatch.setattr(model, "retrieve", lambda inputs, queries: found)
+    outputs = model(make_batch())
+    is_candidate = np.asarray(outputs["candidate_mask"])[:, 1:]
+    # Block 1 is that of the first sentence, and there is no third block.
+    assert (
+        is_candidate.tolist()
+        == [[True, False, False]] + [[True, True, False]] * 3
     )
-    scores = queries @ np.asarray(model.index.embeddings).T
-    found = np.argsort(-scores, axis=1)[:, :6].astype("int32")
-    brought = make_model(with_index=False)
-    brought_along = {**batch, "candidate_block_ids": found}
-    for name, value in brought.predict(brought_along, verbose=0).items():
-        np.testing.assert_allclose(
-            np.asarray(value), np.asarray(expected[name]), atol=1e-5
-        )
+    kept = np.asarray(outputs["candidate_ids"])[is_candidate]
+    assert kept.tolist() == [7, 0, 5, 4, 2, 6, 3]
 
 
-@pytest.mark.parametrize(
-    "train_block_tower", [True, pytest.param(False, marks=pytest.mark.slow)]
-)
-def test_fit_moves_both_towers(make_model, train_block_tower):
-    model = make_model(train_block_tower=train_block_tower)
+def test_fit_moves_both_towers(make_model):
+    model = make_model()
     model.compile(keras.optimizers.SGD(0.01), jit_compile=JIT)
     parts = {
         "query": model.query_embedder,
@@ -331,11 +309,7 @@ def test_fit_moves_both_towers(make_model, train_block_tower):
         )
         for name, part in parts.items()
     }
-    assert moved == {
-        "query": True,
-        "block": train_block_tower,
-        "encoder": True,
-    }
+    assert all(moved.values())
     np.testing.assert_array_equal(index, np.asarray(model.index.embeddings))
 
 

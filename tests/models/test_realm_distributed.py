@@ -48,7 +48,6 @@ _ON_EIGHT_DEVICES = """
             cls_id=2,
             sep_id=3,
             num_retrieved=3,
-            num_spare=4,
             max_block_length=11,
             max_joint_length=16,
         )

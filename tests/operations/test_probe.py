@@ -8,7 +8,6 @@ import numpy as np
 import probe_oracle
 import pytest
 from probe_oracle import NUM_RETRIEVED
-from probe_oracle import NUM_SPARE
 
 from realm_tf import cli
 from realm_tf.artifacts.objects import Blocks
@@ -21,7 +20,7 @@ from realm_tf.models.knowledge_augmented_encoder import (
 )
 from realm_tf.operations.probe import Probe
 
-RECIPE = RECIPES["tiny"].replace(num_spare=NUM_SPARE).flat()
+RECIPE = RECIPES["tiny"].flat()
 RIVER = ("The Nile is a [MASK].", ["river"])
 CASES = [
     RIVER,

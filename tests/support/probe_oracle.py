@@ -2,7 +2,9 @@
 
 import numpy as np
 
-NUM_RETRIEVED, NUM_SPARE = 3, 2
+from realm_tf.models.realm import NUM_SPARE
+
+NUM_RETRIEVED = 3
 
 
 def masked_query(loaded, text, answers):

@@ -308,31 +308,6 @@ def test_the_device_searches_partitions(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stopped", [False, True])
-def test_the_host_retrieves(world, stopped):
-    """As the device does, by a query tower that is older, and resumed."""
-    changes = ("num_steps=4", "log_every=1", "dropout=0")
-    operation = _operation(
-        world,
-        world["root"] / f"host-{stopped}",
-        *("retrieval=host", "retrieval_prefetch=0", *changes),
-        tensorboard=str(world["root"] / f"host-board-{stopped}"),
-    )
-    if stopped:
-        with pytest.raises(KeyboardInterrupt):
-            operation.run(
-                verbose=0, callbacks=[training_runs.Stop(3)], every_steps=1
-            )
-    operation.run(verbose=0, every_steps=1)
-    lines = read_log(operation.output)
-    assert [line["retrieval_age"] for line in lines] == [0, 1, 0, 1]
-    device = _operation(world, world["root"] / f"device-{stopped}", *changes)
-    device.run(verbose=0)
-    expected = read_log(device.output)[0]["loss"]
-    assert lines[0]["loss"] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
 def test_a_state_holds_no_table_of_the_corpus(world):
     operation = _operation(world, world["root"] / "state", "num_steps=4")
     with pytest.raises(KeyboardInterrupt):

@@ -1,8 +1,8 @@
-import host_retrieval_world as world
 import numpy as np
 import pytest
+import realm_world as world
 
-from realm_tf.data.feeding import on_demand
+from realm_tf.data.feeding import ahead
 from realm_tf.training import retrieval_samples
 from realm_tf.training.retrieval_samples import RetrievalSamples
 
@@ -110,9 +110,9 @@ def test_samples_of_a_run(packed_blocks):
         )
 
     for callbacks in ([], [samples()]):
-        model = world.make_model(packed_blocks, in_graph=True)
+        model = world.make_model(packed_blocks)
         history = model.fit(
-            on_demand(make),
+            ahead(make),
             steps_per_epoch=3,
             epochs=2,
             shuffle=False,

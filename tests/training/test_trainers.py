@@ -79,12 +79,12 @@ def test_who_had_no_dropout_can_be_given_one():
     assert len([path for path in paths if "seed_generator" in path]) >= 2
 
 
-def test_layers_of_the_reader_are_frozen_on_their_own(open_qa):
-    recipe = RECIPES["tiny"].parse(["num_frozen_reader_layers=1"])
+def test_layers_of_the_towers_alone_are_frozen(open_qa):
+    recipe = RECIPES["tiny"].parse(["num_frozen_layers=1"])
     trainers.prepare(open_qa, recipe)
-    assert not _layers(open_qa.reader.encoder)[0].trainable
     tower = open_qa.query_embedder.encoder
-    assert all(layer.trainable for layer in _layers(tower))
+    assert not _layers(tower)[0].trainable
+    assert all(layer.trainable for layer in _layers(open_qa.reader.encoder))
     assert not any(layer.recompute for layer in _layers(tower))
 
 

@@ -13,6 +13,7 @@ from realm_tf.evaluation.probing.probed import Probed
 from realm_tf.evaluation.probing.probed import ProbedBlock
 from realm_tf.evaluation.probing.probed import Wordpiece
 from realm_tf.models import candidates
+from realm_tf.models.realm import NUM_SPARE
 from realm_tf.models.realm import RealmModel
 from realm_tf.text.packing import pad
 from realm_tf.text.tokenizer import to_text
@@ -47,7 +48,7 @@ def probe(
     # Spare ones as in pre-training.
     _, searched = index.search(
         loaded.model.embed_queries(query.inputs()),
-        min(num_retrieved + recipe["num_spare"], index.num_blocks),
+        min(num_retrieved + NUM_SPARE, index.num_blocks),
     )
     searched = np.asarray(searched)[0].tolist()
     ids = list(dict.fromkeys([*searched, *block_ids]))

@@ -1,4 +1,4 @@
-"""A `RealmModel` whose candidates the step or the host finds."""
+"""A `RealmModel` over packed blocks, and batches for it."""
 
 import keras
 import numpy as np
@@ -11,11 +11,10 @@ from realm_tf.models.knowledge_augmented_encoder import (
 )
 from realm_tf.models.realm import RealmModel
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.host_retrieval import HostRetriever
 
 PAD, CLS, SEP, MASK, VOCABULARY = 0, 2, 3, 4, 60
 QUERY_LENGTH, BLOCK_LENGTH, DIM = 16, 24, 4
-BATCH_SIZE, NUM_RETRIEVED, NUM_SEARCHED = 4, 3, 7
+BATCH_SIZE, NUM_RETRIEVED = 4, 3
 SCALE = 0.5
 JIT = keras.backend.backend() == "jax"
 
@@ -59,12 +58,7 @@ def make_batches(blocks):
     return batches
 
 
-def make_embeddings(blocks, seed):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(len(blocks), DIM)).astype("float32")
-
-
-def make_model(blocks, *, in_graph):
+def make_model(blocks):
     """The same weights every time."""
     keras.utils.set_random_seed(4)
 
@@ -74,63 +68,28 @@ def make_model(blocks, *, in_graph):
     def tower():
         return Embedder(encoder(), projection_dim=DIM, dropout=0.0)
 
-    index = table = None
-    if in_graph:
-        token_ids, lengths = blocks.bodies(BLOCK_LENGTH)
-        title_ids, title_lengths = blocks.titles(BLOCK_LENGTH)
-        index = BruteForce(make_embeddings(blocks, 0))
-        table = BlockTable(
+    token_ids, lengths = blocks.bodies(BLOCK_LENGTH)
+    title_ids, title_lengths = blocks.titles(BLOCK_LENGTH)
+    embeddings = np.random.default_rng(0).normal(size=(len(blocks), DIM))
+    model = RealmModel(
+        tower(),
+        tower(),
+        KnowledgeAugmentedEncoder(encoder()),
+        BruteForce(embeddings.astype("float32")),
+        BlockTable(
             token_ids,
             lengths,
             title_ids=title_ids,
             title_lengths=title_lengths,
             article_numbers=blocks.article_numbers(),
-        )
-    model = RealmModel(
-        tower(),
-        tower(),
-        KnowledgeAugmentedEncoder(encoder()),
-        index,
-        table,
+        ),
         cls_id=CLS,
         sep_id=SEP,
         score_scale=SCALE,
         num_retrieved=NUM_RETRIEVED,
-        num_spare=NUM_SEARCHED - NUM_RETRIEVED,
         max_block_length=BLOCK_LENGTH,
         max_joint_length=32,
     )
     tiny_models.spread(model)
     model.compile(keras.optimizers.SGD(0.01), jit_compile=JIT)
     return model
-
-
-def make_retriever(blocks, model, *, seed=0, **arguments):
-    return HostRetriever(
-        blocks,
-        make_embeddings(blocks, seed),
-        query_tower=model.query_embedder,
-        **{
-            "num_searched": NUM_SEARCHED,
-            "max_block_length": BLOCK_LENGTH,
-            "score_scale": SCALE,
-            # Not made unless a state is asked for.
-            "directory": "not-made",
-            **arguments,
-        },
-    )
-
-
-def swap(retriever, blocks, seed):
-    """New embeddings, as `IndexRefresh` hands them over."""
-    retriever.swap(retriever.prepare(make_embeddings(blocks, seed)))
-
-
-def move(tower, seed):
-    random = np.random.default_rng(seed)
-    tower.set_weights(
-        [
-            (w + random.normal(size=w.shape)).astype(w.dtype)
-            for w in tower.get_weights()
-        ]
-    )
