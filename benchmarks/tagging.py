@@ -19,7 +19,7 @@ import tyro
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.tagging import bert
+from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import taggers
 
@@ -73,7 +73,7 @@ def bert_rates(blocks, directory):
         for block in blocks
         for start, limit in taggers.sentences(block)
     ]
-    words = [[start for start, _ in bert.find_words(s)] for s in sentences]
+    words = [[start for start, _ in conll.find_words(s)] for s in sentences]
 
     def in_order(limit=None):
         encoder = loaded.sentence_encoder()

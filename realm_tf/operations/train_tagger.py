@@ -61,7 +61,7 @@ class TrainTagger(RecipeOperation):
                 `"auto"`.
 
         Returns:
-            `Tagger`, with what `tagging.scores.entity_scores` says of
+            `Tagger`, with what `tagging.conll.entity_scores` says of
             `"dev"` and, where given, `"test"` as its `metrics`.
 
         Raises:

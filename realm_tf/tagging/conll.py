@@ -1,4 +1,6 @@
-"""Reads CoNLL files: a word and its tag a line, a blank line after sentences.
+"""CoNLL's words, tags, files and scores of entities.
+
+A file has a word and its tag a line, and a blank line after a sentence.
 
 The word is the first column and the tag the last, whatever stands between:
 CoNLL-2003 has four columns, WNUT-17 and WikiGold two. The schemes IOB1, IOB2
@@ -8,7 +10,9 @@ and BIOES (BILOU) are all turned into IOB2.
 import dataclasses
 import itertools
 import re
+import unicodedata
 
+from seqeval.metrics import classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
 from realm_tf.articles import pages
@@ -22,6 +26,37 @@ _COLUMNS = re.compile("[\t ]+")
 _TAG = re.compile(r"O|[BIESLU]-\S+")
 # BILOU's prefixes to those of BIOES.
 _BILOU = {"U": "S", "L": "E"}
+
+# Abbreviations that keep their full stop, as in CoNLL-2003.
+_ABBREVIATIONS = (
+    "Adm|Bros|Capt|Co|Col|Corp|Dr|Drs|Fr|Ft|Gen|Gov|Inc|Jr|Lt|Ltd|Maj|Messrs|"
+    "Mr|Mrs|Ms|Mt|No|Prof|Rep|Rev|Sen|Sgt|Sr|St|Ste|vs"
+)
+_CLITIC = "['’](?:s|S|d|m|ll|re|ve)\\b"
+
+
+def _character():
+    """A word's character: Python's own \\w leaves combining marks out."""
+    marks = "".join(
+        chr(code)
+        for code in range(0x300, 0x20000)
+        if unicodedata.category(chr(code)).startswith("M")
+    )
+    return f"[\\w{marks}]"
+
+
+_C = _character()
+# Tried in this order. As in CoNLL-2003, a word keeps hyphens ("all-rounder"),
+# dots ("U.S."), apostrophes ("O'Brien") and the point of a number; a
+# possessive is a word of its own.
+_WORDS = re.compile(
+    rf"\b(?:[^\W\d_]\.){{2,}}"
+    rf"|\b(?:[A-Z]|{_ABBREVIATIONS})\.(?=\s)"
+    rf"|{_CLITIC}"
+    rf"|\d+(?:[.,:/]\d+)+(?!{_C})"
+    rf"|{_C}+(?:(?!{_CLITIC})[-.&/'’·]{_C}+)*"
+    rf"|[^\w\s]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,3 +165,55 @@ def entities(tags: list[str]) -> list[tuple[int, int, str]]:
         (start, last + 1, kind)
         for kind, start, last in get_entities(list(tags))
     ]
+
+
+def find_words(sentence: str) -> list[tuple[int, int]]:
+    """A sentence's words, cut as CoNLL-2003 cuts them.
+
+    Args:
+        sentence: str.
+
+    Returns:
+        list of `(start, limit)`, code points, the limit exclusive.
+
+    Example:
+
+    >>> text = "Mr. O'Brien's U.S. all-rounder, 3.5!"
+    >>> [text[start:limit] for start, limit in find_words(text)]
+    ['Mr.', "O'Brien", "'s", 'U.S.', 'all-rounder', ',', '3.5', '!']
+    """
+    return [match.span() for match in _WORDS.finditer(sentence)]
+
+
+def entity_scores(expected: list, predicted: list) -> dict:
+    """Scores by whole entities: both ends and the type must be right.
+
+    Args:
+        expected: list of lists of str. Tags in IOB2.
+        predicted: list of lists of str. Tags; an I that continues nothing
+            begins an entity.
+
+    Returns:
+        dict of type, and `"all"` (every entity counts once), to `precision`,
+        `recall`, `f1` and `num_entities`.
+
+    References:
+        CoNLL-2003's conlleval, by the library seqeval.
+    """
+    report = classification_report(
+        [list(tags) for tags in expected],
+        predicted,
+        output_dict=True,
+        zero_division=0,
+    )
+    report["all"] = report.pop("micro avg")
+    return {
+        name: {
+            "precision": float(scores["precision"]),
+            "recall": float(scores["recall"]),
+            "f1": float(scores["f1-score"]),
+            "num_entities": int(scores["support"]),
+        }
+        for name, scores in report.items()
+        if name not in ("macro avg", "weighted avg")
+    }

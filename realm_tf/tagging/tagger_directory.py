@@ -14,6 +14,7 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.tagger import TaggerRecipe
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
+from realm_tf.tagging import conll
 from realm_tf.tagging import sentence_batches
 from realm_tf.tagging.sentence_batches import Row
 from realm_tf.tagging.sentence_batches import SentenceEncoder
@@ -40,6 +41,34 @@ class LoadedTagger:
     def sentence_encoder(self) -> SentenceEncoder:
         """What makes this tagger's rows."""
         return SentenceEncoder(self.tokenizer, max_length=self.max_length)
+
+    def find_names(
+        self, sentences: list[str], *, batch_size: int
+    ) -> list[list[tuple[int, int, str]]]:
+        """The names of sentences.
+
+        Args:
+            sentences: list of str.
+            batch_size: int. See `SentenceEncoder.batches`.
+
+        Returns:
+            list of lists of `(start, limit, kind)`, one list a sentence; code
+            points, the limit exclusive.
+        """
+        words = [conll.find_words(sentence) for sentence in sentences]
+        rows = self.sentence_encoder().encode(
+            sentences, [[start for start, _ in found] for found in words]
+        )
+        tags = self.predict_tags(
+            rows, [len(found) for found in words], batch_size=batch_size
+        )
+        return [
+            [
+                (found[start][0], found[limit - 1][1], kind)
+                for start, limit, kind in conll.entities(of_words)
+            ]
+            for found, of_words in zip(words, tags, strict=True)
+        ]
 
     def predict_tags(
         self, rows: list[Row], num_words: list[int], *, batch_size: int

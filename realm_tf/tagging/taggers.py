@@ -145,6 +145,59 @@ class SpacyTagger:
             ]
 
 
+class BertTagger:
+    """Names by a trained tagger, and dates by the forms of their language.
+
+    A date that overlaps a name is left out.
+
+    Args:
+        directory: str. Written by `realm train-tagger`.
+        batch_size: int. Sentences of a batch, of 32 wordpieces each; of
+            shorter ones there are more. Defaults to `32`.
+        precision: str. See `models.precision.computing_in`. Defaults to
+            `"float32"`.
+        language: str. Of the dates; see `dates.date_finder`. Defaults to
+            English.
+
+    Raises:
+        InputError: if the directory is no complete tagger directory.
+
+    References:
+        [Guu et al., 2020](https://arxiv.org/abs/2002.08909), section 3.4: "a
+        BERT-based tagger trained on CoNLL-2003 data to identify named
+        entities, and a regular expression to identify dates".
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        batch_size: int = 32,
+        precision: str = "float32",
+        language: str = dates.ENGLISH,
+    ):
+        from realm_tf.models.precision import computing_in
+        from realm_tf.tagging import tagger_directory
+
+        self._find_dates = dates.date_finder(language)
+        with computing_in(precision):
+            self._tagger = tagger_directory.load(directory)
+        self._batch_size = batch_size
+
+    def tag(self, blocks: list[schema.Block]) -> list[list[Span]]:
+        """The spans of each block, with the labels of the tagger and `DATE`.
+
+        Sorts all sentences by length into batches: many blocks at once cost
+        less than one by one.
+        """
+        return tag_sentences(blocks, self._find)
+
+    def _find(self, sentences):
+        names = self._tagger.find_names(sentences, batch_size=self._batch_size)
+        for sentence, found in zip(sentences, names, strict=True):
+            days = [(*place, "DATE") for place in self._find_dates(sentence)]
+            yield without_overlaps([*found, *days])
+
+
 def make_tagger(
     name: str,
     *,
@@ -179,8 +232,6 @@ def make_tagger(
         return LinksTagger(language)
     if name == SPACY:
         return SpacyTagger(spacy_model or SPACY_MODEL, batch_size=batch_size)
-    from realm_tf.tagging.bert import BertTagger
-
     return BertTagger(tagger_model, batch_size, precision, language)
 
 

@@ -14,7 +14,6 @@ from realm_tf.errors import InputError
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import token_classifier
-from realm_tf.tagging.scores import entity_scores
 from realm_tf.training import resume
 from realm_tf.training import trainers
 from realm_tf.training.selection import SelectBest
@@ -229,10 +228,10 @@ def evaluate(tagger, sentences, *, batch_size: int) -> dict:
         batch_size: int. See `SentenceEncoder.batches`.
 
     Returns:
-        dict; see `scores.entity_scores`.
+        dict; see `conll.entity_scores`.
     """
     rows = tagger.sentence_encoder().encode_words([s.words for s in sentences])
     predicted = tagger.predict_tags(
         rows, [len(s.words) for s in sentences], batch_size=batch_size
     )
-    return entity_scores([s.tags for s in sentences], predicted)
+    return conll.entity_scores([s.tags for s in sentences], predicted)

@@ -3,8 +3,8 @@
 import pytest
 
 from realm_tf.artifacts.schema import Block
-from realm_tf.tagging.bert import BertTagger
-from realm_tf.tagging.bert import find_words
+from realm_tf.tagging.conll import find_words
+from realm_tf.tagging.taggers import BertTagger
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
-from realm_tf.tagging import bert
 from realm_tf.tagging import taggers
 
 
@@ -186,7 +185,7 @@ def test_what_is_missing_of_spacy_is_named(spacy, monkeypatch):
 
 def test_bert(tagger_dir):
     tagger = taggers.make_tagger("bert", tagger_model=tagger_dir)
-    assert tagger.tag([SUEZ]) == bert.BertTagger(tagger_dir).tag([SUEZ])
+    assert tagger.tag([SUEZ]) == taggers.BertTagger(tagger_dir).tag([SUEZ])
 
 
 def test_identity(tmp_path, spacy, tagger_dir):

@@ -17,7 +17,7 @@ from realm_tf.operations.train_tagger import TrainTagger
 from realm_tf.tagging import conll
 from realm_tf.tagging import tagger_directory
 from realm_tf.tagging import train
-from realm_tf.tagging.scores import entity_scores
+from realm_tf.tagging.conll import entity_scores
 
 
 def test_a_toy_file_is_learned_whole(tagger_dir, conll_path):
