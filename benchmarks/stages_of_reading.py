@@ -13,6 +13,7 @@ questions of organisations.py, and that quarter. Weights of retrieval and of BM2
 fitted on dev, for each retriever. What is done is kept in the output.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -22,6 +23,14 @@ import organisations
 import tyro
 
 import realm_tf as realm
+from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.objects import QuestionSet
+from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import Questions
+from realm_tf.data.question_sets import prepare
+from realm_tf.data.row_questions import make_row_questions
+from realm_tf.operations.operation import Operation
 
 _RETRIEVERS = ("hybrid", "bm25", "realm")
 _ASKED = ("nq_open", "squad_open", "webquestions", "curatedtrec", "further_dev")
@@ -70,8 +79,8 @@ def main(
     tables = f"{output}/tables"
     over_tables = _over_tables(graph, start, data_dir, tables)
     learned_from = {
-        "clozes": _clozes(graph, over["blocks"], output, num_questions=26_000),
-        "rows": _clozes(graph, over_tables["blocks"], tables, ask_for="rows"),
+        "clozes": _ask(graph, over["blocks"], output, _ask_clozes),
+        "rows": _ask(graph, over_tables["blocks"], tables, _AskRows),
         "questions": f"{questions}/all.jsonl",
         "quarter": f"{questions}/quarter.jsonl",
         "dev": f"{questions}/dev.jsonl",
@@ -173,15 +182,41 @@ def _index(graph, start, chunk):
     return {"blocks": blocks, "index": index}
 
 
-def _clozes(graph, blocks, output, **options):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AskRows(Operation):
+    """Makes questions about the rows of tables in passages."""
+
+    makes = QuestionSet
+
+    corpus: Passages
+    """directory of `realm annotate`"""
+    output: str
+    """directory to make"""
+
+    @property
+    def questions(self):
+        return Questions(self.result.file("questions.jsonl"))
+
+    def run(self):
+        made = make_row_questions(self.corpus.read(), num_questions=26_000)
+        lines = prepare.lines(made)
+        with self.write() as stage:
+            write_text(stage.path("questions.jsonl"), lines)
+            stage.metadata["fingerprint"] = fingerprints.fingerprint(lines)
+        return self.result
+
+
+def _ask_clozes(**options):
+    return realm.PrepareQuestions(form="cloze", **options)
+
+
+def _ask(graph, blocks, output, make_operation):
     annotated = graph.add(
         realm.Annotate(
             blocks=blocks, tagger="rules", output=f"{output}/annotated"
         )
     )
-    operation = realm.MakeClozeQuestions(
-        corpus=annotated, output=f"{output}/clozes", **options
-    )
+    operation = make_operation(corpus=annotated, output=f"{output}/clozes")
     graph.add(operation)
     return operation.questions
 

@@ -214,7 +214,8 @@ class _Trainings:
         return model
 
     def _train_on_clozes(self, model, annotated):
-        made = realm.MakeClozeQuestions(
+        made = realm.PrepareQuestions(
+            form="cloze",
             corpus=annotated,
             num_questions=_CLOZE_QUESTIONS,
             output=str(self._output / "clozes"),

@@ -35,7 +35,6 @@ _PUBLIC = {
     "operations.pretrain": ("Pretrain",),
     "operations.probe": ("Probe",),
     "operations.prepare_questions": ("PrepareQuestions",),
-    "operations.make_cloze_questions": ("MakeClozeQuestions",),
     "operations.fine_tune": ("FineTune",),
     "operations.combine_models": ("CombineModels",),
     "operations.evaluate": ("Evaluate",),

@@ -30,7 +30,6 @@ COMMANDS = {
     "pretrain": "Pretrain",
     "probe": "Probe",
     "questions": "PrepareQuestions",
-    "cloze": "MakeClozeQuestions",
     "finetune": "FineTune",
     "evaluate": "Evaluate",
     "retrieve": "Retrieve",

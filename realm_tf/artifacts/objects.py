@@ -236,7 +236,7 @@ class Tagger(Artifact):
 
 
 class QuestionSet(Artifact):
-    """Questions files that `realm questions` or `realm cloze` made."""
+    """Questions files of `realm questions`."""
 
     kinds = ("questions",)
 

@@ -136,12 +136,7 @@ def read_questions(path: str, *, need_answers: bool = True) -> list[Question]:
                 f"{where} is not JSON ({error}): "
                 'expected {"question": "...", "answer": ["..."]}.'
             ) from error
-        if _SURROGATE.search(json.dumps(line, ensure_ascii=False)):
-            raise InputError(
-                f"{where} holds half of a surrogate pair, which is no "
-                "character: expected \\u escapes in pairs."
-            )
-        questions.append(_question(line, where, need_answers))
+        questions.append(to_question(line, where, need_answers=need_answers))
     if not questions:
         raise InputError(f"{path} holds no question.")
     return questions
@@ -154,7 +149,22 @@ def _lines(path):
         yield from pages.read_lines(file, path)
 
 
-def _question(line, where, need_answers):
+def to_question(line, where: str, *, need_answers: bool = True) -> Question:
+    """A line of a questions file, checked.
+
+    Args:
+        line: dict. See `read_questions`.
+        where: str. Its place, for messages.
+        need_answers: bool. See `read_questions`.
+
+    Raises:
+        InputError: if the line lacks something.
+    """
+    if _SURROGATE.search(json.dumps(line, ensure_ascii=False)):
+        raise InputError(
+            f"{where} holds half of a surrogate pair, which is no "
+            "character: expected \\u escapes in pairs."
+        )
     # A BEIR folder's queries.jsonl has "text".
     text = (
         line.get("question", line.get("text")) if isinstance(line, dict) else 0

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
+import itertools
 import os
-from collections.abc import Callable
 from typing import Annotated
 from typing import Literal
 
@@ -11,95 +11,102 @@ import tyro
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.data.question_sets import forms
 from realm_tf.data.question_sets import prepare
-from realm_tf.data.question_sets.merging import merge
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
 from realm_tf.progress import Progress
 
-_READERS = {
-    "nq": forms.read_natural_questions,
-    "nq-open": forms.read_nq_open,
-    "webquestions": forms.read_webquestions,
-    "curatedtrec": forms.read_curatedtrec,
-    "squad": forms.read_squad,
-    "kilt": forms.read_kilt,
-    "flashrag": forms.read_flashrag,
-    "jsonl": forms.read_jsonl,
-}
+_CLOZE = "cloze"
+_FILE = "questions.jsonl"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrepareQuestions(Operation):
-    """Makes questions files of public question sets as they are published.
+    """Makes questions files of public question sets, or of passages alone.
 
-      realm questions --from nq --input 'v1.0/train/nq-train-*.jsonl.gz' \\
+      realm questions --from nq-open --input NQ-open.train.jsonl \\
           --split orqa --output nq
       realm questions --from curatedtrec --input large2180-test.tsv --output trec
+      realm questions --from cloze --corpus annotated --output cloze
 
     Writes lines {"question": ..., "answer": [...]}, with "answer_type":
     "regex" for patterns: questions.jsonl, or train.jsonl and dev.jsonl. Forms:
 
-      nq            Natural Questions in full, v1.0 or simplified: becomes
-                    NQ-open
-      nq-open       NQ-open and EfficientQA
+      nq-open       NQ-open
+      efficientqa   the test set of EfficientQA with its wider answers:
+                    predictions that were judged definitely correct count
       webquestions  Berant et al.'s JSON, or brmson's
       curatedtrec   brmson's TSV or JSON, or DrQA's JSONL: regular expressions
       squad         SQuAD v1.1 and v2.0, each question with its evidence
       kilt          KILT's question answering tasks
       flashrag      FlashRAG's ("golden_answers")
       jsonl         this project's own form, or DPR's ("answers")
+      cloze         passages of `realm annotate`, without any human label
+
+    cloze: a name, date or number of a sentence is the answer. The words around
+    it, with a question word in its place, are the question. The evidence is
+    another passage with the answer, which BM25 finds. A reader that learned from
+    thousands of these needs fewer real questions. Question words and the stems
+    of BM25 are English; all passages are in memory.
 
     --split orqa is that of ORQA and REALM for the three sets without a
     published development set: a training question is in it if the FarmHash
     Fingerprint64 of its UTF-8 bytes is a multiple of 10. (DPR's development
     set of NQ, of the same size, is another one.)
 
-    Questions stay exactly as they are, for the hash is of these bytes. Those
-    that are the same become one line with the answers of all. In answers,
-    white space becomes one space. What is dropped is counted.
+    Questions stay exactly as they are, because the hash is of these bytes.
+    Equal questions become one line with the answers of all. In answers, white
+    space becomes one space. Dropped questions are counted.
     """
 
     command = "questions"
     makes = QuestionSet
 
-    form: Annotated[Literal[tuple(_READERS)], tyro.conf.arg(name="from")]
+    form: Annotated[Literal[(*forms.FORMS, _CLOZE)], tyro.conf.arg(name="from")]
     """the form of the files; see above"""
-    input: tuple[str, ...]
+    input: tuple[str, ...] = ()
     """files or globs, plain, gzip or bz2; read in order of their names"""
+    corpus: Passages | None = None
+    """cloze: directory of `realm annotate`"""
     output: str
     """directory to make"""
     split: Literal["none", "orqa"] = "none"
     """orqa: train.jsonl and dev.jsonl; none: questions.jsonl"""
-    max_answer_tokens: int | None = None
-    """nq: of a short answer, longer ones are left out (if not given: 5, as
-    NQ-open)"""
-    answer_field: Literal[forms.ANSWER_FIELDS] | None = None
-    """nq-open: the second also accepts predictions that were judged definitely
-    correct, in the test set of EfficientQA (if not given: answer)"""
+    num_questions: int = 26_000
+    """cloze: questions at most, drawn evenly over the passages"""
+    seed: int = 0
+    """cloze: of the draw"""
     language: str | None = None
     """code of their language, such as de, whose rules compare answers (if not
-    given: what a line says, or English)"""
+    given: the language of a line, or English)"""
     blocks: Blocks | None = None
     """of `realm chunk`: count the questions that some block answers"""
 
     @functools.cached_property
     def paths(self) -> list[str]:
         """The files of `input`, in order of their names."""
-        return pages.find_files(self.input)
+        return [] if self.form == _CLOZE else pages.find_files(self.input)
+
+    @property
+    def questions(self) -> Questions:
+        """The questions.jsonl in `output`, whether it has been made or not."""
+        return Questions(self.result.file(_FILE))
 
     def parameters(self) -> dict:
+        names = ["split", "language"]
+        if self.form == _CLOZE:
+            names += ["num_questions", "seed"]
         return {
             "from": self.form,
             "inputs": [os.path.basename(path) for path in self.paths],
-            "split": self.split,
-            "max_answer_tokens": self.max_answer_tokens,
-            "answer_field": self.answer_field,
-            "language": self.language,
+            **{name: getattr(self, name) for name in names},
         }
 
     def parents(self) -> dict:
@@ -123,25 +130,27 @@ class PrepareQuestions(Operation):
             InputError: if an argument is wrong, a file is not of the form
                 (file and line are named), or nothing is left to be written.
         """
-        read = self._reader()
+        self.check_least(1, "num_questions")
+        needed, others = "input", {"corpus", "num_questions", "seed"}
+        if self.form == _CLOZE:
+            needed, others = "corpus", {"input"}
+        self.refuse_given(others, f"--from {self.form}")
+        if not getattr(self, needed):
+            raise InputError(f"--from {self.form} needs --{needed}.")
         with self.write() as stage:
-            merged, counts, answer_counts = merge(self._entries(read))
+            merged, counts, answer_counts = prepare.merge(self._lines())
             if not merged:
-                raise InputError(
-                    f"{', '.join(self.paths)} holds no question with an answer "
-                    f"({prepare.shown(counts)}): is it of another form than "
-                    "--from says, or a test set without answers?"
-                )
+                raise InputError(self._nothing(counts))
             files = prepare.divide(merged, self.split)
+            answered = self._find_answered(merged) if self.blocks else None
             stage.metadata.update(
                 counts=counts,
                 answer_counts=answer_counts,
-                **prepare.report(
-                    files, self._find_answered if self.blocks else None
-                ),
+                **prepare.report(files, answered),
             )
             contents = {
-                name: prepare.lines(each) for name, each in files.items()
+                name: prepare.lines(each.line for each in part)
+                for name, part in files.items()
             }
             for name, content in contents.items():
                 write_text(stage.path(name), content)
@@ -150,41 +159,54 @@ class PrepareQuestions(Operation):
             )
         return self.result
 
-    def _entries(self, read):
-        with Progress("questions", "questions") as progress:
-            for path in self.paths:
-                for entry in read(path):
-                    if self.language:
-                        entry.extra["language"] = self.language
-                    yield entry
-                    progress.add(1)
+    def _lines(self):
+        """Yields the place and the content of each line."""
+        progress = Progress("questions", "questions")
+        for place, line in self._clozes() if self.corpus else self._read():
+            if self.language:
+                line["language"] = self.language
+            yield place, line
+            progress.add(1)
 
-    def _reader(self) -> Callable:
-        """The reader of the form, with the options that it alone takes."""
-        owners = {"max_answer_tokens": "nq", "answer_field": "nq-open"}
-        given = {}
-        for name, form in owners.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if self.form != form:
-                raise InputError(
-                    f"--{name.replace('_', '-')} goes with --from {form} alone."
-                )
-            given[name] = value
-        self.check_least(1, "max_answer_tokens")
-        return functools.partial(_READERS[self.form], **given)
+    def _read(self):
+        for path in self.paths:
+            yield from forms.read(path, self.form)
+
+    def _clozes(self):
+        from realm_tf.data import cloze
+        from realm_tf.retrieval.bm25 import Bm25
+
+        matching.check_has_texts(self.corpus)
+        made = cloze.make_cloze_questions(
+            self.corpus.read(),
+            make_retriever=Bm25,
+            num_questions=self.num_questions,
+            seed=self.seed,
+        )
+        for number, line in enumerate(made, start=1):
+            yield f"cloze question {number}", line
+
+    def _nothing(self, counts):
+        if self.corpus:
+            return (
+                f"{self.corpus} makes no question: no salient span of a passage "
+                "occurs in another one about the same. Annotate more passages."
+            )
+        return (
+            f"{', '.join(self.paths)} holds no question with an answer "
+            f"({prepare.shown(counts)}): is it of another form than --from "
+            "names, or a test set without answers?"
+        )
 
     def _find_answered(self, questions):
-        from realm_tf.data.question_sets.answer_search import find_answered
+        from realm_tf.answering.answer_search import find_answered
 
-        total = self.blocks.num_blocks
-        with Progress("questions", "blocks", total) as progress:
-            return find_answered(
-                questions,
-                (block.text for block in self.blocks.read()),
-                progress=progress,
-            )
+        found = find_answered(
+            questions,
+            (block.text for block in self.blocks.read()),
+            progress=Progress("questions", "blocks", self.blocks.num_blocks),
+        )
+        return set(itertools.compress(questions, found))
 
     def report(self, result: QuestionSet) -> str:
         found = result.metadata

@@ -172,9 +172,10 @@ def test_the_command(tmp_path, capsys, write_annotated):
     corpus, output = str(tmp_path / "annotated"), str(tmp_path / "cloze")
     passages = [passage(*each) for each in (CANAL, KHEDIVE, RIVER)]
     write_annotated(corpus, passages)
-    arguments = ["cloze", "--corpus", corpus, "--output", output]
+    arguments = ["questions", "--from", "cloze", "--corpus", corpus]
+    arguments += ["--output", output]
     assert main([*arguments, "--num-questions", "3"]) == 0
-    assert "cloze/questions.jsonl: 3 questions" in capsys.readouterr().out
+    assert "questions.jsonl: questions 3" in capsys.readouterr().out
     made = QuestionSet(output)
     found = question_files.read_questions(made.file("questions.jsonl"))
     expected = questions(CANAL, KHEDIVE, RIVER)
@@ -185,6 +186,9 @@ def test_the_command(tmp_path, capsys, write_annotated):
 def test_passages_that_answer_nothing(tmp_path, capsys, write_annotated):
     corpus, output = str(tmp_path / "annotated"), str(tmp_path / "cloze")
     write_annotated(corpus, [passage(*CANAL), passage(*RIVER)])
-    assert main(["cloze", "--corpus", corpus, "--output", output]) == 2
+    arguments = ["questions", "--from", "cloze", "--output", output]
+    assert main(arguments) == 2
+    assert "--from cloze needs --corpus" in capsys.readouterr().err
+    assert main([*arguments, "--corpus", corpus]) == 2
     assert "makes no question" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["annotated"]

@@ -8,7 +8,7 @@ from realm_tf.artifacts import question_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import QuestionSet
+from realm_tf.artifacts.objects import Passages
 from realm_tf.cli import main
 from realm_tf.data import row_questions
 
@@ -106,22 +106,6 @@ def test_the_draw():
     assert len(questions(*[prices()] * 30)) == 120
 
 
-def test_the_command(tmp_path, capsys, write_annotated):
-    corpus, output = str(tmp_path / "annotated"), str(tmp_path / "rows")
-    write_annotated(corpus, [prices()])
-    arguments = ["cloze", "--ask-for", "rows", "--output", output]
-    assert main([*arguments, "--corpus", corpus]) == 0
-    assert "rows/questions.jsonl: 8 questions" in capsys.readouterr().out
-    made = QuestionSet(output)
-    found = question_files.read_questions(made.file("questions.jsonl"))
-    assert [each.line for each in found] == questions(prices())
-    empty = str(tmp_path / "empty")
-    write_annotated(empty, [passage("Nile", "The Nile flows.")])
-    other = ["cloze", "--ask-for", "rows", "--output", f"{output}-2"]
-    assert main([*other, "--corpus", empty]) == 2
-    assert "realm chunk --keep-tables" in capsys.readouterr().err
-
-
 def test_every_question_about_a_document_has_its_block(
     tmp_path, vocabulary_path
 ):
@@ -135,9 +119,7 @@ def test_every_question_about_a_document_has_its_block(
         "<title>Prices</title><p>Kettles are mended at any age.</p>"
         f"<table><tr>{headers}</tr>{rows}</table>"
     )
-    blocks, annotated, output = (
-        str(tmp_path / name) for name in ("blocks", "annotated", "rows")
-    )
+    blocks, annotated = str(tmp_path / "blocks"), str(tmp_path / "annotated")
     for arguments in (
         [
             *("chunk", "--input", str(tmp_path / "prices.html")),
@@ -148,15 +130,12 @@ def test_every_question_about_a_document_has_its_block(
             *("annotate", "--blocks", blocks, "--tagger", "rules"),
             *("--output", annotated),
         ],
-        [
-            *("cloze", "--ask-for", "rows", "--corpus", annotated),
-            *("--output", output),
-        ],
     ):
         assert main(arguments) == 0
     records = BlockRecords(Blocks(blocks))
     assert len(records) > 1
-    found = question_files.read_questions(f"{output}/questions.jsonl")
+    lines = questions(*Passages(annotated).read())
+    found = [question_files.to_question(line, "a row") for line in lines]
     assert len(found) >= 6
     for question, block_id in zip(
         found, gold_blocks(found, records), strict=True

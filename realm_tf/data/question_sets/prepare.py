@@ -1,14 +1,72 @@
-"""From the questions of a set to its files, and what is said of these."""
+"""From the lines that readers give to files of questions."""
 
+import collections
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
 
+from realm_tf.artifacts import question_files
 from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
+from realm_tf.text import answers
 
 # google-research/language, orqa/preprocessing/create_data_splits.py: the hash
 # modulo 100,000, and that modulo 10.
 _ORQA_BUCKETS = 10
+
+
+def merge(
+    read: Iterable[tuple[str, dict]],
+) -> tuple[list[Question], dict[str, int], dict[str, int]]:
+    """Checks lines; those of the same question and type become one.
+
+    The first one's further keys are kept, and the answers of all, each once.
+
+    Args:
+        read: iterable of `(place, line)`; see `forms.read`.
+
+    Returns:
+        list of `Question`, in the order of the first lines; counters of
+        questions and of answers.
+
+    Raises:
+        InputError: if question or answers are no text.
+    """
+    counts = collections.Counter(read=0, kept=0)
+    answer_counts = collections.Counter()
+    # (question, type): (the first one, the answers of all as keys).
+    kept = {}
+    for place, line in read:
+        counts["read"] += 1
+        question = question_files.to_question(line, place, need_answers=False)
+        is_pattern = question.answer_type == "regex"
+        found = [
+            a if is_pattern else " ".join(a.split()) for a in question.answers
+        ]
+        accepted = [answer for answer in found if answer.strip()]
+        if not question.question.strip() or not accepted:
+            counts[
+                "no_answer" if question.question.strip() else "empty_question"
+            ] += 1
+            continue
+        answer_counts["empty_answer"] += len(found) - len(accepted)
+        answer_counts["invalid_pattern"] += is_pattern * sum(
+            answers.compile_pattern(pattern) is None for pattern in accepted
+        )
+        key = (question.question, question.answer_type)
+        counts["duplicate_question" if key in kept else "kept"] += 1
+        _, united = kept.setdefault(key, (question, {}))
+        united.update(dict.fromkeys(accepted))
+    questions = [
+        dataclasses.replace(
+            first,
+            answers=tuple(united),
+            line={**first.line, "answer": list(united)},
+        )
+        for first, united in kept.values()
+    ]
+    return questions, dict(counts), dict(+answer_counts)
 
 
 def divide(questions: list[Question], split: str) -> dict[str, list[Question]]:
@@ -56,53 +114,47 @@ def is_orqa_dev(questions: list[str]) -> list[bool]:
     return (buckets.numpy() == 0).tolist()
 
 
-def lines(questions: list[Question]) -> str:
-    """Questions as JSON, one a line."""
-    return "".join(
-        json.dumps(question.line, ensure_ascii=False) + "\n"
-        for question in questions
-    )
-
-
 def report(
-    parts: dict[str, list[Question]], find_answered: Callable | None
+    parts: dict[str, list[Question]], answered: Collection[Question] | None
 ) -> dict:
-    """What files of questions hold, and what two of them share.
+    """Counts of the questions of each file.
 
     Args:
         parts: dict of file name to list of `Question`.
-        find_answered: function of a list of `Question` that tells which of
-            them some block answers. `None`: it is not asked.
+        answered: set of `Question`. Those that some block answers. `None` if
+            no block was searched.
 
     Returns:
         dict: `files`, for each `questions`, `answers` of all, `patterns`,
-        `with_evidence` and perhaps `answer_in_blocks`, questions. If there is
-        a dev.jsonl, `in_train_and_dev`: its questions that train.jsonl has,
-        too, once case and white space are ignored.
+        `with_evidence` and perhaps `answer_in_blocks`. If there is a
+        dev.jsonl, `in_train_and_dev`: its questions that train.jsonl has, too,
+        if case and white space are ignored.
     """
-    found = {"files": {name: _statistics(part) for name, part in parts.items()}}
-    if find_answered is not None:
-        answered = find_answered([q for part in parts.values() for q in part])
-        for name, part in parts.items():
-            here, answered = answered[: len(part)], answered[len(part) :]
-            found["files"][name]["answer_in_blocks"] = sum(here)
-    if "dev.jsonl" in parts:
-        train, dev = (
-            [" ".join(each.question.casefold().split()) for each in part]
-            for part in parts.values()
-        )
-        train = set(train)
-        found["in_train_and_dev"] = sum(question in train for question in dev)
+    found = {"files": {}}
+    texts = {}
+    for name, part in parts.items():
+        found["files"][name] = counts = {
+            "questions": len(part),
+            "answers": sum(len(each.answers) for each in part),
+            "patterns": sum(each.answer_type == "regex" for each in part),
+            "with_evidence": sum(
+                bool(each.line.get("evidence")) for each in part
+            ),
+        }
+        if answered is not None:
+            counts["answer_in_blocks"] = sum(each in answered for each in part)
+        texts[name] = [" ".join(e.question.casefold().split()) for e in part]
+    if "dev.jsonl" in texts:
+        train = set(texts["train.jsonl"])
+        found["in_train_and_dev"] = sum(t in train for t in texts["dev.jsonl"])
     return found
 
 
-def _statistics(questions):
-    return {
-        "questions": len(questions),
-        "answers": sum(len(question.answers) for question in questions),
-        "patterns": sum(q.answer_type == "regex" for q in questions),
-        "with_evidence": sum(bool(q.line.get("evidence")) for q in questions),
-    }
+def lines(questions: Iterable[dict]) -> str:
+    """Lines of questions as JSONL."""
+    return "".join(
+        json.dumps(line, ensure_ascii=False) + "\n" for line in questions
+    )
 
 
 def shown(counts: dict) -> str:

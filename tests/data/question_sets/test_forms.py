@@ -3,13 +3,7 @@ import json
 import pytest
 
 from realm_tf.data.question_sets.forms import parse_descriptions
-from realm_tf.data.question_sets.forms import read_curatedtrec
-from realm_tf.data.question_sets.forms import read_flashrag
-from realm_tf.data.question_sets.forms import read_jsonl
-from realm_tf.data.question_sets.forms import read_kilt
-from realm_tf.data.question_sets.forms import read_nq_open
-from realm_tf.data.question_sets.forms import read_squad
-from realm_tf.data.question_sets.forms import read_webquestions
+from realm_tf.data.question_sets.forms import read
 from realm_tf.errors import InputError
 
 
@@ -29,48 +23,41 @@ def _lines(*objects):
     return "".join(f"{json.dumps(each)}\n" for each in objects)
 
 
-def _content(entries):
-    return [
-        (e.question, e.answers, e.answer_type, e.extra, e.dropped)
-        for e in entries
-    ]
+def _read(path, form):
+    return [line for _, line in read(path, form)]
 
 
 def test_jsonl(write):
-    path = write(
-        _lines(
-            {"question": "a ", "answer": ["x"], "evidence": None, "id": 1},
-            {"question": "b", "answers": ["x", "y"]},
-            {"question": "c", "answer": "x", "answer_type": "regex"},
-            {"question": "d"},
-        )
-    )
-    assert _content(read_jsonl(path)) == [
-        ("a ", ["x"], "string", {"evidence": None, "id": 1}, ""),
-        ("b", ["x", "y"], "string", {}, ""),
-        ("c", ["x"], "regex", {}, ""),
-        ("d", [], "string", {}, ""),
+    lines = [
+        {"question": "a ", "answer": ["x"], "evidence": None, "id": 1},
+        {"question": "b", "answers": ["x", "y"]},
+        {"question": "c", "answer": "x", "answer_type": "regex"},
+        {"question": "d"},
+    ]
+    assert _read(write(_lines(*lines)), "jsonl") == [
+        lines[0],
+        {"question": "b", "answer": ["x", "y"]},
+        {"question": "c", "answer": ["x"], "answer_type": "regex"},
+        {"question": "d", "answer": []},
     ]
 
 
 def test_nq_open(write):
-    efficientqa = {
+    line = {
         "question": "how many",
         "def_correct_predictions": ["53"],
         "poss_correct_predictions": ["54"],
         "answer": ["53 players"],
         "answer_and_def_correct_predictions": ["53 players", "53"],
     }
-    path = write(_lines(efficientqa))
-    assert _content(read_nq_open(path)) == [
-        ("how many", ["53 players"], "string", {}, "")
-    ]
-    field = "answer_and_def_correct_predictions"
-    (entry,) = read_nq_open(path, answer_field=field)
-    assert (entry.answers, entry.extra) == (["53 players", "53"], {})
-    path = write(_lines(efficientqa, {"question": "who", "answer": ["x"]}))
-    with pytest.raises(InputError, match="question 2 .* leave out --answer-f"):
-        list(read_nq_open(path, answer_field=field))
+    path = write(_lines(line))
+    expected = {"question": "how many", "answer": ["53 players"]}
+    assert _read(path, "nq-open") == [expected]
+    expected["answer"].append("53")
+    assert _read(path, "efficientqa") == [expected]
+    path = write(_lines(line, {"question": "who", "answer": ["x"]}))
+    with pytest.raises(InputError, match="line 2 .* answer_and_def_correct_p"):
+        _read(path, "efficientqa")
 
 
 def test_webquestions_as_published(write):
@@ -84,18 +71,17 @@ def test_webquestions_as_published(write):
             }
         ]
     )
-    assert _content(read_webquestions(path)) == [
-        ("who is it?", ["Jaxon B.", "Barbados"], "string", {}, "")
+    assert _read(path, "webquestions") == [
+        {"question": "who is it?", "answer": ["Jaxon B.", "Barbados"]}
     ]
 
 
 def test_brmson_s_json(write):
     items = [{"qId": "wqr1", "qText": "who?", "answers": ["Ada", "Bach"]}]
     path = write(items)
-    expected = ("who?", ["Ada", "Bach"], "string", {"id": "wqr1"}, "")
-    assert _content(read_webquestions(path)) == [expected]
-    (entry,) = read_curatedtrec(path)
-    assert (entry.answer_type, entry.answers) == ("regex", ["Ada", "Bach"])
+    line = {"question": "who?", "answer": ["Ada", "Bach"]}
+    assert _read(path, "webquestions") == [{**line, "id": "wqr1"}]
+    assert _read(path, "curatedtrec") == [{**line, "answer_type": "regex"}]
 
 
 @pytest.mark.parametrize(
@@ -136,23 +122,27 @@ def test_curatedtrec_tsv(write):
         "\n"
         "17\tfactoid\tWho?\t(broken\r\n"
     )
-    assert _content(read_curatedtrec(path)) == [
-        # A pattern's spaces count.
-        (
-            "How tall? ",
-            ["20\\s?,?\\s?(32|40)0|6 "],
-            "regex",
-            {"id": "1669"},
-            "",
-        ),
-        ("Who?", ["(broken"], "regex", {"id": "17"}, ""),
+    assert _read(path, "curatedtrec") == [
+        {
+            "question": "How tall? ",
+            # A pattern's spaces count.
+            "answer": ["20\\s?,?\\s?(32|40)0|6 "],
+            "answer_type": "regex",
+            "id": "1669",
+        },
+        {
+            "question": "Who?",
+            "answer": ["(broken"],
+            "answer_type": "regex",
+            "id": "17",
+        },
     ]
 
 
 def test_drqa_s_curatedtrec(write):
     path = write(_lines({"question": "Who?", "answer": ["A.a"]}))
-    assert _content(read_curatedtrec(path)) == [
-        ("Who?", ["A.a"], "regex", {}, "")
+    assert _read(path, "curatedtrec") == [
+        {"question": "Who?", "answer": ["A.a"], "answer_type": "regex"}
     ]
 
 
@@ -191,8 +181,8 @@ def test_squad(write):
             _question(is_impossible=True, plausible_answers=[_answer("Ada")]),
         )
     )
-    entries = list(read_squad(path))
-    assert [entry.answers for entry in entries] == [
+    lines = _read(path, "squad")
+    assert [line["answer"] for line in lines] == [
         ["London", "London"],
         ["Ives", "Ada"],
         ["Ives, numbers.  Bach"],
@@ -200,10 +190,7 @@ def test_squad(write):
         ["London"],
         [],
     ]
-    assert [entry.dropped for entry in entries] == [*[""] * 5, "impossible"]
-    sentences = [
-        entry.extra.get("evidence", {}).get("sentence") for entry in entries
-    ]
+    sentences = [line.get("evidence", {}).get("sentence") for line in lines]
     assert sentences == [
         "Ada was in London.",
         "She wrote, with St. Ives, numbers.",
@@ -213,8 +200,8 @@ def test_squad(write):
         None,
         None,
     ]
-    assert entries[0].extra["evidence"]["title"] == "Ada Löwe"
-    assert entries[0].extra["id"] == "q7"
+    assert lines[0]["evidence"]["title"] == "Ada Löwe"
+    assert lines[0]["id"] == "q7"
 
 
 def test_kilt(write):
@@ -231,41 +218,41 @@ def test_kilt(write):
             }
         )
     )
-    extra = {"id": "k1", "titles": ["Ada", "Bach"]}
-    assert _content(read_kilt(path)) == [
-        ("who sang it", ["Ada", "Ada L."], "string", extra, "")
+    assert _read(path, "kilt") == [
+        {"question": "who sang it", "answer": ["Ada", "Ada L."], "id": "k1"}
     ]
 
 
 def test_flashrag(write):
     line = {"id": "t_0", "question": "who", "golden_answers": ["x", "y"]}
     path = write(_lines({**line, "metadata": {"split": "test"}}))
-    assert _content(read_flashrag(path)) == [
-        ("who", ["x", "y"], "string", {"id": "t_0"}, "")
+    assert _read(path, "flashrag") == [
+        {"question": "who", "answer": ["x", "y"], "id": "t_0"}
     ]
 
 
 @pytest.mark.parametrize(
-    "read, content, place, reason",
+    "form, content, place, reason",
     [
-        (read_squad, [], "", "expected a document of SQuAD"),
-        (read_squad, {"data": [{"title": "x"}]}, "article 1", "'paragraphs'"),
-        (read_squad, _squad(_question({})), "article 1", "'text'"),
-        (read_squad, "{", "", "expected a document of SQuAD"),
-        (read_webquestions, 17, "", "expected an array of"),
-        (read_webquestions, [{"utterance": "x"}], "entry 1", "'targetValue'"),
-        (read_webquestions, [{"answers": ["x"]}], "entry 1", "'qText'"),
-        (read_webquestions, _lines({}, {}), "", "JSONDecodeError"),
-        (read_curatedtrec, "1\tfactoid\twho\n", "line 1", "id, type, quest"),
-        (read_curatedtrec, "1\ta\tb\tc\n1\ta\tb\tc\td\n", "line 2", "id, ty"),
-        (read_curatedtrec, "{\n", "line 1", "is not JSON"),
-        (read_jsonl, _lines({"answer": ["x"]}), "line 1", 'lacks "question"'),
-        (read_kilt, _lines({"input": "x"}), "line 1", '"input" and "output"'),
-        (read_flashrag, _lines({"id": 1}), "line 1", '"golden_answers"'),
+        ("squad", [], "", "expected question and answers"),
+        ("squad", {"data": [{"title": "x"}]}, "article 1", "'paragraphs'"),
+        ("squad", _squad(_question({})), "article 1", "'text'"),
+        ("squad", "{", "", "expected question and answers"),
+        ("webquestions", 17, "line 1", "expected utterance or qText and"),
+        ("webquestions", [17], "entry 1", "expected utterance or qText and"),
+        ("webquestions", [{"utterance": "x"}], "entry 1", "answers"),
+        ("webquestions", [{"answers": ["x"]}], "entry 1", "'qText'"),
+        ("webquestions", "[", "", "JSONDecodeError"),
+        ("curatedtrec", "1\tfactoid\twho\n", "line 1", "question or qText"),
+        ("curatedtrec", "1\ta\tb\tc\n1\ta\tb\tc\td\n", "line 2", "qText"),
+        ("curatedtrec", "{\n", "line 1", "JSONDecodeError"),
+        ("jsonl", _lines({"answer": ["x"]}), "line 1", 'lacks "question"'),
+        ("kilt", _lines({"input": "x"}), "line 1", "expected input and out"),
+        ("flashrag", _lines({"id": 1}), "line 1", "golden_answers"),
     ],
 )
-def test_other_files_are_refused(write, read, content, place, reason):
+def test_other_files_are_refused(write, form, content, place, reason):
     path = write(content)
     with pytest.raises(InputError, match=f"set.json.*{place}") as caught:
-        list(read(path))
+        _read(path, form)
     assert reason in str(caught.value)

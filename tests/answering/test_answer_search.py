@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from realm_tf.answering.answer_search import find_answered
 from realm_tf.artifacts.question_files import Question
-from realm_tf.data.question_sets.answer_search import find_answered
 from realm_tf.text.answers import AnswerFinder
 
 WORDS = "a the The U.S. US us well-known well known Caesar's Caesar 1,000 1000"
