@@ -160,7 +160,7 @@ class _Exact:
         self._postings = tables.postings(
             records,
             tables.title_ids(records, self._tokenizer),
-            self._tokenizer.vocabulary_size,
+            self._tokenizer,
         )
 
     def scores(self, question, query, weight):

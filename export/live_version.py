@@ -191,9 +191,7 @@ def _part(
     block_ids[: state.num_blocks] = state.block_ids()
     lexical = field_table = None
     if is_hybrid:
-        postings = tables.postings(
-            records, title_ids, tokenizer.vocabulary_size
-        )
+        postings = tables.postings(records, title_ids, tokenizer)
         if room and postings.nnz > room.postings:
             raise _NoRoom
         lexical = tables.lexical(postings, capacity=room and room.postings)

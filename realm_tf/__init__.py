@@ -77,9 +77,10 @@ _PUBLIC = {
     "models.knowledge_augmented_encoder": ("KnowledgeAugmentedEncoder",),
     "models.marginal_likelihood": ("MarginalLikelihood",),
     "models.open_qa": ("OpenQa",),
-    "models.packing": ("JoinBert",),
+    "models.packing": ("JoinBert", "pack_text"),
     "models.reader": ("Reader",),
     "models.realm": ("RealmModel",),
+    "text.tokenizer": ("Tokenizer",),
 }
 MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 

@@ -6,8 +6,10 @@ gradient of 0, never NaN. From `relevance_scores` on, all is computed in
 float32, whatever comes in.
 """
 
+import contextlib
 import math
 
+import keras
 from keras import ops
 
 # How wordpieces and blocks are summed out; see `marginal_log_likelihood`.
@@ -108,6 +110,24 @@ def teacher_loss(scores, teacher_scores, mask):
     return ops.sum(ops.where(mask, ops.exp(wanted) * further, 0.0), axis=-1)
 
 
+def float32_products():
+    """A context whose products of float32 are not rounded by accelerators.
+
+    JAX would multiply bfloat16 on TPUs and TF32 on GPUs, TensorFlow TF32 on GPUs;
+    at scores of some hundreds this is a whole nat. TensorFlow has one switch for
+    the process: TF32 stays off.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.default_matmul_precision("highest")
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    return contextlib.nullcontext()
+
+
 def relevance_scores(query_embeddings, block_embeddings):
     """Inner products of each query with its own candidates.
 
@@ -129,8 +149,8 @@ def relevance_scores(query_embeddings, block_embeddings):
     """
     queries = ops.cast(query_embeddings, "float32")
     blocks = ops.cast(block_embeddings, "float32")
-    # Not a matmul: accelerators round its operands, which at scores of some
-    # hundreds is a whole nat, and these few products cost nothing.
+    # Not a matmul: accelerators round its operands (`float32_products`), and
+    # these few products cost nothing.
     return ops.sum(queries[:, None, :] * blocks, axis=-1)
 
 
@@ -332,10 +352,11 @@ def in_batch_softmax(query_embeddings, block_embeddings, targets, mask):
         Cloze Task.
     """
     # (b, n)
-    scores = ops.matmul(
-        ops.cast(query_embeddings, "float32"),
-        ops.transpose(ops.cast(block_embeddings, "float32")),
-    )
+    with float32_products():
+        scores = ops.matmul(
+            ops.cast(query_embeddings, "float32"),
+            ops.transpose(ops.cast(block_embeddings, "float32")),
+        )
     mask = ops.broadcast_to(mask, ops.shape(scores))
     columns = ops.arange(ops.shape(scores)[1], dtype="int32")[None]
     # (b, 1)

@@ -1,5 +1,6 @@
 """Losses against a float64 loop, and at the edges."""
 
+import keras
 import numpy as np
 import pytest
 from gradients import differences
@@ -192,6 +193,25 @@ def test_in_batch_softmax_and_its_gradient_against_a_loop():
             differences(lambda v, f=replaced: loop(*f(v)).sum(), array),
             atol=1e-5,
         )
+
+
+def test_products_are_of_float32_on_every_backend():
+    queries, blocks = np.eye(2, 3, dtype="float32"), np.eye(3, dtype="float32")
+
+    def loss(queries):
+        mask = np.ones(3, bool)
+        return losses.in_batch_softmax(queries, blocks, np.arange(2), mask)[0]
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        assert "HIGHEST" in str(jax.make_jaxpr(loss)(queries))
+        return
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    loss(queries)
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 def test_in_batch_softmax_takes_a_mask_by_query():

@@ -133,9 +133,7 @@ class Corpus:
         """`WordpieceBm25` of titles and bodies, for hybrid search."""
         return tables.lexical(
             tables.postings(
-                self.records,
-                self._title_ids,
-                self.loaded.tokenizer.vocabulary_size,
+                self.records, self._title_ids, self.loaded.tokenizer
             )
         )
 

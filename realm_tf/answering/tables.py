@@ -40,13 +40,13 @@ def block_table(records, title_ids=None):
     return BlockTable(records.token_ids(), records.lengths, **titles)
 
 
-def postings(records, title_ids, vocabulary_size: int):
-    """What BM25 scores of titles and bodies; see `wordpiece_bm25.postings`.
+def postings(records, title_ids, tokenizer):
+    """BM25 scores of titles and bodies; see `wordpiece_bm25.postings`.
 
     Args:
         records: `BlockRecords`. Empty blocks at the end count for nothing.
         title_ids: list of lists of int. Wordpieces of the titles.
-        vocabulary_size: int.
+        tokenizer: `Tokenizer`.
     """
     from realm_tf.retrieval import wordpiece_bm25
 
@@ -55,9 +55,10 @@ def postings(records, title_ids, vocabulary_size: int):
         title_ids[:num_blocks],
         records.token_ids()[:num_blocks],
         records.lengths[:num_blocks],
-        vocabulary_size,
+        tokenizer.vocabulary_size,
+        unk_id=tokenizer.unk_id,
     )
-    found.resize(len(records), vocabulary_size)
+    found.resize(len(records), tokenizer.vocabulary_size)
     return found
 
 

@@ -25,8 +25,8 @@ class MarginalLikelihood(keras.layers.Layer):
     It gives a dict of float32 tensors: `retrieval_log_probs`, `(batch_size,
     num_candidates)`; `marginal_log_likelihood`, `(batch_size, num_masks)`, or
     `(batch_size,)` in the span form; `retrieval_utility`, `(batch_size,
-    num_masks)`. The loss, in nats per masked wordpiece, is added to the
-    model's (`add_loss`), which is compiled without one.
+    num_masks)`. `losses.mean_over_masked` makes the loss of the second, in nats
+    per masked wordpiece.
 
     Args:
         marginalization: str. `"token"` (the original) or `"span"` (the
@@ -36,12 +36,13 @@ class MarginalLikelihood(keras.layers.Layer):
         ValueError: when it is called, if `marginalization` is neither of the
             two.
 
-    Example: a model of one's own, trained end to end.
+    Example: a model of your own, trained end to end.
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras import ops
     >>> import realm_tf as realm
-    >>> from realm_tf.models.packing import pack_text, query_inputs
+    >>> from keras import ops
+    >>> from realm_tf import losses
     >>> def make_bert():
     ...     return realm.BertEncoder(50, 1, 2, 8, 16)
     >>> class Realm(keras.Model):
@@ -53,10 +54,12 @@ class MarginalLikelihood(keras.layers.Layer):
     ...         self.likelihood = realm.MarginalLikelihood()
     ...
     ...     def call(self, x):
-    ...         query, shape = query_inputs(x), ops.shape(x["block_ids"])
+    ...         queries = x["query_ids"], x["query_lengths"]
+    ...         query = realm.pack_text(*queries, cls_id=2, sep_id=3)
+    ...         shape = ops.shape(x["block_ids"])
     ...         bodies = ops.reshape(x["block_ids"], (-1, shape[2]))
     ...         lengths = ops.reshape(x["block_lengths"], (-1,))
-    ...         blocks = pack_text(bodies, lengths, cls_id=2, sep_id=3)
+    ...         blocks = realm.pack_text(bodies, lengths, cls_id=2, sep_id=3)
     ...         logits = self.encoder(
     ...             self.join_bert(
     ...                 query["token_ids"],
@@ -75,12 +78,19 @@ class MarginalLikelihood(keras.layers.Layer):
     ...             ops.ones_like(x["mask_ids"]),
     ...             ops.ones_like(x["block_lengths"], "bool"),
     ...         )
+    ...
+    ...     def compute_loss(self, x, y, y_pred, *args, **kwargs):
+    ...         return -losses.mean_over_masked(
+    ...             y_pred["marginal_log_likelihood"],
+    ...             ops.ones_like(x["mask_ids"]),
+    ...         )
     >>> model = Realm()
     >>> model.compile("adam")
     >>> history = model.fit(
     ...     {
-    ...         "token_ids": np.array([[2, 4, 11, 3]]),
-    ...         "padding_mask": np.array([[1, 1, 1, 1]]),
+    ...         # [MASK] and a word.
+    ...         "query_ids": np.array([[4, 11]]),
+    ...         "query_lengths": np.array([2]),
     ...         "mask_positions": np.array([[1]]),
     ...         "mask_ids": np.array([[21]]),
     ...         # The null block, and one that holds the word.
@@ -120,7 +130,6 @@ class MarginalLikelihood(keras.layers.Layer):
             candidate_mask,
             marginalization=self.marginalization,
         )
-        self.add_loss(-losses.mean_over_masked(marginal, mask_weights))
         return {
             "retrieval_log_probs": retrieval_log_probs,
             "marginal_log_likelihood": marginal,

@@ -72,13 +72,19 @@ class OpenQa(keras.Model):
         Args:
             inputs: dict of `token_ids`, `segment_ids` and `padding_mask`,
                 int tensors `(batch_size, query_length)`.
-            training: bool. Defaults to `False`.
+            training: bool. A frozen tower ignores it: dropout would change
+                the embeddings of which the index was made. Defaults to `False`.
         """
-        return self.score_scale * self.query_embedder(inputs, training=training)
+        tower = self.query_embedder
+        return self.score_scale * tower(
+            inputs, training=training and tower.trainable
+        )
 
     def embed_blocks(self, inputs, training=False):
         """Block embeddings, `(batch_size, embedding_dim)`."""
-        return self.block_embedder(inputs, training=training)
+        return self.block_embedder(
+            inputs, training=training and self.block_embedder.trainable
+        )
 
     def without_masked_lm_head(self):
         """A model of the same parts, less what only pre-training uses.

@@ -157,7 +157,6 @@ class RealmModel(keras.Model):
         mask_ids = ops.repeat(
             inputs["mask_ids"][:, None], logits.shape[1], axis=1
         )
-        # The layer adds the loss.
         log_probs = losses.masked_lm_log_probs(logits, mask_ids)
         marginal = self.marginal_likelihood(
             log_probs,
@@ -333,9 +332,11 @@ class RealmModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        # The loss itself is what `MarginalLikelihood` added.
+        """Minus the log-likelihood, in nats per masked wordpiece."""
         self._update_trackers(x, y_pred)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
+        return -losses.mean_over_masked(
+            y_pred["marginal_log_likelihood"], x["mask_weights"]
+        )
 
     def _update_trackers(self, x, outputs):
         priors = outputs["retrieval_log_probs"]

@@ -257,10 +257,8 @@ class RetrieveAndRead(keras.Model):
                 if self._embeddings is None
                 else self._embeddings
             )
-            blocks = ops.take(table, candidate_ids, axis=0)
-            scores = lexical + ops.einsum(
-                "bd,bkd->bk", embeddings, ops.stop_gradient(blocks)
-            )
+            blocks = ops.stop_gradient(ops.take(table, candidate_ids, axis=0))
+            scores = lexical + losses.relevance_scores(embeddings, blocks)
         return {
             "scores": scores,
             "block_ids": candidate_ids,

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.losses import float32_products
 from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.retrieval.exhaustive import best_rows
@@ -12,7 +13,6 @@ from realm_tf.retrieval.index import Index
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import Rows
 from realm_tf.retrieval.row_table import RowTable
-from realm_tf.retrieval.row_table import float32_products
 
 
 class _Exhaustive(keras.layers.Layer, Index):

@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from realm_tf.errors import InputError
+from realm_tf.losses import float32_products
 from realm_tf.models.fixed_weight import fixed_weight
 from realm_tf.retrieval.exhaustive import best_rows
 from realm_tf.retrieval.index import Index
@@ -16,7 +17,6 @@ from realm_tf.retrieval.partitions import Partitions
 from realm_tf.retrieval.partitions import partition
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import RowTable
-from realm_tf.retrieval.row_table import float32_products
 
 # Multiples of the square root of the number of blocks. Of 1, 2 and 4, with
 # as many rows scored, 4 found most: of 50,000 clustered rows of varied norms,

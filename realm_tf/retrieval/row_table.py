@@ -1,6 +1,5 @@
 """Embeddings as a weight, in 8, 16 or 32 bits a value."""
 
-import contextlib
 import dataclasses
 
 import keras
@@ -30,7 +29,7 @@ class RowTable(keras.layers.Layer):
     value is wrong by 2^-8 of itself at most. To the rounding of float32.
 
     Rows are made float32 as they are scored (see `Rows`), within
-    `float32_products`.
+    `losses.float32_products`.
 
     Args:
         embeddings: float array `(num_rows, embedding_dim)`, read in parts; it
@@ -172,15 +171,6 @@ def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     divisors = np.where(scales > 0, scales, 1)[:, None]
     # Nearest, so that an error is half a scale at most.
     return np.rint(rows / divisors).astype("int8"), scales
-
-
-def float32_products():
-    """Keeps JAX from multiplying bfloat16 or TF32, as some devices do."""
-    if keras.backend.backend() != "jax":
-        return contextlib.nullcontext()
-    import jax
-
-    return jax.default_matmul_precision("highest")
 
 
 def _float32(rows):

@@ -108,19 +108,21 @@ class WordpieceBm25(keras.layers.Layer):
 
 
 def postings(
-    title_ids, token_ids, lengths, vocabulary_size: int
+    title_ids, token_ids, lengths, vocabulary_size: int, *, unk_id: int
 ) -> scipy.sparse.csc_array:
-    """What each block scores for each of its wordpieces.
+    """The score of each block for each of its wordpieces.
 
     Args:
         title_ids: sequence of lists of int. Wordpieces of each block's title.
         token_ids: int array `(num_blocks, block_length)`. Of each body.
         lengths: int array `(num_blocks,)`. Wordpieces of each body.
         vocabulary_size: int.
+        unk_id: int. Id of [UNK]: unknown words have nothing in common.
 
     Returns:
         `scipy.sparse.csc_array` `(num_blocks, vocabulary_size)`, float32;
-        empty columns for wordpieces of more than `MOST_BLOCKS` of the blocks.
+        empty columns for [UNK] and for wordpieces of more than `MOST_BLOCKS`
+        of the blocks.
     """
     num_blocks = len(lengths)
     slices = [
@@ -137,6 +139,7 @@ def postings(
     idf = np.log1p((num_blocks - held_by + 0.5) / (held_by + 0.5))
     # A corpus of few blocks has no word that says nothing.
     idf[held_by > max(MOST_BLOCKS * num_blocks, 10)] = 0
+    idf[unk_id] = 0
     sizes = np.asarray(counts.sum(axis=1)).reshape(-1)
     norms = K1 * (1 - B + B * sizes / sizes.mean())
     found = counts.data

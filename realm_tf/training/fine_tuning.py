@@ -35,6 +35,9 @@ from realm_tf.training.training_log import TrainingLog
 # Blocks in which the strings of a pattern are looked for; as many candidates
 # at least as a step has.
 _PATTERN_BLOCKS = 1000
+# Blocks of another retriever that are kept for a question (our choice): its
+# order is not learned, and few of them are read. All questions are in memory.
+_KEPT_BLOCKS = 100
 # The part of a saved state that says which embeddings were searched.
 _REFRESH = "index_refresh"
 # A long one, as the original has them.
@@ -191,7 +194,7 @@ class FineTuning:
                     candidates=retriever
                     and retriever.search(
                         [q.question for q in questions],
-                        self._trainer.num_candidates,
+                        min(self._trainer.num_candidates, _KEPT_BLOCKS),
                     ),
                     gold_ids=None
                     if recipe.candidates.gold == "ignore"

@@ -32,6 +32,20 @@ def test_the_scale_multiplies_the_query_only(parts, token_batch):
     )
 
 
+def test_frozen_towers_have_no_dropout(make_encoder, token_batch):
+    keras.utils.set_random_seed(0)
+    tower = Embedder(make_encoder(dropout=0.5), projection_dim=4, dropout=0.5)
+    reader = Reader(make_encoder(), span_hidden_dim=6)
+    model = OpenQa(tower, tower, reader)
+    calls = model.embed_queries, model.embed_blocks
+    for is_trained in (True, False):
+        tower.trainable = is_trained
+        for embed in calls:
+            expected = np.asarray(embed(token_batch))
+            found = np.asarray(embed(token_batch, training=True))
+            assert np.array_equal(found, expected) is not is_trained
+
+
 def test_shared_towers_come_apart_as_equals(parts, token_batch, randomize):
     embedder, reader = parts
     shared = OpenQa(embedder, embedder, reader, score_scale=3.0)

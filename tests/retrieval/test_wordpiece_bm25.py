@@ -28,7 +28,8 @@ def blocks():
 
 def _layer(blocks):
     return WordpieceBm25(
-        wordpiece_bm25.postings(*blocks, VOCABULARY_SIZE), name="lexical"
+        wordpiece_bm25.postings(*blocks, VOCABULARY_SIZE, unk_id=199),
+        name="lexical",
     )
 
 
@@ -63,16 +64,19 @@ def test_one_score_by_hand():
         np.array([[7, 7, 8], [5, 9, 0], [8, 9, 0]]),
         np.array([3, 2, 2]),
         VOCABULARY_SIZE,
+        unk_id=6,
     )
     idf = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
     norm = 1.5 * (1 - 0.75 + 0.75 * 4 / 3)
     assert postings[0, 7] == pytest.approx(idf * 2 / (2 + norm))
     assert postings[0, 9] == 0
+    # [UNK] is in the third block.
+    assert postings[2, 6] == 0
 
 
 def test_pieces_of_most_blocks_count_nothing(blocks):
     titles, token_ids, lengths = blocks
-    postings = wordpiece_bm25.postings(*blocks, VOCABULARY_SIZE)
+    postings = wordpiece_bm25.postings(*blocks, VOCABULARY_SIZE, unk_id=199)
     held_by = np.array(
         [
             sum(

@@ -15,6 +15,7 @@ from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.fine_tune import FineTune
 from realm_tf.operations.retrieve import Retrieve
+from realm_tf.retrieval.bm25 import Bm25
 from realm_tf.training import fine_tuning
 from realm_tf.training.fine_tuning import make_trainer
 from realm_tf.training.index_refresh import IndexRefresh
@@ -102,8 +103,14 @@ def test_patterns_are_learned_from(open_qa_world, tmp_path):
 
 
 @pytest.mark.slow
-def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path):
-    bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=3"]
+def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path, monkeypatch):
+    # Few of the 5,000 candidates of the recipe are kept.
+    kept, search = [], Bm25.search
+    monkeypatch.setattr(fine_tuning, "_KEPT_BLOCKS", 3)
+    monkeypatch.setattr(
+        Bm25, "search", lambda *args: kept.append(args[2]) or search(*args)
+    )
+    bm25 = ["retriever=bm25", "train_query_tower=false", "num_candidates=5000"]
     job = operation(
         open_qa_world,
         tmp_path / "model",
@@ -119,6 +126,7 @@ def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path):
     assert training_runs.moved(start.model.reader, end.model.reader)
     # The same share of questions in each epoch: nothing moves the blocks.
     assert rows[0]["candidates_recall"] == rows[1]["candidates_recall"] > 0.5
+    assert kept[0] == 3
     with pytest.raises(InputError, match="add --set train_query_tower=false"):
         operation(open_qa_world, tmp_path / "other", *bm25[:1]).run()
 
