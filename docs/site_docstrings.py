@@ -1,11 +1,11 @@
-"""Docstrings as Markdown: examples and commands become blocks of code."""
+"""Docstrings as Markdown: examples and commands become code blocks."""
 
 import re
 
 import griffe
 
 _SESSION = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.MULTILINE)
-# Two spaces before it, for `--help`; more lines of it are further in.
+# `--help` shows commands that begin with two spaces; continuations have more.
 _COMMANDS = re.compile(r"^  realm .*(?:\n  .*)*", re.MULTILINE)
 
 
@@ -14,8 +14,13 @@ class Examples(griffe.Extension):
 
     def on_object(self, *, obj, **kwargs):
         if obj.docstring:
-            text = _SESSION.sub(_fence("pycon"), obj.docstring.value)
-            obj.docstring.value = _COMMANDS.sub(_fence("text"), text)
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+
+def as_markdown(text):
+    """A docstring whose examples and commands are fenced."""
+    text = _SESSION.sub(_fence("pycon"), text)
+    return _COMMANDS.sub(_fence("text"), text)
 
 
 def _fence(language):
