@@ -4,6 +4,7 @@ import pathlib
 import re
 import shlex
 import textwrap
+import typing
 
 import pytest
 
@@ -95,33 +96,56 @@ def test_files_and_what_is_in_them_are_there(page):
 
 
 def test_commands_take_their_options(page):
-    """Each `realm COMMAND` with arguments, in a line of its own or not."""
-    for code in _code(page.read_text()):
+    """Each `realm COMMAND` in a line of its own."""
+    for code in _blocks(page.read_text())[0]:
         for line in code.replace("\\\n", " ").splitlines():
-            if not line.strip().startswith("realm "):
-                continue
-            # Without what a shell does with the output.
-            words = shlex.split(re.split(r" [|>] ", line)[0], comments=True)
-            if len(words) > 2 and "..." not in words:
-                _parse(*words[1:])
+            if line.strip().startswith("realm "):
+                # Without what a shell does with the output.
+                command = re.split(r" [|>] ", line)[0]
+                _parse(*shlex.split(command, comments=True)[1:])
+
+
+def test_commands_in_sentences_have_their_options(page):
+    """Each `realm COMMAND` of running text, which may leave options out."""
+    text = _blocks(page.read_text())[1]
+    for words in map(str.split, re.findall(r"`realm ([a-z][^`]*)`", text)):
+        name, arguments = cli.split(words)
+        options = _options(cli.operation_class(name))
+        given = {each for each in arguments if each.startswith("--")}
+        assert given <= options, given - options
+
+
+def _options(kind):
+    """The options of a command."""
+    options = {"--help"}
+    for field, hint in typing.get_type_hints(kind, include_extras=True).items():
+        names = [
+            getattr(extra, "name", None)
+            for extra in getattr(hint, "__metadata__", ())
+        ]
+        name = next(filter(None, names), field)
+        options.add(f"--{name.strip('_').replace('_', '-')}")
+    return options
 
 
 def _parse(*words):
     name, arguments = cli.split(list(words))
     parsed = cli.parse(cli.operation_class(name), arguments)
     others = getattr(parsed, "beam_options", ())
-    # Pipelines hand on to Beam what they do not know; Beam has `_` in names.
+    # Pipelines pass what they do not know to Beam; Beam has `_` in names.
     assert not [word for word in others if re.match(r"--\w+-", word)], others
 
 
-def _code(text):
-    """Fenced and indented blocks of code, and code between backticks."""
+def _blocks(text):
+    """Fenced and indented blocks of code, and the text without them."""
     found = []
-    for pattern in (
-        r"^```\w*\n(.*?)^```$",
-        r"((?:^ {4,}\S.*\n)+)",
-        r"`([^`]+)`",
-    ):
+    for pattern in (r"^```\w*\n(.*?)^```$", r"((?:^ {4,}\S.*\n)+)"):
         found += re.findall(pattern, text, re.MULTILINE | re.DOTALL)
         text = re.sub(pattern, "", text, flags=re.MULTILINE | re.DOTALL)
-    return found
+    return found, text
+
+
+def _code(text):
+    """Blocks of code, and code between backticks."""
+    found, text = _blocks(text)
+    return [*found, *re.findall(r"`([^`]+)`", text)]
