@@ -1,6 +1,6 @@
 """What an index and an export need of the machine that makes them.
 
-Lines through what was measured (docs/wikipedia_scale.md): building indexes of
+Lines through what was measured (docs/measurements/corpus.md): building indexes of
 3,000,000 blocks of 128 numbers and of 1,000,000 of 384, within an eighth;
 exports of 200,000 and of 400,000 passages of 116 wordpieces, within 5 %.
 """

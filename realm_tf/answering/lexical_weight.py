@@ -16,7 +16,7 @@ def fit(questions, hybrid, texts, *, num_read: int, depth: int) -> float:
     rank_i is that of the first block that holds an answer, infinite without
     one among the first `depth`. The order of the blocks read is the reader's
     to choose; just below them counts nearly as much, so that a few hundred
-    questions do (our choice; docs/open_qa.md). Equal sums: the smaller weight.
+    questions do (our choice). Equal sums: the smaller weight.
 
     Args:
         questions: list of `Question`, with answers.

@@ -21,7 +21,7 @@ from realm_tf.models.cpu_operations import only_for_this_process
 NUM_READER_BLOCKS = 5
 # Blocks retrieved for a question.
 NUM_RETRIEVED = 20
-# Blocks of like length that are read together; measured, see docs/serving.md.
+# Blocks of like length that are read together.
 ROWS_PER_GROUP = 8
 # Spans of which it is known how likely they are; more hardly add up.
 NUM_BEST = 20

@@ -3,8 +3,8 @@
 MiniLM's own weights find blocks; how to read an answer off a block it has to
 learn, from thousands of questions and for four hours. What was learned is beside
 this file, all but the embedding tables, which stayed those of MiniLM: weights of
-8 bits, with a scale for each output of a layer. docs/open_qa.md, "Stages of
-reading", has the commands and what it is worth.
+8 bits, with a scale for each output of a layer. docs/measurements/answers.md,
+"Stages of reading", has the commands and what it is worth.
 
     python -m realm_tf.checkpoints.trained_reader --model MODEL
 

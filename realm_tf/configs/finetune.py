@@ -160,7 +160,7 @@ RECIPES = {
     # rate, because the steps are few; what is read is the best block that
     # holds an answer. With more blocks the reader also learns which to trust:
     # three answered better over a larger corpus, in 2.2 times the minutes
-    # (docs/open_qa.md).
+    # (docs/measurements/answers.md).
     "quickstart": OpenQaRecipe(
         num_epochs=1,
         batch_size=8,

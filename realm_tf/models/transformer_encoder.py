@@ -27,7 +27,7 @@ class TransformerEncoder(keras_hub.layers.TransformerEncoder):
     With `recompute`, training keeps the inputs of four parts of the layer,
     each as wide as a wordpiece's embedding, and computes what is inside them
     again in the backward pass, but for the last product of each: about a
-    quarter more time (docs/measurements.md) for memory that no longer grows
+    quarter more time (docs/measurements/training.md) for memory that no longer grows
     with heads and feed-forward width (Chen et al., 2016). The weights and the
     result are the same, dropout included.
 

@@ -5,7 +5,7 @@ from keras import ops
 # Of each of the two lists that are fused, at least (our choice).
 FUSED_DEPTH = 100
 # What a point of BM25 is worth beside f(x, z), where no questions are there to
-# fit it to (our choice; see docs/open_qa.md).
+# fit it to (our choice).
 LEXICAL_WEIGHT = 0.25
 
 

@@ -11,8 +11,7 @@ from realm_tf.models.fixed_weight import fixed_weight
 K1 = 1.5
 B = 0.75
 # Wordpieces of more than this share of the blocks say nothing, and their lists
-# are the longest: 35 of English ("the", ","), at no loss of recall (our choice;
-# docs/open_qa.md).
+# are the longest: 35 of English ("the", ","), at no loss of recall (our choice).
 MOST_BLOCKS = 0.2
 # Blocks that are counted at once, so that memory stays small.
 _SLICE = 200_000

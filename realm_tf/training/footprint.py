@@ -12,7 +12,7 @@ layer keeps 26 numbers a wordpiece and hidden unit, and 4.5 a pair of wordpieces
 and head, as attention's scores are held; 2 of these in bfloat16 (jax 0.11, an
 H100; BERT-base). With gradient checkpointing a layer keeps the inputs of its
 four parts (`models.transformer_encoder`), and one at a time all of it. What an
-H100 held of the paper's steps is in docs/wikipedia_scale.md.
+H100 held of the paper's steps is in docs/measurements/training.md.
 """
 
 import dataclasses

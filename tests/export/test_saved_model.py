@@ -311,7 +311,9 @@ def test_every_weight_is_saved_once(exported, version, corpus):
 @pytest.mark.slow
 def test_it_is_loaded_as_the_docs_say(exported, ask, asked, tmp_path, version):
     """In a fresh process, without a package of ours."""
-    page = pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "tf_serving.md"
+    page = (
+        pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "tf_serving.md"
+    )
     (recipe,) = re.findall(
         r"<!-- test: plain load -->\s+```python\n(.*?)```",
         page.read_text(encoding="utf-8"),

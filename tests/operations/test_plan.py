@@ -79,7 +79,7 @@ def test_what_fits_a_machine_is_told(options, fitting):
 @pytest.mark.parametrize(
     "what, kind, num_blocks, num_parts, embedding_dim, gigabytes",
     [
-        # docs/wikipedia_scale.md
+        # docs/measurements/corpus.md
         ("index", "brute_force", 3_000_000, None, 128, 0.4),
         ("index", "ivf", 3_000_000, None, 128, 2.1),
         ("index", "scann", 3_000_000, None, 128, 4.5),
@@ -108,7 +108,7 @@ def test_indices_had_as_much(
 @pytest.mark.parametrize(
     "kind, is_hybrid, memory, disk",
     [
-        # docs/wikipedia_scale.md: 400,000 passages of 115.7 wordpieces.
+        # docs/measurements/corpus.md: 400,000 passages of 115.7 wordpieces.
         ("brute_force", False, 1.60, 1.254),
         ("brute_force", True, 2.50, 1.390),
         ("ivf", False, 2.24, 1.261),
