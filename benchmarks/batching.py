@@ -33,8 +33,6 @@ def main():
     parser.add_argument("--saved-model", required=True)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--num-turns", type=int, default=3)
-    parser.add_argument("--batch-timeout-seconds", type=float, default=0.005)
-    parser.add_argument("--max-running", type=int, default=2)
     parser.add_argument("--signatures", nargs="+", default=SIGNATURES)
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
@@ -42,10 +40,8 @@ def main():
             name: stack.enter_context(
                 load.serve(
                     args.saved_model,
-                    *("--no-rest", "--max-running", str(args.max_running)),
+                    *("--rest-port", "none"),
                     *("--max-merged-size", str(merged)),
-                    "--batch-timeout-seconds",
-                    str(args.batch_timeout_seconds if merged > 1 else 0),
                 )
             )
             for name, merged in (("one_client", 1), ("batching", _NUM_CLIENTS))

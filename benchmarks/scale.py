@@ -115,7 +115,7 @@ def measure(args, blocks, embeddings, folder, kind) -> dict:
     )
     questions = load.questions_of(version)
     started = time.perf_counter()
-    with load.serve(base, "--no-rest") as server:
+    with load.serve(base, "--rest-port", "none") as server:
         found["ready_seconds"] = time.perf_counter() - started
         for signature in _SIGNATURES:
             found[signature] = load.closed_loop(

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from realm_tf.answering.answer import Answer
-from realm_tf.serving.answers import NO_BLOCK_ID
+from realm_tf.serving.client import NO_BLOCK_ID
 from realm_tf.text import sentences
 
 # Longer evidence is cut around the answer; our choice.

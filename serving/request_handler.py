@@ -16,17 +16,17 @@ import grpc
 import numpy as np
 
 from realm_tf.export import signatures
+from realm_tf.serving.access import key_of
+from realm_tf.serving.access import restricted
 from realm_tf.serving.metrics import UNKNOWN_MODEL
+from realm_tf.serving.metrics import RequestLog
+from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
-from realm_tf.serving.request_log import RequestLog
-from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.restriction import restricted
-from realm_tf.serving.security import key_of
 
 _NO_KEY = (
     "This server needs an API key: send it as `authorization: Bearer KEY` or "
@@ -61,17 +61,29 @@ class RequestHandler:
         options: `ServerOptions`.
         metrics: `ServingMetrics`.
         log: `RequestLog`.
-        api_keys: dict of key to filter, as of `security.read_api_keys`. A
+        api_keys: dict of key to filter, as of `access.read_api_keys`. A
             request must carry one of them, and finds what its filter lets it.
             Defaults to none: everybody may ask.
 
     Attributes:
+        max_batch_size: int. The most questions in a request (our choice).
+        max_string_bytes: int. The most bytes of a string: a longer question
+            is cut, a longer filter refused (our choice).
+        max_message_bytes: int. The largest gRPC message and HTTP body (our
+            choice).
+        default_timeout_seconds: float. For requests without a deadline (our
+            choice).
         options: `ServerOptions`.
         versions: `Versions`.
         metrics: `ServingMetrics`.
         num_pending: int. Requests accepted and not yet answered.
         is_draining: bool. Whether no request is accepted any more.
     """
+
+    max_batch_size = 128
+    max_string_bytes = 4096
+    max_message_bytes = 64 << 20
+    default_timeout_seconds = 30.0
 
     def __init__(
         self,
@@ -120,7 +132,7 @@ class RequestHandler:
         """
         started = time.monotonic()
         if timeout_seconds is None:
-            timeout_seconds = self.options.default_timeout_seconds
+            timeout_seconds = self.default_timeout_seconds
         with (
             self._admitted(),
             self.versions.use(record.model, version=version) as used,
@@ -240,7 +252,7 @@ class RequestHandler:
 
     def _check_rows(self, inputs: Mapping[str, np.ndarray]) -> int | None:
         """The rows of a request; `None` if it has none."""
-        most = self.options.max_batch_size
+        most = self.max_batch_size
         for name, array in inputs.items():
             if array.ndim and len(array) > most:
                 raise invalid(
@@ -252,7 +264,7 @@ class RequestHandler:
 
     def _of_bounded_size(self, inputs: Mapping[str, np.ndarray]) -> dict:
         """Inputs of which no string is too long."""
-        most = self.options.max_string_bytes
+        most = self.max_string_bytes
         filters = inputs.get(signatures.FILTER)
         if filters is not None and filters.dtype == object:
             longest = max(map(len, filters.flat), default=0)

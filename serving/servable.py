@@ -21,9 +21,9 @@ from realm_tf.errors import InputError
 from realm_tf.export import card as export_card
 from realm_tf.export import signatures
 from realm_tf.serving import memory
-from realm_tf.serving.answers import RealmServerError
-from realm_tf.serving.answers import checked
-from realm_tf.serving.answers import to_answers
+from realm_tf.serving.client import RealmServerError
+from realm_tf.serving.client import checked
+from realm_tf.serving.client import to_answers
 from realm_tf.serving.graph_session import GraphSession
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid

@@ -4,29 +4,170 @@ gRPC: PredictionService, ModelService and grpc.health.v1. REST: the /v1/models
 paths, /monitoring/prometheus/metrics, probes, and a web page at /.
 """
 
+import contextlib
 import logging
 import os
 import signal
-import ssl
 import threading
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
 
-from realm_tf.artifacts import saved_models
+from realm_tf.serving import access
+from realm_tf.serving import memory
+from realm_tf.serving.batching import BatchingServable
+from realm_tf.serving.grpc_server import GrpcServer
+from realm_tf.serving.metrics import RequestLog
+from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.options import bind
+from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.rest_server import RestServer
+from realm_tf.serving.servable import SavedModelServable
+from realm_tf.serving.versions import Versions
 
-if TYPE_CHECKING:
-    from realm_tf.serving.running_server import RunningServer
+# Time for running requests after SIGTERM; our choice, below the 30 s after
+# which Kubernetes kills.
+GRACE_SECONDS = 20.0
+# Time for cancelled requests, or a version that is being loaded, to end.
+_CANCEL_SECONDS = 5.0
+# Time for a question to wait for others of its batch; our choice.
+_BATCH_TIMEOUT_SECONDS = 0.002
+# Batches in TensorFlow at once: enough to prepare one while another runs; our
+# choice.
+_NUM_BATCH_THREADS = max(2, (os.cpu_count() or 1) // 4)
 
 
-def start_server(
-    options: ServerOptions, *, only_serves: bool = False
-) -> "RunningServer":
-    """Loads a model, warms it up and serves it from this process.
+class RunningServer:
+    """A server that answers until it is stopped.
 
     Args:
         options: `ServerOptions`.
-        only_serves: bool. Whether this process does nothing else: see
-            `memory.keep_imports`. Defaults to `False`.
+        load: function of a version directory, the servable in use or `None`,
+            and the `ServingMetrics`, that returns a servable. Defaults to
+            `None`: it loads a SavedModel and merges concurrent requests.
+
+    Attributes:
+        target: str. `"HOST:PORT"` for gRPC clients.
+        rest_url: str. `"http://HOST:PORT"`; `None` without REST.
+        handler: `RequestHandler`.
+
+    Raises:
+        InputError: if the model does not load, a port is taken or a file
+            cannot be used.
+    """
+
+    def __init__(self, options: ServerOptions, load: Callable | None = None):
+        api_keys = None
+        if options.api_key_file:
+            api_keys = access.read_api_keys(options.api_key_file)
+        metrics = ServingMetrics()
+        self._options = options
+        self._grpc = None
+        self._rest = None
+        self.rest_url = None
+        with contextlib.ExitStack() as on_failure:
+            self._log = RequestLog(
+                options.log_file, log_questions=options.log_questions
+            )
+            on_failure.callback(self._log.close)
+            if options.has_rest:
+                bound = bind(
+                    options.host, options.rest_port, flag="--rest-port"
+                )
+                on_failure.callback(bound.close)
+            load = load or self._load
+            self._versions = Versions(
+                options.model_name,
+                options.saved_model,
+                load=lambda *version: load(*version, metrics),
+                poll_seconds=options.file_system_poll_wait_seconds,
+                on_event=self._on_event,
+            )
+            on_failure.callback(self._versions.stop)
+            self._versions.start()
+            self.handler = RequestHandler(
+                self._versions,
+                options=options,
+                metrics=metrics,
+                log=self._log,
+                api_keys=api_keys,
+            )
+            self._grpc = GrpcServer(self.handler, options)
+            # Versions may have changed before the health service was there.
+            self._grpc.update_health()
+            self.target = self._grpc.target
+            if options.has_rest:
+                self._rest = RestServer(self.handler, bound)
+                self.rest_url = self._rest.url
+            on_failure.pop_all()
+
+    def __enter__(self) -> "RunningServer":
+        return self
+
+    def __exit__(self, *exception_info) -> None:
+        self.stop()
+
+    def stop(self, *, grace_seconds: float = GRACE_SECONDS) -> bool:
+        """Refuses new requests, lets running ones finish, frees the model.
+
+        Args:
+            grace_seconds: float. Requests that still run after it are
+                cancelled. Defaults to 20.
+
+        Returns:
+            bool, whether everything has ended: not if a version that is being
+            loaded does not end.
+        """
+        deadline = time.monotonic() + grace_seconds
+        self.handler.is_draining = True
+        if self._rest is not None:
+            self._rest.stop(grace_seconds=grace_seconds)
+        self._grpc.stop(grace_seconds=grace_seconds).wait()
+        if self._rest is not None:
+            self._rest.join(max(0.0, deadline - time.monotonic()))
+        # Requests that outlived the grace must not hold up the exit.
+        ended = self._versions.stop(timeout_seconds=_CANCEL_SECONDS)
+        if self._rest is not None:
+            self._rest.join(_CANCEL_SECONDS)
+        self._log.close()
+        return ended
+
+    def describe(self) -> str:
+        """Addresses and model, for people and scripts."""
+        where = self.target
+        if self.rest_url is not None:
+            where += f" and {self.rest_url}"
+        name = self._versions.name
+        with self._versions.use(name) as (version, servable):
+            return (
+                f"{where}, model {name}, version {version} "
+                f"({servable.directory})"
+            )
+
+    def _load(self, directory, served, metrics):
+        return BatchingServable(
+            SavedModelServable(directory, beside=served and served.servable),
+            max_rows=self._options.max_merged_size,
+            timeout_seconds=_BATCH_TIMEOUT_SECONDS,
+            num_threads=_NUM_BATCH_THREADS,
+            observe=metrics.count_batch,
+        )
+
+    def _on_event(self, event: str, **fields) -> None:
+        self._log.event(event, **fields)
+        # Probes of the health service learn whether questions are answered.
+        if self._grpc is not None:
+            self._grpc.update_health()
+
+
+def start(saved_model: str, **options) -> RunningServer:
+    """Loads a SavedModel, warms it up and serves it from this process.
+
+    Args:
+        saved_model: str. Base directory, of which the newest version is
+            served, or version directory.
+        **options: As of `ServerOptions`, with other defaults: any free ports,
+            no log, and no look for later versions.
 
     Returns:
         `RunningServer`, ready to answer.
@@ -34,60 +175,6 @@ def start_server(
     Raises:
         InputError: if the model is not there or does not load, a port is
             taken or a file cannot be used.
-    """
-    from realm_tf.serving import connection
-    from realm_tf.serving import rest_server
-
-    # The quick mistakes first: TensorFlow and the model take long.
-    options.check()
-    saved_models.find_version(options.saved_model)
-    connection.check_tls(
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
-        ca=options.tls_client_ca,
-        certificate=options.tls_certificate,
-        key=options.tls_key,
-    )
-    # gRPC would share a port silently where its owner allows it.
-    rest_server.bind(
-        options.host, options.grpc_port, flag="--grpc-port"
-    ).close()
-    from realm_tf.serving import memory
-    from realm_tf.serving.batching import BatchingServable
-    from realm_tf.serving.running_server import RunningServer
-    from realm_tf.serving.servable import SavedModelServable
-
-    # Enough to prepare one batch while another runs; our choice.
-    num_threads = options.max_running or max(2, (os.cpu_count() or 1) // 4)
-
-    def load(directory: str, served, metrics):
-        return BatchingServable(
-            SavedModelServable(directory, beside=served and served.servable),
-            max_rows=options.max_merged_size,
-            timeout_seconds=options.batch_timeout_seconds,
-            num_threads=num_threads,
-            observe=metrics.count_batch,
-        )
-
-    if only_serves:
-        memory.keep_imports()
-    return RunningServer(options, load)
-
-
-def start(saved_model: str, **options) -> "RunningServer":
-    """Loads a SavedModel, warms it up and serves it from this process.
-
-    Args:
-        saved_model: str. Its base directory, whose newest version is served,
-            or a version directory.
-        **options: As of `ServerOptions`. Those that default to something
-            else here: any free ports, nothing is logged, and versions that
-            are exported later are not looked for.
-
-    Returns:
-        `RunningServer`, ready to answer.
-
-    Raises:
-        InputError: As `start_server`.
 
     Example:
 
@@ -102,29 +189,29 @@ def start(saved_model: str, **options) -> "RunningServer":
         "file_system_poll_wait_seconds": 0.0,
         "log_file": "",
     }
-    return start_server(
-        ServerOptions(saved_model=saved_model, **{**defaults, **options})
-    )
+    options = ServerOptions(saved_model=saved_model, **{**defaults, **options})
+    options.check()
+    return RunningServer(options)
 
 
 def serve_until_signal(options: ServerOptions) -> None:
     """Serves until SIGTERM or Ctrl-C; for the main thread of a process.
 
-    Prints one line when it is ready. Ends the process where something is
-    left that does not end.
+    Prints one line when it is ready. Ends the process if a load does not end.
 
     Args:
-        options: `ServerOptions`.
+        options: `ServerOptions`, checked.
 
     Raises:
-        InputError: As `start_server`.
+        InputError: As `start`.
     """
     # gRPC's C++ log is for its developers.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # A traceback for every message that is no protobuf, between the lines
-    # of the log.
+    # It writes a traceback for every message that is no protobuf, between the
+    # lines of the log.
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
-    running = start_server(options, only_serves=True)
+    memory.keep_imports()
+    running = RunningServer(options)
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:

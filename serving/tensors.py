@@ -1,12 +1,29 @@
-"""Tensors of the protocol to numpy and back, with TensorFlow's own types."""
+"""Tensors of both protocols to numpy and back.
 
+gRPC: TensorFlow's own protos. REST: TF Serving's JSON. A body holds `instances`
+(row form: a list with one entry a row) or `inputs` (column form: whole tensors),
+and may hold `signature_name`. The answer to `instances` is `predictions`, the
+answer to `inputs` is `outputs`. Bytes are `{"b64": "..."}`. NaN, Infinity and
+-Infinity are written bare in both directions, as Python's `json` does and JSON
+itself does not allow. An object that names a member twice is refused.
+
+References:
+    [RESTful API](https://www.tensorflow.org/tfx/serving/api_rest).
+"""
+
+import base64
 import itertools
+import json
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from starlette.responses import JSONResponse
 
+from realm_tf.export import signatures
 from realm_tf.serving.request_error import invalid
+from realm_tf.serving.request_handler import PredictRequest
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.
@@ -113,3 +130,193 @@ def _split_strings(data: bytes, count: int) -> list[bytes]:
     if limits[-1] != len(data):
         raise ValueError("string lengths in tensor_content do not add up")
     return [data[first:limit] for first, limit in itertools.pairwise(limits)]
+
+
+BASE64_KEY = "b64"
+
+
+def _unique_names(pairs: list[tuple]) -> dict:
+    members = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the name {name[:100]!r} occurs twice")
+        members[name] = value
+    return members
+
+
+def read_request(body: bytes, definitions: Mapping) -> PredictRequest:
+    """What a request body asks for.
+
+    Args:
+        body: bytes. JSON in UTF-8.
+        definitions: mapping of name to `SignatureDef`.
+
+    Raises:
+        RequestError: if the body is no such JSON or does not fit.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+        document = json.loads(text, object_pairs_hook=_unique_names)
+    except (ValueError, RecursionError) as error:
+        # The error of a decoder quotes no more than a character.
+        raise invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid("The body must be a JSON object.")
+    name = document.get("signature_name", signatures.DEFAULT)
+    if not isinstance(name, str) or name not in definitions:
+        raise invalid(
+            f'Serving signature name: "{name}" not found in signature def'
+        )
+    if ("instances" in document) == ("inputs" in document):
+        raise invalid("Expected one of the keys 'inputs' and 'instances'.")
+    infos = definitions[name].inputs
+    by_row = "instances" in document
+    if by_row:
+        columns = _columns(document["instances"], infos)
+    else:
+        columns = _named(document["inputs"], infos)
+    inputs = {
+        key: to_array(key, columns[key], info.dtype)
+        for key, info in infos.items()
+    }
+    return PredictRequest(inputs, name, by_row=by_row)
+
+
+def _is_base64(value) -> bool:
+    return isinstance(value, dict) and list(value) == [BASE64_KEY]
+
+
+def _named(value, infos: Mapping) -> dict:
+    """Input name to value; a single input needs no name."""
+    if len(infos) == 1 and (not isinstance(value, dict) or _is_base64(value)):
+        return {name: value for name in infos}
+    if not isinstance(value, dict) or set(value) != set(infos):
+        raise invalid(
+            f"Expected an object with the inputs {', '.join(sorted(infos))}."
+        )
+    return value
+
+
+def _columns(rows, infos: Mapping) -> dict:
+    if not isinstance(rows, list) or not rows:
+        raise invalid("'instances' must be a list with at least one entry.")
+    named = [_named(row, infos) for row in rows]
+    return {name: [row[name] for row in named] for name in infos}
+
+
+def to_array(name: str, value, dtype: int) -> np.ndarray:
+    """A tensor from nested JSON lists.
+
+    Args:
+        name: str. The input's, for errors.
+        value: a JSON value, lists nested as deep as the rank.
+        dtype: int. `DataType` of types.proto.
+
+    Returns:
+        numpy array; strings as bytes in an array of dtype object.
+
+    Raises:
+        RequestError: if the lists are ragged or a value is of another type.
+    """
+    # Dicts, strings and lists that differ in length stay elements.
+    elements = np.array(value, dtype=object)
+    if elements.ndim > MAX_RANK:
+        raise invalid(f"input {name} has more than {MAX_RANK} dimensions.")
+    kind = tf.as_dtype(dtype)
+    scalars = [_scalar(name, element, kind) for element in elements.flat]
+    try:
+        # What is beyond float32 is infinite.
+        with np.errstate(over="ignore"):
+            array = np.array(scalars, dtype=kind.as_numpy_dtype)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise invalid(f"input {name} is no {kind.name}: {error}") from error
+    return array.reshape(elements.shape)
+
+
+def _scalar(name: str, value, kind: tf.DType):
+    """A JSON value as one element of a tensor."""
+    if kind == tf.string and isinstance(value, str):
+        # A lone half of a surrogate pair is no character.
+        return value.encode("utf-8", "replace")
+    if kind == tf.string and _is_base64(value):
+        try:
+            return base64.b64decode(value[BASE64_KEY], validate=True)
+        except (TypeError, ValueError) as error:
+            raise invalid(f"input {name}: unable to base64 decode.") from error
+    if kind == tf.bool and isinstance(value, bool):
+        return value
+    if kind.is_integer and type(value) is int:
+        return value
+    if kind.is_floating and type(value) in (int, float):
+        return value
+    raise invalid(
+        f"input {name} holds a value of type {type(value).__name__} where "
+        f"{kind.name} was expected."
+    )
+
+
+def _from_bytes(value: bytes) -> str | dict:
+    """A string for JSON; as base64 if it is not UTF-8, which JSON must be."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {BASE64_KEY: base64.b64encode(value).decode("ascii")}
+
+
+def to_lists(array: np.ndarray):
+    """A tensor as nested lists that JSON can hold.
+
+    float32 is written with as few digits as tell it from its neighbours,
+    so 0.2 stays 0.2.
+
+    Args:
+        array: numpy array; strings as bytes in an array of dtype object.
+
+    Returns:
+        One value for a scalar, else lists nested as deep as the rank.
+    """
+    if array.dtype == object:
+        values = np.empty(array.size, dtype=object)
+        values[:] = [_from_bytes(value) for value in array.flat]
+        return values.reshape(array.shape).tolist()
+    if tf.as_dtype(array.dtype).is_floating and array.dtype != np.float64:
+        array = array.astype(np.float32).astype(str).astype(np.float64)
+    return array.tolist()
+
+
+def to_answer(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict:
+    """The document that answers a predict request.
+
+    Args:
+        outputs: mapping of output name to array. A single one is not named
+            in the answer.
+        by_row: bool. Whether the request was in row form.
+
+    Returns:
+        dict that JSON can hold.
+
+    Raises:
+        RequestError: if rows are wanted and the outputs have not as many.
+    """
+    if by_row and len({a.shape[:1] for a in outputs.values()} | {()}) != 2:
+        raise invalid("The outputs have no batch size: ask with 'inputs'.")
+    lists = {name: to_lists(array) for name, array in outputs.items()}
+    if len(lists) == 1:
+        (answer,) = lists.values()
+    elif by_row:
+        rows = zip(*lists.values(), strict=True)
+        answer = [dict(zip(lists, row, strict=True)) for row in rows]
+    else:
+        answer = lists
+    return {"predictions" if by_row else "outputs": answer}
+
+
+class Answer(JSONResponse):
+    """A document as JSON in UTF-8, on one line, infinities bare.
+
+    What no UTF-8 holds (lone surrogates) becomes a question mark.
+    """
+
+    def render(self, content) -> bytes:
+        text = json.dumps(content, ensure_ascii=False)
+        return text.encode("utf-8", "replace")

@@ -14,6 +14,7 @@ loaded, run or closed, so no request waits for another version.
 """
 
 import contextlib
+import dataclasses
 import threading
 import time
 import traceback
@@ -24,15 +25,40 @@ import grpc
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
+from realm_tf.serving.client import State
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
-from realm_tf.serving.version import State
-from realm_tf.serving.version import Version
 
 # From a failure to the next try, doubled after each up to an hour; the first
 # is TF Serving's --load_retry_interval_micros.
 _RETRY_SECONDS = 60.0
 _MAX_DOUBLINGS = 6
+
+
+@dataclasses.dataclass(eq=False)
+class Version:
+    """A version from the decision to load it until it is closed.
+
+    Args:
+        number: int.
+        servable: the loaded model, while there is one.
+        state: `State`.
+        error_code: int. Number of a `grpc.StatusCode`: the reason why it does
+            not load. Defaults to 0, OK.
+        error_message: str.
+        users: int. Requests that it is answering.
+        failures: int. Failed attempts to load it.
+        retry_at: float. Time of the next attempt after a failure.
+    """
+
+    number: int
+    servable: object = None
+    state: State = State.LOADING
+    error_code: int = 0
+    error_message: str = ""
+    users: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
 
 
 class Versions:

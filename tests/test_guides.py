@@ -72,7 +72,7 @@ def _served(lines):
         if not line.startswith("realm serve"):
             yield line
             continue
-        scheme = "https" if "--tls-certificate" in line else "http"
+        scheme = "https" if "--tls " in line else "http"
         found = re.search(r"--rest-port (\d+)", line)
         port = found[1] if found else 8501
         if not found:

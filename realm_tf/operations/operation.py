@@ -204,8 +204,12 @@ class Operation:
             if typing.get_origin(part) is Literal
             for choice in typing.get_args(part)
         ]
+        # `int | Literal["none"]` takes numbers, too.
+        others = tuple(each for each in parts_of(hint) if type(each) is type)
         for each in value if isinstance(value, tuple) else [value]:
-            if choices and each is not None and each not in choices:
+            if each is None or isinstance(each, others):
+                continue
+            if choices and each not in choices:
                 raise InputError(
                     f"{_flag(name, hint)} must be one of {', '.join(choices)}."
                     f" Received: {each!r}"

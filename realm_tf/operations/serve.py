@@ -18,12 +18,14 @@ class Serve(ServerOptions, Operation):
     command = "serve"
 
     def run(self) -> None:
-        """Serves until a signal ends it; in the main thread of a process.
+        """Serves until a signal; call it in the main thread of a process.
 
         Raises:
             InputError: if the model is not there or does not load, a port is
                 taken or a file cannot be used.
         """
+        # The quick mistakes first: TensorFlow and the model take long.
+        self.check()
         from realm_tf.serving import server
 
         server.serve_until_signal(self)

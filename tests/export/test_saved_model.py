@@ -17,7 +17,7 @@ from realm_tf.answering.answerer import NUM_ALTERNATIVES
 from realm_tf.answering.answerer import Answerer
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.serving.answers import to_answers
+from realm_tf.serving.client import to_answers
 from realm_tf.serving.servable import SavedModelServable
 
 pytestmark = backends.exports

@@ -20,7 +20,7 @@ from waiting import wait_for
 from realm_tf.artifacts import saved_models
 from realm_tf.serving import server
 from realm_tf.serving.options import ServerOptions
-from realm_tf.serving.running_server import RunningServer
+from realm_tf.serving.server import RunningServer
 
 # The third row is for every other question: no block, padded candidates.
 QUESTIONS = ["who wrote frankenstein?", "where is the eiffel tower?"]

@@ -1,8 +1,8 @@
 import pytest
 
-from realm_tf.serving.answers import RealmServerError
-from realm_tf.serving.answers import checked
-from realm_tf.serving.answers import to_answers
+from realm_tf.serving.client import RealmServerError
+from realm_tf.serving.client import checked
+from realm_tf.serving.client import to_answers
 
 
 def outputs(**changes):

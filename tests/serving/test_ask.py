@@ -56,7 +56,7 @@ def test_ask_prints_the_answer(source, running, saved_model, capsys):
 
 
 def test_json_lines(running, capsys):
-    arguments = ["--server", running.target, "--json", QUESTION, ""]
+    arguments = ["--server", running.target, "--output", "-", QUESTION, ""]
     assert cli.main(["ask", *arguments]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["question"] == QUESTION
@@ -145,18 +145,16 @@ def test_files_that_are_none(tmp_path, capsys):
     [
         ([], "Expected either a question or --questions FILE"),
         (["q", "--questions", "f", "--output", "g"], "Expected either"),
-        (["--questions", "f"], "--questions FILE and --output FILE go"),
-        (["q", "--output", "f"], "--questions FILE and --output FILE go"),
+        (["--questions", "f"], "--questions FILE needs --output FILE"),
         (["q", "--server", "nohost"], "'nohost' is not an address"),
         (["q", "--server", "host:x"], "expected HOST:PORT"),
         (["q", "--timeout-seconds", "0"], "must be positive and finite"),
         (["q", "--saved-model", "{absent}"], "{absent} does not exist"),
         (["q", "--saved-model", "{absent}", "--server", "a:1"], "not both"),
         (
-            ["q", "--saved-model", "{absent}", "--version", "1"],
-            "--version is for a server",
+            ["q", "--saved-model", "{absent}", "--tls-client", "a", "b"],
+            "--tls-client is for a server",
         ),
-        (["q", "--tls-key", "a"], "certificate and its key go together"),
         (["q", "--tls-ca", "{absent}"], "{absent} cannot be used for TLS"),
         (
             ["q", "--api-key-file", "{absent}"],
@@ -199,7 +197,7 @@ def test_interrupted_between_two_requests_it_leaves_nothing(
 
 
 def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
-    """What cannot be seen from outside: version and key as sent."""
+    """What cannot be seen from outside: the key as sent."""
     seen = []
 
     class Seen:
@@ -218,11 +216,12 @@ def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ask_module, "RealmClient", Seen)
     path = tmp_path / "keys"
     path.write_text("# of the server\n\n  0123456789abcdef  \nanother\n")
-    Ask(question=("x",), version=3, api_key_file=str(path)).run()
+    Ask(question=("x",), api_key_file=str(path), tls_client=("c", "k")).run()
     Ask(question=("x",), server="h:1", timeout_seconds=2).run()
     (first, second) = seen
     assert first[0] == "127.0.0.1:8500" and second[0] == "h:1"
-    assert first[1]["version"] == 3
+    assert first[1]["client_certificate"] == "c"
+    assert first[1]["client_key"] == "k"
     assert first[1]["api_key"] == "0123456789abcdef"
     assert second[1]["api_key"] is None
     assert second[1]["timeout_seconds"] == 2
@@ -237,6 +236,6 @@ def test_the_terms_of_the_evidence_are_shown(saved_model, tmp_path, capsys):
     where = ["--saved-model", str(model.parent), QUESTION]
     assert cli.main(["ask", *where]) == 0
     assert "   Evidence: CC BY-SA 4.0\n" in capsys.readouterr().out
-    assert cli.main(["ask", "--json", *where]) == 0
+    assert cli.main(["ask", "--output", "-", *where]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["evidence_license"] == "CC BY-SA 4.0"

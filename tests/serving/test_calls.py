@@ -10,10 +10,10 @@ from scripted_server import echo
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from realm_tf.serving.answers import ModelVersionStatus
-from realm_tf.serving.answers import RetrievedBlock
+from realm_tf.serving.client import ModelVersionStatus
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
+from realm_tf.serving.client import RetrievedBlock
 from realm_tf.serving.tensors import encode_tensor
 
 KEY = "0123456789abcdef-secret"

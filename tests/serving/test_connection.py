@@ -8,7 +8,7 @@ from realm_tf.errors import InputError
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.client import RealmServerError
-from realm_tf.serving.messages import wire
+from realm_tf.serving.client import wire
 
 KEY = "0123456789abcdef-secret"
 
@@ -127,9 +127,8 @@ def test_realm_ask_over_tls_with_a_key(saved_model, files, tmp_path, capsys):
     with server.start(
         saved_model,
         host="localhost",
-        no_rest=True,
-        tls_certificate=files("server.pem"),
-        tls_key=files("server.key"),
+        rest_port="none",
+        tls=(files("server.pem"), files("server.key")),
         api_key_file=str(right),
     ) as running:
         command = ["ask", "who wrote Frankenstein?", "--server"]

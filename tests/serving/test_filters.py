@@ -18,8 +18,8 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.serving import server
-from realm_tf.serving.answers import RealmServerError
 from realm_tf.serving.client import RealmClient
+from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.tensors import encode_tensor
 
 pytestmark = backends.exports

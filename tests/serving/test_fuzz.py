@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.apis import predict_pb2
 
 from realm_tf.serving import server
+from realm_tf.serving.request_handler import RequestHandler
 
 _CODE = grpc.StatusCode
 # Longer than any of these requests takes; a hang would pass it.
@@ -49,8 +50,10 @@ def _few(num_examples):
 
 @pytest.fixture(scope="module")
 def fuzzed(saved_model):
-    with server.start(saved_model, max_message_bytes=_MAX_BYTES) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RequestHandler, "max_message_bytes", _MAX_BYTES)
+        with server.start(saved_model) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from realm_tf.serving import messages
-from realm_tf.serving.messages import wire
+from realm_tf.serving import client
+from realm_tf.serving.client import wire
 from realm_tf.serving.tensors import encode_tensor
 
 VALUES = [
@@ -22,14 +22,14 @@ def test_decodes_what_servers_encode(dtype, values):
     array = np.array(values, dtype.as_numpy_dtype)
     theirs = encode_tensor(array)
     ours = wire.Tensor.FromString(theirs.SerializeToString())
-    assert messages.decode_tensor(ours) == values
+    assert client.decode_tensor(ours) == values
     # And back: not a byte is lost.
     assert ours.SerializeToString() == theirs.SerializeToString()
 
 
 def test_encoded_strings_are_tensorflows():
     texts = ["who?", "", "Café 東京 🏯", "lone \ud800 surrogate"]
-    ours = messages.encode_strings(texts)
+    ours = client.encode_strings(texts)
     theirs = tf.make_tensor_proto(
         [t.encode("utf-8", "replace") for t in texts], tf.string
     )
@@ -43,7 +43,7 @@ def test_predict_messages_are_equal_on_the_wire():
         request.model_spec.name = "realm"
         request.model_spec.version.value = 3
         request.model_spec.signature_name = "serving_default"
-    ours.inputs.add(key="question", value=messages.encode_strings(["a", "b"]))
+    ours.inputs.add(key="question", value=client.encode_strings(["a", "b"]))
     theirs.inputs["question"].CopyFrom(tf.make_tensor_proto(["a", "b"]))
     assert ours.SerializeToString() == theirs.SerializeToString()
     parsed = predict_pb2.PredictRequest.FromString(ours.SerializeToString())
@@ -54,7 +54,7 @@ def test_predict_messages_are_equal_on_the_wire():
     scores = np.array([1.5, 2.5], np.float32)
     response.outputs["score"].CopyFrom(encode_tensor(scores))
     ours = wire.PredictResponse.FromString(response.SerializeToString())
-    assert messages.decode_tensor(ours.outputs[0].value) == [1.5, 2.5]
+    assert client.decode_tensor(ours.outputs[0].value) == [1.5, 2.5]
     assert ours.SerializeToString() == response.SerializeToString()
 
 
@@ -76,15 +76,15 @@ def test_status_messages_are_equal_on_the_wire():
     assert [one.version for one in ours.model_version_status] == list(range(6))
     assert ours.model_version_status[2].status.error_code == 14
     assert ours.SerializeToString() == response.SerializeToString()
-    assert {
-        number: name for name, number in states.items()
-    } == messages.VERSION_STATES
+    assert {number: name for name, number in states.items()} == {
+        state.value: state.name for state in client.State
+    }
 
 
 def test_decodes_scalars_and_empty_tensors():
     def decode(proto):
         ours = wire.Tensor.FromString(proto.SerializeToString())
-        return messages.decode_tensor(ours)
+        return client.decode_tensor(ours)
 
     assert decode(tf.make_tensor_proto(2.5)) == 2.5
     assert decode(tf.make_tensor_proto(b"one")) == b"one"
@@ -105,4 +105,4 @@ def test_refuses_broken_tensors(fields, message):
     tensor = wire.Tensor(**fields)
     tensor.tensor_shape.dim.add(size=3)
     with pytest.raises(ValueError, match=message):
-        messages.decode_tensor(tensor)
+        client.decode_tensor(tensor)

@@ -3,9 +3,9 @@
 import html.parser
 import re
 
-from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
 
-PAGE = rest_api.PAGE_DIRECTORY
+PAGE = rest_server.PAGE_DIRECTORY
 
 
 class Markup(html.parser.HTMLParser):

@@ -7,12 +7,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from realm_tf.errors import InputError
+from realm_tf.serving.access import restricted
+from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import PredictRequest
-from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.restriction import restricted
 
 COUNT = ":tensorflow:serving:request_count"
 
@@ -216,13 +216,16 @@ def test_names_that_clients_make_up_are_one_in_the_metrics(
 )
 def test_long_strings_are_cut(handler_of, fake_servable, sent, expected):
     fake_servable.let_go.set()
-    _, outputs = ask(handler_of(max_string_bytes=10), sent, "y")
+    handler = handler_of()
+    handler.max_string_bytes = 10
+    _, outputs = ask(handler, sent, "y")
     assert outputs["question"].tolist() == [expected, b"y"]
 
 
 def test_a_long_filter_is_refused(handler_of):
     """Its first half would let other blocks be found."""
-    handler = handler_of(max_string_bytes=10)
+    handler = handler_of()
+    handler.max_string_bytes = 10
     inputs = {**QUESTIONS, "filter": np.array([b"", b"t!=a|b|c|d"], object)}
     inputs["filter"][1] += b"|e"
     record = RequestRecord("Predict", "REST", "realm", "id")
@@ -246,7 +249,8 @@ def test_the_run_gets_what_is_left_of_the_time(
         return inputs
 
     monkeypatch.setattr(fake_servable, "run", run)
-    handler = handler_of(default_timeout_seconds=7.0)
+    handler = handler_of()
+    handler.default_timeout_seconds = 7.0
     ask(handler, "a")
     ask(handler, "a", timeout_seconds=3.0)
     assert 6 < given[0] < 7
@@ -254,9 +258,9 @@ def test_the_run_gets_what_is_left_of_the_time(
 
 
 @pytest.mark.parametrize(
-    "name", ["max_batch_size", "max_pending", "default_timeout_seconds"]
+    "name", ["max_merged_size", "max_pending", "file_system_poll_wait_seconds"]
 )
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
 def test_limits_that_are_none(name, value):
     options = ServerOptions(saved_model="x", **{name: value})
     with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is"):

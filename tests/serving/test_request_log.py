@@ -5,9 +5,9 @@ import os
 import pytest
 
 from realm_tf.errors import InputError
-from realm_tf.serving.request_log import RequestLog
-from realm_tf.serving.request_log import RequestRecord
-from realm_tf.serving.request_log import choose_request_id
+from realm_tf.serving.metrics import RequestLog
+from realm_tf.serving.metrics import RequestRecord
+from realm_tf.serving.metrics import choose_request_id
 
 
 @pytest.mark.parametrize("sent", ["abc", "6f1c:7/x-Z_~", "x" * 128])

@@ -11,8 +11,8 @@ from rest_client import PREDICT
 from rest_client import Client
 from waiting import wait_for
 
-from realm_tf.serving import rest_api
 from realm_tf.serving import rest_server
+from realm_tf.serving.request_handler import RequestHandler
 
 
 @pytest.fixture
@@ -61,8 +61,9 @@ def test_bodies_that_are_being_sent_are_counted(serve, fake_servable):
     wait_for(lambda: client.post({"inputs": ["?"]})[0] == 200)
 
 
-def test_long_bodies_are_refused(serve):
-    client = serve(max_message_bytes=100_000)
+def test_long_bodies_are_refused(serve, monkeypatch):
+    monkeypatch.setattr(RequestHandler, "max_message_bytes", 100_000)
+    client = serve()
     too_long = b'{"inputs": ["' + b"x" * 100_000 + b'"]}'
     # Its length is told before, or not.
     for body in (too_long, iter([too_long[:60_000], too_long[60_000:]])):
@@ -105,7 +106,7 @@ def test_sockets_that_stall_are_closed(serve, monkeypatch, sent):
 
 
 def test_a_body_that_stalls_is_refused(serve, monkeypatch):
-    monkeypatch.setattr(rest_api, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(rest_server, "_BODY_SECONDS", 0.2)
     client = serve()
     with socket.create_connection(("127.0.0.1", client.port)) as peer:
         peer.sendall(

@@ -13,9 +13,9 @@ from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from realm_tf.errors import InputError
-from realm_tf.serving import connection
-from realm_tf.serving.security import key_of
-from realm_tf.serving.security import read_api_keys
+from realm_tf.serving.access import key_of
+from realm_tf.serving.access import read_api_keys
+from realm_tf.serving.options import ServerOptions
 
 OLD, NEW = "old-key-0123456789", "new-key-0123456789"
 
@@ -77,21 +77,20 @@ def test_mistakes_in_a_key_file(tmp_path, content, message):
 def tls_files(certificates, certificate="server", key="server", ca=None):
     """The options of TLS."""
     return {
-        "tls_certificate": str(certificates / f"{certificate}.pem"),
-        "tls_key": str(certificates / f"{key}.key"),
+        "tls": (
+            str(certificates / f"{certificate}.pem"),
+            str(certificates / f"{key}.key"),
+        ),
         "tls_client_ca": ca and str(ca),
     }
 
 
-def test_tls_files_are_checked(certificates, tmp_path):
+def test_tls_files_are_checked(certificates, saved_model, tmp_path):
     def check(**options):
         files = tls_files(certificates, **options)
-        connection.check_tls(
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
-            ca=files["tls_client_ca"],
-            certificate=files["tls_certificate"],
-            key=files["tls_key"],
-        )
+        ServerOptions(
+            saved_model=saved_model, rest_port=0, grpc_port=0, **files
+        ).check()
 
     check(ca=certificates / "ca.pem")
     (tmp_path / "ca.pem").write_text("nothing")

@@ -20,6 +20,7 @@ from waiting import wait_for
 
 from realm_tf import cli
 from realm_tf.errors import InputError
+from realm_tf.operations.serve import Serve
 from realm_tf.serving import server
 from realm_tf.serving.versions import Versions
 
@@ -123,16 +124,15 @@ def test_a_taken_port_is_refused_on_one_line(
     [
         (["--saved-model", "{absent}"], "{absent} does not exist"),
         (
-            ["--saved-model", "{absent}", "--model-name", ""],
+            ["--model-name", ""],
             "--model-name is empty",
         ),
         (["--host", ""], "--host is empty"),
-        (["--tls-key", "x"], "certificate and its key go together"),
-        (["--tls-client-ca", "x"], "--tls-client-ca needs --tls-cert"),
-        (["--tls-key", "x", "--tls-certificate", "y"], "cannot be used"),
+        (["--tls-client-ca", "x"], "--tls-client-ca needs --tls"),
+        (["--tls", "{absent}", "{absent}"], "cannot be used"),
         (["--api-key-file", "{absent}"], "--api-key-file {absent}"),
         (["--max-pending", "0"], "--max-pending is 0"),
-        (["--max-message-bytes", "2147483648"], "--max-message-bytes is"),
+        (["--max-merged-size", "1000000001"], "--max-merged-size is"),
         (
             ["--file-system-poll-wait-seconds", "-1"],
             "--file-system-poll-wait-seconds is -1.0",
@@ -152,6 +152,14 @@ def test_bad_arguments(
         arguments = [*arguments, "--grpc-port", "0"]
     assert cli.main(["serve", *arguments]) == 2
     assert message.format(absent=absent) in capsys.readouterr().err
+
+
+def test_without_rest(saved_model, no_load):
+    operation = cli.parse(
+        Serve, f"--saved-model {saved_model} --rest-port none".split()
+    )
+    assert not operation.has_rest
+    operation.check()
 
 
 def test_health_follows_the_versions(saved_model, tmp_path):
@@ -178,7 +186,7 @@ def test_health_follows_the_versions(saved_model, tmp_path):
 
 def test_concurrent_requests_are_batched(saved_model):
     with (
-        server.start(saved_model, no_rest=True, max_running=1) as running,
+        server.start(saved_model, rest_port="none") as running,
         grpc.insecure_channel(running.target) as channel,
     ):
         assert running.rest_url is None

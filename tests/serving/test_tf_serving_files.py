@@ -12,7 +12,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from realm_tf import serving
 from realm_tf.serving import client
 from realm_tf.serving import options
-from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
 
 FOLDER = pathlib.Path(serving.__file__).parent / "tf_serving"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ def test_batches_hold_what_the_client_sends():
 def test_prometheus_looks_where_the_metrics_are(compose, server):
     text = (FOLDER / "monitoring.config").read_text()
     (path,) = re.findall(r'enable: true,?\s+path: "(.*)"', text)
-    assert path == rest_api.METRICS_PATH
+    assert path == rest_server.METRICS_PATH
     (job,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())[
         "scrape_configs"
     ]

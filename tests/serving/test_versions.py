@@ -12,7 +12,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.serving.version import State
+from realm_tf.serving.versions import State
 
 
 def test_the_newest_whole_version_is_served(world):

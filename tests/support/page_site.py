@@ -10,13 +10,12 @@ import numpy as np
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from realm_tf.serving import rest_api
-from realm_tf.serving import rest_server
+from realm_tf.serving.metrics import RequestLog
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.options import bind
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_handler import RequestHandler
-from realm_tf.serving.request_log import RequestLog
 from realm_tf.serving.rest_server import RestServer
 
 DEADLINE_SECONDS = 30
@@ -199,9 +198,7 @@ def serving(servable, *, api_keys=None):
         log=RequestLog(),
         api_keys=api_keys,
     )
-    app = rest_api.RestApi(handler).app()
-    bound = rest_server.bind("127.0.0.1", 0, flag="")
-    server = RestServer(app, bound, options)
+    server = RestServer(handler, bind("127.0.0.1", 0, flag=""))
     try:
         yield f"{server.url}/"
     finally:

@@ -2,14 +2,14 @@
 
 import re
 
-from realm_tf.serving import rest_api
+from realm_tf.serving import rest_server
 
 
 def schemes():
     """The colours of the light and of the dark scheme by name."""
     blocks = re.findall(
         r":root \{(.*?)\}",
-        (rest_api.PAGE_DIRECTORY / "page.css").read_text(),
+        (rest_server.PAGE_DIRECTORY / "page.css").read_text(),
         re.S,
     )
     light, dark = (

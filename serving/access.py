@@ -1,21 +1,24 @@
-"""Who may talk to the server: TLS and API keys, for gRPC and REST alike.
+"""API keys, TLS, and filters that limit a key to a part of the corpus.
 
-Both are off unless asked for. A key is sent as `authorization: Bearer KEY` or
-`x-api-key: KEY`, as gRPC metadata or as an HTTP header. Health checks need
-none, so that a probe holds no secret; everything else but the page's own files
-does, metrics too.
+All are off by default. A client sends a key as `authorization: Bearer KEY` or
+`x-api-key: KEY`, as gRPC metadata or as an HTTP header. Health checks and the
+page's own files need no key; everything else does, metrics too.
 """
 
+import dataclasses
 import hmac
 import re
 from collections.abc import Mapping
 
 import grpc
+import numpy as np
 
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
+from realm_tf.export import signatures
 from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.request_error import RequestError
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
 # Our choice.
@@ -103,12 +106,59 @@ def read_api_keys(
 
 def grpc_credentials(options: ServerOptions):
     """`grpc.ServerCredentials` for a port; `None` without TLS."""
-    if not options.tls_certificate:
+    if not options.tls:
         return None
+    chain, key = (Path(path).read_bytes() for path in options.tls)
     ca = options.tls_client_ca
-    chain = Path(options.tls_certificate).read_bytes()
     return grpc.ssl_server_credentials(
-        [(Path(options.tls_key).read_bytes(), chain)],
+        [(key, chain)],
         root_certificates=Path(ca).read_bytes() if ca else None,
         require_client_auth=ca is not None,
+    )
+
+
+def restricted(request, filter: str, signature_defs: Mapping):
+    """The request that finds no block outside of a filter.
+
+    Args:
+        request: `PredictRequest`, its inputs as they are run.
+        filter: str. What must hold of every block, whatever is asked for.
+        signature_defs: mapping. Name to `SignatureDef` of the model.
+
+    Returns:
+        `PredictRequest` of the signature that takes a filter.
+
+    Raises:
+        RequestError: PERMISSION_DENIED, if there is none; INVALID_ARGUMENT, if
+            the filter of the request is no text.
+    """
+    name = request.signature or signatures.DEFAULT
+    if name in signatures.WITHOUT_BLOCKS:
+        return request
+    filtered = name
+    if not name.endswith(signatures.FILTERED):
+        filtered = f"{name}{signatures.FILTERED}"
+    if filtered not in signature_defs:
+        raise RequestError(
+            grpc.StatusCode.PERMISSION_DENIED,
+            f"This key may see what the filter {filter!r} lets it, and signature "
+            f"{name!r} of this model takes none: export a corpus that was made "
+            "with --fields.",
+        )
+    own = request.inputs.get(signatures.FILTER)
+    sizes = [len(array) for array in request.inputs.values() if array.ndim]
+    if own is None:
+        own = np.full(max(sizes, default=0), b"", object)
+    elif own.dtype != object:
+        raise RequestError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"input {signatures.FILTER} must be string, not {own.dtype}.",
+        )
+    # All conditions must hold, so that no other can take this one back.
+    both = np.empty_like(own, object)
+    both.flat = [filter.encode() + b";" + each for each in own.flat]
+    return dataclasses.replace(
+        request,
+        signature=filtered,
+        inputs={**request.inputs, signatures.FILTER: both},
     )
