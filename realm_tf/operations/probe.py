@@ -1,6 +1,7 @@
 """`realm probe`."""
 
 import dataclasses
+import re
 from typing import Annotated
 
 import tyro
@@ -9,107 +10,93 @@ from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.objects import Model
-from realm_tf.operations.inspect import check_block
+from realm_tf.evaluation import text_table
 from realm_tf.operations.operation import Operation
 from realm_tf.operations.operation import Repeated
-from realm_tf.operations.operation import RepeatedNumbers
+
+# Code points of a block in the table (our choice).
+_NUM_SHOWN = 60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe(Operation):
-    """Shows what a pre-trained model puts in the place of [MASK], by block.
+    """Shows how each retrieved block changes the prediction of [MASK].
 
       realm probe "An equilateral triangle is easily constructed because 3 is
           a [MASK] prime." --answer Fermat --model DIR --blocks DIR --index DIR
-      realm probe ... --block-id 17     the same, with a block that you choose
 
-    Table 3 of the paper for any sentence: p(y|x) of the answer y without
-    retrieval, from each retrieved block alone, and with all of them. One
-    [MASK] stands for one whole answer, however many wordpieces that has; for
-    several [MASK], give several --answer in their order. Without --answer, the
-    best predictions for each [MASK] are shown, which then is a single
-    wordpiece; write `[MASK] [MASK]` for two.
+    Table 3 of the paper for any sentence: the probability of the answer without
+    retrieval (null block), with each retrieved block, and with all of them. One
+    [MASK] stands for one whole answer; for several [MASK], give several
+    --answer in their order. Without --answer, each [MASK] is one wordpiece.
 
-    The null block is always a candidate. Blocks that hold the sentence itself,
-    or say the same as a better one, are left out, as in pre-training;
-    --block-id reads any block.
+    Blocks that hold the sentence itself, or repeat a better block, are left
+    out, as in pre-training.
     """
 
     command = "probe"
 
     text: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="TEXT")]
-    """a sentence with [MASK] in it, each a word of its own: what stands beside
-    it is tokenized without it"""
+    """a sentence with [MASK] in it; the text beside [MASK] is tokenized without
+    it"""
     answer: Repeated = ()
-    """what [MASK] stands for; once for each [MASK], in their order (if not given:
-    show the best predictions)"""
+    """the masked words; once for each [MASK], in their order (if not given: only
+    predictions)"""
     model: Model
     """model directory with a masked-LM head: of `realm pretrain`"""
     blocks: Blocks
-    """directory of `realm chunk`, or of `realm pack`"""
+    """directory of `realm chunk`"""
     index: Index
     """index directory of this model and these blocks"""
     # Guu et al., 2020, section 4.3: 8 candidates, the null block among them.
     num_retrieved: int = 7
     """blocks besides the null block"""
-    block_id: RepeatedNumbers = ()
-    """read these blocks, too"""
-    json: bool = False
-    """print everything as JSON"""
 
     def run(self):
-        """Retrieves for the masked sentence, and reads it with each block.
+        """Retrieves, and reads the sentence with each candidate.
 
+            p(z | x) = softmax over the candidates of f(x, z)
             log p(y | z, x) = sum_m log p(y_m | z, x)
             p(y | x) = sum_z p(z | x) p(y | z, x)
 
-        over the null block, the best `num_retrieved` blocks of the index that
-        pre-training would allow, and those of `block_id`. This is the paper's
-        span form; `RealmModel`'s loss with `marginalization="span"` is -log
-        p(y | x) for each masked wordpiece. p(z | x) is the softmax of the
-        towers as they are. Blocks are cut to the lengths that the model was
-        pre-trained with.
-
         Returns:
-            `evaluation.probing.probed.Probed`.
+            list of `evaluation.probing.Reading`.
 
         Raises:
             InputError: if the model has no masked-LM head, the directories do
-                not match, or an argument does not fit the others.
+                not match, or the text and the answers do not fit.
 
         References:
             [Guu et al., 2020](https://arxiv.org/abs/2002.08909), sections 3.1
             and 3.3, and table 3.
         """
         from realm_tf.answering.closed_book import masked_lm_encoder
-        from realm_tf.evaluation.probing import masked_query
-        from realm_tf.evaluation.probing import reading
+        from realm_tf.evaluation import probing
 
-        self._check()
-        loaded = self.model.load()
-        masked_lm_encoder(loaded, model=str(self.model))
-        # The shell may hand over bytes that are no text.
-        text, *answers = (
-            each.encode("utf-8", "replace").decode("utf-8")
-            for each in (self.text, *self.answer)
-        )
-        return reading.probe(
-            loaded,
-            self.blocks,
-            self.index.load(),
-            masked_query.make_query(text, answers, loaded),
-            num_retrieved=self.num_retrieved,
-            block_ids=self.block_id,
-        )
-
-    def _check(self):
         self.check_least(1, "num_retrieved")
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_index(self.index, blocks=self.blocks, model=self.model)
-        for number in self.block_id:
-            check_block(self.blocks, number, flag="--block-id")
+        loaded = self.model.load()
+        masked_lm_encoder(loaded, model=str(self.model))
+        given = (self.index.load(), self.text, self.answer, self.num_retrieved)
+        return probing.probe(loaded, self.blocks, *given)
 
     def report(self, result) -> str:
-        from realm_tf.evaluation.probing import table
+        header = ["z", "p(z|x)", "p(y|z,x)", "r(z)", "predicted", "block"]
+        rows = [self._row(reading) for reading in result]
+        rows[0][0] = "all"
+        return text_table.render(header, rows).rstrip()
 
-        return result.to_json() if self.json else table.render(result)
+    def _row(self, reading):
+        """The cells of a reading; numbers of an answer only if there is one."""
+        block = reading.block
+        cells = [
+            str(block.block_id) if block else "null",
+            f"{reading.prior:.4f}",
+            f"{reading.likelihood:.4g}" if self.answer else "",
+            f"{reading.gradient:+.4f}" if self.answer else "",
+            " ".join(f"{piece} {p:.3f}" for piece, p in reading.predictions),
+            f"{block.title}: {block.text}"[:_NUM_SHOWN] if block else "",
+        ]
+        # Control characters of a block must not reach the terminal.
+        return [re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", c) for c in cells]

@@ -89,7 +89,7 @@ def read(world, text, answers, block_ids, max_block_length=24, max_body=24):
 
 
 def search(world, text, answers):
-    """The retrieved blocks and those that were left out before them.
+    """The retrieved blocks, without those that hold the sentence.
 
     As `read`; the index is brute force.
     """
@@ -101,12 +101,10 @@ def search(world, text, answers):
     sentence = np.array(query)
     sentence[places] = gold
     sentence = " ".join(map(str, sentence[1:-1]))
-    found, left_out = [], []
+    found = []
     for block_id in np.argsort(-scores)[: NUM_RETRIEVED + NUM_SPARE].tolist():
-        # These sentences stand in a block as a whole, or not at all.
+        # These sentences occur in a block as a whole, or not at all.
         body = " ".join(map(str, world["records"][block_id].token_ids))
-        holds = f" {sentence} " in f" {body} "
-        (left_out if holds else found).append(block_id)
-        if len(found) == NUM_RETRIEVED:
-            break
-    return found, left_out
+        if f" {sentence} " not in f" {body} ":
+            found.append(block_id)
+    return found[:NUM_RETRIEVED]

@@ -1,1 +1,0 @@
-"""What each block does to one prediction."""
