@@ -4,16 +4,14 @@ import bisect
 import collections
 import dataclasses
 import itertools
-import os
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import remove
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
@@ -31,12 +29,12 @@ COUNTERS = (
     "dropped_crossing_spans",
     "dropped_overlapping_spans",
 )
-SUMMARIES = "summaries"
 # Blocks that a tagger gets at once (our choice): enough sentences to batch
 # those of equal length.
 BLOCKS_PER_CALL = 64
 # Of a passage that is no block of the knowledge corpus.
 NO_BLOCK_ID = -1
+_SCHEMA = record_files.schema_of(schema.AnnotatedPassage)
 
 
 def write_passages(
@@ -65,14 +63,11 @@ def write_passages(
     Raises:
         InputError: if a worker found a mistake, or there is no span at all.
     """
-    summaries = stage.path(SUMMARIES)
-    Path(summaries).mkdir(parents=True, exist_ok=True)
     limits = range(0, blocks.num_blocks, passages_per_shard)
     shards = resumable.plan_shards(
         stage.path("annotated"),
-        ".tfrecord.gz",
+        record_files.ENDING,
         [*limits, blocks.num_blocks],
-        summaries=os.path.join(summaries, "annotated"),
     )
     annotate = AnnotateShard(
         blocks=blocks,
@@ -81,12 +76,11 @@ def write_passages(
         has_block_ids=has_block_ids,
     )
     run_on_shards(annotate, shards, options)
-    found = resumable.merge_summaries(shard.summary_path for shard in shards)
+    found = resumable.merge_summaries(shard.path for shard in shards)
     labels = sorted(name for name in found.counts if name.startswith("spans_"))
     counts = {name: found.counts[name] for name in (*COUNTERS, *labels)}
     with resumable.nothing_left_of_a_mistake(stage):
         _check_spans(tagger["name"], counts)
-    remove(summaries)
     return {
         "counts": counts,
         "num_passages": counts["passages"],
@@ -130,15 +124,14 @@ class AnnotateShard(ShardStep):
         self._tagger = taggers.make_tagger(**self.tagger)
 
     def make(self, shard):
-        with resumable.writing_records(shard) as records:
-            found = self._annotate(shard, records.summary.counts)
-            while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
-                numbers, passages = zip(*batch, strict=True)
-                for number, record in zip(
-                    numbers, schema.to_examples(passages), strict=True
-                ):
-                    # With its place, so that order counts.
-                    records.write(record, place=number.to_bytes(8, "big"))
+        counts = collections.Counter()
+        found = self._annotate(shard, counts)
+        tables = [_SCHEMA.empty_table()]
+        while batch := list(itertools.islice(found, BLOCKS_PER_CALL)):
+            tables.append(
+                record_files.rows_to_table(schema.AnnotatedPassage, batch)
+            )
+        resumable.write_records(shard, tables, counts=counts)
 
     def _annotate(self, shard, counts):
         found = self.blocks.read(shard.start, shard.limit)
@@ -147,14 +140,13 @@ class AnnotateShard(ShardStep):
             tagged = self._tagger.tag(batch)
             for block, spans in zip(batch, tagged, strict=True):
                 passage, block_counts = annotate_block(block, spans)
-                number = block.block_id
                 if not self.has_block_ids:
                     passage.block_id = NO_BLOCK_ID
                 counts.update(block_counts)
                 counts["overlong_passages"] += is_overlong(
                     block, max_block_length
                 )
-                yield number, passage
+                yield passage
             self.progress(counts["passages"])
 
 

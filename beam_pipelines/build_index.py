@@ -14,13 +14,15 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from realm_tf.artifacts import index_files
+from realm_tf.artifacts import array_files
+from realm_tf.artifacts.objects import EMBEDDINGS
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import run_pipeline
+from realm_tf.errors import InputError
 from realm_tf.retrieval.index import index_class
 from realm_tf.retrieval.numpy_index import NumpyIndex
 
@@ -86,7 +88,7 @@ class BuildIndex(beam.DoFn):
 
     def process(self, _):
         with resumable.reporting(self.directory):
-            rows = index_files.write_embeddings(self.embeddings, self.directory)
+            rows = write_embeddings(self.embeddings, self.directory)
             found = 1.0, 0
             if not index_class(self.parameters["kind"]).ALWAYS_EXACT:
                 found = self._build(rows)
@@ -97,7 +99,7 @@ class BuildIndex(beam.DoFn):
         parameters = dict(self.parameters)
         kind = parameters.pop("kind")
         index = index_class(kind).build(rows, **parameters)
-        index_files.write_state(kind, index.state(), self.directory)
+        write_state(kind, index.state(), self.directory)
         order = np.random.default_rng(0).permutation(len(rows))
         queries = np.array(rows[np.sort(order[:NUM_QUERIES])])
         num_neighbors = min(NUM_NEIGHBORS, len(rows))
@@ -107,3 +109,54 @@ class BuildIndex(beam.DoFn):
         true = NumpyIndex(rows).search(queries, num_neighbors)[1]
         is_found = (true[:, :, None] == found[:, None, :]).any(axis=2)
         return float(is_found.mean()), len(queries)
+
+
+def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:
+    """Joins the shards of embeddings to the file that an index holds.
+
+    One shard is in memory at a time.
+
+    Args:
+        embeddings: `Embeddings`.
+        directory: str. Index directory that is being written.
+
+    Returns:
+        float32 array `(num_blocks, embedding_dim)`; memory-mapped.
+
+    Raises:
+        InputError: if a shard is missing or damaged, or has another number of
+            rows than it should.
+    """
+    num_blocks, shards = embeddings.num_blocks, embeddings.shards
+    limits = [first for _, first in shards[1:]] + [num_blocks]
+    path = os.path.join(directory, EMBEDDINGS)
+    with Path(path).open("wb") as file:
+        for (shard, first), limit in zip(shards, limits, strict=True):
+            rows = array_files.load_array(shard)
+            if not first:
+                header = np.lib.format.header_data_from_array_1_0(rows)
+                header["shape"] = (num_blocks, *rows.shape[1:])
+                np.lib.format.write_array_header_1_0(file, header)
+            if len(rows) != limit - first:
+                raise InputError(
+                    f"{shard} holds {len(rows)} rows, expected "
+                    f"{limit - first}: run `realm embed` again."
+                )
+            file.write(rows.tobytes())
+    return array_files.load_array(path)
+
+
+def write_state(
+    kind: str, state: dict[str, np.ndarray], directory: str
+) -> None:
+    """Writes what an index keeps beside the embeddings, its `state()`.
+
+    Args:
+        kind: str. `"ivf"` or `"scann"`.
+        state: dict of name to array.
+        directory: str. Index directory that is being written.
+    """
+    for name, array in state.items():
+        path = os.path.join(directory, f"{kind}-{name}.npy")
+        with Path(path).open("wb") as file:
+            np.save(file, array)

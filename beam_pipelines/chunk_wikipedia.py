@@ -15,7 +15,6 @@ from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
-from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
 from realm_tf.beam_pipelines import sources
@@ -82,9 +81,11 @@ class Chunking:
                 options,
                 directory,
             )
-            summaries = sorted(Path(directory).glob(f"{shards.PREFIX}-*.json"))
+            written = sorted(
+                Path(self.stage.directory).glob(f"{shards.PREFIX}-*")
+            )
             metadata = shards.metadata(
-                resumable.merge_summaries(summaries),
+                resumable.merge_summaries(map(str, written)),
                 json.loads(Path(counts_path).read_text()),
                 self.packing,
             )
@@ -100,7 +101,7 @@ class Chunking:
         """
         stage = self.stage
         states = [pages.file_state(source.path) for source in self.inputs]
-        made_of = json.dumps([stage.parameters, states, parts.BLOCKS.descr])
+        made_of = json.dumps([stage.parameters, states])
         name = f"{_PARTS}{fingerprints.fingerprint(made_of)}"
         directory = stage.path(name)
         there = sorted(each.name for each in Path(stage.directory).iterdir())
@@ -124,7 +125,11 @@ class Chunking:
         keep_first = transforms.KeepFirst(
             directory=directory, paths=[source.path for source in self.inputs]
         )
-        write = shards.WriteBlocks(directory=directory, packing=self.packing)
+        write = shards.WriteBlocks(
+            directory=directory,
+            packing=self.packing,
+            unknown_id=self.tokenizer.unk_id,
+        )
         chunked = (
             pipeline
             | "Files" >> beam.Create(elements)

@@ -1,22 +1,18 @@
-"""Parts: the blocks of some pages, and what is known of them, in a file.
+"""Parts: the blocks of some pages in a file, with a table of the pages."""
 
-The records are one after the other, beside a table of the pages: `WriteBlocks`
-finds which bytes belong to which page without parsing the records.
-"""
-
+import base64
 import collections
 import dataclasses
 import hashlib
-import io
 import os
-from collections.abc import Sequence
 
 import numpy as np
+import pyarrow
 
 from realm_tf.articles.pages import Page
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.paths import writing
 from realm_tf.text.blocks import BlockText
 
 # What decides the ids: 32 bytes for every page that has blocks. Digests are
@@ -31,21 +27,18 @@ PAGES = np.dtype(
         ("blocks", "<i4"),
     ]
 )
-# What the metadata count of a block: bytes of its record, wordpieces of its
-# text and of its title, unknown ones among those of the text, sentences.
-_OF_BLOCK = ("size", "wordpieces", "title", "unknown", "sentences")
-BLOCKS = np.dtype([(name, "<i8") for name in _OF_BLOCK])
 # Pages are compared with those of the same bucket: few enough that a part has
 # many of one, enough to compare them in parallel (our choice).
 NUM_BUCKETS = 16
 
 
-# What is counted of the pages.
-COUNTS = np.dtype([("name", "U64"), ("amount", "<i8")])
+_SCHEMA = record_files.schema_of(schema.Block)
 
 
 def _path(directory, part):
-    return os.path.join(directory, f"{part[0]:05d}-{part[1]:08d}.npz")
+    return os.path.join(
+        directory, f"{part[0]:05d}-{part[1]:08d}{record_files.ENDING}"
+    )
 
 
 def is_there(directory: str, part: tuple[int, int]) -> bool:
@@ -53,39 +46,40 @@ def is_there(directory: str, part: tuple[int, int]) -> bool:
     return Path(_path(directory, part)).exists()
 
 
-def read(
-    directory: str, part: tuple[int, int], names: Sequence[str]
-) -> list[np.ndarray]:
-    """Some arrays of a part.
+def read_pages(
+    directory: str, part: tuple[int, int]
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Of a part, the pages that have blocks, and what is counted.
 
     Args:
         directory: str. Where the parts are.
         part: (file number, number in the file).
-        names: sequence of str. `"pages"` (of `PAGES`, in the order of the
-            file), `"counts"` (of `COUNTS`), `"blocks"` (of `BLOCKS`) or
-            `"records"` (the bytes of all blocks, one after the other).
+
+    Returns:
+        array of `PAGES`, in the order of the file, and dict.
     """
-    path = Path(_path(directory, part))
-    with path.open("rb") as file, np.load(file) as arrays:
-        return [arrays[name] for name in names]
+    summary = record_files.read_summary(_path(directory, part))
+    pages = base64.b64decode(summary["pages"])
+    return np.frombuffer(pages, PAGES), summary["counts"]
+
+
+def read_blocks(directory: str, part: tuple[int, int]) -> pyarrow.Table:
+    """The blocks of a part, whose ids are 0."""
+    table = record_files.open_file(_path(directory, part)).read_all()
+    return table.replace_schema_metadata(None)
 
 
 class PartWriter:
     """Collects a part.
 
-    Args:
-        unknown_id: int. The wordpiece of unknown words, which is counted.
-
     Attributes:
         counts: Counter. What is counted of the pages.
     """
 
-    def __init__(self, unknown_id: int):
+    def __init__(self):
         self.counts = collections.Counter()
-        self._unknown_id = unknown_id
         self._pages = []
-        self._blocks = []
-        self._records = []
+        self._tables = [_SCHEMA.empty_table()]
 
     def add(self, cut: list[tuple[Page, list[BlockText]]]) -> None:
         """Adds some pages and their blocks; some 100 at once are faster."""
@@ -104,8 +98,8 @@ class PartWriter:
             )
             pages += [page] * len(blocks)
             found += blocks
-        records = schema.columns_to_examples(
-            schema.Block,
+        table = record_files.to_table(
+            _SCHEMA,
             {
                 # Until it is known.
                 "block_id": [0] * len(found),
@@ -118,28 +112,14 @@ class PartWriter:
                 },
             },
         )
-        self._records += records
-        table = np.zeros(len(found), BLOCKS)
-        table["size"] = [*map(len, records)]
-        table["wordpieces"] = [len(block.token_ids) for block in found]
-        table["title"] = [len(block.title_ids) for block in found]
-        table["sentences"] = [len(block.sentence_starts) for block in found]
-        ids = np.concatenate([block.token_ids for block in found])
-        unknown = np.flatnonzero(ids == self._unknown_id)
-        limits = np.cumsum(table["wordpieces"])
-        rows = np.searchsorted(limits, unknown, side="right")
-        table["unknown"] = np.bincount(rows, minlength=len(found))
-        self._blocks.append(table)
+        self._tables.append(table)
 
     def write(self, directory: str, part: tuple[int, int]) -> None:
         """Writes the part (file number, number in the file)."""
-        content = io.BytesIO()
-        np.savez(
-            content,
-            pages=np.array(self._pages, dtype=PAGES),
-            blocks=np.concatenate([np.zeros(0, BLOCKS), *self._blocks]),
-            counts=np.array([*self.counts.items()], dtype=COUNTS),
-            records=np.frombuffer(b"".join(self._records), np.uint8),
-        )
-        with writing(_path(directory, part)) as path:
-            Path(path).write_bytes(content.getvalue())
+        pages = np.array(self._pages, dtype=PAGES).tobytes()
+        summary = {
+            "pages": base64.b64encode(pages).decode("ascii"),
+            "counts": self.counts,
+        }
+        path = _path(directory, part)
+        record_files.write(path, self._tables, summary=summary)

@@ -1,10 +1,9 @@
 """Shards that are complete by themselves, so that a killed run can go on.
 
-Every file appears whole or not at all. A shard of records is two files: the
-records, and after them their summary (counts and a digest), which says that
-the shard is complete. One that is there is not made again, and the summaries
-of all shards make up that of the corpus: neither depends on how often a run
-was killed.
+Every file appears whole or not at all. A shard that is there is not made
+again. A shard of records has a summary in its file, counts and a digest; the
+summaries of all shards make up that of the corpus. Neither depends on how
+often a run was killed.
 
 A mistake in the input is not raised in a worker, where runners print it with
 their own tracebacks and some try again: `reporting` writes it down, all steps
@@ -14,15 +13,16 @@ stop, and `raise_error` raises it where the pipeline was started.
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import itertools
-import json
 import os
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+import pyarrow
+
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts.artifact import Stage
 from realm_tf.artifacts.paths import TEMPORARY
 from realm_tf.artifacts.paths import Path
@@ -93,24 +93,14 @@ class Shard:
         path: str. The file to write.
         start: int. The first row.
         limit: int. The row after the last.
-        summary_path: str. Written after the file: the shard is complete.
-            Defaults to `None`: it is complete when the file is there.
     """
 
     path: str
     start: int
     limit: int
-    summary_path: str | None = None
-
-    @property
-    def files(self) -> list[str]:
-        """Paths of what is there when the shard is complete."""
-        return [path for path in (self.path, self.summary_path) if path]
 
 
-def plan_shards(
-    stem: str, ending: str, limits: Sequence[int], summaries: str | None = None
-) -> list[Shard]:
+def plan_shards(stem: str, ending: str, limits: Sequence[int]) -> list[Shard]:
     """Names the shards of rows, in the order of the rows.
 
     Args:
@@ -118,25 +108,23 @@ def plan_shards(
         ending: str. What they end with.
         limits: sequence of int. The first row of each shard, and the row
             after the last of all.
-        summaries: str. As `stem`, of the summaries. Defaults to `None`: none.
     """
-    found = []
-    for number, (start, limit) in enumerate(itertools.pairwise(limits)):
-        name = f"-{number:05d}-of-{len(limits) - 1:05d}"
-        summary = summaries and f"{summaries}{name}.json"
-        found.append(Shard(f"{stem}{name}{ending}", start, limit, summary))
-    return found
+    count = len(limits) - 1
+    return [
+        Shard(f"{stem}-{number:05d}-of-{count:05d}{ending}", start, limit)
+        for number, (start, limit) in enumerate(itertools.pairwise(limits))
+    ]
 
 
 def missing_shards(shards: list[Shard]) -> list[Shard]:
     """Those that no earlier run has completed."""
-    folders = {os.path.dirname(path) for each in shards for path in each.files}
+    folders = {os.path.dirname(each.path) for each in shards}
     present = {
         os.path.join(folder, name)
         for folder in folders
         for name in _names(folder)
     }
-    return [each for each in shards if not present.issuperset(each.files)]
+    return [each for each in shards if each.path not in present]
 
 
 class ShardProgress(Progress):
@@ -201,76 +189,49 @@ class Summary:
 
 
 def merge_summaries(paths: Iterable[str]) -> Summary:
-    """Reads the summaries of all shards, in their order."""
+    """Reads the summaries of all shards of records, in their order."""
     found = Summary([])
     for path in paths:
-        each = json.loads(Path(path).read_text())
+        each = record_files.read_summary(path)
         found.shard_rows += each["shard_rows"]
         found.counts.update(each["counts"])
         found.longest |= collections.Counter(each["longest"])
-        found.digest += each["digest"]
+        found.digest += int(each["digest"], 16)
     return found
 
 
-class RecordShard:
-    """A shard of records that is being written; see `writing_records`.
-
-    Attributes:
-        summary: `Summary` of the records so far.
-    """
-
-    def __init__(self, writer):
-        self._writer = writer
-        self.summary = Summary([0])
-
-    def write(self, record: bytes, *, place: bytes = b"") -> None:
-        """Adds a record.
-
-        Args:
-            record: bytes.
-            place: bytes. What tells its place from others', where the record
-                does not.
-        """
-        self._writer.write(record)
-        self.summary.shard_rows[0] += 1
-        digest = hashlib.sha256(place + record).digest()
-        self.summary.digest += int.from_bytes(digest, "big")
-
-
-@contextlib.contextmanager
-def writing_records(
+def write_records(
     shard: Shard,
+    tables: list[pyarrow.Table],
     *,
+    counts: dict,
+    longest: dict | None = None,
     directory: str | None = None,
-    compression_level: int | None = None,
-):
-    """Yields a `RecordShard`: TFRecord, gzip, and a summary after it.
+) -> None:
+    """Writes a shard of records with its summary.
 
     Args:
         shard: `Shard`.
-        directory: str. See `writing`.
-        compression_level: int. Defaults to zlib's.
+        tables: list of `pyarrow.Table`. The records, in their order.
+        counts: dict. Of the `Summary`.
+        longest: dict. Of the `Summary`. Defaults to `None`: nothing.
+        directory: str. See `paths.writing`.
 
     Raises:
-        RuntimeError: if not as many records were written as it should hold.
+        RuntimeError: if there are not as many records as it should hold.
     """
-    import tensorflow as tf
-
-    options = tf.io.TFRecordOptions(
-        compression_type="GZIP", compression_level=compression_level
+    table = pyarrow.concat_tables(tables)
+    if table.num_rows != shard.limit - shard.start:
+        raise RuntimeError(
+            f"{shard.path}: expected {shard.limit - shard.start} records, "
+            f"found {table.num_rows}."
+        )
+    summary = {
+        "shard_rows": [table.num_rows],
+        "counts": counts,
+        "longest": longest or {},
+        "digest": f"{record_files.digest(table, shard.start):x}",
+    }
+    record_files.write(
+        shard.path, [table], summary=summary, directory=directory
     )
-    with (
-        writing(shard.path, directory=directory) as path,
-        tf.io.TFRecordWriter(path, options=options) as writer,
-    ):
-        records = RecordShard(writer)
-        yield records
-        # Before it is renamed: nothing trusts a shard that lacks a record.
-        (found,) = records.summary.shard_rows
-        if found != shard.limit - shard.start:
-            raise RuntimeError(
-                f"{shard.path}: expected {shard.limit - shard.start} records, "
-                f"found {found}."
-            )
-    summary = json.dumps(vars(records.summary))
-    write_text(shard.summary_path, summary)

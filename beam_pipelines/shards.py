@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
+import pyarrow
 
-from realm_tf.artifacts import schema
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts.paths import Path
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
@@ -31,9 +32,6 @@ COUNTERS = (
     "wordpieces",
     "unknown_wordpieces",
 )
-# Half the time of zlib's default, 6, for files 2 % larger (measured on
-# records of English text).
-COMPRESSION_LEVEL = 3
 # What names of shards begin with.
 PREFIX = "blocks"
 
@@ -86,9 +84,8 @@ def plan_shards(
         return
     for shard in resumable.plan_shards(
         os.path.join(output, PREFIX),
-        ".tfrecord.gz",
+        record_files.ENDING,
         [total * number // num_shards for number in range(num_shards + 1)],
-        summaries=os.path.join(directory, PREFIX),
     ):
         yield BlockShard(
             **vars(shard),
@@ -116,56 +113,65 @@ class WriteBlocks(beam.DoFn):
     Args:
         directory: str. Where the parts are.
         packing: `blocks.Packing`.
+        unknown_id: int. The wordpiece of unknown words, which is counted.
     """
 
     directory: str
     packing: blocks.Packing
+    unknown_id: int
 
     def process(self, shard: BlockShard):
-        if Path(shard.summary_path).exists() and Path(shard.path).exists():
+        if Path(shard.path).exists():
             return
-        with resumable.writing_records(
+        table = pyarrow.concat_tables(self._blocks(shard))
+        number = table.schema.get_field_index("block_id")
+        ids = pyarrow.array(range(shard.start, shard.start + len(table)))
+        table = table.set_column(number, table.schema.field(number), ids)
+        counts, longest = self._count(table)
+        resumable.write_records(
             shard,
+            [table],
+            counts=counts,
+            longest=longest,
             directory=self.directory,
-            compression_level=COMPRESSION_LEVEL,
-        ) as written:
-            block_id = shard.start
-            for table, records in self._parts(shard):
-                for record in records:
-                    written.write(schema.with_block_id(record, block_id))
-                    block_id += 1
-                self._count(written.summary, table)
+        )
 
-    def _parts(self, shard):
-        """Yields `parts.BLOCKS` and records, those of dropped pages left out."""
+    def _blocks(self, shard):
+        """Yields the blocks of the parts, those of dropped pages left out."""
         missing = shard.limit - shard.start
         for part, skip, dropped_pages in shard.parts:
-            pages, table, content = parts.read(
-                self.directory, part, ("pages", "blocks", "records")
-            )
+            pages, _ = parts.read_pages(self.directory, part)
             is_kept = ~np.isin(pages["number"], list(dropped_pages))
             chosen = np.flatnonzero(np.repeat(is_kept, pages["blocks"]))
             chosen = chosen[skip : skip + missing]
             missing -= len(chosen)
-            limits = np.cumsum(table["size"])[chosen]
-            table = table[chosen]
-            bounds = zip(limits - table["size"], limits, strict=True)
-            yield table, (content[a:b].tobytes() for a, b in bounds)
+            table = parts.read_blocks(self.directory, part)
+            yield record_files.some_rows(table, chosen)
 
-    def _count(self, summary, table):
-        joint = table["title"] + table["wordpieces"] + blocks.NUM_SPECIAL
-        longest = {"block": table["wordpieces"].max(), "joint": joint.max()}
+    def _count(self, table):
+        titles, bodies, sentences = (
+            record_files.Column(table[name]).lengths()
+            for name in ("title_ids", "token_ids", "sentence_starts")
+        )
+        joint = titles + bodies + blocks.NUM_SPECIAL
+        ids = record_files.Column(table["token_ids"])
         counts = {
             "blocks": len(table),
-            "wordpieces": table["wordpieces"].sum(),
-            "unknown_wordpieces": table["unknown"].sum(),
-            "sentences": table["sentences"].sum(),
+            "wordpieces": bodies.sum(),
+            "unknown_wordpieces": sum(
+                np.count_nonzero(values == self.unknown_id)
+                for values, _ in ids.parts()
+            ),
+            "sentences": sentences.sum(),
         }
         if self.packing.unit == blocks.WORDPIECES:
             is_overlong = joint > self.packing.max_length
             counts["overlong_sentences"] = np.count_nonzero(is_overlong)
-        summary.longest |= {k: int(longest[k]) for k in longest}
-        summary.counts.update({k: int(counts[k]) for k in counts})
+        longest = {"block": bodies.max(), "joint": joint.max()}
+        return (
+            {name: int(value) for name, value in found.items()}
+            for found in (counts, longest)
+        )
 
 
 def metadata(

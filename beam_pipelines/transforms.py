@@ -67,14 +67,12 @@ class ChunkPages(beam.DoFn):
                 part = (source.file_number, number)
                 if not parts.is_there(self.directory, part):
                     self._write_part(source, part, pages)
-                table, counts = parts.read(
-                    self.directory, part, ("pages", "counts")
-                )
+                table, counts = parts.read_pages(self.directory, part)
                 buckets = table["id_low"] % parts.NUM_BUCKETS
                 for bucket in np.unique(buckets).tolist():
                     rows = table[buckets == bucket]
                     yield bucket, (part, rows.tobytes())
-                for item in counts.tolist():
+                for item in counts.items():
                     yield TaggedOutput("counts", item)
 
     def _parts(self, source):
@@ -95,7 +93,7 @@ class ChunkPages(beam.DoFn):
                 yield number, found
 
     def _write_part(self, source, part, pages):
-        writer = parts.PartWriter(self.tokenizer.unk_id)
+        writer = parts.PartWriter()
         batch = []
         length = 0
         for page in pages:

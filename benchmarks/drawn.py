@@ -4,15 +4,15 @@ What is found among them means nothing, what finding costs does. Nothing here
 needs TensorFlow.
 """
 
-import itertools
-
 import numpy as np
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import record_files
+from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.packed_blocks import PackedBlocks
 
 ROWS_PER_SHARD = 50_000
 _NUM_CLUSTERS = 1_000
@@ -20,50 +20,60 @@ _NUM_CLUSTERS = 1_000
 _NUM_SPECIAL = 3
 
 
-def pack_blocks(
+def draw_blocks(
     source: str, output: str, num_blocks: int, length: int, seed: int = 0
 ) -> None:
-    """Writes packed blocks, each a piece of the text of others.
+    """Writes blocks without texts, each a piece of the wordpieces of others.
 
     Args:
-        source: str. Packed blocks, whose titles and text are taken.
+        source: str. Blocks, whose titles and wordpieces are taken.
         output: str. The directory to make.
         num_blocks: int.
         length: int. Wordpieces of each with its title, [CLS] and two [SEP].
         seed: int. Where each begins. Defaults to `0`.
     """
-    known = PackedBlocks(source)
-    text = np.array(known.arrays["token_ids"])
+    known = Blocks(source)
+    records = known.records
+    pieces = np.concatenate([each.token_ids for each in records])
+    titles = [each.title_ids for each in records]
     starts = np.random.default_rng(seed).integers(
-        0, len(text) - length, num_blocks
+        0, len(pieces) - length, num_blocks
     )
-    titles = [known[number].title_ids for number in range(len(known))]
-    with PackedBlocks.write(
-        output,
-        tokenizer=known.metadata["tokenizer"],
-        parents={
-            "blocks": fingerprints.fingerprint(
-                known.fingerprint, f"{num_blocks} {length} {seed}"
-            )
-        },
-        wordpieces=known.wordpieces,
-    ) as (files, stage):
+    with artifact.write(output, kind="blocks") as stage:
 
-        def append_row(article):
-            sizes = [files[name].num_rows for name in PackedBlocks.limits]
-            files["blocks"].append([[*sizes, article]])
-
-        for number, (start, title) in enumerate(
-            zip(starts, itertools.cycle(titles), strict=False)
-        ):
-            append_row(number)
+        def row(number):
+            title = titles[number % len(titles)]
             size = length - _NUM_SPECIAL - len(title)
-            files["token_ids"].append(text[start : start + size])
-            files["sentences"].append([0])
-            files["title_ids"].append(title)
-        append_row(num_blocks)
+            return schema.Block(
+                number,
+                str(number),
+                "",
+                "",
+                title_ids=title,
+                token_ids=pieces[starts[number] :][:size],
+                token_starts=np.zeros(size, "int32"),
+                token_limits=np.zeros(size, "int32"),
+                sentence_starts=[0],
+            )
+
+        shards = [
+            range(first, min(first + ROWS_PER_SHARD, num_blocks))
+            for first in range(0, num_blocks, ROWS_PER_SHARD)
+        ]
+        for number, shard in enumerate(shards):
+            name = f"blocks-{number:05d}{record_files.ENDING}"
+            record_files.write_rows(
+                stage.path(name), schema.Block, list(map(row, shard))
+            )
+        array_files.write_vocabulary(stage.directory, records.wordpieces)
         stage.metadata.update(
-            tokenizer=known.metadata["tokenizer"], num_blocks=num_blocks
+            tokenizer=known.tokenizer,
+            num_blocks=num_blocks,
+            shard_rows=list(map(len, shards)),
+            max_block_length=length,
+            fingerprint=fingerprints.fingerprint(
+                known.fingerprint, f"{num_blocks} {length} {seed}"
+            ),
         )
 
 

@@ -21,14 +21,14 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-import tensorflow as tf
 import tyro
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.schema import Block
 from realm_tf.models import model_directory
 from realm_tf.operations.embed import Embed
 from realm_tf.text import packing
@@ -58,11 +58,10 @@ def _sample(source, num_blocks, directory):
     blocks = [b for b in Blocks(source).read() if b.block_id in chosen]
     output = os.path.join(directory, "blocks")
     with artifact.write(output, kind="blocks") as stage:
-        path = stage.path("blocks-00000-of-00001.tfrecord.gz")
-        with tf.io.TFRecordWriter(path, options="GZIP") as writer:
-            for number, block in enumerate(blocks):
-                block.block_id = number
-                writer.write(schema.to_example(block))
+        for number, block in enumerate(blocks):
+            block.block_id = number
+        path = stage.path("blocks-00000-of-00001.arrow")
+        record_files.write_rows(path, Block, blocks)
         stage.metadata.update(
             num_blocks=len(blocks),
             shard_rows=[len(blocks)],
@@ -85,7 +84,7 @@ def _measure(model, batch_size, precision, sample, blocks, directory):
     ).run()
     seconds = time.perf_counter() - started
     ours = np.concatenate(
-        [index_files.load_array(path) for path, _ in Embeddings(output).shards]
+        [array_files.load_array(path) for path, _ in Embeddings(output).shards]
     )
     length = artifact.read(sample, kind="blocks")["max_block_length"]
     rows, peer_seconds = _predict(model, batch_size, blocks, length)

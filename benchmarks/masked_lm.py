@@ -32,8 +32,8 @@ def evaluate(
 
     Args:
         model: `Model`.
-        blocks: `PackedBlocks`. What is retrieved.
-        passages: `PackedPassages`. What is masked.
+        blocks: `BlockRecords`. What is retrieved.
+        passages: `TokenizedPassages`. What is masked.
         recipe: `PretrainRecipe`. Lengths, candidates and batch size.
         num_batches: int.
         mode: str. What is masked. Defaults to `"salient"`.

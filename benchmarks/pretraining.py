@@ -35,7 +35,6 @@ from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.init import Init
 from realm_tf.operations.operation import Repeated
-from realm_tf.operations.pack import Pack
 from realm_tf.operations.pretrain import Pretrain
 from realm_tf.training import plots
 from realm_tf.training.training_log import read_log
@@ -169,10 +168,7 @@ class _Experiments:
         annotated = self._add(
             Annotate, "annotated", blocks=blocks, tagger="rules"
         )
-        self._blocks = self._add(Pack, "packed-blocks", blocks=blocks)
-        self._passages = self._add(
-            Pack, "packed-passages", annotated=annotated, model=self._start
-        )
+        self._blocks, self._passages = blocks, annotated
         self.measurement = measurement.Measurement(
             self._blocks, self._passages, args.output, args.num_batches
         )

@@ -3,9 +3,8 @@
     KERAS_BACKEND=jax python benchmarks/pretraining_device.py \
         --blocks DIR --passages DIR --output DIR [--peer-python python]
 
-`realm pretrain --recipe paper` with BERT-base of random weights, the blocks and
-passages of `realm pack`; blocks are repeated until there are as many as asked
-for, of 288 wordpieces each, and the first index is drawn at random. TensorFlow
+`realm pretrain --recipe paper` with BERT-base of random weights, blocks and
+annotated passages; blocks are repeated until there are as many as asked for, of 288 wordpieces each, and the first index is drawn at random. TensorFlow
 is not needed. A way of computing is BATCH or BATCH-checkpointing: examples of a
 step, of which 512 make one change of the weights. In the first way, builders on
 the same device make the index anew beside the steps, until it was exchanged.
@@ -56,9 +55,9 @@ class Arguments:
     """What is measured, and where."""
 
     blocks: str
-    """packed"""
+    """directory of `realm chunk`"""
     passages: str
-    """packed, of another corpus"""
+    """directory of `realm annotate`, of another corpus"""
     output: str
     """directory for all that is made"""
     ways: tuple[str, ...] = ("16-checkpointing",)
@@ -122,7 +121,7 @@ class _Made:
         if not artifact.is_complete(self.model):
             init = _init(args, self.model)
         if not artifact.is_complete(self.blocks):
-            drawn.pack_blocks(
+            drawn.draw_blocks(
                 args.blocks,
                 self.blocks,
                 args.num_blocks,

@@ -8,15 +8,16 @@ import statistics
 import masked_lm
 
 from realm_tf.answering import bootstrap
+from realm_tf.artifacts.array_files import VOCABULARY
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import Passages
-from realm_tf.artifacts.packed_blocks import PackedBlocks
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.tokenized_passages import TokenizedPassages
+from realm_tf.text.tokenizer import Tokenizer
 
 _MODES = ("salient", "uniform")
 _BATCHES = "batches"
@@ -27,8 +28,8 @@ class Measurement:
     """Measures models over blocks that each embeds itself.
 
     Args:
-        blocks: `Blocks`, packed.
-        passages: `Passages`, packed. What is masked.
+        blocks: `Blocks`.
+        passages: `Passages`. What is masked.
         output: str. Directory of a file for each model that was measured.
         num_batches: int. Of masked sentences.
     """
@@ -58,8 +59,8 @@ class Measurement:
         found = {
             mode: masked_lm.evaluate(
                 model,
-                PackedBlocks(self.blocks),
-                PackedPassages(self.passages),
+                self.blocks.records,
+                self._tokenized(),
                 recipe=recipe,
                 num_batches=self.num_batches,
                 mode=mode,
@@ -70,16 +71,25 @@ class Measurement:
         write_text(path, json.dumps(found))
         return found
 
+    def _tokenized(self):
+        path = os.path.join(self.output, "passages.arrow")
+        if not os.path.exists(path):
+            vocabulary = os.path.join(self.blocks.path, VOCABULARY)
+            TokenizedPassages.write(
+                path, self.passages, Tokenizer.from_file(vocabulary)
+            )
+        return TokenizedPassages(path)
+
     def findable(self, recipe: PretrainRecipe) -> dict:
         """Of a salient span of each sentence, how many are elsewhere too."""
-        blocks = PackedBlocks(self.blocks)
+        blocks = self.blocks.records
         articles = blocks.article_numbers()
         bodies = [
             f" {' '.join(map(str, blocks[number].token_ids))} "
             for number in range(len(blocks))
         ]
         examples = PretrainingExamples(
-            PackedPassages(self.passages),
+            self._tokenized(),
             batch_size=recipe.batch_size,
             max_query_length=recipe.lengths.max_query_length,
             max_masked=recipe.masking.max_masked,

@@ -23,12 +23,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import corpus
 import drawn
 import load
-import tensorflow as tf
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import schema
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.schema import Block
 
 _SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _VOCABULARY = "vocab.txt"
@@ -76,11 +76,12 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
             for first in range(0, num_blocks, drawn.ROWS_PER_SHARD)
         ]
         for shard, num_rows in enumerate(rows):
-            name = f"blocks-{shard:05d}-of-{len(rows):05d}.tfrecord.gz"
-            with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
-                for number, block in itertools.islice(numbered, num_rows):
-                    block = dataclasses.replace(block, block_id=number)
-                    writer.write(schema.to_example(block))
+            name = f"blocks-{shard:05d}-of-{len(rows):05d}{record_files.ENDING}"
+            rows_of_shard = [
+                dataclasses.replace(block, block_id=number)
+                for number, block in itertools.islice(numbered, num_rows)
+            ]
+            record_files.write_rows(stage.path(name), Block, rows_of_shard)
         shutil.copy(os.path.join(source, _VOCABULARY), stage.path(_VOCABULARY))
         kept = ("tokenizer", "max_block_length", "longest_block")
         stage.metadata.update(

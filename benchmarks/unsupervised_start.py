@@ -159,9 +159,6 @@ class _Trainings:
         self._blocks = self._add(
             realm.Chunk, "blocks", vocab=self._vocab, input=str(corpus)
         )
-        self._packed = self._add(
-            realm.Pack, "packed-blocks", blocks=self._blocks
-        )
 
     def train(self):
         """Adds all trainings, each with its measurement."""
@@ -179,17 +176,14 @@ class _Trainings:
                 name,
                 recipe=_ICT.replace(num_steps=num_steps, seed=number),
                 model=model,
-                blocks=self._packed,
+                blocks=self._blocks,
             )
             self._measure(model, _DEV)
         from_ict = model
         annotated = self._add(
             realm.Annotate, "annotated", blocks=self._blocks, tagger="rules"
         )
-        passages = self._add(
-            realm.Pack, "packed-passages", annotated=annotated, model=start
-        )
-        model = self._train_realm(from_ict, passages)
+        model = self._train_realm(from_ict, annotated)
         clozes = self._train_on_clozes(from_ict, annotated)
         self._measure(clozes, _DEV)
         for each in (from_ict, model, clozes):
@@ -202,7 +196,7 @@ class _Trainings:
                 name,
                 recipe=recipe,
                 model=model,
-                blocks=self._packed,
+                blocks=self._blocks,
                 corpus=passages,
             )
 

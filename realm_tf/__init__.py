@@ -26,7 +26,6 @@ _PUBLIC = {
     "operations.push": ("Push",),
     "operations.chunk": ("Chunk",),
     "operations.annotate": ("Annotate",),
-    "operations.pack": ("Pack",),
     "operations.train_tagger": ("TrainTagger",),
     "operations.embed": ("Embed",),
     "operations.build_index": ("BuildIndex",),

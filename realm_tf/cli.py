@@ -21,7 +21,6 @@ COMMANDS = {
     "import": "ImportCheckpoint",
     "chunk": "Chunk",
     "annotate": "Annotate",
-    "pack": "Pack",
     "train-tagger": "TrainTagger",
     "embed": "Embed",
     "index": "BuildIndex",

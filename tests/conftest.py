@@ -18,6 +18,7 @@ from ram_paths import add_ram_paths
 from xdist.scheduler import LoadFileScheduling
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -171,14 +172,11 @@ def blocks_dir(tmp_path_factory, articles_path, vocabulary_path):
 
 
 @pytest.fixture(scope="session")
-def packed_blocks(tmp_path_factory, blocks_dir):
-    """The blocks as `realm pack` packs them, opened."""
-    from realm_tf.artifacts.packed_blocks import PackedBlocks
-    from realm_tf.artifacts.packed_blocks import pack_blocks
+def packed_blocks(blocks_dir):
+    """The blocks by id, as training reads them."""
+    from realm_tf.artifacts.objects import Blocks
 
-    packed = str(tmp_path_factory.mktemp("world") / "packed")
-    pack_blocks(blocks_dir, packed)
-    return PackedBlocks(packed)
+    return Blocks(blocks_dir).records
 
 
 @pytest.fixture(scope="session")
@@ -260,15 +258,11 @@ def mark_passage(*sentences, block_id=0, title="Title"):
 
 def write_annotated(directory, passages):
     """A directory as `realm annotate` leaves it, of two shards."""
-    import tensorflow as tf
-
     with artifact.write(str(directory), kind="annotated") as stage:
         half = len(passages) // 2
         for number, part in enumerate([passages[:half], passages[half:]]):
-            path = stage.path(f"annotated-{number:05d}.tfrecord.gz")
-            with tf.io.TFRecordWriter(path, options="GZIP") as writer:
-                for passage in part:
-                    writer.write(schema.to_example(passage))
+            path = stage.path(f"annotated-{number:05d}.arrow")
+            record_files.write_rows(path, schema.AnnotatedPassage, part)
         stage.metadata["num_passages"] = len(passages)
         stage.metadata["shard_rows"] = [half, len(passages) - half]
         stage.metadata["fingerprint"] = "abc"

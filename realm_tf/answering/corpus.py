@@ -62,7 +62,6 @@ class Corpus:
         """
         model, blocks = Model.of(model), Blocks.of(blocks)
         index = Index.of(index)
-        matching.check_has_texts(blocks)
         matching.check_vocabulary(blocks, model)
         matching.check_index(index, blocks=blocks, model=model)
         corpus = cls(

@@ -1,142 +1,211 @@
-"""The records of all blocks, by block id, without reading them all.
+"""All blocks by block id, mapped into memory."""
 
-What the shards hold is written once, as columns that are mapped into memory
-(see `array_files`), beside the shards or, where these are on an object store
-or may not be written, in a cache of this machine. They can be removed at any
-time: the next opening writes them again.
-"""
-
-import contextlib
-import os
-import time
-from collections.abc import Sequence
+import dataclasses
+import functools
 
 import numpy as np
+import pyarrow as pa
 
 from realm_tf.artifacts import array_files
-from realm_tf.artifacts import artifact
-from realm_tf.artifacts.disk import BeingWritten
-from realm_tf.artifacts.disk import locked
-from realm_tf.artifacts.paths import cache_dir
-from realm_tf.artifacts.paths import is_remote
-from realm_tf.artifacts.paths import remove
+from realm_tf.artifacts import record_files
+from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
-from realm_tf.progress import Progress
-
-_STRINGS = ("title", "text", "url")
-_TABLES = ("token_ids", "token_starts", "token_limits")
-_SECONDS_TO_WAIT = 0.5
 
 
-class Strings(Sequence):
-    """Strings in one array of bytes: each is made when it is asked for.
+@dataclasses.dataclass(frozen=True)
+class BlockWordpieces:
+    """A block as wordpieces, for training.
 
     Args:
-        content: uint8 array. All strings, as UTF-8.
-        limits: int array `(num_strings + 1,)`. Where each begins.
-
-    Example:
-
-    >>> content = np.frombuffer("RomeCafé".encode(), "uint8")
-    >>> strings = Strings(content, np.array([0, 4, 9]))
-    >>> strings[1], strings[:1], len(strings)
-    ('Café', ['Rome'], 2)
+        block_id: int.
+        title_ids: int32 array `(num_title_wordpieces,)`.
+        token_ids: int32 array `(num_wordpieces,)`. Of the body.
+        sentence_starts: int array `(num_sentences,)`. The wordpiece of the
+            body that each sentence begins with; ascending.
     """
 
-    def __init__(self, content, limits):
-        self._content = content
-        self._limits = limits
+    block_id: int
+    title_ids: np.ndarray
+    token_ids: np.ndarray
+    sentence_starts: np.ndarray
 
-    def __len__(self):
-        return len(self._limits) - 1
-
-    def __getitem__(self, row):
-        if isinstance(row, slice):
-            return self.take(np.arange(*row.indices(len(self))))
-        row = range(len(self))[row]
-        start, limit = self._limits[row : row + 2]
-        return self._content[start:limit].tobytes().decode("utf-8")
-
-    def take(self, rows: np.ndarray) -> list[str]:
-        """Several at once, by their rows; faster than one by one."""
-        content = memoryview(self._content)
-        places = self._limits[rows].tolist(), self._limits[rows + 1].tolist()
-        return [
-            str(content[start:limit], "utf-8")
-            for start, limit in zip(*places, strict=True)
-        ]
-
-
-class _Columns(array_files.PackedArrays):
-    """`blocks` holds where wordpieces, title, text and url of each begin."""
-
-    kind = "block_columns"
-    columns = {
-        "blocks": ("int64", 4),
-        **{name: ("uint16", None) for name in _TABLES},
-        **{name: ("uint8", None) for name in _STRINGS},
-    }
-    limits = {
-        **dict.fromkeys(_TABLES, 0),
-        **{name: number for number, name in enumerate(_STRINGS, 1)},
-    }
+    def sentence(self, number: int) -> tuple[int, int]:
+        """First wordpiece of a sentence and the one after its last."""
+        starts = self.sentence_starts
+        last = number + 1 == len(starts)
+        limit = len(self.token_ids) if last else starts[number + 1]
+        return int(starts[number]), int(limit)
 
 
 class BlockRecords:
     """All blocks of a directory, by block id.
 
-    The first opening of some blocks reads them all; others map files.
+    Needs neither TensorFlow nor Keras. Pickled, it opens the blocks again.
 
     Args:
         blocks: `Blocks`.
+        table: `pyarrow.Table`. Defaults to `None`: that of the blocks.
 
     Attributes:
         num_blocks: int.
-        titles, texts, urls: `Strings`.
+        titles, texts, urls: sequences of str; each is made when it is asked
+            for.
         lengths: int32 array `(num_blocks,)`. Wordpieces of each body, at most
             `max_block_length` of the directory.
         first_wordpieces: int64 array `(num_blocks + 1,)`. Where each body
             begins in `token_starts`.
-        token_starts, token_limits: uint16 or int32 arrays `(num_wordpieces,)`
-            of all bodies. Code points of the text.
         metadata: dict. Of the directory.
 
     Raises:
         InputError: if the directory is not a complete blocks directory, or
-            holds no block, or nothing can be written.
+            holds no block.
     """
 
-    def __init__(self, blocks):
+    def __init__(self, blocks, table: pa.Table | None = None):
         self.metadata = blocks.metadata
-        if not len(blocks):
+        self._blocks = blocks
+        self._table = blocks.table if table is None else table
+        if not self._table.num_rows:
             raise InputError(f"{blocks} holds no block.")
-        self._columns = _open(blocks)
-        table, arrays = self._columns.table, self._columns.arrays
-        self.titles, self.texts, self.urls = (
-            Strings(arrays[name], table[:, number])
-            for number, name in enumerate(_STRINGS, 1)
+        self.titles, self.texts, self.urls = map(
+            self._column, ("title", "text", "url")
         )
-        self.first_wordpieces = np.ascontiguousarray(table[:, 0])
-        _, self.token_starts, self.token_limits = map(arrays.get, _TABLES)
-        # A body longer than the budget (one over-long sentence) is cut when
-        # it is encoded; a table need not be wider than the others.
+        self._title_ids = self._column("title_ids")
+        self._token_ids = self._column("token_ids")
+        self._token_starts = self._column("token_starts")
+        self._token_limits = self._column("token_limits")
+        self._sentence_starts = self._column("sentence_starts")
+        lengths = self._token_ids.lengths()
+        self.first_wordpieces = np.cumsum([0, *lengths], dtype="int64")
+        # Longer bodies (one overlong sentence) are cut when they are encoded.
         self.lengths = np.minimum(
-            np.diff(self.first_wordpieces), self.metadata["max_block_length"]
+            lengths, self.metadata["max_block_length"]
         ).astype("int32")
         self.num_blocks = len(self)
+        self.longest = int(self.lengths.max())
+
+    @classmethod
+    def joined(cls, parts, *, capacity: int | None = None) -> "BlockRecords":
+        """Some blocks of each of several directories, one after the other.
+
+        Args:
+            parts: list of `(Blocks, rows)`: which blocks of each, an int
+                array in rising order.
+            capacity: int. Number of blocks with empty ones at the end, which
+                do not count in `num_blocks`. Bodies are then padded to the
+                greatest length, so that tables of other blocks have the same
+                shape. Defaults to `None`: no empty blocks.
+        """
+        blocks = parts[0][0]
+        tables = [
+            record_files.some_rows(each.table, rows) for each, rows in parts
+        ]
+        num_blocks = sum(len(rows) for _, rows in parts)
+        if capacity is not None:
+            tables.append(_empty(capacity - num_blocks))
+        found = cls(blocks, pa.concat_tables(tables))
+        found.num_blocks = num_blocks
+        if capacity is not None:
+            found.longest = found.metadata["max_block_length"]
+        return found
+
+    def _column(self, name):
+        return record_files.Column(self._table[name])
+
+    def __reduce__(self):
+        return type(self), (self._blocks,)
 
     def __len__(self):
-        return len(self.texts)
+        return self._table.num_rows
+
+    def __getitem__(self, block_id: int) -> BlockWordpieces:
+        """The wordpieces of a block, of id 0 to `len() - 1`."""
+        if block_id < 0:
+            raise IndexError(block_id)
+        token_ids = self._token_ids[block_id]
+        starts = np.searchsorted(
+            self._token_starts[block_id], self._sentence_starts[block_id]
+        )
+        limits = np.append(starts[1:], len(token_ids))
+        return BlockWordpieces(
+            block_id=int(block_id),
+            title_ids=self._title_ids[block_id],
+            token_ids=token_ids,
+            # A sentence may have no wordpiece.
+            sentence_starts=starts[starts < limits],
+        )
 
     @property
-    def longest(self) -> int:
-        """Wordpieces of the longest body."""
-        return int(self.lengths.max())
+    def directory(self) -> str:
+        """The path of the blocks."""
+        return self._blocks.path
+
+    @functools.cached_property
+    def wordpieces(self) -> list[str]:
+        """The vocabulary."""
+        return array_files.read_vocabulary(self.directory)
+
+    @property
+    def token_starts(self) -> np.ndarray:
+        """uint16 or int32 array `(num_wordpieces,)` of all bodies: the code
+        point of the text where each wordpiece begins."""
+        return self._token_starts.flat()
+
+    @property
+    def token_limits(self) -> np.ndarray:
+        """As `token_starts`: where each wordpiece ends."""
+        return self._token_limits.flat()
 
     def token_ids(self) -> np.ndarray:
         """Wordpieces of all bodies, in memory: uint16 or int32 array
         `(num_blocks, longest)`, padded with 0."""
-        return self._columns.padded("token_ids", self.longest)[0]
+        return self._token_ids.padded(self.longest)
+
+    def bodies(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+        """The wordpieces of all bodies as one table in memory.
+
+        Args:
+            max_length: int. Longer bodies are cut.
+
+        Returns:
+            uint16 or int32 array `(num_blocks, length)`, padded with 0, no
+            wider than the longest; int32 array `(num_blocks,)`, the
+            wordpieces of each.
+        """
+        return _padded(self._token_ids, max_length)
+
+    def title_table(self, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `bodies`, of the titles."""
+        return _padded(self._title_ids, max_length)
+
+    def count_wordpieces(self) -> np.ndarray:
+        """Wordpieces of each block with its title, int64 `(num_blocks,)`."""
+        return self._token_ids.lengths() + self._title_ids.lengths()
+
+    def count_sentences(self) -> np.ndarray:
+        """Sentences with a wordpiece of each block, int32 `(num_blocks,)`."""
+        found = [np.zeros(0, "int32")]
+        for (starts, counts), (sentences, num_sentences) in zip(
+            self._token_starts.parts(),
+            self._sentence_starts.parts(),
+            strict=True,
+        ):
+            row = np.repeat(np.arange(len(counts)), num_sentences)
+            # Code points of all blocks, in rising order.
+            places = np.searchsorted(
+                np.repeat(np.arange(len(counts)) << 32, counts) + starts,
+                (row << 32) + sentences,
+            )
+            limits = np.minimum(
+                np.append(places[1:], len(starts)), np.cumsum(counts)[row]
+            )
+            found.append(np.bincount(row[places < limits], None, len(counts)))
+        return np.concatenate(found).astype("int32")
+
+    def article_numbers(self) -> np.ndarray:
+        """int32 `(num_blocks,)`; blocks of one article share theirs."""
+        names = self._table["article_id"].combine_chunks()
+        return names.dictionary_encode().indices.to_numpy()
 
     def span_text(self, block_id: int, start: int, limit: int) -> str:
         """The text of some wordpieces, sliced from the block's own text.
@@ -151,63 +220,24 @@ class BlockRecords:
 
     def span_offsets(self, block_id: int, start: int, limit: int):
         """Code points `(start, limit)` of some wordpieces in the text."""
-        place = self.first_wordpieces[block_id]
         return (
-            int(self.token_starts[place + start]),
-            int(self.token_limits[place + limit - 1]),
+            int(self._token_starts[block_id][start]),
+            int(self._token_limits[block_id][limit - 1]),
         )
 
 
-def _open(blocks):
-    """The `_Columns` of blocks, written where there are none or torn ones."""
-    name = f".columns-{blocks.fingerprint}"
-    path = os.path.join(blocks.path, name)
-    if is_remote(path) or not (
-        artifact.is_complete(path) or os.access(blocks.path, os.W_OK)
-    ):
-        path = os.path.join(cache_dir(), name)
-    while True:
-        with contextlib.suppress(InputError):
-            return _Columns(path)
-        try:
-            with locked(f"{path}.opened"):
-                # Unless another process has just been faster.
-                with contextlib.suppress(InputError):
-                    return _Columns(path)
-                remove(path)
-                _write(blocks, path)
-                return _Columns(path)
-        except BeingWritten:
-            # Reading once is less than reading twice at the same time.
-            time.sleep(_SECONDS_TO_WAIT)
+def _padded(column, max_length):
+    lengths = np.minimum(column.lengths(), max_length).astype("int32")
+    return column.padded(int(lengths.max(initial=0))), lengths
 
 
-def _write(blocks, path, dtype="uint16"):
-    """Writes `_Columns`, in 16 bits a number where these are enough."""
-    progress = Progress("open", "blocks", len(blocks))
-    try:
-        with _Columns.write(
-            path, parents={"blocks": blocks.fingerprint}, dtype=dtype
-        ) as (files, stage):
-            files["blocks"].append(np.zeros((1, len(_STRINGS) + 1)))
-            for columns in blocks.read_columns(*_STRINGS, *_TABLES):
-                _append(files, columns, dtype)
-                progress(files["blocks"].num_rows - 1)
-            stage.metadata["num_blocks"] = len(blocks)
-    except OverflowError:
-        _write(blocks, path, "int32")
-
-
-def _append(files, columns, dtype):
-    firsts = [files[name].num_rows for name in (_TABLES[0], *_STRINGS)]
-    lengths = [columns[_TABLES[0]][1]]
-    for name in _TABLES:
-        values, _ = columns[name]
-        if values.max(initial=0) > np.iinfo(dtype).max:
-            raise OverflowError
-        files[name].append(values)
-    for name in _STRINGS:
-        strings = columns[name].tolist()
-        files[name].append(np.frombuffer(b"".join(strings), "uint8"))
-        lengths.append(list(map(len, strings)))
-    files["blocks"].append(firsts + np.cumsum(lengths, axis=1).T)
+def _empty(number):
+    columns = record_files.schema_of(schema.Block)
+    return record_files.to_table(
+        columns,
+        {
+            field.name: [{pa.int64(): -1, pa.string(): ""}.get(field.type, [])]
+            * number
+            for field in columns
+        },
+    )

@@ -122,22 +122,6 @@ def check_frozen(model, parameters: dict, *, lowest_of: str) -> None:
         )
 
 
-def check_has_texts(made) -> None:
-    """Refuses what is packed where texts are needed.
-
-    Args:
-        made: `Blocks` or `Passages`.
-
-    Raises:
-        InputError: if they are packed.
-    """
-    if made.is_packed:
-        raise InputError(
-            f"{made} holds {made.kind!r}, which have no texts, expected "
-            f"{made.kinds[0]!r}: name the directory that they were packed from."
-        )
-
-
 def check_index(index, *, blocks=None, model=None) -> None:
     """Refuses an index that other blocks or another block tower made.
 
@@ -162,17 +146,15 @@ def check_index(index, *, blocks=None, model=None) -> None:
             )
 
 
-def check_passages(passages, *, blocks, model) -> None:
-    """Refuses passages that a model cannot learn from with these blocks.
+def check_passages(passages, *, blocks) -> None:
+    """Refuses passages that were annotated from other blocks.
 
     Args:
         passages: `Passages`.
         blocks: `Blocks`.
-        model: `Model`.
 
     Raises:
-        InputError: if they were annotated from other blocks, or packed with
-            another vocabulary.
+        InputError: if they were annotated from other blocks.
     """
     # Else the block a sentence is from would not be known.
     if passages.blocks not in (None, blocks.fingerprint):
@@ -180,13 +162,6 @@ def check_passages(passages, *, blocks, model) -> None:
             f"{passages} was annotated from other blocks than {blocks}: "
             "annotate these, or the articles of another corpus with `realm "
             "annotate --input`."
-        )
-    if passages.is_packed and (
-        passages.parameters["tokenizer"] != model.tokenizer
-    ):
-        raise InputError(
-            f"{passages} was packed with another vocabulary than the "
-            "model's: run `realm pack` with --model."
         )
 
 

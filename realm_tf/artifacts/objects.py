@@ -1,26 +1,143 @@
 """The directories and files that realm's commands hand to each other."""
 
 import functools
-import itertools
+import os
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
+import pyarrow
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import hubs
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.directory import recorded
 from realm_tf.artifacts.paths import Path
-from realm_tf.artifacts.texts import Texts
+from realm_tf.artifacts.paths import cache_dir
+from realm_tf.artifacts.paths import is_remote
+from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
 
-# Blocks parsed together (our choice).
-_AT_ONCE = 4_096
+# Rows of an embeddings shard. What a killed run loses for each of its threads,
+# and what workers share out: 15 MB of 384-wide float32 rows (our choice).
+ROWS_PER_SHARD = 10_000
+# The file of an index that holds the embeddings: fine-tuning scores blocks
+# with them.
+EMBEDDINGS = "embeddings.npy"
 
 
-class Blocks(Texts, Artifact):
-    """Blocks of a corpus, as `realm chunk` wrote or `realm pack` packed them.
+class Records(Artifact):
+    """Directories of records, in shards: Arrow IPC files of `record_files`.
+
+    Attributes:
+        what: str. What the records are.
+        record: class. The dataclass of a record, in `schema`.
+    """
+
+    what: ClassVar[str]
+    record: ClassVar[type]
+
+    def __len__(self):
+        return self.metadata[f"num_{self.what}"]
+
+    @functools.cached_property
+    def table(self):
+        """All records as a `pyarrow.Table`, mapped into memory.
+
+        Shards on an object store are copied to a cache of this machine.
+
+        Raises:
+            InputError: if the directory is not complete, a shard is missing or
+                damaged, or the ids of blocks are not 0, 1, 2, ...
+        """
+        return self._part(0, len(self))
+
+    def read(self, start: int = 0, limit: int | None = None) -> Iterator:
+        """Yields records in their order.
+
+        Args:
+            start: int. Number of the first. Defaults to `0`.
+            limit: int. The number after the last. Defaults to all.
+
+        Raises:
+            InputError: as `table`.
+        """
+        limit = len(self) if limit is None else limit
+        yield from record_files.read_rows(self.record, self._part(start, limit))
+
+    def dataset(self):
+        """All records as a `tf.data.Dataset` of dicts of tensors.
+
+        Texts are strings, lists one-dimensional int32 or string tensors.
+        """
+        from realm_tf.artifacts import record_dataset
+
+        return record_dataset.dataset(self.table)
+
+    def _part(self, start, limit):
+        """Some records as a table; only their shards are opened."""
+        rows = self.metadata["shard_rows"]
+        names = sorted(each.name for each in Path(self.path).iterdir())
+        if any(name.endswith(".tfrecord.gz") for name in names):
+            raise InputError(
+                f"{self} holds TFRecords of an earlier version of realm: make "
+                f"it again with `realm {self.command}`."
+            )
+        names = [x for x in names if x.endswith(record_files.ENDING)]
+        if len(names) != len(rows):
+            raise InputError(
+                f"{self} holds {len(names)} shards, expected {len(rows)}: make "
+                "it again."
+            )
+        tables = [
+            record_files.schema_of(self.record).empty_table(),
+        ]
+        first = 0
+        for name, size in zip(names, rows, strict=True):
+            a, b = max(first, start), min(first + size, limit)
+            if a < b:
+                table = self._shard(name, first, size)
+                tables.append(table.slice(a - first, b - a))
+            first += size
+        return pyarrow.concat_tables(tables)
+
+    def _shard(self, name, first, size):
+        path = self.file(name)
+        table = record_files.open_file(self._local(path)).read_all()
+        table = table.replace_schema_metadata(None)
+        ends = [first, first + size - 1]
+        if table.num_rows != size or (
+            self.record is schema.Block
+            and table["block_id"].take([0, size - 1]).to_pylist() != ends
+        ):
+            raise InputError(
+                f"{path} does not hold the {self.what} {first} to "
+                f"{first + size - 1}: make its directory again."
+            )
+        return table
+
+    def _local(self, path):
+        if not is_remote(path):
+            return path
+        rows = str(self.metadata["shard_rows"])
+        content = fingerprints.fingerprint(self.fingerprint, rows)
+        copy = os.path.join(cache_dir(), content, os.path.basename(path))
+        if not os.path.exists(copy):
+            os.makedirs(os.path.dirname(copy), exist_ok=True)
+            with writing(copy) as temporary:
+                Path(path).copy(temporary)
+        return copy
+
+    def summary(self) -> str:
+        return f"{len(self):,} {self.what}"
+
+
+class Blocks(Records):
+    """Blocks of a corpus, as `realm chunk` wrote them.
 
     Attributes:
         num_blocks: int. How many blocks there are.
@@ -32,45 +149,12 @@ class Blocks(Texts, Artifact):
     Blocks('not-there', not made yet)
     """
 
-    kinds = ("blocks", "packed_blocks")
+    kinds = ("blocks",)
     what = "blocks"
+    command = "chunk"
     record = schema.Block
     num_blocks = recorded("num_blocks")
     tokenizer = recorded("tokenizer")
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the blocks, the same before and after packing."""
-        return self.parents["blocks"] if self.is_packed else super().fingerprint
-
-    def read_columns(self, *names: str) -> Iterator[dict]:
-        """Yields fields of all blocks, some thousand blocks at once.
-
-        Where few fields are wanted, that takes a fraction of the time of
-        `read`.
-
-        Args:
-            *names: str. Fields of `schema.Block`.
-
-        Yields:
-            dict, as `schema.columns`.
-
-        Raises:
-            InputError: as `read`.
-        """
-        for path, number, last, records in self.shards():
-            wrong = self.wrong(path, number, last)
-            while serialized := list(itertools.islice(records, _AT_ONCE)):
-                found = schema.columns(
-                    self.record, (*names, "block_id"), serialized
-                )
-                numbers = np.arange(number, number + len(serialized))
-                number += len(serialized)
-                if number > last or np.any(found["block_id"] != numbers):
-                    raise wrong
-                yield found
-            if number != last:
-                raise wrong
 
     @functools.cached_property
     def records(self):
@@ -80,15 +164,16 @@ class Blocks(Texts, Artifact):
         return BlockRecords(self)
 
 
-class Passages(Texts, Artifact):
-    """Passages with their salient spans, annotated or packed for training.
+class Passages(Records):
+    """Passages with their salient spans, as `realm annotate` wrote them.
 
     Attributes:
         num_passages: int. How many passages there are.
     """
 
-    kinds = ("annotated", "packed_passages")
+    kinds = ("annotated",)
     what = "passages"
+    command = "annotate"
     record = schema.AnnotatedPassage
     num_passages = recorded("num_passages")
 
@@ -122,10 +207,8 @@ class Embeddings(Artifact):
 
     def read(self) -> np.ndarray:
         """All rows in memory, float32 `(num_blocks, embedding_dim)`."""
-        from realm_tf.artifacts import index_files
-
         return np.concatenate(
-            [index_files.load_array(path) for path, _ in self.shards]
+            [array_files.load_array(path) for path, _ in self.shards]
         )
 
     def summary(self) -> str:
@@ -150,18 +233,14 @@ class Index(Artifact):
     @functools.cached_property
     def embeddings(self):
         """float32 array `(num_blocks, embedding_dim)`; memory-mapped."""
-        from realm_tf.artifacts import index_files
-
         # First: a directory of another kind is said to be so.
         self.metadata  # noqa: B018
-        return index_files.load_embeddings(self.path)
+        return array_files.load_array(self.file(EMBEDDINGS))
 
     def state(self, names) -> dict:
         """Name to array: what the kind keeps beside the embeddings."""
-        from realm_tf.artifacts import index_files
-
         return {
-            name: index_files.load_array(self.file(f"{self.search}-{name}.npy"))
+            name: array_files.load_array(self.file(f"{self.search}-{name}.npy"))
             for name in names
         }
 
@@ -313,9 +392,11 @@ def open_any(path: str) -> Artifact:
         InputError: if no command finished writing it, or the kind is unknown.
     """
     kind = artifact.read(path)["kind"]
-    for each in Artifact.__subclasses__():
+    kinds = [*Artifact.__subclasses__(), *Records.__subclasses__()]
+    for each in kinds:
         if kind in each.kinds:
             return each(path)
     raise InputError(
-        f"{path} holds {kind!r}, which this version does not know."
+        f"{path} holds {kind!r}, which this version no longer or not yet reads: "
+        "make it again with this version's commands."
     )

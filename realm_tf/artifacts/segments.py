@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts.joined_records import JoinedRecords
+from realm_tf.artifacts import array_files
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
@@ -141,11 +141,8 @@ class Segment:
             block_ids: int64 array `(num_blocks,)`.
         """
         place_of = {each.id: n for n, each in enumerate(self.documents)}
-        places = [
-            place_of[name.decode("utf-8")]
-            for columns in self.blocks.read_columns("article_id")
-            for name in columns["article_id"]
-        ]
+        names = self.blocks.table["article_id"].to_pylist()
+        places = [place_of[name] for name in names]
         for name, array in (
             (_PLACES, np.array(places, "int32")),
             (_BLOCK_IDS, block_ids),
@@ -159,12 +156,12 @@ class Segment:
     @property
     def block_ids(self) -> np.ndarray:
         """int64 array `(num_blocks,)`."""
-        return index_files.load_array(self._path(_BLOCK_IDS))
+        return array_files.load_array(self._path(_BLOCK_IDS))
 
     @property
     def places(self) -> np.ndarray:
         """int32 array `(num_blocks,)`: the document of each block."""
-        return index_files.load_array(self._path(_PLACES))
+        return array_files.load_array(self._path(_PLACES))
 
 
 class State:
@@ -226,11 +223,11 @@ class State:
         """What each block is called, int64 array `(num_blocks,)`."""
         return self._columns(lambda segment: segment.block_ids)
 
-    def records(self, *, capacity: int | None = None) -> JoinedRecords:
-        """The blocks; see `JoinedRecords`."""
+    def records(self, *, capacity: int | None = None) -> BlockRecords:
+        """The blocks; see `BlockRecords.joined`."""
         parts = zip(self.segments, self._rows, strict=True)
-        return JoinedRecords(
-            [(segment.blocks.records, rows) for (segment, _), rows in parts],
+        return BlockRecords.joined(
+            [(segment.blocks, rows) for (segment, _), rows in parts],
             capacity=capacity,
         )
 

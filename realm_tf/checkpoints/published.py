@@ -6,7 +6,7 @@ import numpy as np
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import index_files
+from realm_tf.artifacts.objects import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.checkpoints.initial import copy_layers
 from realm_tf.checkpoints.source import EMBEDDER
@@ -172,13 +172,11 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     with artifact.write(
         str(embeddings),
         kind=Embeddings.kinds[0],
-        parameters={"rows_per_shard": index_files.ROWS_PER_SHARD},
+        parameters={"rows_per_shard": ROWS_PER_SHARD},
         parents=parents,
         resumable=True,
     ) as stage:
-        names = embed_blocks.write_rows(
-            stage.directory, rows, index_files.ROWS_PER_SHARD
-        )
+        names = embed_blocks.write_rows(stage.directory, rows, ROWS_PER_SHARD)
         stage.metadata.update(
             num_blocks=rows.num_rows,
             dtype="float32",

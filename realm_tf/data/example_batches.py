@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.errors import InputError
 from realm_tf.text import packing
 
@@ -123,7 +123,7 @@ class QueryBlockBatches(ExampleBatches):
     What is too long is cut at its end.
 
     Args:
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         num_examples: int. As `ExampleBatches`.
         max_query_length: int. Wordpieces with [CLS] and [SEP]. Defaults to
             64.
@@ -136,7 +136,7 @@ class QueryBlockBatches(ExampleBatches):
 
     def __init__(
         self,
-        blocks: PackedBlocks,
+        blocks: BlockRecords,
         num_examples: int,
         *,
         max_query_length: int = 64,

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.question_files import Question
 from realm_tf.data.example_batches import QueryBlockBatches
 from realm_tf.text.answers import AnswerFinder
@@ -133,7 +133,7 @@ class DprExamples(QueryBlockBatches):
 
     Args:
         questions: list of `RetrievedQuestion`.
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         finder: `AnswerFinder`. Over the texts of the same blocks.
         tokenizer: `Tokenizer`. The one that the blocks were cut with.
         num_hard_negatives: int. For each question. Defaults to `1`.
@@ -154,7 +154,7 @@ class DprExamples(QueryBlockBatches):
     def __init__(
         self,
         questions: list[RetrievedQuestion],
-        blocks: PackedBlocks,
+        blocks: BlockRecords,
         finder: AnswerFinder,
         tokenizer: Tokenizer,
         *,

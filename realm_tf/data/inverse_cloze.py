@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.data.example_batches import QueryBlockBatches
 
 # Lee et al., 2019, section 4.
@@ -32,7 +32,7 @@ class IctExample:
 
 
 class IctExamples(QueryBlockBatches):
-    """Sentences of packed blocks with their blocks, one a block and epoch.
+    """Sentences of blocks with their blocks, one a block and epoch.
 
     The query is one sentence of the block, drawn uniformly; with probability
     `remove_probability` the block goes without it, so that more than shared
@@ -53,7 +53,7 @@ class IctExamples(QueryBlockBatches):
     A sentence is drawn from the whole block, also from what is cut then.
 
     Args:
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         remove_probability: float. Defaults to 0.9.
         **options: as `QueryBlockBatches`.
 
@@ -73,7 +73,7 @@ class IctExamples(QueryBlockBatches):
 
     def __init__(
         self,
-        blocks: PackedBlocks,
+        blocks: BlockRecords,
         *,
         remove_probability: float = REMOVE_PROBABILITY,
         **options,

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from realm_tf.artifacts.packed_blocks import PackedBlocks
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.data import masking
 from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.text.packing import pad
 
 # Which block a query is given: none, the one it is from, another that holds
@@ -69,8 +69,8 @@ class MaskedLmExamples(PretrainingExamples):
     there is no such block, or the window is too narrow.
 
     Args:
-        passages: `PackedPassages`.
-        blocks: `PackedBlocks`. Of more than 100,000, so many are drawn to be
+        passages: `TokenizedPassages`.
+        blocks: `BlockRecords`. Of more than 100,000, so many are drawn to be
             searched for answers.
         own_share: float. Of the queries that are given their own block.
         answer_share: float. Of those that are given one with the answer.
@@ -85,8 +85,8 @@ class MaskedLmExamples(PretrainingExamples):
 
     def __init__(
         self,
-        passages: PackedPassages,
-        blocks: PackedBlocks,
+        passages: TokenizedPassages,
+        blocks: BlockRecords,
         *,
         own_share: float = 0.0,
         answer_share: float = 0.0,
@@ -193,7 +193,7 @@ class _WordpieceSearch:
     """Which blocks hold some wordpieces next to each other.
 
     Args:
-        blocks: `PackedBlocks`. Of more than `_MAX_SEARCHED`, so many are drawn,
+        blocks: `BlockRecords`. Of more than `_MAX_SEARCHED`, so many are drawn,
             always the same.
     """
 

@@ -4,12 +4,12 @@ import numpy as np
 
 from realm_tf.data import masking
 from realm_tf.data.example_batches import ExampleBatches
-from realm_tf.data.packed_passages import PackedPassages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.text.packing import pad
 
 
 class PretrainingExamples(ExampleBatches):
-    """Masked queries of packed passages, in batches, one a passage and epoch.
+    """Masked queries of passages, in batches, one a passage and epoch.
 
     Each epoch visits every eligible passage once and masks it again; see
     `ExampleBatches`. Memory: 8 bytes a passage; the passages stay on the disk.
@@ -27,7 +27,7 @@ class PretrainingExamples(ExampleBatches):
     - `block_id` `(batch_size,)`: the block that the query is from, or -1.
 
     Args:
-        passages: `PackedPassages`.
+        passages: `TokenizedPassages`.
         batch_size: int. As `ExampleBatches`.
         seed: int. See there. Defaults to `0`.
         share: tuple of int. See there. Defaults to `(0, 1)`.
@@ -50,7 +50,7 @@ class PretrainingExamples(ExampleBatches):
 
     def __init__(
         self,
-        passages: PackedPassages,
+        passages: TokenizedPassages,
         *,
         batch_size: int,
         seed: int = 0,
@@ -75,10 +75,10 @@ class PretrainingExamples(ExampleBatches):
         )
 
     def _eligible(self):
-        counts = dict(self.passages.metadata["counts"])
+        counts = dict(self.passages.counts)
         if self.masker.mode == "salient":
             found = self.passages.count_spans(self.masker.eligible)
-            num_spans = len(self.passages.arrays["spans"])
+            num_spans = self.passages.num_spans
             counts["spans_not_eligible"] = num_spans - int(found.sum())
             reason = "passages_without_span"
         else:

@@ -91,11 +91,7 @@ def article_ids(blocks) -> list[str]:
 
 
 def _article_ids(blocks):
-    return [
-        article_id.decode("utf-8")
-        for columns in blocks.read_columns("article_id")
-        for article_id in columns["article_id"]
-    ]
+    return blocks.table["article_id"].to_pylist()
 
 
 def ranked(

@@ -6,7 +6,6 @@ from typing import Literal
 from realm_tf.articles import pages
 from realm_tf.articles import readers
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.objects import Tagger
@@ -137,7 +136,7 @@ class Annotate(Computing):
         """Annotates what an earlier run did not annotate.
 
         Returns:
-            `Passages`: TFRecord shards (gzip) of `schema.AnnotatedPassage`,
+            `Passages`: shards of `schema.AnnotatedPassage`,
             in the order of the blocks. `metadata` has `shard_rows` (passages
             of each file), a fingerprint of the content, which does not depend
             on the shards, and, with `input`, `chunk_counts`.
@@ -204,7 +203,6 @@ class Annotate(Computing):
                         f"--{name.replace('_', '-')} belongs to --input: the "
                         f"blocks of {self.blocks} are cut already."
                     )
-            matching.check_has_texts(self.blocks)
 
     def report(self, result: Passages) -> str:
         from realm_tf.tagging.page import sample_sentences

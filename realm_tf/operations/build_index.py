@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.operations.operation import BeamOptions
@@ -86,7 +86,7 @@ class BuildIndex(Operation):
             first, _ = self.embeddings.shards[0]
             stage.metadata.update(
                 num_blocks=self.embeddings.num_blocks,
-                embedding_dim=index_files.load_array(first).shape[1],
+                embedding_dim=array_files.load_array(first).shape[1],
                 fingerprint=fingerprints.fingerprint(
                     self.embeddings.fingerprint,
                     str(sorted(parameters.items())),

@@ -6,7 +6,7 @@ from typing import Literal
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import matching
-from realm_tf.artifacts.index_files import ROWS_PER_SHARD
+from realm_tf.artifacts.objects import ROWS_PER_SHARD
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model

@@ -7,7 +7,6 @@ import os
 import tyro
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import matching
 from realm_tf.artifacts import objects
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.directory import Artifact
@@ -103,7 +102,6 @@ def read_block(blocks: Artifact, block_id: int) -> Block:
         InputError: if the directory holds something else or no such block.
     """
     blocks = Blocks(blocks.path)
-    matching.check_has_texts(blocks)
     check_block(blocks, block_id, flag="--block")
     return next(blocks.read(block_id, block_id + 1))
 

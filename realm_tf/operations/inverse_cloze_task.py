@@ -50,7 +50,7 @@ class InverseClozeTask(Training):
         with self.train() as (loaded, stage):
             examples = IctExamples(
                 run_directory.open_blocks(
-                    self.blocks, stage, recipe.lengths.max_block_length
+                    self.blocks, recipe.lengths.max_block_length
                 ),
                 batch_size=recipe.batch_size,
                 share=(hosts.number(), hosts.count()),

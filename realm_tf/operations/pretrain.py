@@ -31,7 +31,7 @@ class Pretrain(Training):
     """the recipe by name"""
     corpus: Passages
     """sentences with salient spans to mask, of these blocks or of another
-    corpus: directory of `realm annotate`, or of `realm pack --annotated`"""
+    corpus: directory of `realm annotate`"""
     index: Index | None = None
     """index of this model and these blocks, to start with (if not given: the blocks
     are embedded first)"""
@@ -41,9 +41,7 @@ class Pretrain(Training):
 
     def check(self) -> None:
         super().check()
-        matching.check_passages(
-            self.corpus, blocks=self.blocks, model=self.model
-        )
+        matching.check_passages(self.corpus, blocks=self.blocks)
         if self.index is not None:
             matching.check_index(
                 self.index, blocks=self.blocks, model=self.model

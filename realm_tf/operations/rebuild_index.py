@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.training.exchange import Exchange
@@ -38,7 +39,6 @@ class _Builder:
     """Embeds ranges with the weights that come, again and again."""
 
     def __init__(self, meeting, task):
-        from realm_tf.artifacts.packed_blocks import PackedBlocks
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self._exchange = meeting
@@ -46,7 +46,7 @@ class _Builder:
         self._embedder = BlockEmbedder(
             self._loaded, max_length=task["max_block_length"]
         )
-        self._blocks = PackedBlocks(task["blocks"])
+        self._blocks = Blocks(task["blocks"]).records
         self._name = builder_name(os.getpid())
         # Of the weights that the tower has.
         self._weights = None

@@ -74,7 +74,7 @@ class Training(Computing, RecipeOperation):
     model: Model
     """model directory"""
     blocks: Blocks
-    """directory of `realm chunk`, or of `realm pack`"""
+    """directory of `realm chunk`"""
     output: str
     """the directory to make, on a local disk"""
 

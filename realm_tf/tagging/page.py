@@ -5,7 +5,6 @@ import collections
 from collections.abc import Iterator
 
 from realm_tf.artifacts import html_page
-from realm_tf.artifacts import matching
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Passages
 from realm_tf.errors import InputError
@@ -89,7 +88,6 @@ def sample_passages(
     if num_passages < 1:
         raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
     passages = Passages(annotated_dir)
-    matching.check_has_texts(passages)
     total = len(passages)
     wanted = {total * part // num_passages for part in range(num_passages)}
     first = 0

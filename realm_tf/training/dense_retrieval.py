@@ -99,9 +99,7 @@ def _make_examples(blocks, asked, loaded, recipe, stage):
         stage.path(_RETRIEVED),
     )
     finder = AnswerFinder(records.texts)
-    packed = run_directory.open_blocks(
-        blocks, stage, recipe.lengths.max_block_length
-    )
+    packed = run_directory.open_blocks(blocks, recipe.lengths.max_block_length)
     examples = {}
     for name, questions in asked.items():
         found, retrieved = np.split(retrieved, [len(questions)])

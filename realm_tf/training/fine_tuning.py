@@ -242,7 +242,7 @@ class FineTuning:
         length = min(
             self._corpus.records.metadata["max_block_length"], tower.max_length
         )
-        packed = run_directory.open_blocks(self._blocks, self._stage, length)
+        packed = run_directory.open_blocks(self._blocks, length)
         wait = settings.refresh == "sync"
         if wait:
             embedder = BlockEmbedder(

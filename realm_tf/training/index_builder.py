@@ -36,7 +36,7 @@ def embed_blocks(
 
     Args:
         embedder: `BlockEmbedder`.
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         numbers: range. Which of them. Defaults to `None`: all.
         after_batch: function without arguments. What it raises ends this.
 
@@ -79,7 +79,7 @@ def builder(settings, loaded, blocks, *, max_block_length, model, stage, stack):
     Args:
         settings: `configs.recipes.Refresh`, not with `refresh="sync"`.
         loaded: `LoadedModel`. The trainer's.
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         max_block_length: int. As the trainer's.
         model: `Model`. What `loaded` was loaded from.
         stage: `artifact.Stage`. The trainer's output.
@@ -115,7 +115,7 @@ def thread_builder(loaded, blocks, *, max_block_length: int):
 
     Args:
         loaded: `LoadedModel`. The trainer's.
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         max_block_length: int. As the trainer's.
 
     Returns:

@@ -92,7 +92,7 @@ class Pretraining:
         self._loaded = loaded
         self._stage = stage
         self._blocks = run_directory.open_blocks(
-            blocks, stage, recipe.lengths.max_block_length
+            blocks, recipe.lengths.max_block_length
         )
         self._passages = run_directory.open_passages(
             passages, loaded.tokenizer, stage

@@ -1,11 +1,12 @@
 """The output of a training run while it is being made."""
 
+import os
 import sys
 
-from realm_tf.artifacts import packed_blocks
+from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
-from realm_tf.data import packed_passages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.training import hosts
 
 # What only the run needs: removed at its end.
@@ -22,29 +23,17 @@ INDEX = f"{WORK}/index"
 # The weights of the best epochs.
 SELECTION = f"{WORK}/selection"
 
-_PACKED_BLOCKS = f"{WORK}/packed_blocks"
-_PACKED_PASSAGES = f"{WORK}/packed_passages"
+_PASSAGES = f"{WORK}/passages.arrow"
 
 
-def open_blocks(
-    blocks: Blocks, stage, max_length: int
-) -> packed_blocks.PackedBlocks:
-    """Blocks of either kind; not yet packed, they are packed in the stage.
-
-    If the recipe cuts some of them off, it is said on stderr.
+def open_blocks(blocks: Blocks, max_length: int) -> BlockRecords:
+    """The blocks by id; prints on stderr how many the recipe cuts off.
 
     Args:
         blocks: `Blocks`.
-        stage: `artifact.Stage`.
         max_length: int. Of the recipe, with [CLS] and both [SEP].
     """
-    packed = blocks
-    if not blocks.is_packed:
-        packed = Blocks(stage.path(_PACKED_BLOCKS))
-        if hosts.is_first() and not packed.is_complete:
-            packed_blocks.pack_blocks(blocks.path, packed.path)
-        hosts.meet("blocks are packed")
-    opened = packed_blocks.PackedBlocks(packed)
+    opened = blocks.records
     num_cut = int((opened.count_wordpieces() + 3 > max_length).sum())
     if num_cut:
         print(
@@ -59,20 +48,17 @@ def open_blocks(
     return opened
 
 
-def open_passages(
-    passages: Passages, tokenizer, stage
-) -> packed_passages.PackedPassages:
-    """Annotated passages of either kind; see `open_blocks`.
+def open_passages(passages: Passages, tokenizer, stage) -> TokenizedPassages:
+    """The passages as wordpieces, tokenised once into the stage.
 
     Args:
         passages: `Passages`.
         tokenizer: `Tokenizer`. Of the model.
         stage: `artifact.Stage`.
     """
-    packed = passages
-    if not passages.is_packed:
-        packed = Passages(stage.path(_PACKED_PASSAGES))
-        if hosts.is_first() and not packed.is_complete:
-            packed_passages.pack_passages(passages.path, tokenizer, packed.path)
-        hosts.meet("passages are packed")
-    return packed_passages.PackedPassages(packed)
+    path = stage.path(_PASSAGES)
+    if hosts.is_first() and not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        TokenizedPassages.write(path, passages, tokenizer)
+    hosts.meet("passages are tokenised")
+    return TokenizedPassages(path)

@@ -89,7 +89,7 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
 
     Args:
         loaded: `LoadedModel`, after `prepare`.
-        blocks: `PackedBlocks`.
+        blocks: `BlockRecords`.
         recipe: `PretrainRecipe`.
         embeddings: float32 array `(num_blocks, embedding_dim)`. Of the blocks
             (`index_builder.embed_blocks`).
@@ -181,7 +181,7 @@ def _block_table(blocks, max_length):
     from realm_tf.models.block_table import BlockTable
 
     token_ids, lengths = blocks.bodies(max_length)
-    title_ids, title_lengths = blocks.titles(max_length)
+    title_ids, title_lengths = blocks.title_table(max_length)
     return BlockTable(
         token_ids,
         lengths,

@@ -1,12 +1,8 @@
-import glob
-import shutil
-
 import numpy as np
 import pytest
 
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
-from realm_tf.artifacts.objects import Blocks
 from realm_tf.checkpoints import random_weights
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
@@ -67,19 +63,13 @@ def test_blocks_too_long_for_the_reader_are_refused(
 
 
 def test_the_second_opening_answers_as_the_first(
-    tmp_path, monkeypatch, model_dir, blocks_dir, brute_force_index_dir
+    model_dir, blocks_dir, brute_force_index_dir
 ):
-    blocks = str(tmp_path / "blocks")
-    shutil.copytree(blocks_dir, blocks)
-    for path in glob.glob(f"{blocks}/.columns-*"):
-        shutil.rmtree(path)
     asked = ["Where was Ada?", "What is a hill of fire?", "What is grey?"]
     answers = []
     for _ in range(2):
-        corpus = Corpus.load(model_dir, blocks, brute_force_index_dir)
+        corpus = Corpus.load(model_dir, blocks_dir, brute_force_index_dir)
         answers.append(Predictor(corpus, num_reader_blocks=3).predict(asked))
-        # The shards are read the first time only.
-        monkeypatch.delattr(Blocks, "read_columns", raising=False)
     assert answers[0] == answers[1]
     assert all(answer.answer for answer in answers[0])
 

@@ -1,22 +1,19 @@
 import os
-import pathlib
 import pickle
-import shutil
-import threading
-import uuid
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import block_records
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import cache_dir
 from realm_tf.errors import InputError
+from realm_tf.text.tokenizer import Tokenizer
 
 TEXT = "👍 Café au lait"
 BLOCKS = [
@@ -47,10 +44,8 @@ BLOCKS = [
 
 def _write(directory, blocks, *, max_block_length=20, fingerprint="abc"):
     with artifact.write(str(directory), kind="blocks") as stage:
-        path = stage.path("blocks-0.tfrecord.gz")
-        with tf.io.TFRecordWriter(path, options="GZIP") as writer:
-            for block in blocks:
-                writer.write(schema.to_example(block))
+        path = stage.path("blocks-0.arrow")
+        record_files.write_rows(path, schema.Block, blocks)
         stage.metadata.update(
             shard_rows=[len(blocks)],
             num_blocks=len(blocks),
@@ -58,44 +53,6 @@ def _write(directory, blocks, *, max_block_length=20, fingerprint="abc"):
             fingerprint=fingerprint,
         )
     return str(directory)
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """The paths of blocks whose shards were read."""
-    found = []
-    read = Blocks.read_columns
-
-    def count(blocks, *names):
-        found.append(blocks.path)
-        return read(blocks, *names)
-
-    monkeypatch.setattr(Blocks, "read_columns", count)
-    return found
-
-
-def _content(records):
-    return (
-        list(records.titles),
-        list(records.texts),
-        list(records.urls),
-        records.lengths.tolist(),
-        records.token_ids().tolist(),
-        [
-            records.span_offsets(row, 0, length)
-            for row, length in enumerate(records.lengths)
-        ],
-    )
-
-
-EXPECTED = (
-    ["Café", ""],
-    [TEXT, "x"],
-    ["https://example.org/a", ""],
-    [5, 1],
-    [[6, 7, 8, 9, 10], [11, 0, 0, 0, 0]],
-    [(0, 14), (0, 1)],
-)
 
 
 def test_all_of_a_block_by_its_id(tmp_path):
@@ -157,99 +114,28 @@ def test_no_blocks_are_refused(tmp_path):
         BlockRecords(Blocks(directory))
 
 
-def test_shards_are_read_once(tmp_path, reads):
+def test_a_pickled_one_opens_the_blocks_again(tmp_path):
     directory = _write(tmp_path / "b", BLOCKS)
-    before = set(os.listdir(directory))
-    assert _content(BlockRecords(Blocks(directory))) == EXPECTED
     records = BlockRecords(Blocks(directory))
-    assert _content(records) == EXPECTED
-    assert _content(pickle.loads(pickle.dumps(records))) == EXPECTED
-    assert reads == [directory]
-    # What is added can be removed.
-    (added,) = set(os.listdir(directory)) - before
-    shutil.rmtree(tmp_path / "b" / added)
-    assert _content(BlockRecords(Blocks(directory))) == EXPECTED
-    assert reads == [directory] * 2
+    content = pickle.dumps(records)
+    assert len(content) < 1000
+    assert list(pickle.loads(content).texts) == list(records.texts)
 
 
-def _tear(columns, how):
-    if how == "unmarked":
-        (columns / artifact.MARKER).unlink()
-    elif how == "cut":
-        path = columns / "text.npy"
-        path.write_bytes(path.read_bytes()[:-1])
-    elif how == "mixed":
-        np.save(columns / "token_limits.npy", np.zeros(3, "uint16"))
-    elif how == "missing":
-        (columns / "blocks.npy").unlink()
-    else:
-        partial = f"{columns}.partial"
-        shutil.move(columns, partial)
-        (pathlib.Path(partial) / artifact.MARKER).unlink()
-
-
-@pytest.mark.parametrize(
-    "how", ["unmarked", "cut", "mixed", "missing", "killed"]
-)
-def test_torn_columns_are_written_again(tmp_path, reads, how):
-    directory = _write(tmp_path / "b", BLOCKS)
-    BlockRecords(Blocks(directory))
-    _tear(tmp_path / "b" / ".columns-abc", how)
-    for _ in range(2):
-        assert _content(BlockRecords(Blocks(directory))) == EXPECTED
-    assert reads == [directory] * 2
-    names = [n for n in os.listdir(directory) if n.startswith(".columns")]
-    assert names == [".columns-abc"]
-
-
-def test_a_directory_made_again_is_read_again(tmp_path, reads):
-    directory = _write(tmp_path / "b", BLOCKS)
-    BlockRecords(Blocks(directory))
-    (tmp_path / "b").rename(tmp_path / "old")
-    block = schema.Block(0, "a", "A", "new", token_ids=[7], token_limits=[3])
-    block.token_starts = [0]
-    _write(tmp_path / "b", [block], fingerprint="other")
-    shutil.copytree(
-        tmp_path / "old" / ".columns-abc", tmp_path / "b" / ".columns-abc"
+def test_reading_needs_no_tensorflow(blocks_dir):
+    code = (
+        "import sys\n"
+        "from realm_tf.artifacts.objects import Blocks\n"
+        "from realm_tf.data.inverse_cloze import IctExamples\n"
+        f"blocks = Blocks({blocks_dir!r})\n"
+        "next(IctExamples(blocks.records, batch_size=2).batches())\n"
+        "print([n for n in ('tensorflow', 'tokenizers', 'keras')"
+        " if n in sys.modules])\n"
     )
-    records = BlockRecords(Blocks(directory))
-    assert list(records.texts) == ["new"]
-    assert records.span_text(0, 0, 1) == "new"
-    assert reads == [directory] * 2
-
-
-def test_a_directory_that_may_not_be_written(tmp_path, monkeypatch, reads):
-    directory = _write(tmp_path / "b", BLOCKS)
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    access = os.access
-    # Root may write anywhere.
-    monkeypatch.setattr(
-        os,
-        "access",
-        lambda path, mode: path != directory and access(path, mode),
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    for _ in range(2):
-        assert _content(BlockRecords(Blocks(directory))) == EXPECTED
-    assert reads == [directory]
-    assert os.listdir(cache / "realm") == [".columns-abc"]
-    assert ".columns-abc" not in os.listdir(directory)
-    # Where somebody who may has opened them, that is taken.
-    shutil.move(cache / "realm" / ".columns-abc", directory)
-    assert _content(BlockRecords(Blocks(directory))) == EXPECTED
-    assert reads == [directory]
-
-
-def test_blocks_on_an_object_store(tmp_path, monkeypatch, reads):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    local = _write(tmp_path / "b", BLOCKS)
-    remote = f"ram://{uuid.uuid4()}/blocks"
-    Path(remote).mkdir(parents=True)
-    for name in os.listdir(local):
-        tf.io.gfile.copy(f"{local}/{name}", f"{remote}/{name}")
-    for _ in range(2):
-        assert _content(BlockRecords(Blocks(remote))) == EXPECTED
-    assert reads == [remote]
+    assert done.stdout == "[]\n"
 
 
 def test_where_no_cache_can_be_made(tmp_path, monkeypatch):
@@ -257,41 +143,6 @@ def test_where_no_cache_can_be_made(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cache_dir() == f"{tmp_path}/realm-{os.getuid()}"
-
-
-def test_the_second_opener_waits_for_the_first(tmp_path, monkeypatch, reads):
-    monkeypatch.setattr(block_records, "_SECONDS_TO_WAIT", 0.01)
-    directory = _write(tmp_path / "b", BLOCKS)
-    reading, go_on = threading.Event(), threading.Event()
-    read = Blocks.read_columns
-
-    def wait(blocks, *names):
-        reading.set()
-        assert go_on.wait(60)
-        yield from read(blocks, *names)
-
-    monkeypatch.setattr(Blocks, "read_columns", wait)
-    waited = []
-
-    def sleep(seconds):
-        waited.append(seconds)
-        go_on.set()
-
-    monkeypatch.setattr(block_records.time, "sleep", sleep)
-    found = []
-
-    def open_blocks():
-        found.append(_content(BlockRecords(Blocks(directory))))
-
-    threads = [threading.Thread(target=open_blocks) for _ in range(2)]
-    threads[0].start()
-    assert reading.wait(60)
-    threads[1].start()
-    for thread in threads:
-        thread.join(60)
-    assert found == [EXPECTED] * 2
-    assert waited
-    assert reads == [directory]
 
 
 def test_numbers_of_more_than_16_bits(tmp_path):
@@ -304,8 +155,128 @@ def test_numbers_of_more_than_16_bits(tmp_path):
     assert records.span_text(0, 1, 2) == "y"
 
 
-def test_damaged_shards_leave_nothing(tmp_path):
-    directory = _write(tmp_path / "b", BLOCKS[1:])
-    with pytest.raises(InputError, match="does not hold the blocks 0 to 0"):
-        BlockRecords(Blocks(directory))
-    assert not [n for n in os.listdir(directory) if "columns" in n]
+def test_wordpieces_of_every_block(blocks_dir):
+    found = BlockRecords(Blocks(blocks_dir))
+    blocks = list(Blocks(blocks_dir).read())
+    assert len(found) == len(blocks) > 6
+    tokenizer = Tokenizer.from_file(f"{blocks_dir}/vocab.txt")
+    assert found.wordpieces == tokenizer.vocabulary
+    for block in blocks:
+        one = found[block.block_id]
+        assert one.block_id == block.block_id
+        assert one.title_ids.tolist() == block.title_ids
+        assert one.token_ids.tolist() == block.token_ids
+        # Cut at full stops, each sentence tokenised alone is its range.
+        texts = [
+            block.text[start:limit]
+            for start, limit in zip(
+                block.sentence_starts, block.sentence_limits(), strict=True
+            )
+        ]
+        ranges = [one.sentence(n) for n in range(len(one.sentence_starts))]
+        assert [
+            one.token_ids[start:limit].tolist() for start, limit in ranges
+        ] == [tokenizer.tokenize(text).ids for text in texts]
+    for number in (len(blocks), -1):
+        with pytest.raises(IndexError):
+            found[number]
+
+
+def test_blocks_of_an_article_share_its_number(blocks_dir):
+    names = [b.article_id for b in Blocks(blocks_dir).read()]
+    order = list(dict.fromkeys(names))
+    numbers = BlockRecords(Blocks(blocks_dir)).article_numbers()
+    assert numbers.tolist() == [order.index(name) for name in names]
+
+
+def test_tables(blocks_dir):
+    found = BlockRecords(Blocks(blocks_dir))
+    blocks = list(Blocks(blocks_dir).read())
+    for max_length in (5, 1000):
+        for (table, lengths), rows in (
+            (found.bodies(max_length), [b.token_ids for b in blocks]),
+            (found.title_table(max_length), [b.title_ids for b in blocks]),
+        ):
+            expected = [row[:max_length] for row in rows]
+            width = max(map(len, expected))
+            assert table.dtype == "uint16"
+            assert lengths.tolist() == list(map(len, expected))
+            assert table.tolist() == [
+                row + [0] * (width - len(row)) for row in expected
+            ]
+
+
+_SENTENCES = [
+    # Two wordpieces, one, two.
+    ([0, 2, 5, 8, 9], [0, 5, 8], [0, 2, 3]),
+    # The second and the last sentence hold no wordpiece.
+    ([0, 2, 8], [0, 5, 8, 12], [0, 2]),
+    # Nothing but white space at the first.
+    ([3, 4], [0, 3], [0]),
+    ([], [0], []),
+    ([0, 1], [0], [0]),
+]
+
+
+def test_where_sentences_begin(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "ROWS_PER_BATCH", 2)
+    blocks = [
+        schema.Block(
+            number,
+            "a",
+            "A",
+            "text",
+            token_ids=[7] * len(starts),
+            token_starts=starts,
+            token_limits=starts,
+            sentence_starts=sentences,
+        )
+        for number, (starts, sentences, _) in enumerate(_SENTENCES)
+    ]
+    found = BlockRecords(Blocks(_write(tmp_path / "b", blocks)))
+    expected = [each for _, _, each in _SENTENCES]
+    assert [each.sentence_starts.tolist() for each in found] == expected
+    assert found.count_sentences().tolist() == list(map(len, expected))
+
+
+@pytest.mark.parametrize("spare", [None, 0, 3])
+def test_some_blocks_of_each_directory(blocks_dir, spare):
+    blocks = Blocks(blocks_dir)
+    records = blocks.records
+    every, odd = np.arange(len(records)), np.arange(1, len(records), 2)
+    rows = np.concatenate([every, odd])
+    capacity = None if spare is None else len(rows) + spare
+    joined = BlockRecords.joined(
+        [(blocks, every), (blocks, odd)], capacity=capacity
+    )
+    assert joined.num_blocks == len(rows)
+    assert len(joined) == (capacity or len(rows))
+    for name in ("titles", "texts", "urls"):
+        wanted = [getattr(records, name)[int(row)] for row in rows]
+        assert list(getattr(joined, name)) == wanted + [""] * (spare or 0)
+    tables = joined.token_ids(), records.token_ids()
+    # As wide as any table of such blocks, so that another takes its place.
+    width = records.metadata["max_block_length"]
+    assert tables[0].shape[1] == (records.longest if spare is None else width)
+    np.testing.assert_array_equal(
+        tables[0][: len(rows), : records.longest], tables[1][rows]
+    )
+    assert not tables[0][len(rows) :].any()
+    np.testing.assert_array_equal(
+        joined.lengths, [*records.lengths[rows], *[0] * (spare or 0)]
+    )
+    for block_id, row in enumerate(rows.tolist()):
+        limit = int(records.lengths[row])
+        for start in (0, limit - 1):
+            assert joined.span_text(block_id, start, limit) == (
+                records.span_text(row, start, limit)
+            )
+
+
+def test_a_position_that_there_is_not(blocks_dir):
+    joined = BlockRecords.joined(
+        [(Blocks(blocks_dir), np.arange(2))], capacity=3
+    )
+    assert joined.texts[-1] == joined.texts[2] == ""
+    with pytest.raises(IndexError):
+        joined.texts[3]

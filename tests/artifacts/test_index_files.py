@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from embedding_files import write_embeddings
 
-from realm_tf.artifacts import index_files
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Index
 from realm_tf.artifacts.paths import remove
+from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
@@ -46,7 +47,7 @@ def test_shards_are_joined_in_order(tmp_path, rows_per_shard):
         (f"{embeddings}/embeddings-{first:08d}.npy", first)
         for first in range(0, 50, rows_per_shard)
     ]
-    joined = index_files.write_embeddings(embeddings, str(tmp_path))
+    joined = build_index.write_embeddings(embeddings, str(tmp_path))
     assert isinstance(joined, np.memmap)
     np.testing.assert_array_equal(joined, rows)
     # As if they had been one array.
@@ -59,7 +60,7 @@ def test_a_shard_of_another_size_is_named(tmp_path, embeddings):
     path = f"{embeddings}/embeddings-00000020.npy"
     np.save(path, _embeddings(19))
     with pytest.raises(InputError) as caught:
-        index_files.write_embeddings(Embeddings(embeddings), str(tmp_path))
+        build_index.write_embeddings(Embeddings(embeddings), str(tmp_path))
     assert str(caught.value) == (
         f"{path} holds 19 rows, expected 20: run `realm embed` again."
     )
@@ -169,7 +170,7 @@ def test_a_damaged_file_is_named(tmp_path, embeddings, kind, how):
     path = tmp_path / "embeddings" / "embeddings-00000020.npy"
     _damage(path, how)
     with pytest.raises(InputError, match="embeddings-00000020.npy is"):
-        index_files.load_array(str(path))
+        array_files.load_array(str(path))
 
 
 def test_files_of_two_indices_are_told_apart(tmp_path, embeddings):

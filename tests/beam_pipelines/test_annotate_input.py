@@ -73,7 +73,7 @@ def test_articles_are_cut_once_when_a_run_broke_off(
     output = tmp_path / "out"
     arguments = {"input": path, "vocab": vocabulary_path}
     partial = break_off(monkeypatch, output, **arguments)
-    os.remove(partial / "annotated-00002-of-00003.tfrecord.gz")
+    os.remove(partial / "annotated-00002-of-00003.arrow")
     with monkeypatch.context() as patch:
         tagged = count_calls(patch)
         _annotate_input(output, path, vocabulary_path)

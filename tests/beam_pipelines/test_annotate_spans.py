@@ -1,4 +1,5 @@
 import collections
+import glob
 import os
 import re
 import shutil
@@ -15,7 +16,6 @@ from beam_runs import shard_bytes
 from realm_tf import cli
 from realm_tf import progress
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.paths import remove
 from realm_tf.beam_pipelines import annotate_spans
@@ -65,7 +65,7 @@ def test_what_the_directory_says(expected, blocks):
     }
     assert sorted(os.listdir(expected)) == [
         "COMPLETED",
-        *(f"annotated-0000{n}-of-00003.tfrecord.gz" for n in range(3)),
+        *(f"annotated-0000{n}-of-00003.arrow" for n in range(3)),
         "metadata.json",
     ]
 
@@ -126,9 +126,8 @@ def _assert_goes_on(monkeypatch, output, blocks, expected, *, again):
     "lost, again",
     [
         ([], []),
-        (["annotated-00001-of-00003.tfrecord.gz"], [3, 4, 5]),
-        (["summaries/annotated-00002-of-00003.json"], [6]),
-        (["summaries"], list(range(7))),
+        (["annotated-00001-of-00003.arrow"], [3, 4, 5]),
+        (["annotated-00002-of-00003.arrow"], [6]),
     ],
 )
 def test_a_run_that_broke_off_computes_what_is_missing(
@@ -148,7 +147,7 @@ def test_errors_in_workers_come_out_whole(
 ):
     damaged = str(tmp_path / "blocks")
     shutil.copytree(blocks, damaged)
-    path = schema.shard_paths(damaged)[1]
+    path = sorted(glob.glob(f"{damaged}/*.arrow"))[1]
     with open(path, "rb") as file:
         content = file.read()
     with open(path, "wb") as file:
@@ -157,7 +156,9 @@ def test_errors_in_workers_come_out_whole(
     arguments = {"passages_per_shard": 3, "beam_options": beam_options}
     with pytest.raises(InputError) as caught:
         annotate(str(output), blocks=damaged, **arguments)
-    assert str(caught.value).startswith(f"{path} is truncated or damaged")
+    assert str(caught.value).startswith(
+        f"{path} is missing, truncated or damaged"
+    )
     assert not output.exists()
     # Mended, it goes on.
     with open(path, "wb") as file:

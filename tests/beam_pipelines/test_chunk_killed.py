@@ -155,7 +155,7 @@ def test_the_parent_of_two_workers_is_killed(tmp_path, arguments, change):
     two = [*command(arguments, output), *TWO_PROCESSES]
     for num_parts in (1, 3):
         process = subprocess.Popen(two)
-        while len(glob.glob(f"{output}.partial/*/*.npz")) < num_parts:
+        while len(glob.glob(f"{output}.partial/*/*.arrow")) < num_parts:
             assert process.poll() is None
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)

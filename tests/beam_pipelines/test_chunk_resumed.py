@@ -121,8 +121,8 @@ def test_a_file_that_is_missing_is_made_again(
     output = str(tmp_path / "out")
     chunk(inputs, expected, vocab, num_shards=2)
     _interrupted(monkeypatch, inputs, output, vocab)
-    os.remove(find(output, "npz")[2])
-    os.remove(find(output, "tfrecord.gz")[0])
+    os.remove(sorted(glob.glob(f"{output}.partial/parts-*/*"))[2])
+    os.remove(sorted(glob.glob(f"{output}.partial/blocks-*"))[0])
     metadata = chunk(inputs, output, vocab, num_shards=2)
 
     assert metadata["counts"]["pages_read"] == 11
@@ -132,9 +132,9 @@ def test_a_file_that_is_missing_is_made_again(
 @pytest.mark.parametrize(
     "where",
     [
-        (parts.np, "savez"),
-        (parts.schema, "columns_to_examples"),
-        (resumable, "write_text"),
+        (parts.record_files, "to_table"),
+        (parts.record_files, "write"),
+        (resumable, "write_records"),
     ],
 )
 def test_a_full_disk(tmp_path, vocab, inputs, small_parts, monkeypatch, where):

@@ -1,4 +1,5 @@
 import functools
+import glob
 import os
 import shutil
 import signal
@@ -10,9 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import index_files
-from realm_tf.artifacts import schema
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.paths import Path
@@ -239,7 +239,7 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
         model_dir, blocks_dir, tmp_path / "local", rows_per_shard=3
     )
     rows = [
-        index_files.load_array(path) for path, _ in Embeddings(output).shards
+        array_files.load_array(path) for path, _ in Embeddings(output).shards
     ]
     np.testing.assert_array_equal(np.concatenate(rows), expected)
 
@@ -247,7 +247,7 @@ def test_on_an_object_store(tmp_path, monkeypatch, model_dir, blocks_dir):
 def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
     blocks = str(tmp_path / "blocks")
     shutil.copytree(blocks_dir, blocks)
-    path = schema.shard_paths(blocks)[1]
+    path = sorted(glob.glob(f"{blocks}/*.arrow"))[1]
     with open(path, "rb") as file:
         content = file.read()
     with open(path, "wb") as file:
@@ -258,7 +258,7 @@ def test_damaged_blocks_are_named(tmp_path, model_dir, blocks_dir):
     assert str(caught.value).startswith(path)
     assert not output.exists()
     # Mended, the run goes on; the blocks' fingerprint is the same.
-    shutil.copy(schema.shard_paths(blocks_dir)[1], path)
+    shutil.copy(sorted(glob.glob(f"{blocks_dir}/*.arrow"))[1], path)
     counts, _ = _embed(model_dir, blocks, output, rows_per_shard=2)
     assert 1 <= counts["shards_skipped"] < counts["shards"]
     assert "error.txt" not in os.listdir(output)

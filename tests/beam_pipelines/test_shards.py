@@ -2,13 +2,14 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from realm_tf.articles.pages import Page
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.beam_pipelines import parts
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines import shards
+from realm_tf.errors import InputError
 from realm_tf.text import blocks
 
 BLOCK = blocks.BlockText("A b.", [9], [1, 2], [0, 2], [1, 4], [0], [0], [1])
@@ -30,12 +31,8 @@ def test_plan_shards():
     pages = frozenset({7, 8})
 
     found = plan_shards(counts, dropped, num_shards=3)
-    assert [each.files for each in found] == [
-        [
-            f"out/blocks-0000{number}-of-00003.tfrecord.gz",
-            f"parts/blocks-0000{number}-of-00003.json",
-        ]
-        for number in range(3)
+    assert [each.path for each in found] == [
+        f"out/blocks-0000{number}-of-00003.arrow" for number in range(3)
     ]
     assert [(each.start, each.limit, each.parts) for each in found] == [
         (0, 2, (((0, 0), 0, pages),)),
@@ -90,7 +87,7 @@ def written(tmp_path):
     directory = str(tmp_path / "parts")
     os.mkdir(directory)
     for part, numbers in (((0, 0), (1, 2)), ((0, 1), (3,))):
-        writer = parts.PartWriter(unknown_id=1)
+        writer = parts.PartWriter()
         for number in numbers:
             found = [BLOCK, LONG][: 3 - number // 2]
             page = Page(number, "here", f"id{number}", f"T{number}", "x")
@@ -99,10 +96,9 @@ def written(tmp_path):
     return directory
 
 
-def block_shard(tmp_path, written, start, limit, *held):
+def block_shard(tmp_path, start, limit, *held):
     return shards.BlockShard(
-        path=str(tmp_path / "blocks-0.tfrecord.gz"),
-        summary_path=f"{written}/blocks-0.json",
+        path=str(tmp_path / "blocks-0.arrow"),
         start=start,
         limit=limit,
         parts=held,
@@ -111,19 +107,19 @@ def block_shard(tmp_path, written, start, limit, *held):
 
 def write_step(directory, **packing):
     return shards.WriteBlocks(
-        directory=directory, packing=blocks.Packing(**packing)
+        directory=directory, packing=blocks.Packing(**packing), unknown_id=1
     )
 
 
 def test_write_blocks(tmp_path, written):
     shard = block_shard(
-        *(tmp_path, written, 40, 43),
+        *(tmp_path, 40, 43),
         *(((0, 0), 0, frozenset({1})), ((0, 1), 0, frozenset())),
     )
     write = write_step(written, max_length=10)
     write.process(shard)
-    records = tf.data.TFRecordDataset(shard.path, "GZIP").as_numpy_iterator()
-    found = [schema.from_example(schema.Block, record) for record in records]
+    table = record_files.open_file(shard.path).read_all()
+    found = list(record_files.read_rows(schema.Block, table))
 
     assert [(b.block_id, b.article_id, b.text) for b in found] == [
         (40, "id2", "A b."),
@@ -133,7 +129,7 @@ def test_write_blocks(tmp_path, written):
     assert found[0].token_starts == [0, 2]
     assert found[0].link_limits == [1]
     # Those of two shards: counts add up, the longest stays.
-    summary = resumable.merge_summaries([shard.summary_path] * 2)
+    summary = resumable.merge_summaries([shard.path] * 2)
     assert summary.shard_rows == [3, 3]
     assert summary.longest == {"block": 7, "joint": 11}
     assert summary.counts == {
@@ -148,20 +144,20 @@ def test_write_blocks(tmp_path, written):
     before = os.stat(shard.path).st_mtime_ns
     write.process(shard)
     assert os.stat(shard.path).st_mtime_ns == before
-    assert sorted(os.listdir(tmp_path)) == ["blocks-0.tfrecord.gz", "parts"]
+    assert sorted(os.listdir(tmp_path)) == ["blocks-0.arrow", "parts"]
 
 
 def test_a_worker_that_outlives_its_run_adds_no_shard(tmp_path, written):
-    shard = block_shard(tmp_path, written, 0, 1, ((0, 1), 0, frozenset()))
+    shard = block_shard(tmp_path, 0, 1, ((0, 1), 0, frozenset()))
     os.rename(written, tmp_path / "other")
 
-    with pytest.raises((OSError, tf.errors.NotFoundError)):
+    with pytest.raises(InputError, match="is missing"):
         write_step(written).process(shard)
     assert os.listdir(tmp_path) == ["other"]
 
 
 def test_a_shard_that_lacks_a_block_is_none(tmp_path, written):
-    shard = block_shard(tmp_path, written, 0, 9, ((0, 1), 0, frozenset()))
+    shard = block_shard(tmp_path, 0, 9, ((0, 1), 0, frozenset()))
     with pytest.raises(RuntimeError, match="expected 9 records, found 1"):
         write_step(written).process(shard)
     assert os.listdir(tmp_path) == ["parts"]

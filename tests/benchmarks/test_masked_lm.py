@@ -4,13 +4,12 @@ import runpy
 import numpy as np
 import pytest
 
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.objects import Passages
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.data.packed_passages import PackedPassages
-from realm_tf.data.packed_passages import pack_passages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.models import model_directory
 from realm_tf.models.masked_lm import MaskedLmModel
 from realm_tf.operations.annotate import Annotate
@@ -36,9 +35,9 @@ def corpus(tmp_path_factory, blocks_dir, loaded):
     root = tmp_path_factory.mktemp("packed")
     annotated = str(root / "annotated")
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    pack_blocks(blocks_dir, str(root / "blocks"))
-    pack_passages(annotated, loaded[1].tokenizer, str(root / "passages"))
-    return PackedBlocks(root / "blocks"), PackedPassages(root / "passages")
+    path = str(root / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated), loaded[1].tokenizer)
+    return Blocks(blocks_dir).records, TokenizedPassages(path)
 
 
 def _evaluate(loaded, corpus, *, num_batches=1, **arguments):

@@ -6,8 +6,6 @@ import pytest
 
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.question_files import Question
 from realm_tf.data.hard_negatives import NO_BLOCK
 from realm_tf.data.hard_negatives import DprExamples
@@ -103,12 +101,11 @@ def test_the_blocks_of_a_question(question, found, named, blocks, counts):
 
 
 @pytest.fixture(scope="module")
-def world(blocks_dir, vocabulary_path, tmp_path_factory):
-    packed = str(tmp_path_factory.mktemp("dpr") / "packed")
-    pack_blocks(blocks_dir, packed)
+def world(blocks_dir, vocabulary_path):
+    records = BlockRecords(Blocks(blocks_dir))
     return {
-        "records": BlockRecords(Blocks(blocks_dir)),
-        "blocks": PackedBlocks(packed),
+        "records": records,
+        "blocks": records,
         "tokenizer": Tokenizer.from_file(vocabulary_path),
     }
 

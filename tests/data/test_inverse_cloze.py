@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from realm_tf.artifacts.packed_blocks import PackedBlock
+from realm_tf.artifacts.block_records import BlockWordpieces
 from realm_tf.data.inverse_cloze import IctExamples
 from realm_tf.errors import InputError
 
@@ -12,7 +12,7 @@ CLS, SEP, PAD = 2, 3, 0
 
 
 class Blocks(list):
-    """`PackedBlocks` of titles and sentences, as ids."""
+    """`BlockRecords` of titles and sentences, as ids."""
 
     wordpieces = WORDPIECES
     directory = "packed"
@@ -21,7 +21,7 @@ class Blocks(list):
         for number, (title, sentences) in enumerate(rows):
             lengths = [len(each) for each in sentences if each]
             self.append(
-                PackedBlock(
+                BlockWordpieces(
                     number,
                     np.array(title, "int32"),
                     np.array(sum(sentences, []), "int32"),

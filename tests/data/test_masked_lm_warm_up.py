@@ -3,11 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_blocks import pack_blocks
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masked_lm_warm_up
-from realm_tf.data.packed_passages import PackedPassages
-from realm_tf.data.packed_passages import pack_passages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.operations.annotate import Annotate
 
 
@@ -17,9 +16,9 @@ def corpus(tmp_path_factory, blocks_dir, tokenizer):
     root = tmp_path_factory.mktemp("packed")
     annotated = str(root / "annotated")
     Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    pack_blocks(blocks_dir, str(root / "blocks"))
-    pack_passages(annotated, tokenizer, str(root / "passages"))
-    return PackedPassages(root / "passages"), PackedBlocks(root / "blocks")
+    path = str(root / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated), tokenizer)
+    return TokenizedPassages(path), Blocks(blocks_dir).records
 
 
 def _examples(corpus, own=1.0, answer=0.0, other=0.0, window=12, **options):
@@ -179,11 +178,11 @@ def test_the_null_block_where_no_window_holds_the_query(corpus):
 
 
 def test_passages_of_another_corpus_are_read_too(corpus):
-    class Elsewhere(PackedPassages):
+    class Elsewhere(TokenizedPassages):
         def __getitem__(self, number):
             return dataclasses.replace(super().__getitem__(number), block_id=-1)
 
-    elsewhere = Elsewhere(corpus[0].directory)
+    elsewhere = Elsewhere(corpus[0].path)
     found = _examples((elsewhere, corpus[1])).batch(0, 0)
     expected = _examples(corpus).batch(0, 0)
     assert (found.pop("block_id") == -1).all()

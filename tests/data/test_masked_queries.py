@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
+from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masking
 from realm_tf.data.masked_queries import PretrainingExamples
-from realm_tf.data.packed_passages import PackedPassages
-from realm_tf.data.packed_passages import pack_passages
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.errors import InputError
 
 SUBJECTS = ("Café", "東京", "São", "Ünïbara", "👍", "Öb", "river")
@@ -29,10 +29,10 @@ def passages(tmp_path, letters, mark_passage, write_annotated):
         mark_passage("\u200d"),
     ]
     write_annotated(tmp_path / "annotated", rows)
-    pack_passages(
-        str(tmp_path / "annotated"), letters, str(tmp_path / "packed")
-    )
-    return PackedPassages(str(tmp_path / "packed"))
+    path = str(tmp_path / "passages.arrow")
+    annotated = Passages(tmp_path / "annotated")
+    TokenizedPassages.write(path, annotated, letters)
+    return TokenizedPassages(path)
 
 
 def _assert_same(one, two):

@@ -1,9 +1,21 @@
 import dataclasses
+import json
+import os
+import pickle
 from collections import Counter
 
 import numpy as np
+import pytest
 
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import record_files
+from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.paths import write_text
+from realm_tf.data.masking import Masker
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.data.tokenized_passages import tokenize_passages
+from realm_tf.errors import InputError
 
 # Characters of one to four bytes before, inside and after the spans; an
 # accent as a character of its own; a capital whose lower case is two.
@@ -108,3 +120,115 @@ def test_passages_together_are_as_each_alone(mark_passage, letters):
                 getattr(alone, field.name), getattr(found, field.name)
             )
     assert together[1].sentences.shape == (0, 3)
+
+
+# === TokenizedPassages ===
+
+
+@pytest.fixture
+def passages(mark_passage):
+    found = [
+        mark_passage(
+            "<東京> was in the <Café> 👍.", "The river.", title="東京"
+        ),
+        mark_passage(title="Empty"),
+        mark_passage("\u200d"),
+        mark_passage("The <abcdefghijkl> of <cities>, <rivers>.", block_id=-1),
+        mark_passage("No span.", block_id=12_345_678),
+    ]
+    # More than are tokenised at once.
+    return found + [
+        mark_passage(f"<City> {n}.", block_id=n) for n in range(600)
+    ]
+
+
+@pytest.fixture
+def annotated(tmp_path, passages, write_annotated):
+    return write_annotated(tmp_path / "annotated", passages)
+
+
+@pytest.fixture
+def tokenized(annotated, letters, tmp_path):
+    path = str(tmp_path / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated), letters)
+    return path
+
+
+def _assert_same(one, two):
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, two[name], err_msg=name)
+
+
+def test_every_passage_comes_back(tokenized, passages, letters):
+    found = TokenizedPassages(tokenized)
+    assert len(found) == 605
+    expected = tokenize_passages(passages, letters, Counter())
+    for number, passage in enumerate(expected):
+        _assert_same(vars(found[number]), vars(passage))
+    assert found[0].title == "東京"
+    assert found[4].block_id == 12_345_678
+    assert found.wordpieces == letters.vocabulary
+    with pytest.raises(IndexError):
+        found[605]
+    again = pickle.loads(pickle.dumps(found))
+    _assert_same(vars(again[3]), vars(found[3]))
+
+
+def test_what_was_counted(tokenized):
+    assert TokenizedPassages(tokenized).counts == {
+        "passages": 605,
+        "sentences": 605,
+        "sentences_without_wordpiece": 1,
+        "spans": 605,
+        "spans_outside_sentences": 0,
+        "spans_without_wordpiece": 0,
+    }
+
+
+def test_spans_are_counted(annotated, letters, tmp_path, monkeypatch):
+    # More batches than one.
+    monkeypatch.setattr(record_files, "ROWS_PER_BATCH", 7)
+    path = str(tmp_path / "more.arrow")
+    TokenizedPassages.write(path, Passages(annotated), letters)
+    found = TokenizedPassages(path)
+    assert found.num_spans == 605
+    for max_masked, first in (
+        (10, [2, 0, 0, 2, 0]),
+        (12, [2, 0, 0, 3, 0]),
+        (1, [1, 0, 0, 0, 0]),
+    ):
+        masker = Masker(letters.vocabulary, max_masked=max_masked)
+        counts = found.count_spans(masker.eligible)
+        assert counts.tolist() == first + [1] * 600
+
+
+@pytest.mark.parametrize("texts", [[], ["\u200d"], ["The river."]])
+def test_corpora_of_next_to_nothing(
+    tmp_path, letters, mark_passage, write_annotated, texts
+):
+    annotated = write_annotated(
+        tmp_path / "annotated", [mark_passage(text) for text in texts]
+    )
+    path = str(tmp_path / "passages.arrow")
+    TokenizedPassages.write(path, Passages(annotated), letters)
+    found = TokenizedPassages(path)
+    assert len(found) == len(texts)
+    counts = found.count_spans(Masker(letters.vocabulary).eligible)
+    assert counts.tolist() == [0] * len(texts)
+
+
+def test_a_missing_record_is_noticed(annotated, letters, tmp_path):
+    path = os.path.join(annotated, artifact.METADATA)
+    metadata = json.loads(Path(path).read_text())
+    write_text(
+        path,
+        json.dumps({**metadata, "num_passages": 606, "shard_rows": [302, 304]}),
+    )
+    with pytest.raises(
+        InputError, match="does not hold the passages 302 to 605"
+    ):
+        TokenizedPassages.write(
+            str(tmp_path / "passages.arrow"), Passages(annotated), letters
+        )
+    assert os.listdir(tmp_path) == ["annotated"]

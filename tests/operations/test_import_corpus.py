@@ -15,9 +15,9 @@ from named_weights import save_tf
 
 from realm_tf import cli
 from realm_tf.artifacts import artifact
-from realm_tf.artifacts import index_files
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
+from realm_tf.artifacts.objects import Index
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
 from realm_tf.checkpoints.torch_files import open_torch_file
@@ -40,7 +40,7 @@ def test_the_blocks_are_the_records(open_qa):
 
 def test_the_embeddings_are_the_published(open_qa):
     """And the block tower computes the same: nothing is said of a warning."""
-    embeddings = index_files.load_embeddings(open_qa["index"])
+    embeddings = Index(open_qa["index"]).embeddings
     with np.load(GOLDEN / "outputs.npz") as file:
         goldens = dict(file)
     metadata = artifact.read(open_qa["embeddings"], kind="embeddings")
@@ -97,8 +97,8 @@ def test_two_commands_from_the_hub(open_qa, hub, tmp_path, capsys):
     assert "block_records.npy" in hub.files_sent()
     index = ["--embeddings", paths["embeddings"], "--kind", "brute_force"]
     assert cli.main(["index", *index, "--output", str(tmp_path / "index")]) == 0
-    found = index_files.load_embeddings(str(tmp_path / "index"))
-    expected = index_files.load_embeddings(open_qa["index"])
+    found = Index(tmp_path / "index").embeddings
+    expected = Index(open_qa["index"]).embeddings
     np.testing.assert_array_equal(found, expected)
     blocks = Blocks(paths["blocks"])
     assert blocks.fingerprint == Blocks(open_qa["blocks"]).fingerprint

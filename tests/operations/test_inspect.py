@@ -8,7 +8,6 @@ from realm_tf.artifacts import artifact
 from realm_tf.errors import InputError
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.inspect import Inspect
-from realm_tf.operations.pack import Pack
 from realm_tf.training import plots
 
 
@@ -69,15 +68,10 @@ def test_it_writes_a_page_of_spans(blocks_dir, tmp_path, capsys):
     assert "<mark " in shown
 
 
-def test_a_page_of_something_else(blocks_dir, vocabulary_path, tmp_path):
+def test_a_page_of_something_else(blocks_dir, tmp_path):
     page = tmp_path / "spans.html"
     with pytest.raises(InputError, match="holds 'blocks', expected 'annotated"):
         _run(blocks_dir, "--html", page)
-    annotated, packed = str(tmp_path / "annotated"), str(tmp_path / "packed")
-    Annotate(output=annotated, tagger="rules", blocks=blocks_dir).run()
-    Pack(annotated=annotated, vocab=vocabulary_path, output=packed).run()
-    with pytest.raises(InputError, match="no texts"):
-        _run(packed, "--html", page)
     assert not page.exists()
 
 

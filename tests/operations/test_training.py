@@ -14,7 +14,6 @@ import training_runs
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.artifacts.paths import Path
 from realm_tf.configs import dpr
 from realm_tf.configs import ict
@@ -53,24 +52,22 @@ FILES = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, model_dir, blocks_dir, questions_path):
     root = tmp_path_factory.mktemp("towers")
-    pack_blocks(blocks_dir, str(root / "packed"))
     rows = "".join(f"{json.dumps(row)}\n" for row in DEV)
     (root / "dev.jsonl").write_text(rows)
     return {
         "root": root,
         "model": model_dir,
         "blocks": blocks_dir,
-        "packed": str(root / "packed"),
         "questions": questions_path,
         "dev": str(root / "dev.jsonl"),
     }
 
 
 def _operation(kind, world, output, **changes):
-    """The tiny training of a kind; the Inverse Cloze Task of packed blocks."""
+    """The tiny training of a kind."""
     given = {"recipe": "tiny", "model": world["model"], "output": str(output)}
     if kind == "ict":
-        given["blocks"] = world["packed"]
+        given["blocks"] = world["blocks"]
         return InverseClozeTask(**{**given, **changes})
     given |= {"retriever_loss": "dpr", "blocks": world["blocks"]}
     given |= {"questions": [world["questions"]], "dev": world["dev"]}
@@ -203,7 +200,7 @@ cli.parse({type(operation).__name__}, arguments).run(
     assert not os.path.exists(operation.output)
     kept = set(os.listdir(f"{operation.output}.partial/run"))
     more = {"selection", "retrieved.npz"} if kind == "dpr" else set()
-    assert {"checkpoint", "packed_blocks"} | more <= kept
+    assert {"checkpoint"} | more <= kept
 
     def search(*_):
         raise AssertionError("BM25 was asked again.")

@@ -24,7 +24,7 @@ def write_jsonl(path, rows) -> str:
 
 def shard_bytes(directory) -> dict[str, bytes]:
     """Name to content of the shards of a directory."""
-    paths = sorted(pathlib.Path(directory).glob("*.gz"))
+    paths = sorted(pathlib.Path(directory).glob("*.arrow"))
     return {path.name: path.read_bytes() for path in paths}
 
 

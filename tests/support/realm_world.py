@@ -69,7 +69,7 @@ def make_model(blocks):
         return Embedder(encoder(), projection_dim=DIM, dropout=0.0)
 
     token_ids, lengths = blocks.bodies(BLOCK_LENGTH)
-    title_ids, title_lengths = blocks.titles(BLOCK_LENGTH)
+    title_ids, title_lengths = blocks.title_table(BLOCK_LENGTH)
     embeddings = np.random.default_rng(0).normal(size=(len(blocks), DIM))
     model = RealmModel(
         tower(),

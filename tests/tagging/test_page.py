@@ -1,11 +1,12 @@
+import glob
 import os
 import re
 
 import html_reader
 import pytest
-import tensorflow as tf
 
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import record_files
 from realm_tf.artifacts import schema
 from realm_tf.errors import InputError
 from realm_tf.tagging import page
@@ -50,10 +51,10 @@ def write(directory, passages, *, rows_per_shard=3, tagger="rules"):
         str(directory), kind="annotated", parameters={"tagger": tagger}
     ) as stage:
         for number, shard in enumerate(shards):
-            name = f"annotated-{number:05d}-of-{len(shards):05d}.tfrecord.gz"
-            with tf.io.TFRecordWriter(stage.path(name), "GZIP") as writer:
-                for each in shard:
-                    writer.write(schema.to_example(each))
+            name = f"annotated-{number:05d}-of-{len(shards):05d}.arrow"
+            record_files.write_rows(
+                stage.path(name), schema.AnnotatedPassage, shard
+            )
         stage.metadata.update(
             num_passages=len(passages),
             shard_rows=[len(shard) for shard in shards],
@@ -166,14 +167,16 @@ def test_what_is_wrong_is_named(tmp_path):
         page.write_page(str(tmp_path / "none"), path)
     with pytest.raises(InputError, match="none/page.html cannot be written"):
         page.write_page(directory, str(tmp_path / "none" / "page.html"))
-    shards = schema.shard_paths(directory)
+    shards = sorted(glob.glob(f"{directory}/*.arrow"))
     with open(shards[0], "rb") as file:
         content = file.read()
     with open(shards[0], "wb") as file:
         file.write(content[: len(content) // 2])
     with pytest.raises(InputError) as caught:
         page.write_page(directory, path)
-    assert str(caught.value).startswith(f"{shards[0]} is truncated or damaged")
+    assert str(caught.value).startswith(
+        f"{shards[0]} is missing, truncated or damaged"
+    )
     os.remove(shards[0])
     with pytest.raises(InputError, match="holds 1 shards, expected 2"):
         page.write_page(directory, path)

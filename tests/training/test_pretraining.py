@@ -11,10 +11,7 @@ import training_runs
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.packed_blocks import PackedBlocks
-from realm_tf.artifacts.packed_blocks import pack_blocks
 from realm_tf.configs.pretrain import RECIPES
-from realm_tf.data.packed_passages import pack_passages
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
 from realm_tf.operations.annotate import Annotate
@@ -174,11 +171,9 @@ def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
         assert whole.run(verbose=0).metadata["held_out"] == found
 
 
-def test_embed_blocks(world, tmp_path):
+def test_embed_blocks(world):
     """In the order of the ids, though embedded by length."""
-    packed = str(tmp_path / "packed")
-    pack_blocks(world["blocks"], packed)
-    blocks = PackedBlocks(packed)
+    blocks = Blocks(world["blocks"]).records
     loaded = model_directory.load(world["model"])
     embedder = BlockEmbedder(loaded, max_length=24)
     found = index_builder.embed_blocks(embedder, blocks)
@@ -232,15 +227,10 @@ def test_the_command(world, capsys):
 def test_it_runs_without_tensorflow(world):
     """The packages of a JAX machine: keras, keras-hub and jax."""
     root = world["root"]
-    pack_blocks(world["blocks"], str(root / "packed"))
-    tokenizer = model_directory.load(world["model"]).tokenizer
-    pack_passages(world["corpus"], tokenizer, str(root / "passages"))
     operation = _operation(
         world,
         root / "jax-only",
         *("num_steps=3", "refresh_every=0"),
-        blocks=root / "packed",
-        corpus=root / "passages",
     )
     training_runs.run_without_tensorflow(operation)
     lines = read_log(operation.output)

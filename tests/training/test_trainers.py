@@ -1,5 +1,3 @@
-import os
-
 import keras
 import numpy as np
 import pytest
@@ -88,17 +86,10 @@ def test_layers_of_the_towers_alone_are_frozen(open_qa):
     assert not any(layer.recompute for layer in _layers(tower))
 
 
-def test_blocks_that_the_recipe_cuts_are_told_of(blocks_dir, tmp_path, capsys):
-    os.mkdir(tmp_path / run_directory.WORK)
-
-    class Stage:
-        @staticmethod
-        def path(name):
-            return str(tmp_path / name)
-
-    run_directory.open_blocks(Blocks(blocks_dir), Stage, 6)
+def test_blocks_that_the_recipe_cuts_are_told_of(blocks_dir, capsys):
+    run_directory.open_blocks(Blocks(blocks_dir), 6)
     told = capsys.readouterr().err
     assert "longer than max_block_length=6" in told
     assert "realm chunk --max-block-length 6" in told
-    run_directory.open_blocks(Blocks(blocks_dir), Stage, 512)
+    run_directory.open_blocks(Blocks(blocks_dir), 512)
     assert not capsys.readouterr().err
