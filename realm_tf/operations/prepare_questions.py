@@ -11,7 +11,6 @@ import tyro
 
 from realm_tf.articles import pages
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.objects import QuestionSet
@@ -176,7 +175,6 @@ class PrepareQuestions(Operation):
         from realm_tf.data import cloze
         from realm_tf.retrieval.bm25 import Bm25
 
-        matching.check_has_texts(self.corpus)
         made = cloze.make_cloze_questions(
             self.corpus.read(),
             make_retriever=Bm25,
