@@ -80,7 +80,7 @@ def test_what_is_there_already_is_left_alone(open_qa):
 
 
 def test_two_commands_from_the_hub(open_qa, hub, tmp_path, capsys):
-    """As docs/how_to/import_checkpoint.md has them; the result is that of directories."""
+    """The commands of docs/how_to/import_checkpoint.md, as of directories."""
     for name in ("openqa", "embedder"):
         hub.add(f"google/{name}", GOLDEN / name)
     paths = {n: str(tmp_path / n) for n in ("model", "blocks", "embeddings")}
