@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from realm_tf.models import model_directory
+from realm_tf.operations import rebuild_index
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import index_builder
@@ -137,11 +138,9 @@ def test_a_process_ends_with_the_trainer(tmp_path, model_dir, packed_blocks):
     assert process.returncode == 0
 
 
-def test_nothing_to_join(tmp_path):
-    process = _join(tmp_path)
-    _, printed = process.communicate()
-    assert process.returncode == 2
-    assert "no training with refresh=process" in printed
+def test_nothing_to_join(tmp_path, capsys):
+    assert rebuild_index.main(["--exchange", str(tmp_path)]) == 2
+    assert "no training with refresh=process" in capsys.readouterr().err
 
 
 @pytest.mark.slow
