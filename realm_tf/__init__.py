@@ -22,7 +22,6 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 _PUBLIC = {
     "operations.init": ("Init",),
     "operations.import_checkpoint": ("ImportCheckpoint",),
-    "operations.export_checkpoint": ("ExportCheckpoint",),
     "operations.push": ("Push",),
     "operations.chunk": ("Chunk",),
     "operations.annotate": ("Annotate",),

@@ -34,7 +34,6 @@ COMMANDS = {
     "retrieve": "Retrieve",
     "compare": "Compare",
     "export": "Export",
-    "export-checkpoint": "ExportCheckpoint",
     "push": "Push",
     "verify": "Verify",
     "corpus create": "CreateCorpus",

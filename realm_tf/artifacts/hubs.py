@@ -1,15 +1,12 @@
 """Repositories of the Hugging Face Hub, by address: hf://OWNER/NAME@REVISION.
 
-Its library fetches them into its cache: `HF_HOME`, `HF_ENDPOINT`, `HF_TOKEN`
-and `HF_HUB_OFFLINE` are its own, and what broke off goes on where it was.
+huggingface_hub fetches them into its cache, resumes broken transfers and works
+offline; it reads `HF_HOME`, `HF_ENDPOINT`, `HF_TOKEN` and `HF_HUB_OFFLINE`.
 """
 
 import contextlib
 import os
 import re
-import sys
-from collections.abc import Callable
-from collections.abc import Iterable
 
 from realm_tf.errors import InputError
 
@@ -27,19 +24,16 @@ def absolute(path: str) -> str:
     return path if is_address(path) else os.path.abspath(path)
 
 
-def fetch(
-    address: str, choose: Callable[[list[str]], Iterable[str]] | None = None
-) -> str:
+def fetch(address: str, patterns: list[str] | None = None) -> str:
     """Fetches a repository, or some of its files.
 
-    Without the hub (`HF_HUB_OFFLINE=1`, or no network) it is what was fetched
-    before.
+    Without a network it is the files that were fetched before.
 
     Args:
         address: str. `hf://OWNER/NAME`, or `hf://OWNER/NAME@REVISION` with a
             branch, tag or commit.
-        choose: function of the names of all files that gives those to fetch.
-            Defaults to `None`: all.
+        patterns: list of str. Names of the files to fetch, as of
+            `fnmatch.fnmatch`. Defaults to `None`: all.
 
     Returns:
         str, a directory of the cache.
@@ -51,41 +45,9 @@ def fetch(
     import huggingface_hub
 
     repo, revision = _parse(address)
-    with _told(address):
-        found = _files(repo, revision)
-        if found is None:
-            # The directory of what was fetched before.
-            return huggingface_hub.snapshot_download(
-                repo,
-                revision=revision,
-                local_files_only=True,
-                allow_patterns="config.json",
-            )
-        commit, sizes = found
-        names = sorted(sizes if choose is None else choose(list(sizes)))
-        missing = [
-            name
-            for name in names
-            if not isinstance(
-                huggingface_hub.try_to_load_from_cache(
-                    repo, name, revision=commit
-                ),
-                str,
-            )
-        ]
-        if missing:
-            size = sum(sizes[name] for name in missing)
-            print(
-                f"{address}: fetching {len(missing)} files, "
-                f"{size / 1e6:,.1f} MB",
-                file=sys.stderr,
-                flush=True,
-            )
-        # By the name of the revision, which the cache remembers for offline.
+    with _explained(address):
         return huggingface_hub.snapshot_download(
-            repo,
-            revision=revision,
-            allow_patterns=[_literally(name) for name in names],
+            repo, revision=revision, allow_patterns=patterns
         )
 
 
@@ -107,7 +69,7 @@ def push(directory: str, address: str, *, message: str) -> str:
     import huggingface_hub
 
     repo, revision = _parse(address)
-    with _told(address):
+    with _explained(address):
         api = huggingface_hub.HfApi()
         api.create_repo(repo, exist_ok=True)
         return api.upload_folder(
@@ -138,65 +100,38 @@ def _parse(address):
     return found["repo"], found["revision"]
 
 
-def _files(repo, revision):
-    """`(commit, size of each file)`, or `None` if the hub is out of reach."""
-    import huggingface_hub
-    from huggingface_hub import errors
-
-    try:
-        found = huggingface_hub.HfApi().model_info(
-            repo, revision=revision, files_metadata=True
-        )
-    except errors.HfHubHTTPError:
-        raise
-    except (OSError, errors.HTTPError):
-        return None
-    return found.sha, {
-        each.rfilename: each.size or 0 for each in found.siblings
-    }
-
-
 @contextlib.contextmanager
-def _told(address):
-    """Its library's errors as one sentence."""
+def _explained(address):
+    """Turns errors of the hub's library into one sentence."""
     from huggingface_hub import errors
 
+    advice = {
+        errors.GatedRepoError: "is open only to those who accepted its terms: "
+        "accept them on its page and log in with `hf auth login`.",
+        errors.RepositoryNotFoundError: "is not on the hub, or not for "
+        "everybody: check its name, or log in with `hf auth login`.",
+        errors.RevisionNotFoundError: "has no such branch, tag or commit.",
+        errors.LocalEntryNotFoundError: "cannot be reached, and nothing of it "
+        "was fetched before. Check the network, HF_ENDPOINT and "
+        "HF_HUB_OFFLINE, or name a local directory.",
+    }
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise InputError(
-            f"{address} is open only to those who accepted its terms: accept "
-            "them on its page and log in with `hf auth login`."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise InputError(
-            f"{address} is not on the hub, or not for everybody: check its "
-            "name, or log in with `hf auth login`."
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise InputError(
-            f"{address}: the repository has no such branch, tag or commit."
-        ) from error
-    except errors.LocalEntryNotFoundError as error:
-        raise InputError(
-            f"{address}: the hub cannot be reached, and nothing of it was "
-            "fetched before. Check the network, HF_ENDPOINT and "
-            "HF_HUB_OFFLINE, or name a local directory."
-        ) from error
     except (OSError, ValueError, errors.HTTPError) as error:
-        answer = getattr(error, "response", None)
-        if answer is not None and answer.status_code in (401, 403):
-            raise InputError(
-                f"{address} may not be read or written so: log in with `hf "
-                "auth login`, by a token that may."
-            ) from error
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"{address}: the transfer failed ({type(error).__name__}: {said}). "
-            "The same command goes on where it was."
-        ) from error
-
-
-def _literally(name):
-    """A pattern that matches this name alone."""
-    return re.sub(r"([*?[])", r"[\1]", name)
+        response = getattr(error, "response", None)
+        said = next(
+            (text for kind, text in advice.items() if isinstance(error, kind)),
+            None,
+        )
+        if said is None and getattr(response, "status_code", 0) in (401, 403):
+            said = (
+                "may not be read or written so: log in with `hf auth login`, "
+                "by a token that may."
+            )
+        if said is None:
+            first_line = str(error).strip().partition("\n")[0]
+            said = (
+                f"was not transferred ({type(error).__name__}: {first_line}). "
+                "Run the same command again to continue."
+            )
+        raise InputError(f"{address} {said}") from error

@@ -2,14 +2,12 @@
 
 import dataclasses
 import datetime
-import re
 
 import yaml
 
 from realm_tf.artifacts import html_page
 
 UNKNOWN_LICENSE = "unknown"
-_HEADER = re.compile(r"\A---\n(.*?\n)---\s*\n", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +77,19 @@ def read_header(text: str) -> dict:
     Returns:
         dict with `license` and `languages` as of `Card`, what is said of them.
     """
-    found = _HEADER.match(text)
+    import huggingface_hub
+
     try:
-        header = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        header = None
-    if not isinstance(header, dict):
+        card = huggingface_hub.ModelCard(text, ignore_metadata_errors=True)
+    except (ValueError, yaml.YAMLError):
         return {}
     said = {}
-    if isinstance(header.get("license"), str):
-        said["license"] = header["license"]
-    languages = header.get("language")
+    if isinstance(card.data.license, str):
+        said["license"] = card.data.license
+    languages = card.data.language or []
     if isinstance(languages, str):
         languages = [languages]
-    if isinstance(languages, list):
+    if languages:
         # YAML takes Norwegian's code for a "no".
         said["languages"] = tuple(
             "no" if code is False else str(code) for code in languages

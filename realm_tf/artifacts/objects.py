@@ -364,12 +364,6 @@ class Comparison(Artifact):
         return Path(self.file("comparison.md")).read_text().rstrip()
 
 
-class ForeignModel(Artifact):
-    """A model in the files of another library."""
-
-    kinds = ("foreign_model", "hugging_face")
-
-
 class SavedModel(Artifact):
     """One version of an export: raw question in, answer with evidence out."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import glob
 import json
 import os
 
@@ -24,8 +25,12 @@ from realm_tf.checkpoints.source import make_part
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
 
-# What is read beside the weights.
-_BESIDE = {"config.json", "vocab.txt", "tokenizer_config.json", "README.md"}
+# Files that are read beside the weights.
+_BESIDE = (
+    *("config.json", "vocab.txt", TOKENIZER, "tokenizer_config.json"),
+    *("README.md", sentence_transformers.MODULES),
+    *(sentence_transformers.PROMPTS, "*_Pooling/config.json"),
+)
 # Embeddings of all blocks, in a RealmForOpenQA: no weight of the model.
 BLOCK_EMBEDDINGS = "block_emb"
 
@@ -180,24 +185,12 @@ def from_encoder_config(config: dict) -> dict:
     }
 
 
-def choose_files(names: list[str]) -> list[str]:
-    """Those files of a repository that are read of a model.
-
-    Args:
-        names: list of str. All there are, the same weights in several forms
-            often among them.
-    """
-    return [
-        *tensor_files.choose(names),
-        *(
-            each
-            for each in names
-            if each in _BESIDE
-            or sentence_transformers.is_file(each)
-            # As large as the vocabulary, which is read where there is one.
-            or (each == TOKENIZER and "vocab.txt" not in names)
-        ),
-    ]
+def _fetch(address):
+    """Fetches the files of a repository that are read, safetensors if any."""
+    directory = hubs.fetch(address, [*_BESIDE, "model*.safetensors*"])
+    if not glob.glob(os.path.join(directory, "model*.safetensors*")):
+        hubs.fetch(address, ["pytorch_model*.bin*"])
+    return directory
 
 
 def open_source(source: str) -> Source:
@@ -215,7 +208,7 @@ def open_source(source: str) -> Source:
     """
     directory = source
     if hubs.is_address(source):
-        directory = hubs.fetch(source, choose_files)
+        directory = _fetch(source)
     path = os.path.join(directory, "config.json")
     if not os.path.isfile(path):
         raise InputError(

@@ -23,17 +23,6 @@ _OF_QUERIES = ("query", "search_query", "retrieval.query")
 _OF_BLOCKS = ("passage", "document", "search_document", "retrieval.passage")
 
 
-def is_file(name: str) -> bool:
-    """Whether `read` reads a file of a repository.
-
-    Args:
-        name: str. Its path there.
-    """
-    return name in (MODULES, PROMPTS) or (
-        os.path.basename(name) == _POOLING_CONFIG and "_Pooling" in name
-    )
-
-
 def read(directory: str) -> Embedding | None:
     """How a directory says that texts are embedded.
 

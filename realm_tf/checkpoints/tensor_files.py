@@ -3,8 +3,6 @@
 import functools
 import json
 import os
-import re
-from collections.abc import Iterable
 
 from realm_tf.checkpoints.assignment import Stored
 from realm_tf.checkpoints.assignment import Tensors
@@ -13,28 +11,6 @@ from realm_tf.errors import InputError
 
 # In the order in which they are looked for.
 _FILES = ("model.safetensors", "pytorch_model.bin")
-
-
-def choose(names: Iterable[str]) -> list[str]:
-    """Those files of a directory that `open_directory` reads.
-
-    Args:
-        names: iterable of str. All there are.
-
-    Returns:
-        list of str; empty if none holds weights.
-    """
-    for name in _FILES:
-        stem, ending = os.path.splitext(name)
-        pieces = rf"{re.escape(stem)}(-\d+-of-\d+)?{re.escape(ending)}"
-        found = [
-            each
-            for each in names
-            if re.fullmatch(rf"{pieces}|{re.escape(name)}\.index\.json", each)
-        ]
-        if found:
-            return found
-    return []
 
 
 def open_directory(directory: str) -> Tensors:

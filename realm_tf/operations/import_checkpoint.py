@@ -196,7 +196,9 @@ class ImportCheckpoint(Operation):
         from realm_tf.checkpoints.source import find
 
         directories = [
-            hubs.fetch(path, _choose_records) if hubs.is_address(path) else path
+            hubs.fetch(path, [_BLOCK_RECORDS])
+            if hubs.is_address(path)
+            else path
             for path in self.source
         ]
         texts = self.texts or find(directories, _BLOCK_RECORDS, _BLOCKS_TFR)
@@ -235,7 +237,3 @@ class ImportCheckpoint(Operation):
 
     def report(self, result: Imported) -> str:
         return "\n".join(result.lines)
-
-
-def _choose_records(names):
-    return {*names} & {_BLOCK_RECORDS}

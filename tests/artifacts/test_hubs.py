@@ -30,20 +30,15 @@ def _read(directory, name):
         return file.read()
 
 
-def test_only_what_is_chosen_is_fetched_and_only_once(hub, capsys):
-    def choose(names):
-        assert sorted(names) == sorted(FILES)
-        return ["config.json", "pytorch_model.bin"]
-
-    directory = hubs.fetch("hf://them/bert", choose)
+def test_some_files_are_fetched_and_only_once(hub):
+    patterns = ["config.json", "*.bin"]
+    directory = hubs.fetch("hf://them/bert", patterns)
     assert _read(directory, "pytorch_model.bin") == FILES["pytorch_model.bin"]
     assert not os.path.exists(os.path.join(directory, "onnx"))
     assert hub.files_sent() == ["config.json", "pytorch_model.bin"]
-    assert "hf://them/bert: fetching 2 files, 0.0 MB" in capsys.readouterr().err
     hub.asked.clear()
-    assert hubs.fetch("hf://them/bert", choose) == directory
+    assert hubs.fetch("hf://them/bert", patterns) == directory
     assert hub.files_sent() == []
-    assert "fetching" not in capsys.readouterr().err
 
 
 def test_a_commit_can_be_named(hub):
@@ -67,9 +62,9 @@ def test_a_broken_transfer_is_made_again(hub):
 
 
 def test_without_the_hub_what_was_fetched_serves(hub, monkeypatch):
-    directory = hubs.fetch("hf://them/bert", lambda _: ["config.json"])
+    directory = hubs.fetch("hf://them/bert", ["config.json"])
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert hubs.fetch("hf://them/bert", lambda _: ["config.json"]) == directory
+    assert hubs.fetch("hf://them/bert", ["config.json"]) == directory
     with pytest.raises(InputError, match="nothing of it was fetched before"):
         hubs.fetch("hf://them/other")
 
@@ -99,7 +94,7 @@ def test_a_model_is_pushed_and_read_again(
             cli.main(["push", "--model", model.path, "--to", "hf://me/ours"])
             == 0
         )
-        assert f"is on the hub: {hub.url}/me/ours/" in capsys.readouterr().out
+        assert f"written to {hub.url}/me/ours/" in capsys.readouterr().out
     assert hub.repos["me/ours"]["README.md"].startswith(b"---\nlicense:")
     found = Model("hf://me/ours")
     assert found.fingerprint == model.fingerprint

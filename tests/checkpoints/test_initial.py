@@ -77,8 +77,8 @@ def test_hugging_faces_hub(goldens, tmp_path, hub):
     hub.repos["google-bert/tiny"].update(dict.fromkeys(more, b"?"))
     loaded = _init(tmp_path, "hf", "hf://google-bert/tiny")
     _check_encoder(loaded.model.reader.encoder, goldens)
-    expected = ["config.json", "model.safetensors", "vocab.txt"]
-    assert hub.files_sent() == expected
+    expected = ["config.json", "model.safetensors", "tokenizer.json"]
+    assert hub.files_sent() == [*expected, "vocab.txt"]
     (path, _), *more = loaded.card.sources
     assert path == "hf://google-bert/tiny/model.safetensors" and not more
 
@@ -269,9 +269,9 @@ def test_a_text_embedder_of_keras_hub(preset, tmp_path, pooling_mode):
     np.testing.assert_allclose(np.asarray(tower(inputs)), expected, atol=1e-5)
     assert loaded.model.score_scale == 20
     output = str(tmp_path / "written")
-    command = ["export-checkpoint", "--to", "keras-hub", "--output", output]
+    command = ["push", "--format", "keras-hub", "--to", output]
     assert cli.main([*command, "--model", str(tmp_path / "model")]) == 0
-    again = keras_hub.models.TextEmbedder.from_preset(f"{output}/embedder")
+    again = keras_hub.models.TextEmbedder.from_preset(output)
     np.testing.assert_allclose(
         again.predict(texts, verbose=0), expected, atol=1e-5
     )

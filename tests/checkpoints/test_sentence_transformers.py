@@ -111,17 +111,6 @@ def test_rows_of_padding_stay_empty(tmp_path):
         np.testing.assert_array_equal(np.asarray(rows), np.zeros((2, 7)))
 
 
-def test_what_is_read_of_a_repository():
-    names = [
-        *("modules.json", "1_Pooling/config.json", "onnx/config.json"),
-        *("config_sentence_transformers.json", "2_Normalize/config.json"),
-    ]
-    assert list(filter(sentence_transformers.is_file, names)) == [
-        *("modules.json", "1_Pooling/config.json"),
-        "config_sentence_transformers.json",
-    ]
-
-
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [

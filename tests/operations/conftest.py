@@ -1,4 +1,4 @@
-"""What tests of `realm import` and `realm export-checkpoint` share."""
+"""What tests of `realm import` share."""
 
 import pytest
 from hugging_face_goldens import GOLDEN

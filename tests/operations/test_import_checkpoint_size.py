@@ -3,17 +3,22 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
+from realm_tf.checkpoints import assignment
+from realm_tf.checkpoints import hugging_face
 from realm_tf.checkpoints import random_weights
+from realm_tf.checkpoints.source import EMBEDDER
+from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.tensor_files import open_safetensors
 from realm_tf.models import model_directory
-from realm_tf.operations.export_checkpoint import ExportCheckpoint
 
 NUM_ROWS = 13_353_718
 
@@ -31,11 +36,22 @@ def _write(directory):
         hidden_dim=768,
         intermediate_dim=3072,
     )
-    path = str(directory / "original")
-    model_directory.save(loaded, path)
-    output = str(directory / "exported")
-    ExportCheckpoint(to="hf", model=path, output=output).run()
-    return loaded.model, [f"{output}/embedder", f"{output}/reader"]
+    model = loaded.model
+    parts = ((EMBEDDER, model.query_embedder), (READER, model.reader))
+    for part, made in parts:
+        folder = directory / part
+        folder.mkdir()
+        table = hugging_face.mapping(part, 12)
+        tensors = assignment.extract(made, table)
+        safetensors.numpy.save_file(
+            {k: np.ascontiguousarray(v) for k, v in tensors.items()},
+            folder / "model.safetensors",
+        )
+        config = hugging_face.from_encoder_config(made.encoder.get_config())
+        config["model_type"] = "realm"
+        (folder / "config.json").write_text(json.dumps(config))
+        shutil.copy(vocab, folder)
+    return model, [str(directory / part) for part, _ in parts]
 
 
 # In a process of its own, whose peak is measured: VmHWM, as getrusage would
