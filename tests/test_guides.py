@@ -1,89 +1,126 @@
 """The commands of tutorials and how-to guides, run as a reader pastes them.
 
-Each page runs in a directory of its own: all its `bash` blocks, in order, in
-one shell. The directory holds the tiny world of conftest.py under the names
-that the pages use. A block that cannot run here stands after a paragraph with
-"The tests do not run ..., because ...".
+Each page runs in a directory of its own: all its `bash` blocks, in order. The
+directory holds the tiny world of conftest.py under the names that the pages
+use. `realm` commands run in this process, which has TensorFlow already; a
+server has a process of its own, and bash runs the other lines. A block that
+cannot run here follows a paragraph with "The tests do not run ..., because
+...".
 """
 
-import os
+import contextlib
 import pathlib
 import re
+import shlex
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
+import time
+import urllib.request
 
 import pytest
+
+from realm_tf import cli
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *sorted((ROOT / "docs" / "how_to").glob("*.md")),
 ]
-TIMEOUT_SECONDS = 600
 _BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NOT_RUN = re.compile(r"The tests do not run [^.]+, because [^.]+[.:]$")
-# What is too large or not here, and what takes its place.
-_SMALLER = {
+_NOT_RUN = re.compile(r"The tests do not run [^.]+, because [^.]+[.:]")
+# A `realm` command with its continued lines, or lines of bash up to the next
+# one, of which a here-document may be a part.
+_COMMAND = re.compile(
+    r"^realm (?:.*\\\n)*.*\n|(?:(?:.*<<'END'\n(?:.*\n)*?END|(?!realm ).*)\n)+",
+    re.MULTILINE,
+)
+# Inputs that are too large or not here, and their substitutes.
+_SUBSTITUTES = {
     r"realm init --from minilm.* --output (\S+)": r"cp -r model.tiny \1",
     r"--recipe \S+": "--recipe tiny",
     r"realm_tf/quickstart/wiki\.xml\.bz2": "corpus.jsonl",
     r"realm_tf/quickstart/questions\.(\w+)\.jsonl": r"\1.jsonl",
 }
-_SERVE = """
-{command} &
-server=$!
-trap 'kill $server' EXIT
-until curl --silent --insecure --fail {url}/readyz; do
-    kill -0 $server
-    sleep 0.5
-done
-"""
+READY_SECONDS = 120
 
 
 def _blocks(page):
-    """(text before the block, commands) of each `bash` block."""
+    """(paragraph before the block, commands) of each `bash` block."""
     text, end = page.read_text(encoding="utf-8"), 0
     for match in _BLOCK.finditer(text):
-        yield text[end : match.start()].strip(), match[1]
+        paragraph = text[end : match.start()].strip().rpartition("\n\n")[2]
+        yield " ".join(paragraph.split()), match[1]
         end = match.end()
 
 
-def _script(page, ports):
-    """What a shell runs of a page."""
-    parts = ["set -euo pipefail"]
-    for before, commands in _blocks(page):
-        paragraph = " ".join(before.split("\n\n")[-1].split())
+def _commands(page):
+    """The commands of a page that can run here, with their substitutes."""
+    for paragraph, commands in _blocks(page):
         if _NOT_RUN.search(paragraph):
             continue
-        for pattern, smaller in _SMALLER.items():
-            commands = re.sub(pattern, smaller, commands)
-        parts += _served(commands.replace("\\\n", " ").splitlines())
-    script = "\n".join(parts)
-    for port, free in ports.items():
-        script = re.sub(rf"\b{port}\b", str(free), script)
-    return script
+        for pattern, substitute in _SUBSTITUTES.items():
+            commands = re.sub(pattern, substitute, commands)
+        yield from _COMMAND.findall(commands)
 
 
-def _served(lines):
-    """Lines of a shell; a server goes on in the background."""
-    for line in lines:
-        if not line.startswith("realm serve"):
-            yield line
-            continue
-        scheme = "https" if "--tls " in line else "http"
-        found = re.search(r"--rest-port (\d+)", line)
-        port = found[1] if found else 8501
-        if not found:
-            line += " --grpc-port 8500 --rest-port 8501"
-        yield _SERVE.format(command=line, url=f"{scheme}://127.0.0.1:{port}")
+class Shell:
+    """Runs commands; the ports of servers are free ones.
 
+    Args:
+        servers: `contextlib.ExitStack`. Ends the servers.
+    """
 
-def _free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    def __init__(self, servers):
+        self._servers = servers
+        self._ports = {}
+
+    def run(self, command):
+        """Runs a command, which must succeed."""
+        command = re.sub(
+            r"\b8[56]0[01]\b", lambda match: self._free_port(match[0]), command
+        )
+        if command.startswith("realm serve "):
+            self._serve(shlex.split(command)[1:])
+        elif command.startswith("realm "):
+            words = shlex.split(command, comments=True)
+            assert cli.main(words[1:]) == 0, command
+        else:
+            script = f"set -euo pipefail\n{command}"
+            subprocess.run(["bash", "-c", script], check=True, timeout=60)
+
+    def _free_port(self, port):
+        if port not in self._ports:
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                self._ports[port] = str(taken.getsockname()[1])
+        return self._ports[port]
+
+    def _serve(self, words):
+        if "--rest-port" not in words:
+            for option, port in (
+                ("--grpc-port", "8500"),
+                ("--rest-port", "8501"),
+            ):
+                words += [option, self._free_port(port)]
+        server = subprocess.Popen(
+            [sys.executable, "-m", "realm_tf.cli", *words]
+        )
+        self._servers.callback(server.wait)
+        self._servers.callback(server.terminate)
+        scheme = "https" if "--tls" in words else "http"
+        port = words[words.index("--rest-port") + 1]
+        url = f"{scheme}://127.0.0.1:{port}/readyz"
+        insecure = ssl._create_unverified_context()
+        limit = time.monotonic() + READY_SECONDS
+        while True:
+            assert server.poll() is None and time.monotonic() < limit
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(url, context=insecure).close()
+                return
+            time.sleep(0.2)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +135,8 @@ def world(
     vocabulary_path,
 ):
     """The tiny world under the names of the pages."""
-    world = tmp_path_factory.mktemp("guides")
+    world = tmp_path_factory.mktemp("guides") / "world"
+    world.mkdir()
     for name, path in {
         "model": model_dir,
         "initial": model_dir,
@@ -116,46 +154,33 @@ def world(
         (world / folder).mkdir()
     text = "---\ntags: hr\ndate: 2024-05-01\n---\n# Bach\n\nBach wrote music.\n"
     (world / "handbook" / "travel.md").write_text(text)
-    (world / "news" / "etna.md").write_text(
-        "# Etna\n\nEtna is a hill of fire.\n"
-    )
+    (world / "news" / "etna.md").write_text("# Etna\n\nEtna is a hill.\n")
     return world
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_block_that_is_not_run_says_why(page):
-    for before, commands in _blocks(page):
-        needs_more = re.search(r"gs://|hf://|docker|REALM_EXPORT", commands)
-        paragraph = " ".join(before.split("\n\n")[-1].split())
-        assert not needs_more or _NOT_RUN.search(paragraph), commands
+    for paragraph, commands in _blocks(page):
+        if re.search(r"gs://|hf://|docker|SHARED|export ", commands):
+            assert _NOT_RUN.search(paragraph), commands
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(_blocks(page))],
+    [page for page in PAGES if any(_commands(page))],
     ids=lambda page: page.stem,
 )
-def test_the_commands_of_a_page_run(page, world, tmp_path):
+def test_the_commands_of_a_page_run(page, world, tmp_path, monkeypatch):
     directory = tmp_path / "run"
     shutil.copytree(world, directory)
     if page.parent.name == "tutorials":
         # A tutorial makes everything itself.
-        for name in ("model", "initial", "blocks", "embeddings", "index"):
+        for name in (*("model", "initial", "blocks"), "embeddings", "index"):
             shutil.rmtree(directory / name)
         shutil.rmtree(directory / "handbook")
-    ports = {port: _free_port() for port in (8500, 8501, 8600, 8601)}
-    script = _script(page, ports)
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=directory,
-        env={
-            **os.environ,
-            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
-    assert done.returncode == 0, f"{script}\n\n{done.stdout[-3000:]}"
+    monkeypatch.chdir(directory)
+    with contextlib.ExitStack() as servers:
+        shell = Shell(servers)
+        for command in _commands(page):
+            shell.run(command)
