@@ -6,6 +6,7 @@ import os
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
+from realm_tf.artifacts import html_page
 from realm_tf.artifacts import model_card
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
@@ -16,6 +17,9 @@ from realm_tf.version import __version__
 
 FILE = "assets.extra/card.json"
 README = "README.md"
+# A TFRecord file of `PredictionLog`, as TF Serving reads it
+# (tensorflow.org/tfx/serving/saved_model_warmup).
+WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 # Files of every directory, and those that are written here.
 _NOT_LISTED = (artifact.JOB, artifact.MARKER, artifact.METADATA, FILE, README)
 
@@ -96,58 +100,17 @@ def _graph(facts) -> tuple:
     return files, facts.get("parents")
 
 
-def _confidence(fitted) -> str:
-    if fitted is None:
-        return "- not calibrated: confidences are shares, all is `answered`"
-    least = f"from {fitted['threshold']:.2f} on"
-    if fitted.get("least_score") is not None:
-        least = f"from a score of {fitted['least_score']:.2f} on, without BM25's part"
-    return (
-        f"- confidence fitted to {fitted['questions']:,} questions, `answered` "
-        f"{least}"
-    )
-
-
 def _render(facts) -> str:
-    card = model_card.Card.from_json(facts["model_card"])
-    license = facts["evidence_license"] or "not stated"
-    date = datetime.datetime.now(datetime.UTC).date()
-    quantize = facts["quantize"]
-    search = facts["index"] + (
-        "" if quantize == "none" else f", embeddings as {quantize}"
+    fitted = facts.get("calibration")
+    page = html_page.render(
+        "saved_model_card.md",
+        **{
+            "evidence_license": None,
+            "lexical_weight": None,
+            **facts,
+            "card": model_card.Card.from_json(facts["model_card"]),
+            "calibration": fitted and {"least_score": None, **fitted},
+            "date": datetime.datetime.now(datetime.UTC).date(),
+        },
     )
-    if facts.get("lexical_weight") is not None:
-        search += (
-            f", with BM25 of wordpieces at weight {facts['lexical_weight']:g}"
-        )
-    lines = [
-        "---",
-        f"license: {card.license}",
-        "library_name: realm-tf",
-        "tags: [realm, open-domain-question-answering, saved-model]",
-        f"date: {date}",
-        "---",
-        "",
-        "# A REALM question-answering model",
-        "",
-        f"Weights: {card.origin} License of the weights: {card.license}.",
-        f"License of the texts: {license}.",
-        "",
-        *(f"**{warning}**\n" for warning in facts["warnings"]),
-        *(f"- {note}" for note in card.notes),
-        *([""] if card.notes else []),
-        f"- {facts['num_blocks']:,} blocks, search: {search}",
-        f"- reads {facts['num_reader_blocks']} blocks a question",
-        f"- encoders compute in {facts['precision']}",
-        _confidence(facts.get("calibration")),
-        *(
-            f"- fingerprint of the {name}: {fingerprint}"
-            for name, fingerprint in facts["parents"].items()
-        ),
-        "",
-        "| part | bytes |",
-        "|---|---|",
-        *(f"| {name} | {size:,} |" for name, size in facts["parts"].items()),
-        "",
-    ]
-    return "\n".join(lines)
+    return page.rstrip() + "\n"

@@ -23,9 +23,9 @@ from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.objects import SavedModel
 from realm_tf.artifacts.paths import remove
 from realm_tf.export import card
-from realm_tf.export import checkpoint
 from realm_tf.export import expected as expected_answers
 from realm_tf.export import field_table as field_tables
+from realm_tf.export import runtime
 from realm_tf.export import saved_model
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import Room
@@ -256,11 +256,14 @@ def _write_variables(stage, before, part) -> bool:
     Returns:
         bool, whether they are of the same shapes and types.
     """
-    reader = tf.train.load_checkpoint(before.file(checkpoint.PREFIX))
+    reader = tf.train.load_checkpoint(before.file(runtime.VARIABLES))
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
-    found = {checkpoint.key_of(path): value for path, value in _named(part)}
-    of_corpus = {name for name in shapes if name.startswith(checkpoint.CORPUS)}
+    found = {
+        f"{runtime.CORPUS}{path}/.ATTRIBUTES/VARIABLE_VALUE": value
+        for path, value in _named(part)
+    }
+    of_corpus = {name for name in shapes if name.startswith(runtime.CORPUS)}
     if of_corpus != set(found):
         return False
     tensors = {}
@@ -272,9 +275,9 @@ def _write_variables(stage, before, part) -> bool:
         if value.shape.as_list() != shapes[name] or value.dtype != dtypes[name]:
             return False
         tensors[name] = value
-    os.makedirs(os.path.dirname(stage.path(checkpoint.PREFIX)))
+    os.makedirs(os.path.dirname(stage.path(runtime.VARIABLES)))
     tf.raw_ops.SaveV2(
-        prefix=stage.path(checkpoint.PREFIX),
+        prefix=stage.path(runtime.VARIABLES),
         tensor_names=list(tensors),
         shape_and_slices=[""] * len(tensors),
         tensors=[tf.convert_to_tensor(value) for value in tensors.values()],

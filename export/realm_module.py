@@ -60,7 +60,7 @@ class RealmModule(tf.Module):
         self.tokenizer = GraphTokenizer(
             loaded.tokenizer.vocabulary, lowercase=loaded.tokenizer.lowercase
         )
-        # First, and under the name that `checkpoint` has for it.
+        # First, and under the name that `runtime` has for it.
         self.corpus = corpus
         # As `CorpusPart.layers`.
         self._keras = types.SimpleNamespace(

@@ -14,7 +14,7 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.export import card
 from realm_tf.export import expected as expected_answers
-from realm_tf.export import warmup
+from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.realm_module import RealmModule
 from realm_tf.text.answers import is_correct
@@ -66,8 +66,8 @@ def write(
     """
     parts = _write_graph(stage, corpus, part, search)
     Path(stage.path("assets.extra")).mkdir(parents=True, exist_ok=True)
-    warmup.write(
-        stage.path(warmup.FILE),
+    _write_warm_up(
+        stage.path(card.WARM_UP_FILE),
         next((q.question for q in asked if q.question), ""),
         with_filter=part is not None and part.fields is not None,
     )
@@ -90,6 +90,36 @@ def write(
         "example_questions": _answered_rightly(asked, expected),
     }
     card.write(stage.directory, {**_of_corpus(corpus), **facts})
+
+
+def _write_warm_up(path: str, question: str, *, with_filter: bool) -> None:
+    """Writes a request of one row for each signature that users wait for.
+
+    TF Serving and our server replay these requests when they load a version: the
+    first run of a signature optimises its graph and builds ScaNN's searcher. One
+    row is enough, as one graph serves batches of any size. The signatures that
+    embed are left out: few who ask questions need them, and each takes a second
+    or two.
+    """
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    with tf.io.TFRecordWriter(path) as writer:
+        for name in (signatures.DEFAULT, signatures.RETRIEVE):
+            requests = {name: {"question": question}}
+            if with_filter:
+                requests[f"{name}{signatures.FILTERED}"] = {
+                    "question": question,
+                    signatures.FILTER: "",
+                }
+            for signature, strings in requests.items():
+                log = prediction_log_pb2.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.signature_name = signature
+                for key, string in strings.items():
+                    request.inputs[key].CopyFrom(
+                        tf.make_tensor_proto([string], tf.string)
+                    )
+                writer.write(log.SerializeToString())
 
 
 def _of_corpus(corpus) -> dict:
@@ -155,7 +185,8 @@ def _answered_rightly(asked, expected: dict) -> list[str]:
     return [
         q.question
         for q, row in zip(asked, expected["questions"], strict=True)
-        if row["answer"] and is_correct(row["answer"], q.answers, q.answer_type)
+        if row["answer"]
+        and is_correct(row["answer"], q.answers, q.answer_type, q.language)
     ][:NUM_EXAMPLES]
 
 

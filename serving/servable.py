@@ -20,11 +20,13 @@ from realm_tf.artifacts.saved_models import find_version
 from realm_tf.errors import InputError
 from realm_tf.export import card as export_card
 from realm_tf.export import signatures
+from realm_tf.export.runtime import LoadError
+from realm_tf.export.runtime import RunError
+from realm_tf.export.runtime import Runtime
 from realm_tf.serving import memory
 from realm_tf.serving.client import RealmServerError
 from realm_tf.serving.client import checked
 from realm_tf.serving.client import to_answers
-from realm_tf.serving.graph_session import GraphSession
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
@@ -33,9 +35,6 @@ from realm_tf.serving.tensors import decode_tensor
 _CLOSED = "This version is being unloaded."
 _INIT_SIGNATURE = "__saved_model_init_op"
 _STATUS_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
-# A TFRecord file of `PredictionLog`, as TF Serving reads it
-# (tensorflow.org/tfx/serving/saved_model_warmup).
-_WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -72,17 +71,24 @@ class SavedModelServable:
         self.directory, _ = find_version(path)
         self.card = export_card.read(self.directory)
         self.evidence_license = self.card.get("evidence_license")
-        graph = state = None
-        if beside is not None and export_card.differ_in_blocks_alone(
-            self.card, beside.card
-        ):
-            graph = beside._graph
-            state = graph and graph.read(self.directory)
-        if state is None:
-            graph = GraphSession(self.directory, self.card)
-            state = graph.first
-        self._graph, self._state = graph, state
-        self.signature_defs = self._graph.signature_defs
+        runtime = state = None
+        try:
+            if beside is not None and export_card.differ_in_blocks_alone(
+                self.card, beside.card
+            ):
+                runtime = beside._runtime
+                state = runtime and runtime.read(self.directory)
+            if state is None:
+                runtime = Runtime(
+                    self.directory,
+                    index=self.card.get("index"),
+                    has_room=bool(self.card.get("room")),
+                )
+                state = runtime.first
+        except LoadError as error:
+            raise InputError(str(error)) from error
+        self._runtime, self._state = runtime, state
+        self.signature_defs = runtime.signature_defs
 
     def __enter__(self) -> "SavedModelServable":
         return self
@@ -165,57 +171,37 @@ class SavedModelServable:
             RequestError: if the request does not fit the signature, the
                 graph fails on it, time runs out or the servable is closed.
         """
-        definition = self.check(inputs, signature=signature)
-        options = None
-        if timeout_seconds is not None:
-            # 0 would mean no limit.
-            options = tf.compat.v1.RunOptions(
-                timeout_in_ms=max(1, int(timeout_seconds * 1000))
-            )
-        definition, inputs = self._filtered(
-            signature or signatures.DEFAULT, definition, inputs
-        )
-        # Always all outputs: each subset would be a graph of its own in the
-        # session, compiled on first use and kept for ever.
-        fetches = {k: info.name for k, info in definition.outputs.items()}
-        feeds = {definition.inputs[k].name: v for k, v in inputs.items()}
-        graph = self._graph
-        if graph is None:
+        self.check(inputs, signature=signature)
+        name, inputs = self._filtered(signature or signatures.DEFAULT, inputs)
+        runtime = self._runtime
+        if runtime is None:
             raise unavailable(_CLOSED)
         try:
-            values = graph.run(
-                fetches, feeds, state=self._state, options=options
+            return runtime.run(
+                name,
+                inputs,
+                state=self._state,
+                timeout_seconds=timeout_seconds,
             )
-        except (tf.errors.OpError, RuntimeError) as error:
-            # What is closed meanwhile fails in one way or another.
-            if self._graph is None:
+        except RunError as error:
+            # A run during `close` fails in one way or another.
+            if self._runtime is None:
                 raise unavailable(_CLOSED) from error
-            if not isinstance(error, tf.errors.OpError):
-                raise
             raise RequestError(
-                _STATUS_BY_NUMBER[error.error_code], error.message
+                _STATUS_BY_NUMBER[error.code], error.message
             ) from error
-        return {
-            # A scalar string comes back as plain bytes.
-            name: np.asarray(
-                values[name],
-                dtype=tf.as_dtype(
-                    definition.outputs[name].dtype
-                ).as_numpy_dtype,
-            )
-            for name in fetches
-        }
 
-    def _filtered(self, name, definition, inputs):
-        """Definition and inputs of the same signature with a filter, if any.
+    def _filtered(self, name, inputs):
+        """Name and inputs of the same signature with a filter, if there is one.
 
         Each signature that has run is a graph of its own, which Grappler takes
         seconds for. An exact search gives the same, as fast, through the filter
         that lets all blocks be found; another kind searches less without one.
         """
-        filtered = self.signature_defs.get(f"{name}{signatures.FILTERED}")
-        if filtered is None or self.card.get("index") != "brute_force":
-            return definition, inputs
+        filtered = f"{name}{signatures.FILTERED}"
+        exact = self.card.get("index") == "brute_force"
+        if not exact or filtered not in self.signature_defs:
+            return name, inputs
         (questions,) = inputs.values()
         everything = np.full(questions.shape, b"", object)
         return filtered, {**inputs, signatures.FILTER: everything}
@@ -251,7 +237,7 @@ class SavedModelServable:
             InputError: if the model fails on it, or its file of requests is
                 no TFRecord file of Predict requests.
         """
-        path = os.path.join(self.directory, _WARM_UP_FILE)
+        path = os.path.join(self.directory, export_card.WARM_UP_FILE)
         if not Path(path).is_file():
             return
         try:
@@ -268,7 +254,7 @@ class SavedModelServable:
         except (tf.errors.OpError, DecodeError, RequestError) as error:
             raise InputError(
                 f"The SavedModel {self.directory} fails on the warm-up "
-                f"requests in {_WARM_UP_FILE}: {error}"
+                f"requests in {export_card.WARM_UP_FILE}: {error}"
             ) from error
 
     def close(self) -> None:
@@ -276,10 +262,10 @@ class SavedModelServable:
 
         Of versions that share a graph, the last one cancels.
         """
-        graph, self._graph = self._graph, None
-        if graph is None:
+        runtime, self._runtime = self._runtime, None
+        if runtime is None:
             return
-        graph.close(self._state)
+        runtime.close(self._state)
         # With the last state goes the graph.
-        del graph
+        del runtime
         memory.hand_back()

@@ -36,8 +36,6 @@ EXCEPTIONS = {
     ("artifacts.objects", "models.model_directory"): "`Model.load`: an object "
     "is opened by what knows its files",
     ("artifacts.objects", "retrieval.index"): "`Index.load`, as `Model.load`",
-    ("export.other_backends", "operations.export"): "its `_main` is a program "
-    "of its own, which runs the operation on TensorFlow",
 }
 
 

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import json
 import os
+import subprocess
 import sys
 from typing import Literal
 
@@ -21,6 +23,9 @@ from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.models.precision import FLOAT32
 from realm_tf.operations.computing import Computing
+
+# Exit status of the process that exports with TensorFlow.
+_USAGE_ERROR = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,19 +124,11 @@ class Export(Computing):
             )
         if keras.backend.backend() == "tensorflow":
             return self.write_version()
-        from realm_tf.export import other_backends
-
-        fields = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-        }
-        # That process's processor may be another one, too.
-        fields["precision"] = self.computes_in
         answers = None
         # ScaNN's op is TensorFlow's: only that process can search with it.
         if self.index.search != "scann":
             answers = self._answer(self._open(), self._asked())
-        return other_backends.export(fields, expected=answers)
+        return self._export_with_tensorflow(answers)
 
     def write_version(
         self, *, expected: dict | None = None, number: int | None = None
@@ -172,6 +169,37 @@ class Export(Computing):
                 exact=exact,
             )
         return SavedModel(path)
+
+    def _export_with_tensorflow(self, expected: dict | None) -> SavedModel:
+        """Runs `write_version` in a process where Keras runs on TensorFlow.
+
+        A model directory belongs to no backend, so a SavedModel always consists
+        of TensorFlow's ops.
+        """
+        fields = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+        }
+        # Both processes compute in the same precision.
+        fields["precision"] = self.computes_in
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            # Directories as their paths.
+            input=json.dumps([fields, expected], default=str),
+            env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        answer = done.stdout.strip().rpartition("\n")[2]
+        if done.returncode == _USAGE_ERROR:
+            raise InputError(json.loads(answer))
+        if done.returncode:
+            raise RuntimeError(
+                "The process that exports with TensorFlow ended with status "
+                f"{done.returncode}."
+            )
+        return SavedModel(json.loads(answer))
 
     def report(self, result: SavedModel) -> str:
         size = sum(
@@ -219,3 +247,19 @@ class Export(Computing):
             return asked[: question_files.NUM_ABOUT]
         blocks = self.blocks.read()
         return question_files.about((each.title, each.text) for each in blocks)
+
+
+def _main() -> int:
+    """The process of `Export._export_with_tensorflow`."""
+    fields, expected = json.load(sys.stdin)
+    try:
+        made = Export(**fields).write_version(expected=expected)
+        answer, status = str(made), 0
+    except InputError as error:
+        answer, status = str(error), _USAGE_ERROR
+    print(json.dumps(answer))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -10,12 +10,16 @@ import backends
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 from realm_tf.answering.calibration import Calibration
 from realm_tf.artifacts import artifact
+from realm_tf.artifacts import model_card
 from realm_tf.artifacts.objects import Model
 from realm_tf.artifacts.paths import Path
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
+from realm_tf.export import card
 from realm_tf.export import saved_model
 from realm_tf.operations.export import Export
 
@@ -183,3 +187,42 @@ def test_a_reader_that_was_never_trained_is_named(exported):
     assert card["warnings"] == [saved_model.UNTRAINED_READER]
     text = Path(f"{exported}/1/README.md").read_text()
     assert "**The reader was never trained:" in text
+
+
+def test_the_card_names_the_languages_of_the_model(exported, tmp_path):
+    facts = card.read(f"{exported}/1")
+    facts["model_card"]["languages"] = ["de", "vi"]
+    (tmp_path / "assets.extra").mkdir()
+    card.write(str(tmp_path), facts)
+    header = model_card.read_header((tmp_path / card.README).read_text())
+    assert header["languages"] == ("de", "vi")
+
+
+def test_examples_are_right_by_the_rules_of_their_language():
+    """Articles do not count: "der" is one in German, and none in English."""
+    asked = [
+        Question(text, ("Nil",), line={"language": language})
+        for text, language in (("Wer?", "de"), ("Who?", "en"))
+    ]
+    expected = {"questions": [{"answer": "der Nil"}] * 2}
+    assert saved_model._answered_rightly(asked, expected) == ["Wer?"]
+
+
+def _requests(path):
+    for record in tf.data.TFRecordDataset(path):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        assert log.WhichOneof("log_type") == "predict_log"
+        request = log.predict_log.request
+        yield (
+            request.model_spec.signature_name,
+            {
+                name: [s.decode() for s in tf.make_ndarray(proto)]
+                for name, proto in request.inputs.items()
+            },
+        )
+
+
+def test_the_file_of_an_export_asks_what_users_ask(exported, asked):
+    found = list(_requests(f"{exported}/2/{card.WARM_UP_FILE}"))
+    question = {"question": asked[:1]}
+    assert found == [("serving_default", question), ("retrieve", question)]

@@ -8,19 +8,20 @@ import pytest
 from graph_ops import op_names
 
 from realm_tf.errors import InputError
-from realm_tf.export import other_backends
+from realm_tf.operations.export import Export
 from realm_tf.operations.verify import Verify
 
 
 @pytest.mark.slow
 def test_what_is_wrong_is_said_as_if_it_were_here(tmp_path):
     with pytest.raises(InputError, match="none does not exist"):
-        other_backends.export(
-            {
+        Export(
+            precision="float32",
+            **{
                 name: str(tmp_path / "none")
                 for name in ("model", "blocks", "index", "output")
-            }
-        )
+            },
+        )._export_with_tensorflow(None)
 
 
 @pytest.mark.slow

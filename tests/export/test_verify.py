@@ -1,5 +1,6 @@
 """`realm verify`: a good export passes, a tampered one does not."""
 
+import functools
 import json
 import shutil
 
@@ -11,8 +12,10 @@ from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.errors import InputError
-from realm_tf.export import verify as verify_module
-from realm_tf.export import verify_worker
+from realm_tf.export import card
+from realm_tf.export import verify
+from realm_tf.export.runtime import Runtime
+from realm_tf.operations import verify as verify_module
 from realm_tf.operations.export import Export
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.verify import Verify
@@ -101,9 +104,11 @@ def test_other_answers_than_were_stored_fail(copy, capsys, monkeypatch):
     path.write_text(json.dumps(expected))
     # In this process, which has TensorFlow already.
     monkeypatch.setattr(
-        verify_module, "ask_in_a_fresh_process", verify_worker.main
+        verify_module,
+        "ask_in_a_fresh_process",
+        functools.partial(verify.main, runtime_class=Runtime),
     )
-    monkeypatch.setattr(verify_module.card, "read", lambda _: {})
+    monkeypatch.setattr(card, "read", lambda _: {})
     assert cli.main(["verify", "--saved-model", str(copy)]) == 1
     lines = capsys.readouterr().out.splitlines()
     failed = [line for line in lines if line.startswith("FAILED")]
@@ -133,7 +138,7 @@ def test_damaged_weights_fail(copy, capsys):
 
 @pytest.mark.slow
 def test_a_process_that_cannot_load_fails(copy, capsys, monkeypatch):
-    monkeypatch.setattr(verify_module.card, "read", lambda _: {})
+    monkeypatch.setattr(card, "read", lambda _: {})
     (copy / "1" / "saved_model.pb").write_bytes(b"\xff\xff")
     assert cli.main(["verify", "--saved-model", str(copy)]) == 1
     captured = capsys.readouterr()
@@ -205,8 +210,8 @@ def test_blocks_of_like_score_come_in_any_order(found, wanted, same):
     if -1 in found:
         scores[0, -1] = -np.inf
     assert (
-        verify_worker._same_ranking(
-            np.array([found]), [wanted], scores, verify_worker._close(1e-4)
+        verify._same_ranking(
+            np.array([found]), [wanted], scores, verify._close(1e-4)
         )
         is same
     )

@@ -432,7 +432,7 @@ def _assert_apart_in_one_graph(corpus, old, new):
         with SavedModelServable(
             corpus.version(new).path, beside=before
         ) as after:
-            assert after._graph is before._graph
+            assert after._runtime is before._runtime
             removed = set(said[0]) - set(ask(after)[0])
             assert b"The Nile flows to Egypt." in removed
             assert ask(before) == said

@@ -8,10 +8,10 @@ from waiting import wait_for
 
 import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.export.runtime import Runtime
 from realm_tf.serving import servable
 from realm_tf.serving import server
 from realm_tf.serving.client import RealmClient
-from realm_tf.serving.graph_session import GraphSession
 
 pytestmark = [pytest.mark.slow, backends.exports]
 
@@ -20,11 +20,11 @@ def test_updates_under_load(tmp_path, model_dir, monkeypatch):
     """No request fails, no answer mixes two states, the model is loaded once."""
     graphs = []
 
-    def load(*args):
-        graphs.append(GraphSession(*args))
+    def load(*args, **options):
+        graphs.append(Runtime(*args, **options))
         return graphs[-1]
 
-    monkeypatch.setattr(servable, "GraphSession", load)
+    monkeypatch.setattr(servable, "Runtime", load)
     docs, corpus = tmp_path / "docs", tmp_path / "corpus"
     docs.mkdir()
     # All documents of a state say the same number.

@@ -218,7 +218,7 @@ def test_scann_is_loaded_only_if_needed(copied, monkeypatch):
 def test_close_frees_the_graph(saved_model):
     servable = SavedModelServable(saved_model)
     servable.run(questions("who?"))
-    graph = weakref.ref(servable._graph._session.graph)
+    graph = weakref.ref(servable._runtime._session.graph)
     servable.close()
     # By now, not when Python collects garbage next: it keeps the constants.
     assert graph() is None

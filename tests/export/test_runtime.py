@@ -110,10 +110,10 @@ def _ask(servable):
 
 def test_states_are_apart(exports):
     first = SavedModelServable(str(exports / "1"))
-    graph = weakref.ref(first._graph)
+    graph = weakref.ref(first._runtime)
     second = SavedModelServable(str(exports / "2"), beside=first)
     third = SavedModelServable(str(exports / "3"), beside=second)
-    assert second._graph is third._graph is first._graph
+    assert second._runtime is third._runtime is first._runtime
     for number, servable in enumerate((first, second, third, first), start=1):
         number = (number - 1) % 3 + 1
         assert _ask(servable) == ([2.0 * number], [b"text %d" % number])
@@ -133,12 +133,12 @@ def test_a_server_takes_a_state_into_its_graph(exports, tmp_path):
     ) as running:
         versions = running._versions
         with versions.use(versions.name) as (_, batching):
-            graph = batching.servable._graph
+            graph = batching.servable._runtime
         shutil.copytree(exports / "2", tmp_path / "copy")
         (tmp_path / "copy").rename(tmp_path / "2")
         wait_for(lambda: versions.current == 2)
         with versions.use(versions.name) as (_, batching):
-            assert batching.servable._graph is graph
+            assert batching.servable._runtime is graph
             assert _ask(batching.servable) == ([4.0], [b"text 2"])
 
 
@@ -148,7 +148,7 @@ def test_another_graph_or_model_is_loaded_whole(exports, number, weight):
         SavedModelServable(str(exports / "1")) as first,
         SavedModelServable(str(exports / str(number)), beside=first) as other,
     ):
-        assert other._graph is not first._graph
+        assert other._runtime is not first._runtime
         assert _ask(other) == ([weight * number], [b"text %d" % number])
         assert _ask(first) == ([2.0], [b"text 1"])
 
