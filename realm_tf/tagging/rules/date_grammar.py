@@ -5,6 +5,8 @@ What it matches may be a date; `dates` looks at the words around it.
 
 import re
 
+from realm_tf.tagging.rules import english_words
+
 # --- Parts. `_S` is a space inside a date, `_TO` an unspaced range.
 _S = "[ \u00a0]"
 _TO = "[–—‒‑-]"
@@ -21,19 +23,7 @@ _WEEKDAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
 _WEEKDAY = (
     rf"(?:(?:{_WEEKDAYS})|(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b\.?)"
 )
-
-
-def any_of(words: str) -> str:
-    """A regular expression for any of some words, capitalised or not."""
-    words = words.split()
-    return "|".join([*words, *map(str.capitalize, words)])
-
-
-_ORDINAL_WORDS = any_of(
-    "first second third fourth fifth sixth seventh eighth ninth tenth "
-    "eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth "
-    "eighteenth nineteenth twentieth thirtieth twenty-first"
-)
+_ORDINAL_WORDS = english_words.any_of("ordinals")
 _ORDINAL_WORD = rf"(?:{_ORDINAL_WORDS})\b"
 _ORDINAL = "(?:st|nd|rd|th)"
 # No letter, digit or decimal after a number.
@@ -42,21 +32,10 @@ _DAY = rf"(?:3[01]|[12][0-9]|0?[1-9]){_ORDINAL}?(?!\w|[.,:][0-9])"
 _DAYS = rf"{_DAY}(?:(?:{_TO}|/|{_S}(?:and|or|to|&|[–—]){_S}){_DAY})?"
 _ERA = r"(?:BCE?|CE|AD|B\.C\.(?:E\.)?|A\.D\.|C\.E\.)(?!\w)"
 _OF_ERA = rf"{_S}?{_ERA}"
-# What is counted, so that the number before it is no year: units, and plurals
-# without -s (other plurals are told by their -s).
-MEASURES = (
-    "miles?|metres?|meters?|kilomet(?:re|er)s?|km|m|mm|cm|kg|g|lbs?|"
-    "feet|foot|ft|inch(?:es)?|yards?|acres?|hectares?|ha|tons?|tonnes?|pounds?|"
-    "dollars?|euros?|francs?|kilograms?|grams?|litres?|liters?|gallons?|mph|"
-    "hp|rpm|horsepower|kWh?|MW|GW|[kMG]?Hz|volts?|watts?|degrees?|per|percent|"
-    "million|billion|thousand|dozen|square|cubic|light-years|copies|pages|"
-    "times|years?|months|weeks|days|hours|minutes|seconds|words|lines"
-)
-COUNTED = (
-    f"{MEASURES}|people|men|women|children|inhabitants|residents|soldiers|"
-    "troops|prisoners|students|members|households|families|species|sheep|"
-    "cattle|dead|wounded"
-)
+# Words after which a number is no year. Other plurals are recognised by their
+# -s.
+MEASURES = english_words.pattern("measures")
+COUNTED = f"{MEASURES}|{english_words.pattern('counted')}"
 _NOT_COUNTED = rf"(?!{_S}(?:{COUNTED})\b)"
 _FOUR = "(?:1[0-9]{3}|20[0-9]{2})"
 _UNTIL = rf"(?:(?:{_TO}|/)(?:{_FOUR}|[0-9]{{2}})(?![\w-]))"

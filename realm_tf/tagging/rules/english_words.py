@@ -15,6 +15,17 @@ def _words(name):
     return frozenset(_LISTS[name].split())
 
 
+def pattern(name: str) -> str:
+    """A regular expression for any word of a list, in the list's order."""
+    return "|".join(_LISTS[name].split())
+
+
+def any_of(name: str) -> str:
+    """A regular expression for any word of a list, capitalised or not."""
+    words = _LISTS[name].split()
+    return "|".join([*words, *map(str.capitalize, words)])
+
+
 FUNCTION_WORDS = _words("function_words")
 COMMON_OPENERS = _words("common_openers")
 VERBS = _words("verbs")

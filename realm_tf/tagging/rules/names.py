@@ -15,10 +15,7 @@ from realm_tf.tagging.rules import english_words
 # Capital letters of the alphabets that have them (Latin, Greek, Cyrillic,
 # Armenian, Georgian). Not `[^\W\d_a-z]`, which takes an "é" for one.
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}]"
-_ABBREVIATION = (
-    "St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Jr|Sr|No|Prof|Gen|Col|Capt|Lt|Sgt|Rev|Sen|Gov|"
-    "Bros|Inc|Ltd|Corp|Vol|Op"
-)
+_ABBREVIATION = english_words.pattern("abbreviations")
 # "U.S.", "St.", "J." before a name, "O'Brien", "al-Sahili", "AT&T".
 _WORD = re.compile(
     rf"(?:(?<!\w)|(?<=[a-z]-))(?:(?:{_CAPITAL}\.)(?:{_CAPITAL}\.)+"
@@ -35,11 +32,7 @@ _TAIL = re.compile(
     r"[-‑](?:\w*(?:ed|ing)|born|led|style|held|built|own|owned|like|wide|era|"
     r"type|language|made|run|bound|old|century|centric|only|themed)$"
 )
-_PARTICLE = (
-    "de|del|della|delle|dei|degli|di|da|dal|do|dos|das|du|des|la|le|las|los|"
-    "van|von|vom|der|den|ten|ter|zu|zum|zur|bin|bint|ibn|ben|al|el|y|af|av|"
-    "sur|sous|und|et"
-)
+_PARTICLE = english_words.pattern("particles")
 _PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
 # "van Gogh", without a first name.
 _LEADING_PARTICLES = re.compile(

@@ -2,8 +2,8 @@
 
 import re
 
-from realm_tf.tagging.rules.date_grammar import any_of
 from realm_tf.tagging.rules.dates import find_dates
+from realm_tf.tagging.rules.english_words import any_of
 from realm_tf.tagging.rules.names import find_names
 from realm_tf.tagging.rules.names import overlaps
 
@@ -27,17 +27,11 @@ _UNIT = (
     rf"imperial) )?(?:{_MEASURE})(?!\w)[²³]?"
     r"(?:(?: per |/)(?:second|minute|hour|day|week|month|year|s|h)\b)?)"
 )
-_ONES = "one two three four five six seven eight nine"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_TEENS = (
-    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-    "nineteen"
-)
 
 
 _IN_WORDS = (
-    rf"(?:(?:{any_of(_TENS)})(?:-(?:{any_of(_ONES)}))?"
-    rf"|{any_of(_ONES)}|{any_of(_TEENS)}"
+    rf"(?:(?:{any_of('tens')})(?:-(?:{any_of('ones')}))?"
+    rf"|{any_of('ones')}|{any_of('teens')}"
     r"|[Aa] (?:hundred|thousand|million|billion)|[Hh]alf a million)\b"
 )
 # The digits are taken whole or not at all: no part of "1,864" or "radium-223".
