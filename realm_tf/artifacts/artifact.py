@@ -168,7 +168,7 @@ def _prepare(output, directory, job, resumable, started):
     else:
         # Hours of work, perhaps.
         what = [
-            f"{name}={begun[name]} (now {job[name]})"
+            f"{name} {begun[name]} (now {job[name]})"
             for name in ("kind", "version")
             if begun[name] != job[name]
         ]

@@ -115,7 +115,7 @@ def test_what_another_kind_of_operation_began_is_left_alone(output):
             fail=KeyboardInterrupt(),
             resumable=True,
         )
-    with pytest.raises(InputError, match=r"kind=embeddings \(now blocks\)"):
+    with pytest.raises(InputError, match=r"kind embeddings \(now blocks\)"):
         _write(output)
     assert Path(f"{_working_directory(output)}/a.npy").exists()
 
