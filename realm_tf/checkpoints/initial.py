@@ -9,12 +9,12 @@ import keras
 
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import copy_weights
+from realm_tf.checkpoints.opening import find_header
+from realm_tf.checkpoints.opening import find_tokenizer
+from realm_tf.checkpoints.opening import open_source
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import Embedding
-from realm_tf.checkpoints.source import find_header
-from realm_tf.checkpoints.source import find_tokenizer
-from realm_tf.checkpoints.source import open_source
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
