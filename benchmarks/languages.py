@@ -77,7 +77,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
         realm.Init(
             from_="random",
             vocab=_learn_wordpieces(rows, output),
-            cosine=True,
+            set="cosine=true",
             seed=seed,
             output=f"{output}/start",
         )

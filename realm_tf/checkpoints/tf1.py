@@ -137,7 +137,8 @@ def bert_config(
         num_heads = hidden_dim // _HEAD_DIM
     if not num_heads or num_heads < 1 or hidden_dim % num_heads:
         raise InputError(
-            f"{tensors.source}: give --num-heads, which must divide the width, "
+            f"{tensors.source}: name the attention heads (import: --num-heads, init: "
+            f"--set num_heads), which must divide the width, "
             f"{hidden_dim}. Received: num_heads={num_heads}"
         )
     return sizes | {"num_layers": len(numbers), "num_heads": num_heads}
