@@ -193,7 +193,7 @@ def _read(given, learned_from, output, settings):
 
 def _made(operation, **options):
     """What an operation makes, which an earlier run may have made."""
-    if not Step(operation, "").is_done():
+    if not Step(operation).is_done():
         operation.run(**options)
     return operation.result
 
