@@ -80,7 +80,7 @@ def _update(corpus, folder, documents, num_changed):
             [
                 *(sys.executable, "-m", "realm_tf.cli", "corpus", "add"),
                 *(corpus, "--documents", str(path)),
-            ],
+            ]
         )
         while True:
             (blocks,) = client.retrieve([_WORD])
@@ -158,9 +158,7 @@ class _Exact:
         records = state.records()
         self._embeddings = state.embeddings()
         self._postings = tables.postings(
-            records,
-            tables.title_ids(records, self._tokenizer),
-            self._tokenizer,
+            records, tables.title_ids(records, self._tokenizer), self._tokenizer
         )
 
     def scores(self, question, query, weight):

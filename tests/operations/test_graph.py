@@ -100,7 +100,7 @@ def test_a_stopped_run_goes_on(output, capsys):
         "[1/3] a: done before",
         "[2/3] b",
         f"      $ realm make --output {output}/b --a {output}/a",
-        "      0 s; 1 step left",
+        "      0 s; 1 step left, 1 of them about 0.0 minutes",
         "[3/3] c",
         f"      $ realm make --output {output}/c --a {output}/a --b {output}/b",
         "      0 s",
