@@ -23,8 +23,8 @@ from realm_tf.artifacts.paths import write_text
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import run_pipeline
 from realm_tf.errors import InputError
+from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.index import index_class
-from realm_tf.retrieval.numpy_index import NumpyIndex
 
 # Queries, and neighbours of each, that recall is measured with (our choice).
 NUM_QUERIES = 200
@@ -101,26 +101,14 @@ class BuildIndex(beam.DoFn):
         index = index_class(kind).build(rows, **parameters)
         write_state(kind, index.state(), self.directory)
         order = np.random.default_rng(0).permutation(len(rows))
-        own = np.sort(order[:NUM_QUERIES])
-        queries = np.array(rows[own])
-        num_neighbors = min(NUM_NEIGHBORS, len(rows) - 1)
-        if not num_neighbors:
-            index.close()
-            return 1.0, 0
-        # A query finds its own block besides.
-        found = np.asarray(index.search(queries, num_neighbors + 1)[1])
-        index.close()
-        # From the file: another copy of all embeddings may not fit into memory.
-        true = NumpyIndex(rows).search(queries, num_neighbors + 1)[1]
-        found, true = (_without(own, each) for each in (found, true))
+        queries = np.array(rows[np.sort(order[:NUM_QUERIES])])
+        num_neighbors = min(NUM_NEIGHBORS, len(rows))
+        found = np.asarray(index.search(queries, num_neighbors)[1])
+        # Frees its memory: another copy of all embeddings may not fit.
+        del index
+        true = np.asarray(BruteForce(rows).search(queries, num_neighbors)[1])
         is_found = (true[:, :, None] == found[:, None, :]).any(axis=2)
         return float(is_found.mean()), len(queries)
-
-
-def _without(own, found):
-    """The best of each row but for one id, one fewer than there are."""
-    order = np.argsort(found == own[:, None], axis=1, kind="stable")
-    return np.take_along_axis(found, order, axis=1)[:, :-1]
 
 
 def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:

@@ -26,7 +26,7 @@ import load
 import numpy as np
 import tyro
 
-from realm_tf.answering import tables
+from realm_tf.answering import corpus as corpora
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.objects import Model
@@ -80,7 +80,7 @@ def _update(corpus, folder, documents, num_changed):
             [
                 *(sys.executable, "-m", "realm_tf.cli", "corpus", "add"),
                 *(corpus, "--documents", str(path)),
-            ]
+            ],
         )
         while True:
             (blocks,) = client.retrieve([_WORD])
@@ -157,8 +157,10 @@ class _Exact:
         )
         records = state.records()
         self._embeddings = state.embeddings()
-        self._postings = tables.postings(
-            records, tables.title_ids(records, self._tokenizer), self._tokenizer
+        self._postings = corpora.postings(
+            records,
+            corpora.title_ids(records, self._tokenizer),
+            self._tokenizer,
         )
 
     def scores(self, question, query, weight):

@@ -79,7 +79,9 @@ def main(
         measured["model"] = learn(graph, over, questions)
     evaluation = graph.add(
         realm.Evaluate(
-            **measured, retriever="file", output=f"{output}/evaluation-{part}"
+            **measured,
+            retriever="file",
+            output=f"{output}/evaluation-{part}",
         )
     )
     graph.run()

@@ -25,9 +25,7 @@ import tensorflow as tf
 import tyro
 
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.ivf import Ivf
-from realm_tf.retrieval.numpy_index import NumpyIndex
 from realm_tf.retrieval.scann import Scann
 
 Kind = typing.Literal[
@@ -59,7 +57,7 @@ def main(
         rows, queries, own = draw(
             num_blocks, num_queries, num_clusters, embedding_dim, random
         )
-    truth = neighbors(NumpyIndex(rows).search, queries, own, num_neighbors)
+    truth = neighbors(BruteForce(rows).search, queries, own, num_neighbors)
     build = functools.partial(
         _build, num_partitions=num_partitions, num_probed=num_probed
     )
@@ -114,7 +112,7 @@ def _build(kind, embeddings, *, num_partitions, num_probed):
     if kind == "brute_force":
         return BruteForce(embeddings, rows_per_block=ROWS_PER_BLOCK)
     if kind == "brute_force_int8":
-        return QuantizedBruteForce(embeddings, quantize="int8")
+        return BruteForce(embeddings, quantize="int8")
     return Ivf.build(
         embeddings,
         num_partitions=num_partitions,
@@ -143,11 +141,7 @@ def measure(build, embeddings, queries, own, truth, num_runs):
         result[f"milliseconds_of_{batch_size}"] = _milliseconds(
             search, queries, batch_size, num_runs, len(truth[0])
         )
-    if isinstance(index, Scann):
-        index.close()
-    else:
-        result.update(_ivf_numbers(index))
-    return result
+    return {**result, **_ivf_numbers(index)}
 
 
 def _ivf_numbers(index):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from realm_tf.export.compressed_texts import CompressedTexts
 from realm_tf.export.compressed_texts import small_table
 from realm_tf.models.fixed_weight import shared
+from realm_tf.retrieval.scann import Scann
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,8 @@ class CorpusPart(tf.Module):
         num_wordpieces=None,
     ):
         super().__init__()
-        index = index.for_graph()
+        if isinstance(index, Scann):
+            index = index.for_graph()
         # In a namespace, where TensorFlow does not look: Keras's own objects
         # would be saved, too, and every weight a second time.
         self.layers = types.SimpleNamespace(

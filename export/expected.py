@@ -6,7 +6,7 @@ from realm_tf.answering import calibration
 from realm_tf.answering.predict import NUM_RETRIEVED
 from realm_tf.answering.predict import Predictor
 from realm_tf.retrieval import retrievers
-from realm_tf.retrieval.numpy_index import NumpyIndex
+from realm_tf.retrieval.brute_force import BruteForce
 
 FILE = "assets.extra/expected.json"
 
@@ -76,7 +76,7 @@ def compute(
 
 def _exact_retriever(corpus, embeddings, lexical_weight):
     """What the export would find if its index missed nothing."""
-    corpus = corpus.with_parts(index=NumpyIndex(embeddings))
+    corpus = corpus.with_parts(index=BruteForce(embeddings))
     name = "realm" if lexical_weight is None else "hybrid"
     return retrievers.make(name, corpus, lexical_weight=lexical_weight)
 

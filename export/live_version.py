@@ -13,8 +13,8 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.answering import corpus as corpora
 from realm_tf.answering import foreign_questions
-from realm_tf.answering import tables
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.corpus import load_model
 from realm_tf.artifacts import question_files
@@ -181,7 +181,7 @@ def _part(
         raise _NoRoom
     records = state.records(capacity=room and room.blocks)
     size = len(records)
-    title_ids = tables.title_ids(records, tokenizer)
+    title_ids = corpora.title_ids(records, tokenizer)
     if index is None:
         embeddings = state.embeddings()
         padded = np.zeros((size, embeddings.shape[1]), "float32")
@@ -191,10 +191,10 @@ def _part(
     block_ids[: state.num_blocks] = state.block_ids()
     lexical = field_table = None
     if is_hybrid:
-        postings = tables.postings(records, title_ids, tokenizer)
+        postings = corpora.postings(records, title_ids, tokenizer)
         if room and postings.nnz > room.postings:
             raise _NoRoom
-        lexical = tables.lexical(postings, capacity=room and room.postings)
+        lexical = corpora.lexical(postings, capacity=room and room.postings)
     if fields:
         values = state.fields()
         num_terms, num_entries = field_tables.count(fields, values)
@@ -212,7 +212,7 @@ def _part(
     return CorpusPart(
         records,
         index=index,
-        block_table=tables.block_table(
+        block_table=corpora.block_table(
             records, title_ids if reads_titles else None
         ),
         lexical=lexical,

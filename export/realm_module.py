@@ -19,12 +19,9 @@ from realm_tf.export import signatures
 from realm_tf.export.corpus_part import CorpusPart
 from realm_tf.export.corpus_part import num_bytes
 from realm_tf.models import packing
-from realm_tf.models.best_spans import best_spans
+from realm_tf.models.block_reading import best_spans
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.text.graph_tokenizer import GraphTokenizer
-
-_EXACT = (BruteForce, QuantizedBruteForce)
 
 
 class RealmModule(tf.Module):
@@ -111,7 +108,7 @@ class RealmModule(tf.Module):
                 filtered = _traced(function, "question", signatures.FILTER)
                 found[f"{name}{signatures.FILTERED}"] = filtered
                 # Another index searches less where there is no filter.
-                if isinstance(self.corpus.layers.index, _EXACT):
+                if isinstance(self.corpus.layers.index, BruteForce):
                     asked[name] = functools.partial(_without_filter, filtered)
         for name, function in asked.items():
             found[name] = _traced(function, "question")

@@ -73,11 +73,10 @@ _PUBLIC = {
     "models.bert_encoder": ("BertEncoder",),
     "models.embedder": ("Embedder",),
     "models.knowledge_augmented_encoder": ("KnowledgeAugmentedEncoder",),
-    "models.marginal_likelihood": ("MarginalLikelihood",),
     "models.open_qa": ("OpenQa",),
     "models.packing": ("JoinBert", "pack_text"),
     "models.reader": ("Reader",),
-    "models.realm": ("RealmModel",),
+    "models.realm": ("MarginalLikelihood", "RealmModel"),
     "text.tokenizer": ("Tokenizer",),
 }
 MODULES = {name: module for module, names in _PUBLIC.items() for name in names}

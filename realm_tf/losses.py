@@ -24,7 +24,7 @@ def masked_logsumexp(scores, mask, axis=-1):
     Args:
         scores: float tensor. Finite; entries outside the mask are not read.
         mask: bool tensor of the same shape. Entries that take part.
-        axis: int or tuple of int. What to sum over. Defaults to `-1`.
+        axis: int or tuple of int. The axes of the sum. Defaults to `-1`.
 
     Returns:
         float tensor without `axis`, in nats. Where the mask holds nothing it
@@ -78,13 +78,12 @@ def marginal_span_loss(scores, correct, mask, axis=-1):
 
 
 def teacher_loss(scores, teacher_scores, mask):
-    """How far a choice is from that of teachers.
+    """Distance of a choice from that of teachers.
 
         q_i  = mean_t softmax(s^t)_i
         loss = sum_{i in mask} q_i (log q_i - log softmax(s)_i)
 
-    The Kullback-Leibler divergence from the mean of what the teachers, who
-    err differently, think of each entry.
+    The Kullback-Leibler divergence from the mean distribution of the teachers.
 
     Args:
         scores: float tensor `(batch_size, num)`.
@@ -175,7 +174,7 @@ def masked_log_softmax(scores, mask):
 
 
 def retrieval_log_probs(query_embeddings, block_embeddings, mask):
-    """How likely the retriever is to choose each candidate.
+    """Log-probability with which the retriever chooses each candidate.
 
         log p(z | x) = f(x, z) - log sum_{z'} exp f(x, z')
 
@@ -271,7 +270,7 @@ def marginal_log_likelihood(
 def joint_log_probs(
     log_probs, retrieval_log_probs, mask_weights, mask, marginalization
 ):
-    """What `marginal_log_likelihood` sums over, and where it counts.
+    """The terms of `marginal_log_likelihood`, and their mask.
 
         "token":  log p(z | x) + log p(y_m | z, x)
         "span":   log p(z | x) + sum_m log p(y_m | z, x)

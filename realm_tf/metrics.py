@@ -1,4 +1,4 @@
-"""What to watch while the retriever learns: pure functions on tensors.
+"""Metrics of a retriever in training: pure functions on tensors.
 
 All in float32 and not reduced over the batch (`losses.mean_over_masked` does).
 """
@@ -22,12 +22,12 @@ def retrieval_entropy(retrieval_log_probs, mask):
         number of candidates.
     """
     log_probs = ops.where(mask, ops.cast(retrieval_log_probs, "float32"), 0.0)
-    # What is excluded has log p = 0 here, and p log p = 0 as it should.
+    # Excluded candidates have log p = 0 here, so that p log p = 0.
     return -ops.sum(ops.exp(log_probs) * log_probs, axis=-1)
 
 
 def retrieval_utility(log_probs, retrieval_log_probs, mask_weights, mask):
-    """What retrieval adds to the prediction, over the null block alone.
+    """Gain of the prediction by retrieval, over the null block alone.
 
         RU[m] = log sum_z p(z | x) p(y_m | z, x) - log p(y_m | null, x)
 
@@ -62,7 +62,7 @@ def retrieval_gradient(
     *,
     marginalization="token",
 ):
-    """How strongly each candidate is pulled to the query, or pushed away.
+    """Gradient by which each candidate is pulled to the query, or pushed away.
 
         r(z) = [p(y | z, x) / p(y | x) - 1] p(z | x) = p(z | x, y) - p(z | x)
 

@@ -130,65 +130,6 @@ def test_each_marginal_stands_in_its_place(marginalization):
     assert marginal.dtype == "float32"
 
 
-@pytest.mark.parametrize("marginalization", MARGINALIZATIONS)
-def test_a_block_is_pulled_if_it_predicts_better_than_average(marginalization):
-    """d log p(y|x) / d f(x,z) = [p(y|z,x) / p(y|x) - 1] p(z|x)."""
-    random = np.random.default_rng(4)
-    scores = random.normal(0, 2, (1, 6)).astype("float32")
-    log_probs = -random.gamma(2, 2, (1, 6, 3)).astype("float32")
-    mask = np.array([[True, True, True, False, True, True]])
-    groups = [[0, 1, 2]] if marginalization == "span" else [[0], [1], [2]]
-    for group in groups:
-        weights = np.zeros((1, 3), "float32")
-        weights[0, group] = 1.0
-        found = gradient(
-            lambda s, weights=weights: losses.marginal_log_likelihood(
-                log_probs,
-                losses.masked_log_softmax(s, mask),
-                weights,
-                mask,
-                marginalization=marginalization,
-            ),
-            scores,
-        )[0]
-        prior = np.exp(scores[0].astype("float64")) * mask[0]
-        prior /= prior.sum()
-        likelihood = np.exp(log_probs[0].astype("float64")[:, group].sum(1))
-        average = (prior * likelihood).sum()
-        for k in range(6):
-            expected = (likelihood[k] / average - 1) * prior[k]
-            np.testing.assert_allclose(found[k], expected, atol=1e-5)
-            assert (found[k] > 0) == (likelihood[k] > average and mask[0, k])
-
-
-@pytest.mark.parametrize("marginalization", MARGINALIZATIONS)
-def test_the_order_of_blocks_does_not_matter(marginalization):
-    world = _world(2)
-    order = np.array([0, 3, 1, 4, 2])
-    permuted = {
-        **world,
-        **{k: world[k][:, order] for k in ("blocks", "log_probs", "mask")},
-    }
-    np.testing.assert_allclose(
-        np.asarray(_loss(permuted, marginalization)),
-        np.asarray(_loss(world, marginalization)),
-        rtol=1e-6,
-    )
-
-    def of(world, name):
-        return gradient(
-            lambda v: _loss({**world, name: v}, marginalization), world[name]
-        )
-
-    for name in ("blocks", "log_probs"):
-        np.testing.assert_allclose(
-            of(permuted, name), of(world, name)[:, order], atol=1e-6
-        )
-    np.testing.assert_allclose(
-        of(permuted, "queries"), of(world, "queries"), atol=1e-6
-    )
-
-
 def test_the_forms_agree_on_one_candidate_or_one_wordpiece():
     world = _world(3)
     one_candidate = {**world, "mask": np.eye(1, 5, dtype=bool).repeat(4, 0)}

@@ -1,4 +1,4 @@
-"""An answer and its evidence: what Python, a server and its client give.
+"""An answer and its evidence, for Python, a server and its client.
 
 Of the standard library alone, so that a client needs nothing else.
 """
@@ -18,7 +18,7 @@ class Candidate:
         answer: str. The best span of this block alone.
         log_prob: float. log p(z | x) over the blocks read, in nats.
         url: str. Where the block came from. Defaults to `""`.
-        fields: str. What a filter could find it by, such as
+        fields: str. Fields that a filter can use, such as
             `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """
 
@@ -69,7 +69,7 @@ class Answer:
         candidates: tuple of `Candidate`, best first.
         answered: bool. Whether the model is sure enough to give the answer;
             always, of one that is not calibrated. Defaults to `True`.
-        fields: str. What a filter could find it by, such as
+        fields: str. Fields that a filter can use, such as
             `"date=2024-05-01; tags=hr|law"`. Defaults to `""`.
     """
 

@@ -27,7 +27,7 @@ def masked_lm_encoder(loaded, *, model: str = "The model"):
 
     Args:
         loaded: `LoadedModel`.
-        model: str. What a message calls it. Defaults to `"The model"`.
+        model: str. Its name in a message. Defaults to `"The model"`.
 
     Returns:
         `KnowledgeAugmentedEncoder`.
@@ -87,7 +87,7 @@ class ClosedBook:
     ):
         import keras
 
-        from realm_tf.models.masked_lm import MaskedLmModel
+        from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
 
         knowledge_augmented_encoder = masked_lm_encoder(loaded)
         # The null block adds its [SEP].

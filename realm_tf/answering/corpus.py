@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 
-from realm_tf.answering import tables
+import numpy as np
+
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
@@ -26,7 +27,7 @@ _OF_BLOCKS = ("block_table", "_title_ids", "lexical")
 
 @dataclasses.dataclass
 class Corpus:
-    """What answering questions needs, checked to match.
+    """Model, blocks and index, checked to match.
 
     Args:
         loaded: `LoadedModel`.
@@ -75,7 +76,7 @@ class Corpus:
     def with_parts(self, **parts):
         """The same blocks with another model or index.
 
-        What has been made of the blocks is theirs, too, and not made again.
+        Both share the tables of the blocks.
 
         Args:
             **parts: `loaded`, of the same vocabulary, whose reader reads titles
@@ -105,7 +106,7 @@ class Corpus:
             InputError: if one is.
         """
         reader = self.loaded.model.reader
-        title = tables.MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
+        title = MAX_TITLE_LENGTH + 1 if reader.reads_titles else 0
         longest = MAX_QUERY_LENGTH + title + self.records.longest + 1
         matching.check_length(
             min(longest, reader.max_joint_length or longest),
@@ -119,21 +120,17 @@ class Corpus:
         """`BlockTable` that models over the corpus share: bodies, and the titles
         if the reader reads them."""
         is_read = self.loaded.model.reader.reads_titles
-        return tables.block_table(
-            self.records, self._title_ids if is_read else None
-        )
+        return block_table(self.records, self._title_ids if is_read else None)
 
     @functools.cached_property
     def _title_ids(self):
-        return tables.title_ids(self.records, self.loaded.tokenizer)
+        return title_ids(self.records, self.loaded.tokenizer)
 
     @functools.cached_property
     def lexical(self):
         """`WordpieceBm25` of titles and bodies, for hybrid search."""
-        return tables.lexical(
-            tables.postings(
-                self.records, self._title_ids, self.loaded.tokenizer
-            )
+        return lexical(
+            postings(self.records, self._title_ids, self.loaded.tokenizer)
         )
 
     def retrieve_and_read(
@@ -196,3 +193,70 @@ def retrieve_and_read(
         sep_id=tokenizer.sep_id,
         **options,
     )
+
+
+# Wordpieces of a title that a reader reads (our choice).
+MAX_TITLE_LENGTH = 24
+
+
+def title_ids(records, tokenizer) -> list[list[int]]:
+    """Wordpieces of each block's title; many blocks have the same.
+
+    Args:
+        records: `BlockRecords`.
+        tokenizer: `Tokenizer`.
+    """
+    titles = dict.fromkeys(records.titles)
+    pieces = tokenizer.tokenize_batch(list(titles))
+    ids = dict(zip(titles, (each.ids for each in pieces), strict=True))
+    return [ids[title] for title in records.titles]
+
+
+def block_table(records, title_ids=None):
+    """`BlockTable` of bodies, and of titles where they are read.
+
+    Args:
+        records: `BlockRecords`.
+        title_ids: list of lists of int. Wordpieces of the titles. Defaults to
+            `None`: they are not read.
+    """
+    from realm_tf.models.block_table import BlockTable
+
+    titles = {}
+    if title_ids is not None:
+        rows = [ids[:MAX_TITLE_LENGTH] for ids in title_ids]
+        lengths = np.fromiter(map(len, rows), "int32", len(rows))
+        is_piece = np.arange(MAX_TITLE_LENGTH) < lengths[:, None]
+        padded = np.zeros(is_piece.shape, "int32")
+        padded[is_piece] = np.concatenate(rows)
+        titles = {"title_ids": padded, "title_lengths": lengths}
+    return BlockTable(records.token_ids(), records.lengths, **titles)
+
+
+def postings(records, title_ids, tokenizer):
+    """BM25 scores of titles and bodies; see `wordpiece_bm25.postings`.
+
+    Args:
+        records: `BlockRecords`. Empty blocks at the end count for nothing.
+        title_ids: list of lists of int. Wordpieces of the titles.
+        tokenizer: `Tokenizer`.
+    """
+    from realm_tf.retrieval import hybrid
+
+    num_blocks = records.num_blocks
+    found = hybrid.postings(
+        title_ids[:num_blocks],
+        records.token_ids()[:num_blocks],
+        records.lengths[:num_blocks],
+        tokenizer.vocabulary_size,
+        unk_id=tokenizer.unk_id,
+    )
+    found.resize(len(records), tokenizer.vocabulary_size)
+    return found
+
+
+def lexical(postings, *, capacity=None):
+    """`WordpieceBm25` of what `postings` gave; see there for `capacity`."""
+    from realm_tf.retrieval.hybrid import WordpieceBm25
+
+    return WordpieceBm25(postings, capacity=capacity, name="lexical")

@@ -84,7 +84,7 @@ def calibrated(
 
 
 def with_least_score(fitted: Calibration, unanswerable: list) -> Calibration:
-    """What `calibrated` gives, of a list of `Prediction`."""
+    """As `calibrated`, from a list of `Prediction`."""
     scores = [each.score - each.lexical for each in unanswerable if each.answer]
     if not scores:
         return fitted

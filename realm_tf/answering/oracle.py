@@ -1,19 +1,21 @@
-"""A retriever that knows the answers: what a reader does without its mistakes."""
+"""Retrievers that know the answers, or the blocks that another program found."""
 
 import collections
 
 import numpy as np
 
+from realm_tf.artifacts.question_files import Question
+from realm_tf.artifacts.ranking_file import RankingFile
+from realm_tf.errors import InputError
 from realm_tf.text import answers
 
 
 class Oracle:
     """The model's own best blocks, those that hold an answer first.
 
-    What is then answered wrong is the reader's doing, but for blocks that hold
-    an answer's words and not the answer: a retriever that told these apart
-    could do better. Within both groups the model's order stays. The
-    block at a rank has the f(x, z) of the model's own block at that rank, so
+    Wrong answers are then the reader's mistakes, except for blocks that hold an
+    answer's words in another sense. Within both groups the model's order stays.
+    The block at a rank has the f(x, z) of the model's own block at that rank, so
     that the reader does not undo the order.
 
     Args:
@@ -87,3 +89,53 @@ class Hiding(Oracle):
         return tuple(
             np.take_along_axis(values, places, axis=1) for values in columns
         )
+
+
+class Given:
+    """Blocks that a file ranks, for questions that are known.
+
+    Args:
+        ranking: `RankingFile`.
+        questions: list of `Question`.
+        num_blocks: int. Of the corpus.
+
+    Raises:
+        InputError: if the file is not of these questions and blocks.
+    """
+
+    def __init__(
+        self,
+        ranking: RankingFile,
+        questions: list[Question],
+        *,
+        num_blocks: int,
+    ):
+        self._found = {}
+        for question, found in zip(
+            questions, ranking.found_for(questions), strict=True
+        ):
+            for block_id, _ in found:
+                if not 0 <= block_id < num_blocks:
+                    raise InputError(
+                        f"{ranking} ranks block {block_id}, and there are "
+                        f"{num_blocks:,} blocks, numbered from 0: it is of "
+                        "another corpus."
+                    )
+            self._found[question.question] = found
+
+    def search(self, questions: list[str], num_candidates: int):
+        """As `Dense.search`.
+
+        Returns:
+            `(scores, block_ids)`; where fewer blocks were found, the last
+            scores are -inf, and their ids mean nothing.
+        """
+        shape = (len(questions), num_candidates)
+        scores = np.full(shape, -np.inf, "float32")
+        block_ids = np.zeros(shape, "int32")
+        for row, question in enumerate(questions):
+            for place, (block_id, score) in enumerate(
+                self._found[question][:num_candidates]
+            ):
+                block_ids[row, place], scores[row, place] = block_id, score
+        return scores, block_ids

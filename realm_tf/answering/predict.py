@@ -1,4 +1,4 @@
-"""Questions to answers, in Python: what evaluation measures.
+"""Questions to answers, in Python, as evaluation measures them.
 
 The exported SavedModel does the same inside its graph; `realm verify`
 compares the two.
@@ -15,7 +15,7 @@ import numpy as np
 from realm_tf.answering import calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.artifacts import question_files as data
-from realm_tf.models.best_spans import best_spans
+from realm_tf.models.block_reading import best_spans
 from realm_tf.models.cpu_operations import only_for_this_process
 
 NUM_READER_BLOCKS = 5
@@ -56,7 +56,7 @@ class Span:
         block_id: int. The block that holds the answer; -1 without one.
         start: int. First code point of the answer in the block's text.
         limit: int. The one after the last.
-        lexical: float. What BM25 gives of the score.
+        lexical: float. BM25's share of the score.
     """
 
     answer: str = ""
@@ -89,7 +89,7 @@ class Prediction(Span):
 
 
 NO_ANSWER = Prediction()
-# What the model gives for predictions, and what it takes from a retriever.
+# Outputs of the model for predictions, and its inputs from a retriever.
 _CHOSEN_FROM = (
     *("read_ids", "read_scores", "read_lexical"),
     *("candidate_ids", "relevance_scores"),
@@ -219,7 +219,7 @@ class Predictor:
         return predictions
 
     def _compute(self, inputs):
-        """What the model gives for a batch, compiled."""
+        """Outputs of the model for a batch, compiled."""
         if keras.backend.backend() != "tensorflow":
             return self._model.predict_on_batch(inputs)
         names = frozenset(inputs)

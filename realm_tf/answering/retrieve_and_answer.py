@@ -1,4 +1,4 @@
-"""What retrievers find for questions, and what a reader makes of it."""
+"""Searches for questions with several retrievers, and reads the blocks."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy as np
 from realm_tf.answering import lexical_weight as lexical_weights
 from realm_tf.answering import recall
 from realm_tf.answering import relevance_weight as relevance_weights
-from realm_tf.answering.given import Given
+from realm_tf.answering.oracle import Given
 from realm_tf.answering.oracle import Hiding
 from realm_tf.answering.oracle import Oracle
 from realm_tf.retrieval import hybrid
@@ -21,7 +21,7 @@ FIT = "fit"
 
 @dataclasses.dataclass
 class Answered:
-    """What every retriever found for each question, and the answers.
+    """Blocks of every retriever for each question, and the answers.
 
     Args:
         predictions: list of `Prediction`; empty where no block was read.
@@ -87,14 +87,23 @@ def answer(
     """
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
-        return Answered(_closed_book(model.load(precision=precision), texts))
+        from realm_tf.answering.closed_book import ClosedBook
+
+        closed_book = ClosedBook(model.load(precision=precision))
+        return Answered(closed_book.predict(texts))
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
     if lexical_weight == FIT:
-        lexical_weight = _fitted_weight(corpus, asked, num_reader_blocks)
+        lexical_weight = lexical_weights.fit(
+            asked,
+            retrievers.make("hybrid", corpus),
+            corpus.records.texts,
+            num_read=num_reader_blocks,
+            depth=recall.NUM_RANKED,
+        )
     if "hybrid" in (retriever, *compare):
         answered.lexical_weight = lexical_weight
     # In this order: recall without a name is the first one's.
@@ -131,22 +140,6 @@ def _make_retriever(name, corpus, asked, lexical_weight, ranking):
             depth=recall.NUM_RANKED,
         )
     return retrievers.make(name, corpus, lexical_weight=lexical_weight)
-
-
-def _fitted_weight(corpus, asked, num_read):
-    return lexical_weights.fit(
-        asked,
-        retrievers.make("hybrid", corpus),
-        corpus.records.texts,
-        num_read=num_read,
-        depth=recall.NUM_RANKED,
-    )
-
-
-def _closed_book(loaded, texts):
-    from realm_tf.answering.closed_book import ClosedBook
-
-    return ClosedBook(loaded).predict(texts)
 
 
 def _read(answered, predictor, retriever, asked, calibrate):

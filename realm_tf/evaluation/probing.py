@@ -9,8 +9,8 @@ from scipy import special
 from realm_tf.artifacts import matching
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.errors import InputError
-from realm_tf.models import candidates
 from realm_tf.models.realm import NUM_SPARE
+from realm_tf.models.realm import may_be_read
 from realm_tf.text import packing
 from realm_tf.text.tokenizer import MASK
 
@@ -139,7 +139,7 @@ def _choose(found, bodies, sentence):
         "token_ids": packing.pad(bodies, max(lengths)),
         "lengths": lengths,
     }
-    allowed = candidates.may_be_read(
+    allowed = may_be_read(
         {name: np.array([row], "int32") for name, row in contents.items()},
         # Its block is unknown: texts are compared.
         np.array([-1], "int32"),

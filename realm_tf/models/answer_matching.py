@@ -105,7 +105,7 @@ def _match(token_ids, answer_ids, is_continuation, add, found):
         add: function of what has been found, where the next answer begins,
             bool `(batch_size, num_blocks, block_length)`, and its number of
             wordpieces, int32 `(batch_size,)`; gives what has been found.
-        found: tensor. What there is without any answer.
+        found: tensor. The result without any answer.
     """
     shape = ops.shape(token_ids)
     # Wordpieces that also say whether the next one continues their word are

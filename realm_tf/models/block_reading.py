@@ -2,16 +2,19 @@
 
 import functools
 
+import keras
 import numpy as np
 from keras import ops
 
+from realm_tf import losses
 from realm_tf.models import answer_matching
-from realm_tf.models import length_groups
 from realm_tf.models import packing
+from realm_tf.models.fixed_weight import mark_as_given
+from realm_tf.models.packing import trim
 
 
 class BlockReading:
-    """What a reader thinks of the spans of blocks.
+    """Scores the spans of blocks with a reader.
 
     It has no weights of its own: the model that holds it has them.
 
@@ -23,9 +26,9 @@ class BlockReading:
         sep_id: int. Id of [SEP].
         relevance_weight: float. How much f(x,z) counts in the score of a span.
             Defaults to `1.0`, as in the paper.
-        num_length_groups: int. See `length_groups.in_length_groups`, for the
+        num_length_groups: int. See `in_length_groups`, for the
             blocks read in training. Defaults to `1`.
-        rows_per_group: int. See `length_groups.in_groups_of`, for the blocks
+        rows_per_group: int. See `in_groups_of`, for the blocks
             read otherwise. Defaults to `None`: all at once.
         teachers: `Teachers`. They read in training. Defaults to `None`.
     """
@@ -63,12 +66,13 @@ class BlockReading:
             read_ids: int tensor `(batch_size, num_read)`. The blocks.
             read_scores: float tensor of that shape. f(x,z); -inf where no
                 block was found, which has no spans.
-            read_lexical: float tensor of that shape. What BM25 gives of these.
+            read_lexical: float tensor of that shape. BM25's share of scores.
             training: bool. Defaults to `False`.
 
         Returns:
-            dict of tensors: `read_ids`, `read_scores`; `read_lexical`, what BM25
-            gives of the score of a span; of question and block joined, `(batch_size, num_read, length)`, `joint_ids` and
+            dict of tensors: `read_ids`, `read_scores`; `read_lexical`, BM25's
+            share of the score of a span; of question and block joined,
+            `(batch_size, num_read, length)`, `joint_ids` and
             `block_positions`, places in the body, -1 elsewhere; of the spans
             that begin there, `(batch_size, num_read, length, width)`,
             `span_scores`, the reader's and that of retrieval, and `allowed`,
@@ -116,7 +120,7 @@ class BlockReading:
         """Outputs as they would be with another `relevance_weight`.
 
         Args:
-            outputs: dict of tensors or arrays. What a call gave.
+            outputs: dict of tensors or arrays. Result of a call.
             relevance_weight: float.
 
         Returns:
@@ -135,7 +139,7 @@ class BlockReading:
         }
 
     def join(self, query, read_ids):
-        """What the reader reads.
+        """Packs the reader's inputs.
 
         Args:
             query: dict of int tensors. As of a call.
@@ -167,10 +171,8 @@ class BlockReading:
     def _span_logits(self, joined, training):
         read = functools.partial(self._reader, training=training)
         if training or self._rows_per_group is None:
-            return length_groups.in_length_groups(
-                read, joined, self._num_length_groups
-            )
-        return length_groups.in_groups_of(
+            return in_length_groups(read, joined, self._num_length_groups)
+        return in_groups_of(
             read,
             joined,
             self._rows_per_group,
@@ -181,7 +183,7 @@ class BlockReading:
         """Which spans equal an answer.
 
         Args:
-            outputs: dict. What a call gave.
+            outputs: dict. Result of a call.
             answer_ids: int tensor `(batch_size, num_answers, answer_length)`,
                 padded with -1.
 
@@ -201,3 +203,228 @@ class BlockReading:
             max_span_width=self._reader.max_span_width,
         )
         return ops.logical_and(ops.reshape(matches, shape), outputs["allowed"])
+
+
+def best_spans(outputs, *, num_best):
+    """The best span of each block, and the best spans of all blocks.
+
+    Args:
+        outputs: dict. Result of `RetrieveAndRead`, arrays or tensors.
+        num_best: int. Length of the n-best list, at most the number of spans.
+
+    Returns:
+        A dict of tensors. `candidate_starts`, `candidate_limits` and
+        `candidate_scores`, `(batch_size, num_reader_blocks)`: the best span
+        of each block, in wordpieces of its body (`[start, limit)`; start is
+        -1 if the block has none). `candidate_log_probs`, the same shape: the
+        log-softmax of the relevance over the blocks read. `nbest_positions`
+        (place of the block among those read), `nbest_starts`,
+        `nbest_limits`, `nbest_scores`, `(batch_size, num_best)`, best
+        first. `log_total`, `(batch_size,)`: log sum exp over all spans read.
+        `share`, the same shape: that of the best span in the softmax over
+        them.
+    """
+    scores = ops.where(
+        outputs["allowed"],
+        ops.cast(outputs["span_scores"], "float32"),
+        -1e30,
+    )
+    batch_size, num_read, length, width = ops.shape(scores)
+    positions = outputs["block_positions"]
+    # (b, r, l * w)
+    of_block = ops.reshape(scores, (batch_size, num_read, length * width))
+    best = ops.cast(ops.argmax(of_block, axis=-1), "int32")
+    starts, limits = _limits(positions, best[..., None], width)
+    # (b, r * l * w)
+    of_all = ops.reshape(of_block, (batch_size, num_read * length * width))
+    nbest_scores, nbest = ops.top_k(of_all, num_best)
+    log_total = losses.masked_logsumexp(
+        of_all, ops.reshape(outputs["allowed"], ops.shape(of_all)), axis=1
+    )
+    nbest = ops.cast(nbest, "int32")
+    nbest_starts, nbest_limits = _limits(
+        ops.reshape(positions, (batch_size, num_read * length)), nbest, width
+    )
+    return {
+        "candidate_starts": starts[..., 0],
+        "candidate_limits": limits[..., 0],
+        "candidate_scores": ops.max(of_block, axis=-1),
+        "candidate_log_probs": ops.log_softmax(
+            ops.cast(outputs["read_scores"], "float32"), axis=-1
+        ),
+        "nbest_positions": nbest // (length * width),
+        "nbest_starts": nbest_starts,
+        "nbest_limits": nbest_limits,
+        "nbest_scores": nbest_scores,
+        "log_total": log_total,
+        "share": ops.exp(ops.minimum(nbest_scores[:, 0] - log_total, 0.0)),
+    }
+
+
+def _limits(positions, spans, width):
+    """Where spans, numbered by place and width, start and end in bodies."""
+    starts = ops.take_along_axis(positions, spans // width, axis=-1)
+    return starts, ops.where(starts < 0, -1, starts + spans % width + 1)
+
+
+def in_length_groups(function, joined, num_groups):
+    """Calls a model on rows of like length together, each group trimmed.
+
+    Among many rows one is long, and all are padded to it. Sorted by length
+    and cut into groups, most of them are padded to less. On the TensorFlow
+    backend; elsewhere shapes are fixed, and the rows are one group.
+
+    Args:
+        function: function of a dict like `joined`, of some rows, that gives a
+            tensor `(num_rows, length, ...)`; no row depends on another.
+        joined: dict of tensors `(batch_size, sequence_length)`, with
+            `padding_mask`.
+        num_groups: int. Where they do not divide the rows, the last groups
+            overlap, and results that are computed twice are dropped.
+
+    Returns:
+        The result of `function(joined)`, except for values at padding.
+    """
+    if num_groups == 1 or keras.backend.backend() != "tensorflow":
+        return function(joined)
+    num_rows = ops.shape(joined["padding_mask"])[0]
+    size = (num_rows + num_groups - 1) // num_groups
+    order, compute = _by_length(function, joined, size)
+    outputs = [compute(group) for group in range(num_groups)]
+    return _in_order(ops.concatenate(outputs, axis=0), order, size)
+
+
+def in_groups_of(function, joined, rows_per_group, *, shape):
+    """As `in_length_groups`, with as many groups as the rows need.
+
+    For rows that are not known when a graph is made: the groups are the steps
+    of a loop, and one row or few are one group. On the TensorFlow backend;
+    elsewhere shapes are fixed, and the rows are one group.
+
+    Args:
+        function: as of `in_length_groups`.
+        joined: as of `in_length_groups`.
+        rows_per_group: int. At most so many rows in a group.
+        shape: tuple of int. Of what the function gives, without
+            `(num_rows, length)`.
+
+    Returns:
+        The result of `function(joined)`, except for values at padding.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function(joined)
+    import tensorflow as tf
+
+    num_rows = ops.shape(joined["padding_mask"])[0]
+    # One group even of no rows: a loop of no steps has no shape. Groups of
+    # like size overlap least.
+    num_groups = ops.maximum(
+        (num_rows + rows_per_group - 1) // rows_per_group, 1
+    )
+    size = (num_rows + num_groups - 1) // num_groups
+    order, compute = _by_length(function, joined, size)
+    outputs = tf.map_fn(
+        compute,
+        tf.range(num_groups),
+        fn_output_signature=tf.TensorSpec((None, None, *shape), "float32"),
+        # Each step uses all processors, and its memory is that of a group.
+        parallel_iterations=1,
+    )
+    # (g, size, length, ...) -> (g * size, length, ...)
+    outputs = tf.reshape(outputs, tf.concat([[-1], tf.shape(outputs)[2:]], 0))
+    return _in_order(
+        tf.ensure_shape(outputs, (None, None, *shape)), order, size
+    )
+
+
+def _by_length(function, joined, size):
+    """Order of the rows by length, and what computes a group of them."""
+    num_rows, length = ops.shape(joined["padding_mask"])
+    order = ops.argsort(ops.sum(joined["padding_mask"], axis=1))
+
+    def compute(group):
+        first = ops.minimum(group * size, num_rows - size)
+        rows = ops.slice(order, (first,), (size,))
+        found = function(
+            trim({k: ops.take(v, rows, axis=0) for k, v in joined.items()})
+        )
+        rest = [[0, 0]] * (len(found.shape) - 2)
+        missing = length - ops.shape(found)[1]
+        return ops.pad(found, [[0, 0], [0, missing], *rest])
+
+    return order, compute
+
+
+def _in_order(outputs, order, size):
+    """Rows of all groups, as they were before they were ordered."""
+    num_rows = ops.shape(order)[0]
+    row = ops.arange(num_rows, dtype="int32")
+    group = row // size
+    first = ops.minimum(group * size, num_rows - size)
+    place = group * size + row - first
+    return ops.take(outputs, ops.take(place, ops.argsort(order)), axis=0)
+
+
+class Teachers(keras.layers.Layer):
+    """Readers that do not learn, and how much they count.
+
+        loss_reader = (1 - w) loss of the answers + w loss_teacher
+
+    Args:
+        readers: list of `Reader`, which read what the learner reads.
+        weight: float. w, between 0 and 1.
+    """
+
+    def __init__(self, readers, weight):
+        super().__init__()
+        self.readers = list(readers)
+        self.weight = weight
+        self.trainable = False
+        mark_as_given(self.variables)
+        # Of readers that are.
+        self.built = True
+
+    def call(self, joined, *, num_length_groups):
+        """Scores of spans.
+
+        Args:
+            joined: dict of tensors `(num_rows, sequence_length)`, as of
+                `packing.join_bert`.
+            num_length_groups: int. See `in_length_groups`.
+
+        Returns:
+            float tensor `(num_rows, num_teachers, sequence_length,
+            max_span_width)`, without a gradient.
+        """
+        scores = [
+            in_length_groups(
+                functools.partial(reader, training=False),
+                joined,
+                num_length_groups,
+            )
+            for reader in self.readers
+        ]
+        return ops.stop_gradient(ops.stack(scores, axis=1))
+
+    def weigh(self, reader_loss, outputs):
+        """The reader's loss with what teachers think, and that alone.
+
+        Args:
+            reader_loss: float tensor `(batch_size,)`. Of the answers, in nats.
+            outputs: dict of tensors, as of `RetrieveAndRead`: `span_scores` and
+                `allowed`, `(batch_size, num_read, length, width)`, and
+                `teacher_scores`, `(batch_size, num_read, num_teachers, length,
+                width)`.
+
+        Returns:
+            (float tensor `(batch_size,)`, the same of `losses.teacher_loss`).
+        """
+        of_teachers = ops.moveaxis(outputs["teacher_scores"], 2, 1)
+        batch_size, num_teachers = ops.shape(of_teachers)[:2]
+        teacher_loss = losses.teacher_loss(
+            ops.reshape(outputs["span_scores"], (batch_size, -1)),
+            ops.reshape(of_teachers, (batch_size, num_teachers, -1)),
+            ops.reshape(outputs["allowed"], (batch_size, -1)),
+        )
+        weighed = (1 - self.weight) * reader_loss + self.weight * teacher_loss
+        return weighed, teacher_loss

@@ -1,4 +1,4 @@
-"""What TensorFlow on CPUs computes faster than by the plain formulas.
+"""Operations that TensorFlow on CPUs computes faster than the plain formulas.
 
 Results and gradients are those of the formulas, in less time and memory. Only
 graphs of this process may hold these operations: not every machine has them,
@@ -29,7 +29,7 @@ def only_for_this_process():
 
 
 def are_possible() -> bool:
-    """Whether a graph is traced that may hold what this module has."""
+    """Whether the graph that is being traced may hold these operations."""
     if not _ONLY_HERE.get() or keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf

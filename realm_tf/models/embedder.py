@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from realm_tf.models.encoder_model import EncoderModel
-from realm_tf.models.encoder_model import make_initializer
-from realm_tf.models.encoder_model import make_inputs
+from realm_tf.models.bert_encoder import EncoderModel
+from realm_tf.models.bert_encoder import make_initializer
+from realm_tf.models.bert_encoder import make_inputs
 from realm_tf.models.precision import computing_in
 
 POOLINGS = ("cls", "first", "mean")
@@ -19,7 +19,7 @@ class Embedder(EncoderModel):
 
     One instance serves queries and blocks, or two do: towers are shared or
     separate by what the caller passes on. Inputs as `BertEncoder`; the
-    output is a float32 tensor `(batch_size, embedding_dim)`. What comes
+    output is a float32 tensor `(batch_size, embedding_dim)`. Everything
     after the Transformer layers runs in float32 under any dtype policy:
     steps of bfloat16 between inner products of some hundreds are a nat.
 

@@ -51,9 +51,9 @@ def without_given(variables: list) -> list:
 def shared(array: np.ndarray):
     """An array's memory as a TensorFlow tensor, where it need not be copied.
 
-    Made of an array, a tensor or a variable is a copy, and for a moment two. A
-    file that is mapped (`np.load` with `mmap_mode`), some of its rows, or
-    `mapped_zeros`, whole, is used where it lies, and pages of a file that are not needed need not be
+    A tensor or a variable of an array is a copy, and for a moment two. A file
+    that is mapped (`np.load` with `mmap_mode`), some of its rows, or all of
+    `mapped_zeros` is used where it lies, and unused pages of a file need not be
     in memory. The file is not written to, whatever becomes of the tensor.
 
     Args:

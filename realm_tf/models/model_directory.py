@@ -81,7 +81,7 @@ def save(
     Args:
         loaded: `LoadedModel`.
         output: str. The directory to make.
-        parameters: dict. What determined the weights.
+        parameters: dict. Options that determined the weights.
     """
     with artifact.write(
         output, kind=Model.kinds[0], parameters=parameters
@@ -203,7 +203,7 @@ def _make(config):
 
 
 class _BlockTower(keras.Model):
-    """What `OpenQa` begins with, in its file of weights too."""
+    """The first part of `OpenQa`, in its file of weights too."""
 
     def __init__(self, config):
         super().__init__()

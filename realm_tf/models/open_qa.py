@@ -9,7 +9,7 @@ from realm_tf.models.knowledge_augmented_encoder import (
 
 @keras.saving.register_keras_serializable(package="realm_tf")
 class OpenQa(keras.Model):
-    """What a model directory holds: query tower, block tower, reader.
+    """The content of a model directory: query tower, block tower, reader.
 
     `RetrieveAndRead` puts an index and block texts around it for training
     and prediction. While the towers are shared, both names are one object.

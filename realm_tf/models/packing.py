@@ -43,7 +43,7 @@ def pack_text(token_ids, lengths, *, cls_id, sep_id):
 
 
 def query_inputs(inputs, prefix=""):
-    """What a tower reads of packed queries, which have one segment.
+    """Inputs of a tower for packed queries, which have one segment.
 
     Args:
         inputs: dict of int tensors `(batch_size, query_length)`, among them

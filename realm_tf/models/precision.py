@@ -8,7 +8,19 @@ import pathlib
 import sys
 from typing import Literal
 
-from realm_tf.models.accelerators import accelerator
+
+@functools.cache
+def accelerator() -> str | None:
+    """`"gpu"` or `"tpu"` with Keras' JAX backend on one, else `None`."""
+    import keras
+
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    platform = jax.devices()[0].platform
+    return None if platform == "cpu" else platform
+
 
 FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -28,11 +40,11 @@ _CUDA_CAPABILITY = (8, 0)
 
 
 def resolve(precision: Precision) -> str:
-    """What `"auto"` is on this machine, with this backend.
+    """Resolves `"auto"` for this machine and backend.
 
     It is `"bfloat16"` on a TPU (JAX), on a GPU and, with the TensorFlow
-    backend, on a CPU that multiplies it in hardware, and a process says so
-    once; XLA, and so the JAX backend, has no fast product of it on CPUs.
+    backend, on a CPU that multiplies it in hardware; a process reports this
+    once. XLA, and so the JAX backend, has no fast bfloat16 product on CPUs.
 
     Args:
         precision: str. `"auto"`, `"float32"` or `"bfloat16"`.
@@ -57,9 +69,9 @@ def onednn_has_avx512() -> bool:
 
 @contextlib.contextmanager
 def computing_in(precision: Precision, *, for_training: bool = True):
-    """Models that are made inside compute in this precision.
+    """Sets the precision of the models that are made inside.
 
-    What follows the Transformer layers stays float32: embeddings, scores of
+    Everything after the Transformer layers stays float32: embeddings, scores of
     spans, logits of wordpieces, losses.
 
     Args:

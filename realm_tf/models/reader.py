@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from realm_tf.models.encoder_model import EncoderModel
-from realm_tf.models.encoder_model import make_initializer
-from realm_tf.models.encoder_model import make_inputs
+from realm_tf.models.bert_encoder import EncoderModel
+from realm_tf.models.bert_encoder import make_initializer
+from realm_tf.models.bert_encoder import make_inputs
 
 
 @keras.saving.register_keras_serializable(package="realm_tf")
@@ -74,7 +74,7 @@ class Reader(EncoderModel):
 
     @property
     def is_trained(self) -> bool:
-        """Whether training has moved the span scorer at all.
+        """Whether training has changed the span scorer.
 
         Its LayerNorm begins as the identity, and each step of training moves
         that.

@@ -7,7 +7,6 @@ from keras import ops
 from realm_tf import losses
 from realm_tf.errors import InputError
 from realm_tf.models import answer_matching
-from realm_tf.models import gold_blocks
 from realm_tf.models import packing
 from realm_tf.models.block_reading import BlockReading
 from realm_tf.models.fixed_weight import fixed_weight
@@ -23,9 +22,10 @@ class RetrieveAndRead(keras.Model):
     contain an answer; S all spans of the `num_reader_blocks` best blocks, S+
     those whose wordpieces equal an answer's; g is the reader's score plus
     `relevance_weight` times f(x,z) of the span's block. Each is 0 where nothing
-    is correct, and both are added. The index and the block embeddings stay fixed; the query tower
-    and the reader learn. Where the reader is not `trainable`, nothing is read
-    in training, and the retriever's loss is all. With `teachers`, the reader's
+    is correct, and both are added. The index and the block embeddings stay
+    fixed; the query tower and the reader learn. Where the reader is not
+    `trainable`, nothing is read in training, and the retriever's loss is all.
+    With `teachers`, the reader's
     loss is also how far its scores are from theirs.
 
     Inputs are a dict of int tensors: `token_ids` and `padding_mask`,
@@ -54,7 +54,7 @@ class RetrieveAndRead(keras.Model):
             an answer in the last place if none is among those read. The
             paper does not; small beams on a small budget need it. Defaults
             to `False`.
-        gold: str. What `gold_ids` are for in training: `"ignore"`, as the
+        gold: str. Use of `gold_ids` in training: `"ignore"`, as the
             paper; `"read"`, the gold block is what `read_an_answer` reads in
             the last place, if it is a candidate; `"only"`, besides, a span of
             another block that is read is neither right nor wrong if it equals
@@ -149,18 +149,15 @@ class RetrieveAndRead(keras.Model):
         self._trackers = {name: keras.metrics.Mean(name=name) for name in names}
 
     def prepare(self, embeddings):
-        """As `Index.prepare`."""
-        return embeddings
+        """As `Index.prepare`, for the index and the embeddings beside it."""
+        swap_index = self.index.prepare(embeddings)
 
-    def swap(self, embeddings):
-        """Takes new block embeddings, between two steps.
+        def swap():
+            swap_index()
+            if self._embeddings is not None:
+                self._embeddings.assign(embeddings)
 
-        Args:
-            embeddings: float array `(num_blocks, embedding_dim)`.
-        """
-        self.index.swap(embeddings)
-        if self._embeddings is not None:
-            self._embeddings.assign(embeddings)
+        return swap
 
     def call(self, inputs, training=False):
         # JAX's `fit` hands NumPy arrays in, which towers refuse beside tensors.
@@ -193,12 +190,12 @@ class RetrieveAndRead(keras.Model):
             if training and self.read_an_answer:
                 wanted = has_answer
                 if self._knows_gold(inputs):
-                    wanted = gold_blocks.gold_or(
+                    wanted = gold_or(
                         ops.where(is_found, candidate_ids, -2),
                         inputs["gold_ids"],
                         has_answer,
                     )
-                positions = gold_blocks.include(positions, wanted)
+                positions = include(positions, wanted)
         outputs |= self.reading(
             query,
             *(
@@ -212,9 +209,7 @@ class RetrieveAndRead(keras.Model):
                 outputs, inputs["answer_ids"]
             )
             if training and self.gold == "only" and self._knows_gold(inputs):
-                outputs.update(
-                    gold_blocks.only_gold(outputs, inputs["gold_ids"])
-                )
+                outputs.update(only_gold(outputs, inputs["gold_ids"]))
         return outputs
 
     def _knows_gold(self, inputs):
@@ -332,3 +327,65 @@ def _largest(scores, mask, *, axis):
 def _hide_padding(token_ids, lengths):
     position = ops.arange(ops.shape(token_ids)[-1], dtype="int32")
     return ops.where(position < lengths[..., None], token_ids, -2)
+
+
+def gold_or(candidate_ids, gold_ids, has_answer):
+    """Marks the gold block, or the blocks with an answer if it is no candidate.
+
+    Args:
+        candidate_ids: int tensor `(batch_size, num_candidates)`.
+        gold_ids: int tensor `(batch_size,)`. -1 for none.
+        has_answer: bool tensor `(batch_size, num_candidates)`.
+
+    Returns:
+        bool tensor `(batch_size, num_candidates)`.
+    """
+    is_gold = ops.equal(candidate_ids, gold_ids[:, None])
+    return ops.where(
+        ops.any(is_gold, axis=1, keepdims=True), is_gold, has_answer
+    )
+
+
+def include(positions, wanted):
+    """Puts the best wanted candidate last, if none is read.
+
+    Args:
+        positions: int32 tensor `(batch_size, num_read)`. The first candidates.
+        wanted: bool tensor `(batch_size, num_candidates)`.
+
+    Returns:
+        int32 tensor `(batch_size, num_read)`.
+    """
+    num_read = positions.shape[1]
+    first = ops.cast(ops.argmax(ops.cast(wanted, "int32"), axis=1), "int32")
+    # Without any, argmax is 0, which is read anyway.
+    last = ops.where(first < num_read, positions[:, -1], first)
+    return ops.concatenate([positions[:, :-1], last[:, None]], axis=1)
+
+
+def only_gold(outputs, gold_ids):
+    """Correct and allowed spans if only the gold block can be right.
+
+    Args:
+        outputs: dict of tensors, as of `RetrieveAndRead`: `read_ids`
+            `(batch_size, num_read)`, `correct` and `allowed` `(batch_size,
+            num_read, length, width)`.
+        gold_ids: int tensor `(batch_size,)`. -1 for none.
+
+    Returns:
+        dict of the new `correct` and `allowed`: without the spans of other
+        blocks that equal an answer, where the gold block is read.
+    """
+    # (b, r, 1, 1)
+    is_gold = ops.equal(outputs["read_ids"], gold_ids[:, None])[..., None, None]
+    elsewhere = ops.logical_and(
+        outputs["correct"],
+        ops.logical_and(
+            ops.any(is_gold, axis=1, keepdims=True), ops.logical_not(is_gold)
+        ),
+    )
+    counts = ops.logical_not(elsewhere)
+    return {
+        name: ops.logical_and(outputs[name], counts)
+        for name in ("correct", "allowed")
+    }

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def sharding():
-    """How rows lie on the devices in use; `None` if nothing is shared."""
+    """Sharding of rows over the devices in use; `None` without a distribution."""
     distribution = keras.distribution.distribution()
     if keras.backend.backend() != "jax" or distribution is None:
         return None

@@ -1,6 +1,5 @@
 """Embeds blocks with a model's block tower, batch by batch."""
 
-import collections
 import concurrent.futures
 import threading
 from collections.abc import Callable
@@ -8,8 +7,8 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from realm_tf.models.accelerators import accelerator
 from realm_tf.models.cpu_operations import only_for_this_process
+from realm_tf.models.precision import accelerator
 from realm_tf.text import packing
 
 # Rows are padded to a multiple of this.
@@ -20,8 +19,8 @@ _LENGTH_STEP = 8
 _LENGTH_STEP_ON_ACCELERATORS = 64
 # Blocks that each of several devices embeds at once.
 _ROWS_PER_DEVICE = 8
-# Batches that TensorFlow computes at once: what of one is not computed on all
-# cores leaves some to the other. 1.2 times the blocks a second of one at a time
+# Batches that TensorFlow computes at once: one uses the cores that the other
+# leaves idle. 1.2 times the blocks a second of one at a time
 # (MiniLM in bfloat16, two cores).
 _BATCHES_AT_ONCE = 2
 
@@ -92,7 +91,7 @@ class BlockEmbedder:
                 `(title_ids, token_ids)` of these blocks, see `embed_ids`.
             batch_size: int. Blocks computed at once.
             after_batch: function of how many blocks are done, never called by
-                two threads at once. What it raises ends this. Defaults to
+                two threads at once. An exception ends this. Defaults to
                 nothing.
 
         Returns:
@@ -113,27 +112,18 @@ class BlockEmbedder:
                 num_done += len(places)
                 after_batch(num_done)
 
-        firsts = range(0, len(order), batch_size)
-        if _in_threads():
-            with concurrent.futures.ThreadPoolExecutor(
-                _BATCHES_AT_ONCE
-            ) as pool:
-                # Raises what a batch raised, and begins no further one.
-                collections.deque(pool.map(embed, firsts), maxlen=0)
-        else:
-            for first in firsts:
-                embed(first)
+        with concurrent.futures.ThreadPoolExecutor(_num_at_once()) as pool:
+            # Raises what a batch raised, and begins no further one.
+            for _ in pool.map(embed, range(0, len(order), batch_size)):
+                pass
         return found
 
 
-def _in_threads():
-    """Whether batches may be computed at once.
-
-    Keras' JAX backend keeps a model's state while it computes, and another
-    thread does not see the `keras.distribution` of this one.
-    """
+def _num_at_once():
+    """Keras' JAX backend keeps a model's state while it computes."""
     is_alone = keras.distribution.distribution() is None
-    return is_alone and keras.backend.backend() == "tensorflow"
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    return _BATCHES_AT_ONCE if is_tensorflow and is_alone else 1
 
 
 def predict(model, inputs: dict):

@@ -2,6 +2,7 @@
 
 import abc
 import importlib
+from collections.abc import Callable
 from typing import ClassVar
 
 from realm_tf.errors import InputError
@@ -46,7 +47,7 @@ class Index(abc.ABC):
 
     @classmethod
     def resolve(cls, num_blocks: int, **options) -> dict:
-        """What `build` is given, its defaults filled in; kept in metadata.
+        """Arguments of `build`, with defaults filled in; kept in metadata.
 
         Args:
             num_blocks: int. Rows of the embeddings.
@@ -66,7 +67,7 @@ class Index(abc.ABC):
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
-            **parameters: what `resolve` gave.
+            **parameters: the result of `resolve`.
         """
         return cls(embeddings)
 
@@ -89,9 +90,6 @@ class Index(abc.ABC):
             InputError: if the files do not fit each other, or `quantize` is
                 not to be had of this kind.
         """
-
-    def close(self) -> None:  # noqa: B027
-        """Frees what Python's collector does not; nothing by default."""
 
     @abc.abstractmethod
     def search(self, queries, num_candidates: int, allowed=None):
@@ -117,30 +115,20 @@ class Index(abc.ABC):
                 cannot take `allowed`.
         """
 
-    def prepare(self, embeddings):
-        """New embeddings as `swap` takes them, made ready beside the steps.
+    @abc.abstractmethod
+    def prepare(self, embeddings) -> Callable[[], None]:
+        """Makes new embeddings of the same shape ready, in any thread.
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
-        """
-        return embeddings
-
-    @abc.abstractmethod
-    def swap(self, embeddings) -> None:
-        """Takes new embeddings of the same shape, without retracing.
-
-        Args:
-            embeddings: float array `(num_blocks, embedding_dim)`, or what
-                `prepare` gave of it.
-        """
-
-    def for_graph(self):
-        """An index of the same rows whose search can be saved in a SavedModel.
 
         Returns:
-            `Index`. It shares its memory with this one, and may be this one.
+            function without arguments that exchanges the embeddings, between
+            two searches; compiled searches are not traced again.
+
+        Raises:
+            InputError: if they have another shape.
         """
-        return self
 
     def _check_num_candidates(self, num_candidates):
         if not 1 <= num_candidates <= self.num_blocks:

@@ -85,7 +85,7 @@ class Int8Tower:
                 ].astype("float32"),
             },
         )
-        # What the tower's own layers make of it: the last are a chain.
+        # The tower's own layers compute the rest: the last are a chain.
         if self._tower.pooling == "cls":
             x = self._tower.encoder.get_layer("pooled_dense")(sequence[:, 0])
         else:
@@ -134,7 +134,7 @@ def _save(encoder, path):
             graph.nodes, "encoder", inputs, outputs, graph.weights
         ),
         opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
-        # What is newer, the runtime may not know.
+        # The runtime may not know newer versions.
         ir_version=10,
     )
     onnx.save(model, path)
@@ -143,7 +143,7 @@ def _save(encoder, path):
 
 def _layer(graph, x, encoder, layer):
     """One Transformer layer, the norm after each residual, as BERT."""
-    attention = layer._self_attention_layer
+    layers = layer.weight_layers
     hidden_dim, num_heads = encoder.hidden_dim, encoder.num_heads
     split = graph.weight([0, 0, num_heads, hidden_dim // num_heads], "int64")
 
@@ -155,9 +155,9 @@ def _layer(graph, x, encoder, layer):
         )
 
     scale = (hidden_dim // num_heads) ** -0.5
-    queries = heads(attention._query_dense, (0, 2, 1, 3), scale)
-    keys = heads(attention._key_dense, (0, 2, 3, 1))
-    values = heads(attention._value_dense, (0, 2, 1, 3))
+    queries = heads(layers["query"], (0, 2, 1, 3), scale)
+    keys = heads(layers["key"], (0, 2, 3, 1))
+    values = heads(layers["value"], (0, 2, 1, 3))
     scores = graph.add("Add", graph.add("MatMul", queries, keys), "bias")
     found = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
     found = graph.add(
@@ -165,22 +165,20 @@ def _layer(graph, x, encoder, layer):
         graph.add("Transpose", found, perm=(0, 2, 1, 3)),
         graph.weight([0, 0, hidden_dim], "int64"),
     )
-    output = attention._output_dense
+    output = layers["output"]
     kernel = np.asarray(output.kernel).reshape(hidden_dim, hidden_dim)
     found = graph.dense(found, kernel, output.bias)
-    x = graph.layer_norm(
-        graph.add("Add", x, found), layer._self_attention_layer_norm
-    )
-    dense = layer._feedforward_intermediate_dense
+    x = graph.layer_norm(graph.add("Add", x, found), layers["attention_norm"])
+    dense = layers["intermediate"]
     found = graph.add(
         "Gelu",
         graph.dense(x, dense.kernel, dense.bias),
         approximate="none" if encoder.activation == "gelu" else "tanh",
     )
-    dense = layer._feedforward_output_dense
+    dense = layers["feedforward"]
     found = graph.dense(found, dense.kernel, dense.bias, in_float32=True)
     return graph.layer_norm(
-        graph.add("Add", x, found), layer._feedforward_layer_norm
+        graph.add("Add", x, found), layers["feedforward_norm"]
     )
 
 

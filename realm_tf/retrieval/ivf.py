@@ -1,8 +1,8 @@
 """Approximate search without an op of its own: the best partitions alone."""
 
+import dataclasses
 import math
 import types
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -11,12 +11,11 @@ from keras import ops
 from realm_tf.errors import InputError
 from realm_tf.losses import float32_products
 from realm_tf.models.fixed_weight import fixed_weight
-from realm_tf.retrieval.exhaustive import best_rows
+from realm_tf.progress import Progress
 from realm_tf.retrieval.index import Index
-from realm_tf.retrieval.partitions import Partitions
-from realm_tf.retrieval.partitions import partition
 from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 from realm_tf.retrieval.row_table import RowTable
+from realm_tf.retrieval.row_table import best_rows
 
 # Multiples of the square root of the number of blocks. Of 1, 2 and 4, with
 # as many rows scored, 4 found most: of 50,000 clustered rows of varied norms,
@@ -31,13 +30,6 @@ NUM_PROBED = 48
 _ORDERED_TO_PROBED = 2
 _STATE = ("centroids", "sizes", "block_ids")
 _INT32 = np.iinfo("int32")
-
-
-class Partitioned(NamedTuple):
-    """Embeddings with their partitions, for `Ivf.swap`."""
-
-    embeddings: np.ndarray
-    partitions: Partitions
 
 
 class Ivf(keras.layers.Layer, Index):
@@ -85,7 +77,7 @@ class Ivf(keras.layers.Layer, Index):
     def __init__(
         self,
         embeddings,
-        partitions: Partitions,
+        partitions: "Partitions",
         *,
         num_partitions: int,
         num_probed: int,
@@ -110,7 +102,7 @@ class Ivf(keras.layers.Layer, Index):
 
     @classmethod
     def resolve(cls, num_blocks, *, num_partitions=None, num_probed=None):
-        """How many partitions to make and to search, the defaults filled in.
+        """Numbers of partitions to make and to search, with defaults filled in.
 
         Args:
             num_blocks: int.
@@ -203,29 +195,20 @@ class Ivf(keras.layers.Layer, Index):
         return {name: np.asarray(getattr(self, name)) for name in _STATE}
 
     def prepare(self, embeddings):
-        """As `Index.prepare`; partitions are made here."""
-        self._check_swap(embeddings)
-        return Partitioned(
-            embeddings,
-            partition(embeddings, num_partitions=self.num_partitions),
-        )
-
-    def swap(self, embeddings):
-        """Takes new embeddings, partitioned as by `build`.
+        """As `Index.prepare`; partitions are made here.
 
         Shapes stay, so nothing is traced again: there is room for as many
         partitions as there could be.
-
-        Args:
-            embeddings: `Partitioned`, or float array `(num_blocks,
-                embedding_dim)`, of which it takes as long as building.
         """
-        if not isinstance(embeddings, Partitioned):
-            embeddings = self.prepare(embeddings)
-        embeddings, partitions = embeddings
-        self.rows.assign(embeddings, partitions.block_ids)
-        for name in _STATE:
-            getattr(self, name).assign(getattr(partitions, name))
+        self._check_swap(embeddings)
+        partitions = partition(embeddings, num_partitions=self.num_partitions)
+
+        def swap():
+            self.rows.assign(embeddings, partitions.block_ids)
+            for name in _STATE:
+                getattr(self, name).assign(getattr(partitions, name))
+
+        return swap
 
     def call(self, queries, num_candidates):
         return self.search(queries, num_candidates)
@@ -345,7 +328,7 @@ def _best(scores, block_ids, num_candidates):
     `top_k` prefers the earlier place, which is of no meaning here.
     """
     least = ops.top_k(scores, num_candidates)[0][-1]
-    # What is better than the last is in; what equals it, by its id.
+    # Rows better than the last one are in; equal ones are in by their ids.
     keys = ops.where(scores > least, _INT32.max, -block_ids)
     keys = ops.where(scores < least, _INT32.min, keys)
     _, places = ops.top_k(keys, num_candidates)
@@ -353,3 +336,186 @@ def _best(scores, block_ids, num_candidates):
     places = ops.take(places, by_id)
     scores, by_score = ops.top_k(ops.take(scores, places), num_candidates)
     return scores, ops.take(block_ids, ops.take(places, by_score))
+
+
+# k-means (our choice): rows to a partition in its sample, and iterations.
+_SAMPLE_PER_PARTITION = 64
+_NUM_ITERATIONS = 10
+# A partition of more than so many times the mean size is cut.
+_MOST_TO_MEAN = 2
+# Rows in memory at once, beside the sample.
+_ROWS_PER_PART = 16_384
+
+
+@dataclasses.dataclass(frozen=True)
+class Partitions:
+    """Groups of blocks, and their centroids.
+
+    `capacity`, which the number of blocks and the number of partitions asked
+    for decide alone, counts partitions that may be empty.
+
+    Args:
+        centroids: float32 array `(capacity, embedding_dim)`. Mean embedding
+            of each partition; zeros for an empty one.
+        sizes: int32 array `(capacity,)`. Blocks in each.
+        block_ids: int32 array `(num_blocks,)`. Those of the first partition,
+            then of the second and so on; rising in each.
+    """
+
+    centroids: np.ndarray
+    sizes: np.ndarray
+    block_ids: np.ndarray
+
+    def hold_once(self, shape: tuple[int, int]) -> bool:
+        """Whether these hold every row of embeddings of this shape once."""
+        num_blocks, embedding_dim = shape
+        return (
+            self.centroids.shape == (*self.sizes.shape, embedding_dim)
+            and self.sizes.ndim == self.block_ids.ndim == 1
+            and self.sizes.min(initial=0) >= 0
+            and self.sizes.sum() == num_blocks
+            and np.array_equal(np.sort(self.block_ids), np.arange(num_blocks))
+        )
+
+
+def partition(
+    embeddings,
+    *,
+    num_partitions: int,
+) -> Partitions:
+    """Partitions blocks by the direction of their embeddings.
+
+    k-means on rows scaled to length 1: for the largest products, rows of one
+    direction go together. Unscaled, or with the norm as a further
+    dimension, fewer of the best were found, and one partition got up to 60
+    times the mean size, of rows of varied norms. It learns from a sample of
+    64 rows a partition; then every block goes to the nearest centroid. A
+    partition of more than twice the mean size is cut, across its principal
+    axis, into as few equal parts as are not larger; these are at most half as
+    many more as partitions were asked for. The centroid that is kept is the
+    mean of a partition's rows as they are: its product with a query is the
+    mean of the blocks' scores, which ordered partitions better than
+    directions did where norms vary.
+
+    The same rows give the same partitions. Rows are read in parts; the
+    sample, and one partition while it is cut, are in memory.
+
+    Args:
+        embeddings: float array `(num_blocks, embedding_dim)`; it may be
+            mapped from a file.
+        num_partitions: int. At most `num_blocks`.
+
+    Returns:
+        `Partitions`, with a capacity of 1.5 times `num_partitions`.
+
+    Raises:
+        InputError: if an embedding is not finite.
+    """
+    centroids = _train(embeddings, num_partitions)
+    with Progress("index", "blocks", len(embeddings)) as progress:
+        labels = _nearest(embeddings, centroids, progress.add)
+    num_centroids = capacity(num_partitions)
+    _cut_large(embeddings, labels, num_partitions)
+    return Partitions(
+        _means(embeddings, labels, num_centroids),
+        np.bincount(labels, minlength=num_centroids).astype("int32"),
+        # Stable: ids rise within a partition.
+        np.argsort(labels, kind="stable").astype("int32"),
+    )
+
+
+def _train(embeddings, num_partitions):
+    """Centroids `(num_partitions, embedding_dim)` of scaled rows."""
+    random = np.random.default_rng(0)
+    num_sampled = min(len(embeddings), _SAMPLE_PER_PARTITION * num_partitions)
+    order = random.permutation(len(embeddings))[:num_sampled]
+    # In the order of the file, and the first centroids drawn from these.
+    sample = _scaled(np.asarray(embeddings[np.sort(order)], "float32"))
+    centroids = sample[random.permutation(num_sampled)[:num_partitions]]
+    for _ in range(_NUM_ITERATIONS):
+        labels = _nearest(sample, centroids)
+        means = _means(sample, labels, num_partitions)
+        # Equal rows leave partitions empty, which stay where they are.
+        is_empty = np.bincount(labels, minlength=num_partitions) == 0
+        centroids = np.where(is_empty[:, None], centroids, means)
+    return centroids
+
+
+def _scaled(rows):
+    """Rows of length 1; zeros stay."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.isfinite(norms).all():
+        raise InputError(
+            "The embeddings hold values that are not finite, which cannot be "
+            "ordered: look at the model, then run `realm embed` again."
+        )
+    return rows / np.where(norms > 0, norms, 1)
+
+
+def _blocks_of_rows(embeddings):
+    """Yields (slice, float32 rows) from the first row to the last."""
+    for first in range(0, len(embeddings), _ROWS_PER_PART):
+        part = slice(first, first + _ROWS_PER_PART)
+        yield part, np.asarray(embeddings[part], "float32")
+
+
+def _nearest(embeddings, centroids, after_rows=lambda num_rows: None):
+    """The nearest centroid of each row, int64 `(num_blocks,)`."""
+    labels = np.empty(len(embeddings), "int64")
+    # |x - c|^2 is smallest where x c - |c|^2 / 2 is largest.
+    halves = (centroids**2).sum(axis=1) / 2
+    for part, rows in _blocks_of_rows(embeddings):
+        products = _scaled(rows) @ centroids.T
+        products -= halves
+        labels[part] = products.argmax(axis=1)
+        after_rows(len(rows))
+    return labels
+
+
+def _cut_large(embeddings, labels, num_partitions):
+    """Cuts, in place, partitions of more than `_MOST_TO_MEAN` times the mean.
+
+    With s the size of one and m the most that is allowed, ceil(s / m) parts
+    of equal size; over all, at most n / m more than there were, which is
+    `num_partitions / _MOST_TO_MEAN`.
+    """
+    most = math.ceil(_MOST_TO_MEAN * len(labels) / num_partitions)
+    free = num_partitions
+    sizes = np.bincount(labels, minlength=num_partitions)
+    order = np.argsort(labels, kind="stable")
+    for members in np.split(order, np.cumsum(sizes)[:-1]):
+        if len(members) <= most:
+            continue
+        along = _along_principal_axis(embeddings, members)
+        # Stable: of rows that are equal the smaller ids come first.
+        members = members[np.argsort(along, kind="stable")]
+        parts = np.array_split(members, math.ceil(len(members) / most))
+        for part in parts[1:]:
+            labels[part] = free
+            free += 1
+
+
+def _along_principal_axis(embeddings, members):
+    """Where rows are along the axis on which they differ most."""
+    rows = np.asarray(embeddings[members], "float32")
+    rows = rows - rows.mean(axis=0)
+    _, axes = np.linalg.eigh(rows.T @ rows)
+    return rows @ axes[:, -1]
+
+
+def capacity(num_partitions: int) -> int:
+    """The most partitions that there can be, for a number that is asked for."""
+    return num_partitions + num_partitions // _MOST_TO_MEAN
+
+
+def _means(embeddings, labels, capacity):
+    """Mean row of each partition, float32 `(capacity, embedding_dim)`."""
+    sums = np.zeros((capacity, embeddings.shape[1]))
+    for part, rows in _blocks_of_rows(embeddings):
+        order = np.argsort(labels[part], kind="stable")
+        names, firsts = np.unique(labels[part][order], return_index=True)
+        sums[names] += np.add.reduceat(
+            rows[order], firsts, axis=0, dtype="float64"
+        )
+    counts = np.bincount(labels, minlength=capacity)
+    return (sums / np.maximum(counts, 1)[:, None]).astype("float32")

@@ -1,10 +1,11 @@
 """Retrievers of one form: questions in, blocks out, best first.
 
 `Dense` is the model's own, `Bm25` (in `retrieval.bm25`) the lexical baseline,
-`Hybrid` the model's own and BM25 of wordpieces. `search(questions, num_candidates)` gives `(scores, block_ids)`
-of each, so that whoever reads or measures does not ask which it is.
+`Hybrid` the model's own and BM25 of wordpieces. Each has
+`search(questions, num_candidates)`, which gives `(scores, block_ids)`.
 """
 
+import keras
 import numpy as np
 
 from realm_tf.artifacts import question_files as data
@@ -46,7 +47,7 @@ class Dense:
         """Query embeddings, `(num_questions, embedding_dim)`, scaled."""
         tokenizer = self._corpus.loaded.tokenizer
         model = self._corpus.loaded.model
-        rows = self._wordpieces(questions)
+        rows = [data.query_wordpieces(q, tokenizer) for q in questions]
         embeddings = np.zeros((len(rows), model.embedding_dim), "float32")
         # Of like length, so that little is padding.
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
@@ -59,10 +60,6 @@ class Dense:
             embeddings[batch] = np.asarray(model.embed_queries(inputs))
         return embeddings
 
-    def _wordpieces(self, questions):
-        tokenizer = self._corpus.loaded.tokenizer
-        return [data.query_wordpieces(q, tokenizer) for q in questions]
-
     def search(self, questions: list[str], num_candidates: int):
         """The best blocks for each question by f(x, z), best first.
 
@@ -74,17 +71,27 @@ class Dense:
             `(scores, block_ids)`, float32 and int32 arrays
             `(num_questions, num_candidates)`.
         """
-        embeddings = self.embed(questions)
         index = self._corpus.index
-        num_candidates = min(num_candidates, index.num_blocks)
-        found = [
-            index.search(
-                embeddings[first : first + _BATCH_SIZE], num_candidates
-            )
-            for first in range(0, len(embeddings), _BATCH_SIZE)
-        ]
-        scores, block_ids = zip(*found, strict=True)
-        return np.concatenate(scores), np.concatenate(block_ids)
+        num = min(num_candidates, index.num_blocks)
+        return self._in_batches(
+            lambda embeddings, _: index.search(embeddings, num), questions
+        )
+
+    def _in_batches(self, function, questions):
+        """A function of embeddings and wordpieces; its tensors as arrays."""
+        tokenizer = self._corpus.loaded.tokenizer
+        embeddings = self.embed(questions)
+        found = []
+        for first in range(0, len(questions), _BATCH_SIZE):
+            batch = slice(first, first + _BATCH_SIZE)
+            rows = [
+                data.query_wordpieces(q, tokenizer) for q in questions[batch]
+            ]
+            inputs = data.pack_queries(rows, tokenizer.pad_id)
+            found.append(function(embeddings[batch], inputs["token_ids"]))
+        return keras.tree.map_structure(
+            lambda *parts: np.concatenate(parts), *found
+        )
 
 
 class Hybrid(Dense):
@@ -107,27 +114,14 @@ class Hybrid(Dense):
             score.
         """
         num = min(num_candidates, self._corpus.index.num_blocks)
-        found = self._each(self._hybrid.search, questions, num)
+        found = self._in_batches(
+            lambda *query: self._hybrid.search(*query, num), questions
+        )
         return found["scores"], found["block_ids"], found["lexical"]
 
     def candidates(self, questions: list[str], num_candidates: int) -> dict:
         """As `retrieval.hybrid.Hybrid.candidates`, NumPy arrays."""
-        return self._each(self._hybrid.candidates, questions, num_candidates)
-
-    def _each(self, function, questions, num_candidates):
-        rows = self._wordpieces(questions)
-        embeddings = self.embed(questions)
-        found = []
-        for first in range(0, len(rows), _BATCH_SIZE):
-            batch = slice(first, first + _BATCH_SIZE)
-            inputs = data.pack_queries(
-                rows[batch], self._corpus.loaded.tokenizer.pad_id
-            )
-            outputs = function(
-                embeddings[batch], inputs["token_ids"], num_candidates
-            )
-            found.append({k: np.asarray(v) for k, v in outputs.items()})
-        return {
-            name: np.concatenate([each[name] for each in found])
-            for name in found[0]
-        }
+        return self._in_batches(
+            lambda *query: self._hybrid.candidates(*query, num_candidates),
+            questions,
+        )

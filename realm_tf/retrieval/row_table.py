@@ -1,4 +1,4 @@
-"""Embeddings as a weight, in 8, 16 or 32 bits a value."""
+"""Embeddings as a weight, in 8, 16 or 32 bits a value, and their search."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ from keras import ops
 
 from realm_tf.artifacts.array_files import mapped_zeros
 from realm_tf.errors import InputError
+from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
 
 QUANTIZATIONS = ("none", "int8", "bfloat16")
@@ -38,12 +39,16 @@ class RowTable(keras.layers.Layer):
             `"none"`.
         order: int array `(num_rows,)`. Which embedding each row is. Defaults
             to `None`: the order they are in.
+        sharding: of `row_shards.sharding`. Rows are spread over devices; with
+            `quantize="none"` only. Defaults to `None`.
 
     Raises:
         InputError: if `quantize` is none of these.
     """
 
-    def __init__(self, embeddings, *, quantize="none", order=None):
+    def __init__(
+        self, embeddings, *, quantize="none", order=None, sharding=None
+    ):
         super().__init__(trainable=False, dtype="float32")
         if quantize not in QUANTIZATIONS:
             raise InputError(
@@ -51,10 +56,11 @@ class RowTable(keras.layers.Layer):
                 f"Received: quantize={quantize!r}"
             )
         self.quantize = quantize
+        self._sharding = sharding
         values, scales = self._encode(embeddings, order)
         self.scales = None
         with keras.name_scope(self.name):
-            self.values = fixed_weight(values, "rows")
+            self.values = fixed_weight(values, "rows", layout=sharding)
             if scales is not None:
                 self.scales = fixed_weight(scales, "scales")
         self.built = True
@@ -80,6 +86,12 @@ class RowTable(keras.layers.Layer):
 
     def _encode(self, embeddings, order):
         """The arrays of the weights; `None` where there are no scales."""
+        if self.quantize == "none" and order is None:
+            # Not a copy where a file is mapped.
+            rows = np.asarray(embeddings, "float32")
+            if self._sharding is not None:
+                rows = row_shards.place(rows, self._sharding)
+            return rows, None
         shape = tuple(embeddings.shape)
         # NumPy knows bfloat16 since Keras was imported.
         dtype = "float32" if self.quantize == "none" else self.quantize
@@ -149,6 +161,77 @@ class Rows:
         if self.scales is None:
             return scores
         return scores * ops.take(self.scales, places)
+
+
+def best_rows(
+    queries,
+    rows,
+    num_candidates,
+    *,
+    rows_at_once=None,
+    allowed=None,
+):
+    """The rows with the largest products, best first.
+
+    Args:
+        queries: float32 tensor `(batch_size, embedding_dim)`.
+        rows: `Rows`.
+        num_candidates: int. How many of them; all rows if they are fewer.
+        rows_at_once: int. How many are scored at once. Defaults to `None`:
+            all.
+        allowed: bool tensor `(batch_size, num_rows)`, or of one line for all
+            queries. Which rows may be found. Defaults to `None`: all.
+
+    Returns:
+        `(scores, places)`, float32 and int32 tensors `(batch_size,
+        num_candidates)`; of equal scores the earlier row first. Where fewer
+        rows are allowed, the last scores are -inf.
+    """
+    num_rows = rows.values.shape[0]
+    size = min(rows_at_once or num_rows, num_rows)
+    num_candidates = min(num_candidates, num_rows)
+
+    def search_slice(start, lowest=None):
+        scores = rows.score_slice(queries, start, size)
+        if allowed is not None:
+            is_allowed = ops.slice(
+                allowed, (0, start), (ops.shape(allowed)[0], size)
+            )
+            scores = ops.where(is_allowed, scores, -np.inf)
+        if lowest is not None:
+            is_new = start + ops.arange(size, dtype="int32") >= lowest
+            scores = ops.where(is_new, scores, -np.inf)
+        scores, places = ops.top_k(scores, min(num_candidates, size))
+        return scores, start + ops.cast(places, "int32")
+
+    def step(number, best):
+        # A last slice that is not full overlaps the one before it.
+        found = search_slice(
+            ops.minimum(number * size, num_rows - size),
+            number * size if num_rows % size else None,
+        )
+        scores, places = (
+            ops.concatenate(pair, axis=1)
+            for pair in zip(best, found, strict=True)
+        )
+        return largest(scores, places, num_candidates)
+
+    scores, places = search_slice(0)
+    if size == num_rows:
+        return scores, places
+    # Places of those that a slice of fewer rows cannot give.
+    missing = [[0, 0], [0, num_candidates - places.shape[1]]]
+    best = (
+        ops.pad(scores, missing, constant_values=-np.inf),
+        ops.pad(places, missing, constant_values=-1),
+    )
+    return ops.fori_loop(1, -(-num_rows // size), step, best)
+
+
+def largest(scores, ids, num_candidates):
+    """The best candidates; of equal ones those that come first."""
+    scores, places = ops.top_k(scores, num_candidates)
+    return scores, ops.take_along_axis(ids, places, axis=1)
 
 
 def to_int8(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

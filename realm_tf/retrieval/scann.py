@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import math
 import uuid
+import weakref
 
 import keras
 import numpy as np
@@ -92,7 +93,7 @@ class _Part:
         check = tf.debugging.Assert(
             (num_queries == 0) | (tf.shape(scores)[1] == num_candidates),
             [
-                "What ScaNN searched of the index holds fewer than "
+                "The part of the index that ScaNN searched holds fewer than "
                 f"{num_candidates} blocks: ask for fewer candidates, or index "
                 "with --kind ivf or brute_force."
             ],
@@ -131,7 +132,7 @@ class Scann(Index):
         import tensorflow as tf
 
         self._parts = parts
-        # What is saved of a graph.
+        # Saved with a graph.
         self.module = tf.Module()
         self.module.parts = [part.state for part in parts]
         self.num_blocks = parts[-1].limit
@@ -141,6 +142,9 @@ class Scann(Index):
         )
         self._reordering = reordering
         self._num_reordered = num_reordered
+        # TensorFlow keeps the resources until they are destroyed.
+        self._handles = [part.searcher.searcher_handle for part in parts]
+        weakref.finalize(self, _free, self._handles).atexit = False
 
     OPTIONS = ("reordering", "num_reordered", "num_parts")
 
@@ -168,7 +172,7 @@ class Scann(Index):
 
         Args:
             embeddings: float array `(num_blocks, embedding_dim)`.
-            reordering: str. What the best candidates are scored with:
+            reordering: str. Precision of the scores of the best candidates:
                 `"float32"` (exact) or `"int8"` (a third of the memory).
                 Defaults to `"float32"`.
             num_reordered: int. How many candidates are scored again, from
@@ -289,11 +293,14 @@ class Scann(Index):
         return scores, tf.gather(block_ids, places, batch_dims=1)
 
     def for_graph(self):
-        """As `Index.for_graph`; track its `module` in what is saved.
+        """An index of the same rows whose search can be saved in a SavedModel.
 
-        Searchers are made again from the state's variables, which the
-        SavedModel holds, when the graph first runs; the resources of this
-        process mean nothing there.
+        Track its `module` in what is saved. Searchers are made again from the
+        state's variables when the graph first runs; the resources of this
+        process mean nothing in another one.
+
+        Returns:
+            `Scann`. It shares its memory with this one.
         """
         index = copy.copy(self)
         index._parts = [
@@ -301,15 +308,18 @@ class Scann(Index):
         ]
         return index
 
-    def swap(self, embeddings):
-        """Takes new embeddings; compiled searches see them at once.
+    def prepare(self, embeddings):
+        """As `Index.prepare`; searchers are built when it is called.
 
-        Searchers are rebuilt under the names of the old ones, so this must
-        not run while a search does: a trainer swaps between two steps. A
-        server loads a new SavedModel version instead.
+        They are rebuilt under the names of the old ones, so this must not run
+        while a search does: a trainer swaps between two steps. A server loads a
+        new SavedModel version instead.
         """
         self._check_swap(embeddings)
-        self.close()
+        return lambda: self._swap(embeddings)
+
+    def _swap(self, embeddings):
+        _free(self._handles)
         for number, part in enumerate(self._parts):
             rows = embeddings[part.first : part.limit]
             searcher = _build_searcher(
@@ -319,13 +329,17 @@ class Scann(Index):
             for name in STATE_NAMES:
                 getattr(part.state, name).assign(getattr(new, name))
             self._parts[number] = dataclasses.replace(part, searcher=searcher)
+            self._handles.append(searcher.searcher_handle)
 
-    def close(self) -> None:
-        """Frees the searchers' memory; Python's collector does not."""
-        import tensorflow as tf
 
-        for part in self._parts:
-            tf.raw_ops.DestroyResourceOp(resource=part.searcher.searcher_handle)
+def _free(handles):
+    """Frees the memory of searchers, and empties the list."""
+    import tensorflow as tf
+
+    # Python's collector may run while a graph is traced.
+    with tf.init_scope():
+        while handles:
+            tf.raw_ops.DestroyResourceOp(resource=handles.pop())
 
 
 def _searcher(state, **options):
@@ -346,7 +360,7 @@ def _ranges(num_blocks, num_parts):
 
 
 def _file(name, number):
-    """How a part's array is called; the first part's as if it were alone."""
+    """Name of a part's array; the first part has no number."""
     return f"{name}-{number}" if number else name
 
 

@@ -10,14 +10,14 @@ import keras
 import numpy as np
 
 from realm_tf.answering import recall
-from realm_tf.answering.given import Given
+from realm_tf.answering.oracle import Given
 from realm_tf.answering.predict import Predictor
 from realm_tf.data import feeding
 from realm_tf.data import patterns
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
-from realm_tf.models.teachers import Teachers
+from realm_tf.models.block_reading import Teachers
 from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
 from realm_tf.retrieval.block_embedder import BlockEmbedder
@@ -236,7 +236,7 @@ class FineTuning:
         if state is None:
             versions.write(0, self._index.embeddings)
         else:
-            self._trainer.swap(versions.read(state["index_step"]))
+            self._trainer.prepare(versions.read(state["index_step"]))()
         settings = self._recipe.index
         tower = self._trainer.open_qa.block_embedder
         length = min(

@@ -325,7 +325,7 @@ def _search(batch_size, rows_at_once, num_found, max_block_length):
 def _partitions(num_blocks):
     """How many centroids there is room for, and rows that a query scores."""
     from realm_tf.retrieval.ivf import Ivf
-    from realm_tf.retrieval.partitions import capacity
+    from realm_tf.retrieval.ivf import capacity
 
     numbers = Ivf.resolve(num_blocks)
     num_scored = math.ceil(

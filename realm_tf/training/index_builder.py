@@ -13,8 +13,8 @@ import sys
 import keras
 import numpy as np
 
-from realm_tf.models.accelerators import accelerator
 from realm_tf.models.precision import FLOAT32
+from realm_tf.models.precision import accelerator
 from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import hosts

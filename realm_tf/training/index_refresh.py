@@ -71,7 +71,7 @@ class IndexRefresh(keras.callbacks.Callback):
         self._taken_at = time.time()
         self._thread = None
         self._stopped = threading.Event()
-        # (step, time, what `swap` takes) of a new index.
+        # (step, time, function that swaps) of a new index.
         self._built = None
 
     def get_state(self):
@@ -129,11 +129,11 @@ class IndexRefresh(keras.callbacks.Callback):
 
     def _swap(self, step):
         if hosts.is_first():
-            (_, self._taken_at, prepared), self._built = self._built, None
+            (_, self._taken_at, swap), self._built = self._built, None
         else:
-            prepared = self._index.prepare(self._versions.read(step))
+            swap = self._index.prepare(self._versions.read(step))
         self.index_step = step
-        self._index.swap(prepared)
+        swap()
         self.swaps.append((self._done, self.index_step))
 
     def _begin(self, step, weights, taken_at, *, wait):

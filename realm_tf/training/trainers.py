@@ -66,7 +66,7 @@ def make_masked_lm_trainer(loaded, recipe: PretrainRecipe):
         `MaskedLmModel`; training it trains the encoder and its head.
     """
     from realm_tf.data.masked_lm_warm_up import KINDS
-    from realm_tf.models.masked_lm import MaskedLmModel
+    from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
 
     trainer = MaskedLmModel(
         loaded.model.knowledge_augmented_encoder,
@@ -100,13 +100,12 @@ def make_realm_trainer(loaded, blocks, recipe: PretrainRecipe, *, embeddings):
     from realm_tf.models.realm import RealmModel
     from realm_tf.retrieval.brute_force import BruteForce
     from realm_tf.retrieval.ivf import Ivf
-    from realm_tf.retrieval.row_table import ROWS_AT_ONCE
 
     open_qa = loaded.model
     if recipe.candidates.search == "partitions":
         index = Ivf.build(embeddings)
     else:
-        index = BruteForce(embeddings, rows_per_block=ROWS_AT_ONCE)
+        index = BruteForce(embeddings)
     trainer = RealmModel(
         open_qa.query_embedder,
         open_qa.block_embedder,

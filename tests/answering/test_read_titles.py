@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from realm_tf.answering import tables
+from realm_tf.answering import corpus as corpora
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
 from realm_tf.artifacts.question_files import pack_queries
@@ -21,7 +21,7 @@ def corpus(model_dir, blocks_dir, brute_force_index_dir):
 
 
 def test_the_title_comes_between_question_and_body(corpus, monkeypatch):
-    monkeypatch.setattr(tables, "MAX_TITLE_LENGTH", 2)
+    monkeypatch.setattr(corpora, "MAX_TITLE_LENGTH", 2)
     corpus.read_titles()
     model, tokenizer = corpus.retrieve_and_read(), corpus.loaded.tokenizer
     queries = [query_wordpieces(each, tokenizer) for each in QUESTIONS]
@@ -75,6 +75,6 @@ def test_a_model_keeps_to_it(
 
 
 def test_what_is_too_long_with_its_title_is_refused(corpus, monkeypatch):
-    monkeypatch.setattr(tables, "MAX_TITLE_LENGTH", 600)
+    monkeypatch.setattr(corpora, "MAX_TITLE_LENGTH", 600)
     with pytest.raises(InputError, match="Question, title and block can be"):
         corpus.read_titles()

@@ -14,7 +14,6 @@ from realm_tf.beam_pipelines import build_index
 from realm_tf.errors import InputError
 from realm_tf.operations.build_index import BuildIndex
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.brute_force import QuantizedBruteForce
 from realm_tf.retrieval.ivf import Ivf
 from realm_tf.retrieval.scann import Scann
 
@@ -76,14 +75,13 @@ def test_an_index_can_be_built_and_loaded(tmp_path, embeddings, kind, expected):
     index = Index(output).load()
     assert type(index) is expected
     assert (index.num_blocks, index.embedding_dim) == (50, 8)
-    for each in (index, index.for_graph()):
-        _check(each, _embeddings())
+    _check(index, _embeddings())
     np.testing.assert_array_equal(Index(output).embeddings, _embeddings())
 
 
 @pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
 @pytest.mark.parametrize(
-    "kind, expected", [("brute_force", QuantizedBruteForce), ("ivf", Ivf)]
+    "kind, expected", [("brute_force", BruteForce), ("ivf", Ivf)]
 )
 def test_an_index_can_hold_smaller_rows(
     tmp_path, embeddings, kind, expected, quantize

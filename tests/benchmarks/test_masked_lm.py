@@ -11,7 +11,7 @@ from realm_tf.configs.pretrain import RECIPES
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.models import model_directory
-from realm_tf.models.masked_lm import MaskedLmModel
+from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
 from realm_tf.operations.annotate import Annotate
 from realm_tf.training import trainers
 

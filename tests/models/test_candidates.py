@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from realm_tf.models import candidates
+from realm_tf.models import realm
 
 NGRAM = 8
 
@@ -52,7 +52,7 @@ def test_shares_text():
     found = []
     for _ in range(30):
         examples = [_example(random) for _ in range(4)]
-        shared = candidates.shares_text(
+        shared = realm.shares_text(
             _padded([s for s, _ in examples], 22, -1).astype("int32"),
             np.stack([_padded(b, 40, 0) for _, b in examples]).astype("int32"),
         )
@@ -67,7 +67,7 @@ def test_repeats():
     bodies = np.array([[[5, 6, 0], [5, 6, 7], [5, 6, 0], [5, 6, 9], [5, 6, 7]]])
     # Only the first two wordpieces of the fourth count.
     lengths = np.array([[2, 3, 2, 2, 3]])
-    found = candidates.repeats(bodies.astype("int32"), lengths.astype("int32"))
+    found = realm.repeats(bodies.astype("int32"), lengths.astype("int32"))
     assert np.asarray(found).tolist() == [[False, False, True, True, True]]
 
 
@@ -75,7 +75,7 @@ def test_choose():
     random = np.random.default_rng(1)
     for _ in range(50):
         allowed = random.random((3, 9)) < random.random()
-        places, is_allowed = candidates.choose(allowed, 4)
+        places, is_allowed = realm.choose(allowed, 4)
         for row in range(3):
             order = sorted(range(9), key=lambda p: not allowed[row, p])
             assert np.asarray(places)[row].tolist() == order[:4]

@@ -16,7 +16,7 @@ from realm_tf import losses
 from realm_tf.checkpoints import assignment
 from realm_tf.checkpoints import hugging_face
 from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.best_spans import best_spans
+from realm_tf.models.block_reading import best_spans
 from realm_tf.models.block_table import BlockTable
 from realm_tf.models.embedder import Embedder
 from realm_tf.models.open_qa import OpenQa

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from realm_tf.models import length_groups
+from realm_tf.models import block_reading
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 8, 11])
@@ -30,7 +30,7 @@ def test_rows_in_groups_are_those_of_all_at_once(num_rows, num_groups):
         "padding_mask": ops.convert_to_tensor(mask),
     }
     found = np.asarray(
-        length_groups.in_length_groups(function, joined, num_groups)
+        block_reading.in_length_groups(function, joined, num_groups)
     )
     sums = np.cumsum(token_ids, axis=1) * mask
     np.testing.assert_array_equal(found, np.stack([sums, -sums], axis=-1))
@@ -59,7 +59,7 @@ def test_groups_of_rows_give_what_all_rows_give(num_rows):
         sums = ops.cast(sums * rows["padding_mask"], "float32")
         return ops.stack([sums, -sums], axis=-1)
 
-    found = length_groups.in_groups_of(
+    found = block_reading.in_groups_of(
         function,
         {k: ops.convert_to_tensor(v) for k, v in joined.items()},
         4,

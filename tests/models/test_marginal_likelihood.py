@@ -8,7 +8,7 @@ import pytest
 
 from realm_tf import losses
 from realm_tf import metrics
-from realm_tf.models.marginal_likelihood import MarginalLikelihood
+from realm_tf.models.realm import MarginalLikelihood
 
 
 @pytest.fixture

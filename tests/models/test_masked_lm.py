@@ -5,7 +5,7 @@ from realm_tf.data.masked_lm_warm_up import KINDS
 from realm_tf.models.knowledge_augmented_encoder import (
     KnowledgeAugmentedEncoder,
 )
-from realm_tf.models.masked_lm import MaskedLmModel
+from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
 
 SEP = 3
 # [CLS] 11 [MASK] 13 [SEP] with a block, without, and with 12 left visible.

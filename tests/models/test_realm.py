@@ -261,6 +261,18 @@ def test_candidates_follow_the_rules(make_model):
     assert 1 not in first and 6 not in first
 
 
+def test_training_predicts_one_query_in_eight(make_model):
+    model, batch = make_model(), make_batch()
+    expected = np.asarray(model(batch)["predicted_ids"])
+    outputs = model(batch, training=True)
+    np.testing.assert_array_equal(outputs["predicted_ids"], expected[:1])
+    model.compute_loss(batch, y_pred=outputs)
+    (found,) = (m.result() for m in model.metrics if m.name == "mlm_accuracy")
+    is_masked = batch["mask_weights"][0] > 0
+    correct = expected[0][is_masked] == batch["mask_ids"][0][is_masked]
+    assert float(found) == pytest.approx(correct.mean())
+
+
 def test_dropout_does_not_reach_the_search(make_model):
     keras.utils.set_random_seed(0)
     model = make_model(dropout=0.5, num_spare=0)
@@ -345,7 +357,7 @@ def test_a_refresh_is_searched_without_retracing(make_model):
         traces.append(1),
         call(*args, **kwargs),
     )[1]
-    model.index.swap(embeddings)
+    model.index.prepare(embeddings)()
     after = model.predict(batch, verbose=0)["candidate_ids"]
     assert not traces
     assert not np.array_equal(before, after)

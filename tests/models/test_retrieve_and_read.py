@@ -6,7 +6,7 @@ import open_qa_oracle as oracle
 import pytest
 
 from realm_tf.errors import InputError
-from realm_tf.models.best_spans import best_spans
+from realm_tf.models.block_reading import best_spans
 from realm_tf.retrieval.ivf import Ivf
 
 JIT = keras.backend.backend() == "jax"

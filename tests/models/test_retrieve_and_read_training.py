@@ -5,8 +5,8 @@ import numpy as np
 import open_qa_oracle as oracle
 import pytest
 
+from realm_tf.models.block_reading import Teachers
 from realm_tf.models.fixed_weight import without_given
-from realm_tf.models.teachers import Teachers
 
 JIT = keras.backend.backend() == "jax"
 

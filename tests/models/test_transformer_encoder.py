@@ -8,11 +8,11 @@ import keras_hub
 import numpy as np
 import pytest
 
+from realm_tf.models import bert_encoder
 from realm_tf.models import precision
-from realm_tf.models import transformer_encoder
 from realm_tf.models.bert_encoder import ACTIVATIONS
 from realm_tf.models.bert_encoder import BertEncoder
-from realm_tf.models.transformer_encoder import TransformerEncoder
+from realm_tf.models.bert_encoder import TransformerEncoder
 
 
 def _model(**settings):
@@ -57,15 +57,12 @@ def _train(model):
 
 
 @pytest.mark.parametrize("activation", ["relu", keras.activations.gelu])
-def test_it_computes_what_keras_hub_does(activation):
+def test_it_computes_what_keras_hub_does(activation, tmp_path):
     settings = dict(
         intermediate_dim=24,
         num_heads=2,
         activation=activation,
         layer_norm_epsilon=1e-6,
-        # Weights of this size make every part of it count.
-        kernel_initializer=keras.initializers.RandomNormal(stddev=0.5),
-        bias_initializer=keras.initializers.RandomNormal(stddev=0.5),
     )
     keras.utils.set_random_seed(0)
     inputs = keras.random.normal((3, 7, 8))
@@ -76,7 +73,14 @@ def test_it_computes_what_keras_hub_does(activation):
     theirs = keras_hub.layers.TransformerEncoder(**settings)
     for layer in (ours, theirs):
         layer(inputs, padding_mask=padding_mask)
-    theirs.set_weights(ours.get_weights())
+    # Weights of this size make every part of it count.
+    weights = [np.random.normal(0, 0.5, w.shape) for w in theirs.get_weights()]
+    theirs.set_weights(weights)
+    # Files of weights of either are the other's.
+    rows = keras.Input((None, 8))
+    path = tmp_path / "model.weights.h5"
+    keras.Model(rows, theirs(rows)).save_weights(path)
+    keras.Model(rows, ours(rows)).load_weights(path)
     for mask in (padding_mask, None):
         one, two = (
             keras.ops.convert_to_numpy(layer(inputs, padding_mask=mask))
@@ -129,21 +133,22 @@ def test_another_dropout_rate():
 
 def test_dropout_leaves_its_share_and_the_mean(monkeypatch):
     # Without the norms.
-    monkeypatch.setattr(
-        transformer_encoder, "_normalize", lambda x, *_, **more: x
-    )
+    monkeypatch.setattr(bert_encoder, "_normalize", lambda x, *_, **more: x)
     layer = TransformerEncoder(
         intermediate_dim=8,
         num_heads=2,
         dropout=0.25,
         # Nothing but the residual, so that what is dropped is seen.
         kernel_initializer="zeros",
-        bias_initializer="ones",
+        activation="relu",
     )
     keras.utils.set_random_seed(0)
     # An odd number of numbers.
     x = keras.ops.zeros((11, 37, 9 * 2))
     layer(x)
+    for variable in layer.weights:
+        if "bias" in variable.path:
+            variable.assign(keras.ops.ones_like(variable))
     first, second = (
         keras.ops.convert_to_numpy(layer(x, training=True)) for _ in range(2)
     )
@@ -168,7 +173,7 @@ def test_the_norm(dtype, atol):
     gamma, beta = (
         keras.ops.cast(random.normal(size=64), dtype) for _ in range(2)
     )
-    found = transformer_encoder._normalize(x, gamma, beta, 1e-6)
+    found = bert_encoder._normalize(x, gamma, beta, 1e-6)
     assert keras.backend.standardize_dtype(found.dtype) == dtype
     rows, gamma, beta, found = (
         keras.ops.convert_to_numpy(keras.ops.cast(each, "float32"))
@@ -239,6 +244,7 @@ def test_fused_attention_ignores_padding_as_products_do(monkeypatch, length):
     layer = TransformerEncoder(
         intermediate_dim=24,
         num_heads=2,
+        activation="relu",
         kernel_initializer=keras.initializers.RandomNormal(stddev=0.5),
         dtype="bfloat16",
     )
@@ -254,12 +260,10 @@ def test_fused_attention_ignores_padding_as_products_do(monkeypatch, length):
         return dot_product_attention(*args, **arguments)
 
     dot_product_attention = keras.ops.dot_product_attention
-    monkeypatch.setattr(
-        transformer_encoder.ops, "dot_product_attention", attend
-    )
+    monkeypatch.setattr(bert_encoder.ops, "dot_product_attention", attend)
     by_products = layer(inputs, padding_mask=padding_mask)
     assert not calls
-    monkeypatch.setattr(transformer_encoder, "accelerator", lambda: "gpu")
+    monkeypatch.setattr(bert_encoder, "accelerator", lambda: "gpu")
     fused = layer(inputs, padding_mask=padding_mask)
     assert len(calls) == (length == 6)
     np.testing.assert_allclose(

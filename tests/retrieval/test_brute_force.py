@@ -7,12 +7,11 @@ import pytest
 import search_oracle
 
 from realm_tf.retrieval.brute_force import BruteForce
-from realm_tf.retrieval.brute_force import QuantizedBruteForce
 
 KINDS = {
     "exact": BruteForce,
-    "int8": functools.partial(QuantizedBruteForce, quantize="int8"),
-    "bfloat16": functools.partial(QuantizedBruteForce, quantize="bfloat16"),
+    "int8": functools.partial(BruteForce, quantize="int8"),
+    "bfloat16": functools.partial(BruteForce, quantize="bfloat16"),
 }
 all_kinds = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 quantized = pytest.mark.parametrize("quantize", ["int8", "bfloat16"])
@@ -93,7 +92,7 @@ def test_in_a_compiled_model_that_is_refreshed(make):
     model = keras.Model(queries, index(queries, num_candidates=20))
     model.compile(jit_compile=True)
     for seed in (0, 2, 3):
-        index.swap(_integers(50, seed))
+        index.prepare(_integers(50, seed))()
         for num_queries in (5, 3):
             batch = _integers(num_queries, seed=1)
             found = model.predict(batch, verbose=0)
@@ -206,7 +205,7 @@ _ON_EIGHT_DEVICES = """
             model = keras.Model(inputs, index(inputs, num_candidates=k))
             model.compile(jit_compile=True)
             for seed in (0, 1, 2):
-                index.swap(rows(num_blocks, seed))
+                index.prepare(rows(num_blocks, seed))()
                 found = model.predict(queries, verbose=0)
                 check(index, rows(num_blocks, seed), found, queries, k)
         # Any number of queries, outside a model and the scope.

@@ -6,7 +6,7 @@ import search_oracle
 from realm_tf.errors import InputError
 from realm_tf.retrieval import row_table
 from realm_tf.retrieval.ivf import Ivf
-from realm_tf.retrieval.partitions import Partitions
+from realm_tf.retrieval.ivf import Partitions
 
 is_tensorflow = keras.backend.backend() == "tensorflow"
 
@@ -158,7 +158,7 @@ def test_a_compiled_model_sees_new_embeddings():
     model.compile(jit_compile=True)
     for seed in (0, 2, 3):
         embeddings = search_oracle.rows(200, seed)
-        index.swap(embeddings)
+        index.prepare(embeddings)()
         fresh = Ivf.build(embeddings, num_partitions=20, num_probed=3)
         for num_queries in (5, 3):
             batch = search_oracle.rows(num_queries, seed=1)

@@ -6,8 +6,8 @@ import search_oracle
 
 from realm_tf import progress
 from realm_tf.errors import InputError
-from realm_tf.retrieval import partitions
-from realm_tf.retrieval.partitions import partition
+from realm_tf.retrieval import ivf
+from realm_tf.retrieval.ivf import partition
 
 
 def _labels(found):
@@ -102,7 +102,7 @@ def test_the_same_rows_give_the_same_partitions(tmp_path):
 @pytest.mark.parametrize("sampled", [True, False])
 def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
     if not sampled:
-        monkeypatch.setattr(partitions, "_SAMPLE_PER_PARTITION", 1)
+        monkeypatch.setattr(ivf, "_SAMPLE_PER_PARTITION", 1)
     rows = search_oracle.rows(400)
     order = np.random.default_rng(0).permutation(400)
     rows[order[-1], 3] = value
@@ -112,7 +112,7 @@ def test_a_value_that_is_not_finite_is_refused(monkeypatch, value, sampled):
 
 def test_it_says_how_far_it_is(monkeypatch, capsys):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(partitions, "_ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(ivf, "_ROWS_PER_PART", 1_000)
     partition(search_oracle.rows(2_600), num_partitions=5)
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(" blocks, ")[0] for line in lines] == [

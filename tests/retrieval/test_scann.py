@@ -1,3 +1,5 @@
+import gc
+
 import keras
 import numpy as np
 import pytest
@@ -87,7 +89,6 @@ def test_hashed_search_finds_the_best(many, hashed, reordering):
         np.testing.assert_allclose(scores, exact, atol=1e-3)
         few = Scann.build(many, num_reordered=10)
         assert search_oracle.recall(few, many, queries, k=10) < 0.8
-        few.close()
 
 
 @pytest.mark.parametrize("reordering", REORDERINGS)
@@ -105,10 +106,12 @@ def test_a_saved_state_gives_the_same_results(many, hashed, reordering):
     # It outlives the one it was made from.
     loaded = search_oracle.reloaded(small, reordering)
     expected = small.search(queries, 3)[1]
-    small.close()
+    (part,) = small._parts
+    del small
+    gc.collect()
     np.testing.assert_array_equal(loaded.search(queries, 3)[1], expected)
     with pytest.raises(tf.errors.NotFoundError):
-        small.search(queries, 3)
+        part.search(queries, 3, num_reordered=200)
 
 
 def test_the_same_embeddings_give_the_same_state(many, hashed):
@@ -119,7 +122,7 @@ def test_the_same_embeddings_give_the_same_state(many, hashed):
 
 def test_the_state_follows_a_swap():
     index = Scann.build(search_oracle.clustered(100))
-    index.swap(search_oracle.clustered(100, seed=1))
+    index.prepare(search_oracle.clustered(100, seed=1))()
     fresh = Scann.build(search_oracle.clustered(100, seed=1))
     for name, array in fresh.state().items():
         np.testing.assert_array_equal(index.state()[name], array)
@@ -142,12 +145,15 @@ def test_parts_find_what_one_finds():
         _equal(index, one, queries, 20)
         _equal(search_oracle.reloaded(index), one, queries, 50)
         assert index.search(queries[:0], 5)[1].shape == (0, 5)
-    index.swap(embeddings[::-1])
+    index.prepare(embeddings[::-1])()
     for found in (index, search_oracle.reloaded(index)):
         _equal(found, Scann.build(embeddings[::-1]), queries, 20)
-    index.close()
-    with pytest.raises(tf.errors.NotFoundError):
-        index.search(queries, 3)
+    parts = index._parts
+    del index, found
+    gc.collect()
+    for part in parts:
+        with pytest.raises(tf.errors.NotFoundError):
+            part.search(queries, 1, num_reordered=200)
 
 
 @pytest.mark.parametrize("reordering", REORDERINGS)
