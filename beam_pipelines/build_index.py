@@ -101,14 +101,27 @@ class BuildIndex(beam.DoFn):
         index = index_class(kind).build(rows, **parameters)
         write_state(kind, index.state(), self.directory)
         order = np.random.default_rng(0).permutation(len(rows))
-        queries = np.array(rows[np.sort(order[:NUM_QUERIES])])
-        num_neighbors = min(NUM_NEIGHBORS, len(rows))
-        found = np.asarray(index.search(queries, num_neighbors)[1])
+        own = np.sort(order[:NUM_QUERIES])
+        queries = np.array(rows[own])
+        num_neighbors = min(NUM_NEIGHBORS, len(rows) - 1)
+        if not num_neighbors:
+            return 1.0, 0
+        # A query finds its own block besides.
+        found = np.asarray(index.search(queries, num_neighbors + 1)[1])
         # Frees its memory: another copy of all embeddings may not fit.
         del index
-        true = np.asarray(BruteForce(rows).search(queries, num_neighbors)[1])
+        true = np.asarray(
+            BruteForce(rows).search(queries, num_neighbors + 1)[1]
+        )
+        found, true = (_without(own, each) for each in (found, true))
         is_found = (true[:, :, None] == found[:, None, :]).any(axis=2)
         return float(is_found.mean()), len(queries)
+
+
+def _without(own, found):
+    """The best of each row but for one id, one fewer than there are."""
+    order = np.argsort(found == own[:, None], axis=1, kind="stable")
+    return np.take_along_axis(found, order, axis=1)[:, :-1]
 
 
 def write_embeddings(embeddings: Embeddings, directory: str) -> np.ndarray:

@@ -87,10 +87,10 @@ def _make(args, folder):
         realm.Init(
             from_="random",
             vocab=args.vocab,
-            num_layers=12,
-            num_heads=12,
-            hidden_dim=768,
-            intermediate_dim=3_072,
+            set=(
+                *("num_layers=12", "num_heads=12"),
+                *("hidden_dim=768", "intermediate_dim=3072"),
+            ),
             output=os.path.join(args.output, "model"),
         )
     )

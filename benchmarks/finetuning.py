@@ -150,9 +150,7 @@ def _matching(args, corpus, asked):
         [piece.startswith("##") for piece in tokenizer.vocabulary]
     )
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([1, None, None], tf.int32)],
-    )
+    @tf.function(input_signature=[tf.TensorSpec([1, None, None], tf.int32)])
     def contains(answer_ids):
         return answer_matching.contains_answer(
             token_ids,

@@ -77,7 +77,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
         realm.Init(
             from_="random",
             vocab=_learn_wordpieces(rows, output),
-            cosine=True,
+            set="cosine=true",
             seed=seed,
             output=f"{output}/start",
         )
@@ -193,7 +193,7 @@ def _read(given, learned_from, output, settings):
 
 def _made(operation, **options):
     """What an operation makes, which an earlier run may have made."""
-    if not Step(operation, "").is_done():
+    if not Step(operation).is_done():
         operation.run(**options)
     return operation.result
 

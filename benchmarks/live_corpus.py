@@ -80,7 +80,7 @@ def _update(corpus, folder, documents, num_changed):
             [
                 *(sys.executable, "-m", "realm_tf.cli", "corpus", "add"),
                 *(corpus, "--documents", str(path)),
-            ],
+            ]
         )
         while True:
             (blocks,) = client.retrieve([_WORD])

@@ -79,9 +79,7 @@ def main(
         measured["model"] = learn(graph, over, questions)
     evaluation = graph.add(
         realm.Evaluate(
-            **measured,
-            retriever="file",
-            output=f"{output}/evaluation-{part}",
+            **measured, retriever="file", output=f"{output}/evaluation-{part}"
         )
     )
     graph.run()

@@ -20,6 +20,7 @@ import subprocess
 import sys
 
 import organisations
+import row_questions
 import tyro
 
 import realm_tf as realm
@@ -29,7 +30,6 @@ from realm_tf.artifacts.objects import QuestionSet
 from realm_tf.artifacts.paths import write_text
 from realm_tf.artifacts.question_files import Questions
 from realm_tf.data.question_sets import prepare
-from realm_tf.data.row_questions import make_row_questions
 from realm_tf.operations.operation import Operation
 
 _RETRIEVERS = ("hybrid", "bm25", "realm")
@@ -198,7 +198,9 @@ class _AskRows(Operation):
         return Questions(self.result.file("questions.jsonl"))
 
     def run(self):
-        made = make_row_questions(self.corpus.read(), num_questions=26_000)
+        made = row_questions.make_row_questions(
+            self.corpus.read(), num_questions=26_000
+        )
         lines = prepare.lines(made)
         with self.write() as stage:
             write_text(stage.path("questions.jsonl"), lines)

@@ -80,10 +80,7 @@ _NUM_LINES = 10
 _SHOWN = ("loss", "mlm_accuracy", "retrieval_utility", "answer_recall")
 _CLOZE_QUESTIONS = 26_000
 _DPR = dpr.RECIPES["dpr"].replace(
-    num_epochs=3,
-    learning_rate=5e-4,
-    max_query_length=40,
-    max_block_length=160,
+    num_epochs=3, learning_rate=5e-4, max_query_length=40, max_block_length=160
 )
 _DEV = "further_dev"
 _TESTS = ("nq_open", "squad_open", "webquestions", "curatedtrec")
@@ -163,10 +160,7 @@ class _Trainings:
     def train(self):
         """Adds all trainings, each with its measurement."""
         model = start = self._add(
-            realm.Init,
-            "start",
-            vocab=self._vocab,
-            **_START,
+            realm.Init, "start", vocab=self._vocab, **_START
         )
         self._measure(start, _DEV)
         for number, num_steps in enumerate(_ICT_STEPS):

@@ -1,4 +1,4 @@
-"""Imports between the packages point one way: to the same line or one above."""
+"""Imports point one way: to the same line or one above, and in no circle."""
 
 import ast
 import pathlib
@@ -36,6 +36,21 @@ EXCEPTIONS = {
     ("artifacts.objects", "models.model_directory"): "`Model.load`: an object "
     "is opened by what knows its files",
     ("artifacts.objects", "retrieval.index"): "`Index.load`, as `Model.load`",
+}
+# Groups of modules that import each other.
+CIRCLES = {
+    frozenset(("artifacts.objects", "models.model_directory")),
+    frozenset(("export.other_backends", "operations.export")),
+    frozenset(
+        f"checkpoints.{name}"
+        for name in (
+            "hugging_face",
+            "model_garden",
+            "sentence_transformers",
+            "source",
+            "tf1",
+        )
+    ),
 }
 
 
@@ -84,6 +99,48 @@ def _upward(module, source):
         for found in _imported(node):
             if _rank(found) > _rank(module):
                 yield node.lineno, found
+
+
+def _circles(edges):
+    """Groups of modules that import each other, directly or by way of others.
+
+    Args:
+        edges: dict of module to the set of modules that it imports.
+    """
+    reached = {}
+    for start in edges:
+        found, waiting = set(), [start]
+        while waiting:
+            new = edges[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    return {
+        frozenset(other for other in reached[each] if each in reached[other])
+        for each in edges
+        if each in reached[each]
+    }
+
+
+def test_a_circle_is_found():
+    edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set()}
+    assert _circles(edges) == {frozenset("abc")}
+    edges["d"].add("d")
+    assert _circles(edges) == {frozenset("abc"), frozenset("d")}
+    assert not _circles({"a": {"b"}, "b": set()})
+
+
+def test_no_modules_import_each_other():
+    edges = {
+        module: {
+            found
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for found in _imported(node)
+            if found in FILES
+        }
+        for module, path in FILES.items()
+    }
+    assert _circles(edges) <= CIRCLES
 
 
 def test_an_upward_import_is_found():

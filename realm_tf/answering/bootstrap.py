@@ -1,9 +1,10 @@
 """Means, and differences of means, with percentile-bootstrap intervals."""
 
 import numpy as np
+from scipy import stats
 
 NUM_SAMPLES = 2000
-# Of written numbers: more than pages show, so that nothing is rounded twice.
+# Of written numbers: more than pages show, so that no number is rounded twice.
 DIGITS = 6
 # Sums of scores in another order differ by less, scores that differ by more.
 _ROUNDING = 1e-12
@@ -24,31 +25,24 @@ def summarize(rows: list[dict]) -> dict:
     for name in dict.fromkeys(name for row in rows for name in row):
         values = [row[name] for row in rows if name in row]
         metrics[name] = round(float(np.mean(values)), DIGITS)
-        metrics[f"{name}_interval"] = _interval(sample_means(values))
+        metrics[f"{name}_interval"], _ = _bootstrap(values)
     metrics["questions"] = len(rows)
     return metrics
 
 
-def sample_means(values: list[float]) -> np.ndarray:
-    """Means of bootstrap samples, the same draws for as many values.
-
-    Args:
-        values: list of float.
-
-    Returns:
-        float array `(NUM_SAMPLES,)`.
-    """
-    values = np.asarray(values, float)
-    # All metrics of the same questions have the same samples.
-    random = np.random.default_rng(0)
-    drawn = random.integers(0, len(values), (NUM_SAMPLES, len(values)))
-    return values[drawn].mean(axis=1)
-
-
-def _interval(samples):
-    return [
-        round(float(end), DIGITS) for end in np.percentile(samples, [2.5, 97.5])
-    ]
+def _bootstrap(values):
+    """A 95 % percentile interval, and the means of the samples."""
+    found = stats.bootstrap(
+        # SciPy wants two values or more.
+        (np.resize(values, max(2, len(values))),),
+        np.mean,
+        n_resamples=NUM_SAMPLES,
+        method="percentile",
+        # All metrics of the same questions have the same samples.
+        rng=np.random.default_rng(0),
+    )
+    interval = [round(float(end), DIGITS) for end in found.confidence_interval]
+    return interval, found.bootstrap_distribution
 
 
 def paired_difference(values: list[float], first: list[float]) -> dict:
@@ -66,13 +60,13 @@ def paired_difference(values: list[float], first: list[float]) -> dict:
         `summarize`: both systems' questions are drawn together.
     """
     differences = np.subtract(values, first)
-    samples = sample_means(differences)
+    interval, samples = _bootstrap(differences)
     mean = float(differences.mean())
     is_none = abs(mean) < _ROUNDING
     keeps_sign = samples * np.sign(mean) > _ROUNDING
     return {
         "difference": round(mean, DIGITS),
-        "interval": _interval(samples),
+        "interval": interval,
         "sign_flips": None if is_none else float(1 - keeps_sign.mean()),
         "questions": len(differences),
     }

@@ -161,18 +161,18 @@ def _prepare(output, directory, job, resumable, started):
             f"{output} exists already: choose another --output, or remove it."
         )
     begun, spent = interrupted_job(directory), 0.0
-    if not resumable or begun is None:
+    if begun is None or (not resumable and begun["kind"] == job["kind"]):
         remove(directory)
     elif begun == as_json(job):
         spent = _spent(directory)
     else:
         # Hours of work, perhaps.
-        what = differences(begun, job) or [
+        what = [
             f"{name} {begun[name]} (now {job[name]})"
             for name in ("kind", "version")
             if begun[name] != job[name]
         ]
-        what = what or ["other inputs"]
+        what = what or differences(begun, job) or ["other inputs"]
         raise InputError(
             f"{directory} was begun with {', '.join(what)}: give the same "
             "command again to go on with it, or remove it to begin anew."
@@ -266,9 +266,10 @@ def read(directory: str, *, kind: str | tuple[str, ...] = ()) -> dict:
         what = (
             "is not complete" if Path(directory).exists() else "does not exist"
         )
+        of_kind = f" of kind {expected}" if expected else ""
         raise InputError(
-            f"{directory} {what}: expected a directory of kind "
-            f"{expected or 'any'} with the marker {MARKER}."
+            f"{directory} {what}: expected a directory{of_kind} with the marker "
+            f"{MARKER}."
         )
     path = os.path.join(directory, METADATA)
     try:

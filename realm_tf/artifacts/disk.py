@@ -2,8 +2,9 @@
 
 import contextlib
 import errno
-import fcntl
 import os
+
+import filelock
 
 from realm_tf.artifacts.paths import remove
 from realm_tf.errors import InputError
@@ -26,36 +27,30 @@ def locked(output: str):
         output: str. The directory, which need not be there.
 
     Raises:
-        BeingWritten: if another process has it, which is named.
+        BeingWritten: if another process has it.
         InputError: if the lock cannot be made.
     """
     path = f"{output}{LOCK}"
+    lock = filelock.FileLock(path, blocking=False)
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise BeingWritten(
+            f"{output} is being written by another process: wait for it or "
+            "choose another --output."
+        ) from error
     except OSError as error:
         raise InputError(
             f"{output} cannot be written: {error.strerror or error}. "
             "Choose another --output."
         ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Removed meanwhile by the run that had it, which has just ended.
-            os.stat(path)
-        except (BlockingIOError, FileNotFoundError) as error:
-            file.seek(0)
-            raise BeingWritten(
-                f"{output} is being written by {file.read() or 'another run'}"
-                ": wait for it or choose another --output."
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
-        try:
-            yield
-        finally:
-            remove(path)
+    try:
+        yield
+    finally:
+        # While it is held: `FileLock` refuses a file that is no longer there.
+        remove(path)
+        lock.release()
 
 
 def is_disk_full(error: BaseException | None) -> bool:

@@ -37,6 +37,12 @@ BERT_LAYERS = {
     },
 }
 
+# Of variables, for `expand`, where a source spells them as Keras does.
+KERAS_ENDINGS = {
+    name: f"/{name}"
+    for name in ("embeddings", "kernel", "bias", "gamma", "beta")
+}
+
 # Of names in a message.
 _MOST_LISTED = 5
 

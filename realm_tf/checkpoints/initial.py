@@ -9,12 +9,12 @@ import keras
 
 from realm_tf.artifacts.model_card import Card
 from realm_tf.checkpoints.assignment import copy_weights
+from realm_tf.checkpoints.opening import find_header
+from realm_tf.checkpoints.opening import find_tokenizer
+from realm_tf.checkpoints.opening import open_source
 from realm_tf.checkpoints.source import BERT
 from realm_tf.checkpoints.source import ENCODER
 from realm_tf.checkpoints.source import Embedding
-from realm_tf.checkpoints.source import find_header
-from realm_tf.checkpoints.source import find_tokenizer
-from realm_tf.checkpoints.source import open_source
 from realm_tf.errors import InputError
 from realm_tf.models.bert_encoder import BertEncoder
 from realm_tf.models.embedder import Embedder
@@ -42,7 +42,7 @@ def from_source(
     cased: bool = False,
     num_heads: int | None = None,
     projection_dim: int | None = None,
-    cosine: bool = False,
+    cosine: bool | None = None,
     query_prefix: str | None = None,
     block_prefix: str | None = None,
     **options,
@@ -59,7 +59,7 @@ def from_source(
         num_heads: int. Of the second kind; see `tf1.bert_config`.
         projection_dim: int. Width of the embeddings. Defaults to what the source
             says, or 128.
-        cosine: bool. Embed as `COSINE`. Defaults to `False`.
+        cosine: bool. Embed as `COSINE`. Defaults to `None`: not.
         query_prefix: str. Read before questions. Defaults to what the source
             says, or nothing.
         block_prefix: str. The same of blocks.
@@ -119,7 +119,7 @@ def _embedding(source, said, *, projection_dim, cosine, prefixes):
     if said and (projection_dim or cosine):
         raise InputError(
             f"{source} says itself how its BERT embeds texts: leave "
-            "--cosine and --projection-dim out."
+            "--set cosine and --set projection_dim out."
         )
     found = said or (COSINE if cosine else Embedding())
     changes = {k: text for k, text in prefixes.items() if text is not None}

@@ -16,16 +16,12 @@ References:
 """
 
 import functools
-import os
-import re
 
 from realm_tf.artifacts.paths import Path
+from realm_tf.checkpoints import source as sources
 from realm_tf.checkpoints import tf_checkpoint
+from realm_tf.checkpoints.assignment import KERAS_ENDINGS
 from realm_tf.checkpoints.assignment import expand
-from realm_tf.checkpoints.source import BERT
-from realm_tf.checkpoints.source import ENCODER
-from realm_tf.checkpoints.source import Source
-from realm_tf.checkpoints.source import make_part
 from realm_tf.errors import InputError
 
 # Our layer: the attribute of the Model Garden's.
@@ -35,21 +31,18 @@ _BERT_LAYERS = {
     "segment_embedding": "_type_embedding_layer",
     "embeddings_layer_norm": "_embedding_norm_layer",
     "pooled_dense": "_pooler_layer",
-    **{
-        f"transformer_layer_{{i}}/{ours}": f"_transformer_layers/{{i}}/{theirs}"
-        for ours, theirs in {
-            "self_attention_layer/query": "_attention_layer/_query_dense",
-            "self_attention_layer/key": "_attention_layer/_key_dense",
-            "self_attention_layer/value": "_attention_layer/_value_dense",
-            "self_attention_layer/attention_output": (
-                "_attention_layer/_output_dense"
-            ),
-            "self_attention_layer_norm": "_attention_layer_norm",
-            "feedforward_intermediate_dense": "_intermediate_dense",
-            "feedforward_output_dense": "_output_dense",
-            "feedforward_layer_norm": "_output_layer_norm",
-        }.items()
-    },
+} | {
+    f"transformer_layer_{{i}}/{ours}": f"_transformer_layers/{{i}}/{theirs}"
+    for ours, theirs in {
+        "self_attention_layer/query": "_attention_layer/_query_dense",
+        "self_attention_layer/key": "_attention_layer/_key_dense",
+        "self_attention_layer/value": "_attention_layer/_value_dense",
+        "self_attention_layer/attention_output": "_attention_layer/_output_dense",
+        "self_attention_layer_norm": "_attention_layer_norm",
+        "feedforward_intermediate_dense": "_intermediate_dense",
+        "feedforward_output_dense": "_output_dense",
+        "feedforward_layer_norm": "_output_layer_norm",
+    }.items()
 }
 _HEAD_LAYERS = {
     "masked_lm_head/intermediate_dense": "dense",
@@ -57,20 +50,10 @@ _HEAD_LAYERS = {
     # Its name there is "output_bias/bias".
     "masked_lm_head/output_bias": "output_bias.Sbias",
 }
-_ENDINGS = {
-    name: f"/{name}"
-    for name in ("embeddings", "kernel", "bias", "gamma", "beta")
-}
-_SEGMENTS = "_type_embedding_layer/embeddings"
-
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_NORM_FIRST = re.compile(r"\bnorm_first: *true\b")
-# Ours knows the query's and the block's. BertEncoderV2 makes 16 rows unless
-# told otherwise.
-_NUM_SEGMENTS = 2
 
 
-def open_source(source: str) -> Source:
+def open_source(source: str) -> sources.Source:
     """The BERT of a checkpoint, with its masked-LM head if there is one.
 
     Args:
@@ -83,30 +66,31 @@ def open_source(source: str) -> Source:
         InputError: if there is no encoder or more than one, or it is of a
             kind that ours cannot be.
     """
-    prefix, directory = source, os.path.dirname(source)
-    if os.path.isdir(source):
-        prefixes = tf_checkpoint.find_checkpoints(source)
-        if len(prefixes) != 1:
-            raise InputError(
-                f"{source} must hold one checkpoint (*.index), but it holds "
-                f"{', '.join(prefixes) or 'none'}. Name one by its prefix."
-            )
-        prefix, directory = prefixes[0], source
-    tensors = tf_checkpoint.open_checkpoint(prefix)
+    tensors, directory = tf_checkpoint.open_single(source)
     objects = _Objects(tensors)
-    encoder = objects.find_encoder()
-    parameters = Path(directory) / "params.yaml"
-    if parameters.exists() and _NORM_FIRST.search(parameters.read_text()):
+    # A Funnel-Transformer has the same variables and pools.
+    encoders = objects.having(
+        {"_embedding_layer", "_transformer_layers"}, without="_pool_strides"
+    )
+    if len(encoders) != 1:
         raise InputError(
-            f"{prefix}: the encoder has LayerNorm before attention and "
-            f"feed-forward layers (norm_first in {parameters}), which is not "
-            "read here. Expected a BertEncoderV2 with norm_first=False."
+            f"{tensors.source} holds {len(encoders) or 'no'} encoders: expected one."
         )
-    makers = {BERT: functools.partial(_make, objects, encoder)}
-    head = objects.find_head(encoder)
-    if head is not None:
-        makers[ENCODER] = functools.partial(_make, objects, encoder, head)
-    return Source(directory, makers, tensors.files)
+    (encoder,) = encoders
+    parameters = Path(directory) / "params.yaml"
+    if parameters.exists() and "norm_first: true" in parameters.read_text():
+        raise InputError(
+            f"{source}: encoders with LayerNorm before attention, norm_first in "
+            f"{parameters}, are not read."
+        )
+    makers = {sources.BERT: functools.partial(_make, objects, encoder)}
+    words = objects.find(encoder, "_embedding_layer/embeddings")
+    # The masked-LM head over these word embeddings.
+    for head in objects.having({"dense", "layer_norm"}):
+        if objects.children[head].get("embedding_table") == words:
+            part = sources.ENCODER
+            makers[part] = functools.partial(_make, objects, encoder, head)
+    return sources.Source(directory, makers, tensors.files)
 
 
 class _Objects:
@@ -120,16 +104,11 @@ class _Objects:
         from tensorflow.core.protobuf import trackable_object_graph_pb2
 
         self.tensors = tensors
-        if _GRAPH not in tensors.arrays:
-            raise InputError(
-                f"{tensors.source} has no graph of objects ({_GRAPH}): "
-                "expected a checkpoint of TF2, as tf.train.Checkpoint writes "
-                "it, not one of TF1's tf.train.Saver."
-            )
+        # Only checkpoints of TF2 have it.
         graph = trackable_object_graph_pb2.TrackableObjectGraph
         # Not item(), which would drop zero bytes at the end.
         nodes = graph.FromString(tensors.read(_GRAPH).tobytes()).nodes
-        # Of each node, those of its values that are stored.
+        # The keys of each node's values that are stored.
         self.keys = [
             {a.checkpoint_key for a in node.attributes} & tensors.arrays.keys()
             for node in nodes
@@ -138,6 +117,14 @@ class _Objects:
         self.children = [
             {c.local_name.replace("/", ".S"): c.node_id for c in node.children}
             for node in nodes
+        ]
+
+    def having(self, names, without=""):
+        """The nodes with some children."""
+        return [
+            node
+            for node, children in enumerate(self.children)
+            if names <= set(children) and without not in children
         ]
 
     def below(self, node):
@@ -157,74 +144,41 @@ class _Objects:
         return node
 
     def variables(self, node, paths):
-        """Those at the ends of paths to their keys, less what is missing."""
-        ends = {path: self.find(node, path) for path in paths}
+        """Paths to the keys of the variables at their ends, if any."""
         return {
             path: key
-            for path, end in ends.items()
-            if end is not None
+            for path in paths
+            if (end := self.find(node, path)) is not None
             for key in self.keys[end]
         }
-
-    def find_encoder(self):
-        """The only encoder."""
-        found = [
-            node
-            for node, children in enumerate(self.children)
-            if {"_embedding_layer", "_transformer_layers"} <= set(children)
-            # A Funnel-Transformer, of the same variables.
-            and "_pool_strides" not in children
-        ]
-        if len(found) != 1:
-            raise InputError(
-                f"{self.tensors.source} holds {len(found) or 'no'} encoders: "
-                "expected the objects of one BertEncoderV2 or BertEncoder."
-            )
-        return found[0]
-
-    def find_head(self, encoder):
-        """The masked-LM head over an encoder's word embeddings, or `None`."""
-        table = self.find(encoder, "_embedding_layer/embeddings")
-        found = [
-            node
-            for node, children in enumerate(self.children)
-            if {"dense", "layer_norm"} <= set(children)
-            and children.get("embedding_table") == table
-        ]
-        return found[0] if len(found) == 1 else None
 
 
 def _make(objects, encoder, head=None):
     """Ours, of the nodes of an encoder and of its head."""
-    layers = objects.find(encoder, "_transformer_layers")
-    num_layers = len(objects.children[layers])
-    table = expand(_BERT_LAYERS, num_layers, endings=_ENDINGS)
+    layers = objects.children[objects.find(encoder, "_transformer_layers")]
+    table = expand(_BERT_LAYERS, len(layers), endings=KERAS_ENDINGS)
     names = objects.variables(encoder, table)
     # What else the encoder has is refused by its key.
     for node in objects.below(encoder):
         unknown = objects.keys[node].difference(names.values())
         names |= {key: key for key in unknown}
-    part = BERT
+    part = sources.BERT if head is None else sources.ENCODER
     if head is not None:
-        part = ENCODER
-        head_table = expand(_HEAD_LAYERS, 0, endings=_ENDINGS)
+        head_table = expand(_HEAD_LAYERS, 0, endings=KERAS_ENDINGS)
         names |= objects.variables(head, head_table)
         table |= head_table
     tensors = objects.tensors.renamed(names)
-    tensors.arrays[_SEGMENTS] = tensors.read(_SEGMENTS, 0, _NUM_SEGMENTS)
-    layer = "_transformer_layers/0/"
-    hidden_dim, num_heads, _ = tensors.shape(
-        f"{layer}_attention_layer/_query_dense/kernel"
+    # The query's and the block's; BertEncoderV2 makes 16 rows by default.
+    segments = "_type_embedding_layer/embeddings"
+    tensors.arrays[segments] = tensors.read(segments, 0, 2)
+    layer = "_transformer_layers/0"
+    query = tensors.shape(f"{layer}/_attention_layer/_query_dense/kernel")
+    config = sources.bert_sizes(
+        tensors,
+        words="_embedding_layer/embeddings",
+        positions="_position_embedding_layer/embeddings",
+        intermediate=f"{layer}/_intermediate_dense/kernel",
     )
-    _, intermediate_dim = tensors.shape(f"{layer}_intermediate_dense/kernel")
-    config = {
-        "vocabulary_size": tensors.shape("_embedding_layer/embeddings")[0],
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "max_sequence_length": tensors.shape(
-            "_position_embedding_layer/embeddings"
-        )[0],
-    }
-    return make_part(part, config, table, tensors)
+    config |= {"hidden_dim": query[0], "num_heads": query[1]}
+    config["num_layers"] = len(layers)
+    return sources.make_part(part, config, table, tensors)

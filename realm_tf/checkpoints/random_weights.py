@@ -62,7 +62,7 @@ def random(
     }
     if hidden_dim % num_heads:
         raise InputError(
-            "--hidden-dim must be a multiple of --num-heads. Received: "
+            "hidden_dim must be a multiple of num_heads. Received: "
             f"hidden_dim={hidden_dim}, num_heads={num_heads}"
         )
     tokenizer = Tokenizer.from_file(vocab)

@@ -1,14 +1,10 @@
 """Checkpoints that people have, opened: the parts of a model in them."""
 
 import dataclasses
-import json
-import os
 
 import numpy as np
 
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import hubs
-from realm_tf.artifacts.paths import Path
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import assign
 from realm_tf.errors import InputError
@@ -31,7 +27,6 @@ _CLASSES = {
     READER: Reader,
 }
 
-_VOCABULARIES = ("vocab.txt", "assets/vocab.txt")
 # The vocabulary and more, in what transformers 5 writes.
 TOKENIZER = "tokenizer.json"
 
@@ -127,41 +122,6 @@ class Source:
         )
 
 
-def open_source(kind: str, source: str, num_heads: int | None = None) -> Source:
-    """Opens a checkpoint.
-
-    Args:
-        kind: str. `"hf"`, `"tf1"` or `"garden"`.
-        source: str. A local directory; of the first also the address of one,
-            see `artifacts.hubs`, of the last two also the prefix of a
-            checkpoint.
-        num_heads: int. Attention heads of `"tf1"`, whose files do not say it;
-            see `tf1.bert_config`.
-
-    Returns:
-        `Source`.
-
-    Raises:
-        InputError: if something is missing, damaged or of no known kind.
-    """
-    if kind == "hf":
-        from realm_tf.checkpoints import hugging_face
-
-        return hugging_face.open_source(source)
-    if hubs.is_address(source):
-        raise InputError(
-            f"{source}: what is read from the hub is in Hugging Face's form, "
-            f'"hf", and not "{kind}".'
-        )
-    if kind == "tf1":
-        from realm_tf.checkpoints import tf1
-
-        return tf1.open_source(source, num_heads)
-    from realm_tf.checkpoints import model_garden
-
-    return model_garden.open_source(source)
-
-
 def make_part(part: str, config: dict, mapping: dict, tensors: Tensors, **head):
     """A part of a checkpoint with its weights.
 
@@ -195,76 +155,22 @@ def add_maker(makers: dict, part: str, make, directory: str):
     makers[part] = make
 
 
-def find(directories, *names) -> str | None:
-    """The first of some files in some directories, or `None`."""
-    for directory in directories:
-        for name in names:
-            path = os.path.join(directory, name)
-            if os.path.exists(path):
-                return path
-    return None
-
-
-def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
-    """The tokenizer of a checkpoint.
+def bert_sizes(tensors: Tensors, *, words, positions, intermediate) -> dict:
+    """Arguments of `BertEncoder` that the shapes of tensors give.
 
     Args:
-        directories: list of str. Where its vocab.txt may be, or Hugging Face's
-            tokenizer.json, and their tokenizer_config.json.
-        vocab: str. Another vocab.txt. Defaults to `None`.
-        cased: bool. Whether it is a cased BERT's, whatever a
-            tokenizer_config.json says. Defaults to `False`.
-
-    Returns:
-        `Tokenizer`.
+        tensors: `Tensors`.
+        words: str. Name of the word embeddings.
+        positions: str. Name of the position embeddings.
+        intermediate: str. Name of a layer's first feed-forward kernel.
 
     Raises:
-        InputError: if there is none.
+        InputError: if one of them is missing.
     """
-    from realm_tf.text.tokenizer import Tokenizer
-
-    path = vocab or find(directories, *_VOCABULARIES, TOKENIZER)
-    if not path:
-        raise InputError(
-            f"{', '.join(directories)} holds no vocab.txt: name that of its "
-            "BERT with --vocab."
-        )
-    said = find(directories, "tokenizer_config.json")
-    if said:
-        try:
-            config = json.loads(Path(said).read_text())
-        except ValueError as error:
-            raise InputError(f"{said} is not JSON ({error}).") from error
-        cased = cased or not config.get("do_lower_case", True)
-    if os.path.basename(path) == TOKENIZER:
-        wordpieces, lowercase = _read_tokenizer(path)
-        return Tokenizer(wordpieces, lowercase=lowercase and not cased)
-    return Tokenizer.from_file(path, lowercase=not cased)
-
-
-def _read_tokenizer(path):
-    """Of a tokenizer.json, the vocabulary in the order of its ids, and whether
-    texts are lower-cased."""
-    try:
-        content = json.loads(Path(path).read_text())
-        model, normalizer = content["model"], content.get("normalizer") or {}
-        kind, ids = model.get("type", "WordPiece"), dict(model["vocab"])
-        lowercase = normalizer.get("lowercase", True)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} is no tokenizer of Hugging Face's ({error!r})."
-        ) from error
-    if kind != "WordPiece" or sorted(ids.values()) != list(range(len(ids))):
-        raise InputError(
-            f"{path} is of the kind {kind}, of {len(ids):,} pieces: expected "
-            "WordPiece, a BERT's, with ids from 0 on."
-        )
-    return sorted(ids, key=ids.get), lowercase
-
-
-def find_header(directories) -> dict:
-    """What the header of a README.md says: `license` and `languages`."""
-    from realm_tf.artifacts import model_card
-
-    path = find(directories, "README.md")
-    return model_card.read_header(Path(path).read_text()) if path else {}
+    vocabulary_size, hidden_dim = tensors.shape(words)
+    return {
+        "vocabulary_size": vocabulary_size,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": tensors.shape(intermediate)[1],
+        "max_sequence_length": tensors.shape(positions)[0],
+    }

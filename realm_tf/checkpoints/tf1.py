@@ -27,6 +27,7 @@ import re
 
 from realm_tf.checkpoints import tf_checkpoint
 from realm_tf.checkpoints.assignment import BERT_LAYERS
+from realm_tf.checkpoints.assignment import KERAS_ENDINGS
 from realm_tf.checkpoints.assignment import Tensors
 from realm_tf.checkpoints.assignment import expand
 from realm_tf.checkpoints.source import BERT
@@ -36,6 +37,7 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import BlockEmbeddings
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
+from realm_tf.checkpoints.source import bert_sizes
 from realm_tf.checkpoints.source import make_part
 from realm_tf.configs.finetune import MAX_JOINT_LENGTH
 from realm_tf.errors import InputError
@@ -57,10 +59,7 @@ _HEADS = {
         "span_scorer/score": "dense_1",
     },
 }
-_ENDINGS = {
-    "embeddings": "",
-    **{name: f"/{name}" for name in ("kernel", "bias", "gamma", "beta")},
-}
+_ENDINGS = {**KERAS_ENDINGS, "embeddings": ""}
 
 # The epsilon that goes with a name: tf.contrib.layers.layer_norm (REALM) makes
 # the first, Keras (the public ICT code) the second.
@@ -124,29 +123,25 @@ def bert_config(
         InputError: if a variable that tells a size is missing, or the heads
             do not divide the width.
     """
-    embeddings = f"{scope}bert/embeddings"
-    vocabulary_size, hidden_dim = tensors.shape(f"{embeddings}/word_embeddings")
-    max_sequence_length, _ = tensors.shape(f"{embeddings}/position_embeddings")
-    _, intermediate_dim = tensors.shape(
-        f"{scope}bert/encoder/layer_0/intermediate/dense/kernel"
+    embeddings, layers = f"{scope}bert/embeddings", f"{scope}bert/encoder"
+    sizes = bert_sizes(
+        tensors,
+        words=f"{embeddings}/word_embeddings",
+        positions=f"{embeddings}/position_embeddings",
+        intermediate=f"{layers}/layer_0/intermediate/dense/kernel",
     )
-    pattern = re.compile(re.escape(scope) + r"bert/encoder/(layer_\d+)/")
-    layers = {m[1] for m in map(pattern.match, tensors.names()) if m}
+    hidden_dim = sizes["hidden_dim"]
+    pattern = re.compile(re.escape(layers) + r"/(layer_\d+)/")
+    numbers = {m[1] for m in map(pattern.match, tensors.names()) if m}
     if num_heads is None and hidden_dim % _HEAD_DIM == 0:
         num_heads = hidden_dim // _HEAD_DIM
     if not num_heads or num_heads < 1 or hidden_dim % num_heads:
         raise InputError(
-            f"{tensors.source}: give --num-heads, which must divide the width, "
+            f"{tensors.source}: name the attention heads (import: --num-heads, init: "
+            f"--set num_heads), which must divide the width, "
             f"{hidden_dim}. Received: num_heads={num_heads}"
         )
-    return {
-        "vocabulary_size": vocabulary_size,
-        "num_layers": len(layers),
-        "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "max_sequence_length": max_sequence_length,
-    }
+    return sizes | {"num_layers": len(numbers), "num_heads": num_heads}
 
 
 def open_source(source: str, num_heads: int | None = None) -> Source:

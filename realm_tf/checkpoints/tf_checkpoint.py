@@ -72,6 +72,26 @@ def open_checkpoint(prefix: str) -> Tensors:
     )
 
 
+def open_single(source: str) -> tuple[Tensors, str]:
+    """The tensors of one checkpoint, and the directory beside it.
+
+    Args:
+        source: str. Its prefix, or a directory that holds no other one.
+
+    Raises:
+        InputError: see `open_checkpoint`; also if there are several.
+    """
+    if not os.path.isdir(source):
+        return open_checkpoint(source), os.path.dirname(source)
+    prefixes = find_checkpoints(source)
+    if len(prefixes) != 1:
+        raise InputError(
+            f"{source} must hold one checkpoint (*.index), but it holds "
+            f"{', '.join(prefixes) or 'none'}. Name one by its prefix."
+        )
+    return open_checkpoint(prefixes[0]), source
+
+
 def find_checkpoints(directory: str) -> list[str]:
     """Prefixes of the checkpoints in a directory.
 

@@ -6,9 +6,12 @@ import re
 import sys
 from typing import Literal
 
+from realm_tf.articles import pages
 from realm_tf.articles import readers
 from realm_tf.artifacts import array_files
+from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.paths import is_remote
 from realm_tf.beam_pipelines import sources
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import BeamOptions
@@ -156,6 +159,10 @@ class Chunk(Operation):
             "tokenizer": self.tokenizer.fingerprint(),
         }
 
+    def contents(self) -> str:
+        states = [pages.file_state(each.path) for each in self.inputs_found]
+        return fingerprints.fingerprint(*(_digest(*state) for state in states))
+
     def run(self) -> Blocks:
         """Cuts the articles that an earlier run did not cut.
 
@@ -181,6 +188,7 @@ class Chunk(Operation):
         from realm_tf.beam_pipelines import execution
 
         options = execution.pipeline_options(self.beam_options)
+        contents = self.contents()
         if execution.is_on_dask(options):
             raise InputError(
                 "chunk cannot run on Dask, whose runner drops what a step gives "
@@ -201,6 +209,7 @@ class Chunk(Operation):
             stage.metadata.update(
                 chunking.write(options),
                 tokenizer=self.tokenizer.fingerprint(),
+                contents=contents,
             )
             array_files.write_vocabulary(
                 stage.directory, self.tokenizer.vocabulary
@@ -219,3 +228,9 @@ class Chunk(Operation):
     def report(self, result: Blocks) -> str:
         lines = count_lines(result.counts)
         return f"{lines}\n{result.num_blocks:,} blocks in {self.output}"
+
+
+@functools.lru_cache
+def _digest(path, size, time):
+    """Digest of a file; of a remote one, which may be large, its state."""
+    return f"{size} {time}" if is_remote(path) else fingerprints.sha256(path)

@@ -1,15 +1,13 @@
-"""Lists of operations: each done once, in order, resumed and timed.
+"""Lists of operations: each runs once, in order, resumed and timed.
 
-The outputs tell what is done: a directory that is complete and was made from
-what it would be made from now is kept; anything else is refused, neither used
-nor removed.
+A complete directory that was made from the current inputs and parameters is
+kept. Any other directory is refused, neither used nor removed.
 """
 
 import dataclasses
 import os
 import statistics
 import sys
-from collections.abc import Callable
 from collections.abc import Iterable
 
 from realm_tf.artifacts import artifact
@@ -24,11 +22,9 @@ class Step:
 
     Args:
         operation: `Operation` with an output.
-        kind: str. Steps of one kind take about the same time.
     """
 
     operation: Operation
-    kind: str
 
     @property
     def title(self) -> str:
@@ -44,9 +40,11 @@ class Step:
         """Whether the output is complete.
 
         Raises:
-            InputError: if it was made, or begun, from something else.
+            InputError: if it was made, or begun, from other inputs or
+                parameters.
         """
-        operation = self.operation
+        # A file may have changed since it was read.
+        operation = self.operation.reopened()
         result = operation.result
         if result.is_complete:
             where, verb, made = result, "made", result.metadata
@@ -62,6 +60,8 @@ class Step:
                     "parents": operation.parents(),
                 },
             )
+            if made.get("contents") not in (None, operation.contents()):
+                differences.append("other contents of its input files")
             if differences:
                 raise InputError(
                     f"{where} was {verb} with {', '.join(differences)}. "
@@ -93,7 +93,7 @@ class Graph:
         """All steps, in order."""
         return list(self._steps.values())
 
-    def add(self, operation: Operation, *, kind: str = "") -> Artifact:
+    def add(self, operation: Operation) -> Artifact:
         """Adds an operation, after those whose outputs it reads.
 
         The same operation may be added again, which changes nothing.
@@ -104,7 +104,7 @@ class Graph:
         Raises:
             ValueError: if another operation has this output.
         """
-        step = Step(operation, kind or type(operation).__name__)
+        step = Step(operation)
         there = self._steps.setdefault(operation.result.path, step)
         if there.operation != operation:
             raise ValueError(
@@ -130,19 +130,15 @@ class Graph:
             print(f"      $ {step.operation.command_line()}")
         print(f"{sum(done for _, done in plan)} of {len(plan)} steps are done.")
 
-    def run(self, on_done: Callable[[Step], None] | None = None) -> None:
-        """Does what is not done yet, and prints how far it is.
-
-        Args:
-            on_done: function of a step, called when it is done, also if it
-                was before. Defaults to `None`.
+    def run(self) -> None:
+        """Runs the steps that are not done, and prints its progress.
 
         Raises:
             InputError: if an output was made from something else: before
                 anything is done, where that shows at once.
             RuntimeError: if a check failed.
         """
-        # What was changed must not show after hours.
+        # A changed input must not show after hours.
         self.plan()
         total = len(self._steps)
         for number, step in enumerate(self.steps, start=1):
@@ -152,38 +148,27 @@ class Graph:
             else:
                 command = step.operation.command_line()
                 print(f"{label}\n      $ {command}", flush=True)
-                _do(step.operation)
+                _do(step.operation.reopened())
                 _forget_models()
                 left = self._estimate(self.steps[number:])
                 print(f"      {step.seconds:.0f} s{left}", flush=True)
-            if on_done:
-                on_done(step)
-
-    def ancestors(self, result: Artifact) -> list[Step]:
-        """The step that makes it and all it is made from, each once."""
-        found, left = {}, [result.path]
-        while left:
-            path = left.pop()
-            step = self._steps.get(path)
-            if step and path not in found:
-                found[path] = step
-                inputs = step.operation.inputs().values()
-                left += [each.path for each in inputs]
-        return list(found.values())
 
     def _estimate(self, rest: Iterable[Step]) -> str:
-        """The time that is left, from steps of the same kind that are done."""
+        """The time that is left, from finished steps of the same operation."""
         rest = [step for step in rest if not step.is_done()]
         if not rest:
             return ""
         timed = {}
         for step in self.steps:
             if step.operation.result.is_complete:
-                timed.setdefault(step.kind, []).append(step.seconds)
-        known = [step for step in rest if step.kind in timed]
+                kind = type(step.operation)
+                timed.setdefault(kind, []).append(step.seconds)
+        known = [step for step in rest if type(step.operation) in timed]
         text = f"; {len(rest)} step{'s' * (len(rest) > 1)} left"
         if known:
-            seconds = sum(statistics.mean(timed[step.kind]) for step in known)
+            seconds = sum(
+                statistics.mean(timed[type(step.operation)]) for step in known
+            )
             text += f", {len(known)} of them about {seconds / 60:,.1f} minutes"
         return text
 
@@ -197,6 +182,6 @@ def _do(operation):
 
 
 def _forget_models():
-    """Lets go of an operation's models: many follow in one process."""
+    """Frees an operation's models: many follow in one process."""
     if "keras" in sys.modules:
         sys.modules["keras"].utils.clear_session()

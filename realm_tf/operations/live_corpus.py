@@ -97,6 +97,11 @@ class CreateCorpus(Operation):
                 f"{self.output} is a corpus already: change it with `realm "
                 "corpus sync`, or choose another --output."
             )
+        if not self.model.is_complete:
+            raise InputError(
+                f"{self.model} is no model: name one with --model, or run "
+                "`realm quickstart`, which makes one for trying out."
+            )
         if self.fields and self.kind == "scann":
             raise InputError(
                 "--kind scann cannot leave blocks out of a search, so that "

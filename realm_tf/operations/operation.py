@@ -121,6 +121,24 @@ class Operation:
             if name not in self.manner
         }
 
+    def contents(self) -> str | None:
+        """Digest of input files that `parameters` only name, or `None`."""
+        return None
+
+    def reopened(self) -> "Operation":
+        """The same operation, whose inputs are read again from the disk."""
+        fields = self._artifact_fields()
+        values = {name: getattr(self, name) for name in fields}
+        return dataclasses.replace(
+            self,
+            **{
+                name: tuple(map(str, value))
+                if isinstance(value, tuple)
+                else value and str(value)
+                for name, value in values.items()
+            },
+        )
+
     def write(self, output: str | None = None, *, resumable: bool = False):
         """Opens `output` to be written; see `artifact.write`."""
         return artifact.write(

@@ -1,5 +1,6 @@
 """Embeds blocks with a model's block tower, batch by batch."""
 
+import collections
 import concurrent.futures
 import threading
 from collections.abc import Callable
@@ -112,18 +113,27 @@ class BlockEmbedder:
                 num_done += len(places)
                 after_batch(num_done)
 
-        with concurrent.futures.ThreadPoolExecutor(_num_at_once()) as pool:
-            # Raises what a batch raised, and begins no further one.
-            for _ in pool.map(embed, range(0, len(order), batch_size)):
-                pass
+        firsts = range(0, len(order), batch_size)
+        if _in_threads():
+            with concurrent.futures.ThreadPoolExecutor(
+                _BATCHES_AT_ONCE
+            ) as pool:
+                # Raises what a batch raised, and begins no further one.
+                collections.deque(pool.map(embed, firsts), maxlen=0)
+        else:
+            for first in firsts:
+                embed(first)
         return found
 
 
-def _num_at_once():
-    """Keras' JAX backend keeps a model's state while it computes."""
+def _in_threads():
+    """Whether batches may be computed at once.
+
+    Keras' JAX backend keeps a model's state while it computes, and another
+    thread does not see the `keras.distribution` of this one.
+    """
     is_alone = keras.distribution.distribution() is None
-    is_tensorflow = keras.backend.backend() == "tensorflow"
-    return _BATCHES_AT_ONCE if is_tensorflow and is_alone else 1
+    return is_alone and keras.backend.backend() == "tensorflow"
 
 
 def predict(model, inputs: dict):

@@ -71,8 +71,7 @@ def sample_passages(
 ) -> Iterator[tuple[int, schema.AnnotatedPassage]]:
     """Passages spread evenly over an annotated corpus.
 
-    The corpus is divided into as many equal parts, and the first passage is
-    taken of each. Only shards that hold one of them are read.
+    Divides the corpus into equal parts and takes the first passage of each.
 
     Args:
         annotated_dir: str. What `realm annotate` wrote.
@@ -89,15 +88,11 @@ def sample_passages(
         raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
     passages = Passages(annotated_dir)
     total = len(passages)
-    wanted = {total * part // num_passages for part in range(num_passages)}
-    first = 0
-    for rows in passages.metadata["shard_rows"]:
-        here = wanted.intersection(range(first, first + rows))
-        found = passages.read(first, max(here) + 1) if here else ()
-        for place, passage in enumerate(found, first):
-            if place in here:
-                yield place, passage
-        first += rows
+    for place in sorted(
+        {total * n // num_passages for n in range(num_passages)}
+    ):
+        (passage,) = passages.read(place, place + 1)
+        yield place, passage
 
 
 def sample_sentences(annotated_dir: str, *, num_sentences: int) -> list[str]:

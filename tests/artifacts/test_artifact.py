@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -71,10 +73,51 @@ def test_while_it_is_written_nobody_else_writes_or_reads_it(tmp_path):
         assert not artifact.is_complete(output)
         with pytest.raises(InputError, match="interrupted or is still going"):
             artifact.read(output, kind="blocks")
-        with pytest.raises(InputError, match="is being written by process"):
+        with pytest.raises(
+            InputError, match="is being written by another process"
+        ):
             _write(output)
     assert artifact.read(output, kind="blocks")["kind"] == "blocks"
     assert os.listdir(tmp_path) == ["output"]
+
+
+def test_never_do_two_processes_have_the_lock(tmp_path):
+    """Though each removes the file of the lock at its end."""
+    code = f"""
+import fcntl, os, random, time
+from realm_tf.artifacts.disk import BeingWritten, locked
+flock = fcntl.flock
+def late(*arguments):
+    time.sleep(random.random() / 500)
+    return flock(*arguments)
+fcntl.flock = late
+for _ in range(300):
+    try:
+        with locked({str(tmp_path / "output")!r}):
+            inside = {str(tmp_path / "inside")!r}
+            os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+            time.sleep(random.random() / 500)
+            os.remove(inside)
+    except BeingWritten:
+        continue
+"""
+    runs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    assert not os.listdir(tmp_path)
+
+
+def test_what_another_kind_of_operation_began_is_left_alone(output):
+    with pytest.raises(KeyboardInterrupt):
+        _write(
+            output,
+            kind="embeddings",
+            files={"a.npy": "hours of work"},
+            fail=KeyboardInterrupt(),
+            resumable=True,
+        )
+    with pytest.raises(InputError, match=r"kind embeddings \(now blocks\)"):
+        _write(output)
+    assert Path(f"{_working_directory(output)}/a.npy").exists()
 
 
 def test_a_stage_that_fails_leaves_nothing(output):

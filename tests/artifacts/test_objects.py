@@ -77,7 +77,8 @@ def test_any_directory_says_what_it_holds(
     for path, text in shown.items():
         assert repr(open_any(path)).startswith(text.format(path))
     with pytest.raises(
-        InputError, match="is not complete: expected a directory of kind any"
+        InputError,
+        match="is not complete: expected a directory with the marker",
     ):
         open_any(str(tmp_path))
     with artifact.write(str(tmp_path / "x"), kind="unheard-of"):

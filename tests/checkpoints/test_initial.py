@@ -130,7 +130,7 @@ def _without_pooler(tensors):
 
 def test_a_bert_without_a_pooler(goldens, tmp_path):
     directory = _written(tmp_path, _without_pooler)
-    model = _init(tmp_path, "hf", directory, "--cosine").model
+    model = _init(tmp_path, "hf", directory, "--set", "cosine=true").model
     _check_logits(model, goldens)
     tower = model.query_embedder.encoder
     found = tower(_inputs(goldens))["sequence_output"]
@@ -148,7 +148,7 @@ def test_a_bert_without_a_head(goldens, tmp_path):
         "---\nlanguage: en\nlicense: mit\n---\n"
     )
     (directory / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    loaded = _init(tmp_path, "hf", directory, "--cosine")
+    loaded = _init(tmp_path, "hf", directory, "--set", "cosine=true")
     assert loaded.model.knowledge_augmented_encoder is None
     assert loaded.card.license == "mit"
     assert loaded.card.languages == ("en",)
@@ -199,7 +199,7 @@ def test_googles_checkpoint_is_the_same_bert(goldens, tmp_path):
     directory.mkdir()
     shutil.copy(GOLDEN / "vocab.txt", directory)
     save_tf(directory / "bert_model.ckpt", tensors)
-    model = _init(tmp_path, "tf1", directory, "--num-heads", "2").model
+    model = _init(tmp_path, "tf1", directory, "--set", "num_heads=2").model
     # Google's BERT has the tanh GELU; weights are compared instead.
     assert model.reader.encoder.activation == "gelu_approximate"
     expected = _init(tmp_path / "hf", "hf", GOLDEN).model
@@ -313,13 +313,12 @@ def test_a_checkpoint_of_the_model_garden(tmp_path):
         ("--from hf --source {golden} --reader-layers 3", "from 1 to 2"),
         ("--from keras-hub --source x --cased", "brings its tokenizer"),
         ("--from hf --source {golden} --vocab {tmp}/v.txt", "not belong"),
-        (
-            "--from minilm --query-prefix x",
-            "--query-prefix is not for --from m",
-        ),
-        ("--from minilm --cosine", "--cosine is not for --from minilm"),
+        ("--from minilm --set cosine=true", "--set is not for --from minilm"),
         ("--from random --vocab v --source x", "--source is not for"),
-        ("--from hf --source x --mimetic", "--mimetic is not for --from hf"),
+        (
+            "--from hf --source x --set mimetic=true",
+            "with a name of num_heads,",
+        ),
         ("--from keras-hub --source {tmp}/x", "could not load it as a BERT"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_prompt_is_part_of_the_model(tmp_path):
     assert tower.max_length == 64 - 2
     np.testing.assert_array_equal(np.asarray(tower.copy()(inputs)), expected)
     other = _init(
-        GOLDEN / "e5", tmp_path / "other", *("--query-prefix", "passage: ")
+        GOLDEN / "e5", tmp_path / "other", *("--set", "query_prefix=passage: ")
     )
     assert other.model.share_embedders
     np.testing.assert_array_equal(
@@ -180,6 +180,9 @@ def test_it_compares_by_cosine_where_nothing_is_said(
 
 def test_how_it_embeds_is_not_asked_twice(tmp_path, capsys):
     command = ["init", "--from", "hf", "--source", str(GOLDEN / "bge")]
-    output = ["--cosine", "--output", str(tmp_path / "model")]
+    output = ["--set", "cosine=true", "--output", str(tmp_path / "model")]
     assert cli.main([*command, *output]) == 2
-    assert "leave --cosine and --projection-dim out" in capsys.readouterr().err
+    assert (
+        "leave --set cosine and --set projection_dim out"
+        in capsys.readouterr().err
+    )

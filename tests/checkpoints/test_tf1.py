@@ -201,7 +201,7 @@ def test_the_config_is_told_by_the_shapes(tmp_path):
 
 def test_heads_that_nothing_tells_must_be_given(tmp_path):
     prefix = save_tf(tmp_path / "model.ckpt-9", random_arrays(bert()))
-    with pytest.raises(InputError, match="give --num-heads"):
+    with pytest.raises(InputError, match="name the attention heads"):
         tf1.open_source(prefix).makers["bert"]()
 
 

@@ -12,8 +12,10 @@ from realm_tf.artifacts.directory import Artifact
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import remove
 from realm_tf.artifacts.paths import write_text
+from realm_tf.artifacts.question_files import Questions
 from realm_tf.errors import InputError
 from realm_tf.operations.graph import Graph
+from realm_tf.operations.graph import Step
 from realm_tf.operations.operation import Operation
 
 # Names of what was made, and the one before which Ctrl-C is pressed.
@@ -48,6 +50,10 @@ class Make(Operation):
         made.append(name)
 
 
+class Other(Make):
+    """Another operation, which takes another time."""
+
+
 @pytest.fixture(autouse=True)
 def _nothing_made():
     made.clear()
@@ -61,8 +67,8 @@ def output(tmp_path):
 
 def _graph(output, *, steps=1, first=1):
     graph = Graph()
-    a = graph.add(Make(output=f"{output}/a", steps=first), kind="train")
-    b = graph.add(Make(output=f"{output}/b", a=a, steps=steps), kind="train")
+    a = graph.add(Make(output=f"{output}/a", steps=first))
+    b = graph.add(Make(output=f"{output}/b", a=a, steps=steps))
     graph.add(Make(output=f"{output}/c", a=a, b=b))
     return graph
 
@@ -94,7 +100,7 @@ def test_a_stopped_run_goes_on(output, capsys):
         "[1/3] a: done before",
         "[2/3] b",
         f"      $ realm make --output {output}/b --a {output}/a",
-        "      0 s; 1 step left",
+        "      0 s; 1 step left, 1 of them about 0.0 minutes",
         "[3/3] c",
         f"      $ realm make --output {output}/c --a {output}/a --b {output}/b",
         "      0 s",
@@ -109,13 +115,14 @@ def _edit_metadata(directory, **changes):
     write_text(path, json.dumps({**metadata, **changes}))
 
 
-def test_what_is_left_is_estimated_from_the_same_kind(output, capsys):
+def test_the_time_left_is_estimated_from_the_same_operation(output, capsys):
     _stopped(output, "b")
     _edit_metadata(f"{output}/a", seconds=600.0)
     graph = _graph(output)
     assert graph.steps[0].seconds == 600.0
+    graph.add(Other(output=f"{output}/d"))
     assert graph._estimate(graph.steps) == (
-        "; 2 steps left, 1 of them about 10.0 minutes"
+        "; 3 steps left, 2 of them about 20.0 minutes"
     )
 
 
@@ -153,15 +160,6 @@ def test_a_run_that_was_begun_otherwise_is_refused(output):
     assert made == ["a", "b", "c"]
 
 
-def test_ancestors_are_counted_once(output):
-    graph = _graph(output)
-    *_, last = graph.steps
-    found = graph.ancestors(last.operation.result)
-    assert sorted(step.title for step in found) == ["a", "b", "c"]
-    first = graph.steps[0].operation.result
-    assert [step.title for step in graph.ancestors(first)] == ["a"]
-
-
 def test_an_operation_is_added_once(output):
     graph = _graph(output)
     step = graph.steps[1]
@@ -169,3 +167,38 @@ def test_an_operation_is_added_once(output):
     assert len(graph.steps) == 3
     with pytest.raises(ValueError, match="one output must be the same"):
         graph.add(Make(output=f"{output}/b", steps=2))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Read(Make):
+    """Makes a thing of a file, and of one that it only names."""
+
+    questions: Questions
+    named: str
+
+    def contents(self):
+        return fingerprints.sha256(self.named)
+
+    def run(self):
+        with self.write() as stage:
+            stage.metadata["contents"] = self.contents()
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("questions", "another questions"), ("named", "other contents of its")],
+)
+def test_a_changed_input_file_is_noticed(tmp_path, name, complaint):
+    """In one process, whose objects have read the file, and in another."""
+    paths = {name: str(tmp_path / name) for name in ("questions", "named")}
+    for path in paths.values():
+        write_text(path, '{"question": "Where?", "answer": ["here"]}')
+    graph = Graph()
+    graph.add(Read(output=str(tmp_path / "output"), **paths))
+    graph.run()
+    (step,) = graph.steps
+    assert step.is_done()
+    write_text(paths[name], '{"question": "Who?", "answer": ["she"]}')
+    for each in (step, Step(Read(output=str(tmp_path / "output"), **paths))):
+        with pytest.raises(InputError, match=f"made with {complaint}"):
+            each.is_done()

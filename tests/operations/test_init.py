@@ -90,21 +90,20 @@ def test_mimetic_weights(vocabulary_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_heads": 3}, "a multiple of --num-heads.*num_heads=3"),
-        ({"num_layers": 0}, "--num-layers 0: expected 1 or more"),
-        ({"num_heads": 0}, "--num-heads 0: expected 1 or more"),
-        ({"reader_layers": 0}, "--reader-layers 0: expected 1 or more"),
-        ({"projection_dim": -1}, "--projection-dim -1: expected 1 or more"),
+        (["num_heads=3"], "a multiple of num_heads.*num_heads=3"),
+        (["num_layers=0"], "num_layers of a recipe must be from 1"),
+        (["width=8"], "expected NAME=VALUE with a name of num_layers"),
     ],
 )
 def test_impossible_sizes_are_refused(
     vocabulary_path, tmp_path, changes, message
 ):
     output = tmp_path / "model"
-    sizes = {**SIZES, **changes}
-    init = Init(from_="random", vocab=vocabulary_path, output=output, **sizes)
+    arguments = {"from_": "random", "vocab": vocabulary_path}
     with pytest.raises(InputError, match=message):
-        init.run()
+        Init(**arguments, set=changes, output=output).run()
+    with pytest.raises(InputError, match="--reader-layers 0: expected 1"):
+        Init(**arguments, reader_layers=0, output=output).run()
     assert not output.exists()
 
 
@@ -113,17 +112,17 @@ def test_the_command_writes_a_model_directory(
 ):
     output = str(tmp_path / "model")
     arguments = ["init", "--from", "random", "--output", output]
-    sizes = [
-        word
-        for name, value in SIZES.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
-    ]
+    changes = [f"{name}={value}" for name, value in SIZES.items()]
+    sizes = [word for each in changes for word in ("--set", each)]
     vocab = ["--vocab", vocabulary_path]
     assert cli.main([*arguments, *vocab, *sizes, "--seed", "7"]) == 0
     assert f"{output}: " in capsys.readouterr().out
     metadata = artifact.read(output, kind="model")
     made = Init(
-        **{"from_": "random", "vocab": vocabulary_path, "seed": 7, **SIZES},
+        from_="random",
+        vocab=vocabulary_path,
+        seed=7,
+        set=changes,
         output=output,
     )
     assert metadata["parameters"] == made.parameters()

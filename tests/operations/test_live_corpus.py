@@ -591,6 +591,15 @@ def test_rows_belong_to_no_file_but_stay_while_theirs_cannot_be_read(tmp_path):
     assert set(rows) == {"b.txt#"} and kept == {"1", "2"}
 
 
+def test_a_missing_model_is_named_with_its_option(tmp_path):
+    with pytest.raises(InputError, match="name one with --model"):
+        realm.CreateCorpus(
+            documents=str(tmp_path),
+            output=str(tmp_path / "corpus"),
+            model=str(tmp_path / "model"),
+        ).run()
+
+
 def test_two_documents_of_one_id_are_refused(tmp_path, model_dir):
     for name, text in (("a", "One."), ("b", "Two.")):
         _write(tmp_path, {f"{name}/x.txt": text})

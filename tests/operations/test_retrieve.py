@@ -118,7 +118,7 @@ def test_a_beir_folder_from_corpus_to_ndcg(tmp_path, vocabulary_path):
     model = f"{path}/model"
     for command in (
         f"init --from random --vocab {vocabulary_path} --output {model} "
-        "--num-layers 1 --hidden-dim 8 --intermediate-dim 8",
+        "--set num_layers=1 --set hidden_dim=8 --set intermediate_dim=8",
         f"chunk --input {folder}/corpus.jsonl --vocab {vocabulary_path} "
         f"--output {path}/blocks --keep-all-titles",
         f"embed --model {model} --blocks {path}/blocks --output {path}/rows",

@@ -1,3 +1,4 @@
+import eight_devices
 import numpy as np
 import pytest
 
@@ -130,3 +131,39 @@ def test_an_accelerator_compiles_fewer_shapes(loaded, monkeypatch):
     embeddings, wide = embedder.embed_ids(titles, bodies)
     assert narrow.shape[1] < wide.shape[1] == 64
     np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+
+
+def test_several_devices_share_the_rows(model_dir):
+    """Keras' distribution belongs to a thread."""
+    code = """
+    import sys
+    import keras, numpy as np
+    from realm_tf.models import model_directory
+    from realm_tf.retrieval import block_embedder
+
+    seen = []
+    predict = block_embedder.predict
+
+    def spy(*arguments):
+        seen.append(keras.distribution.distribution())
+        return predict(*arguments)
+
+    block_embedder.predict = spy
+    devices = keras.distribution.list_devices()
+    distribution = keras.distribution.DataParallel(devices=devices)
+    embedder = block_embedder.BlockEmbedder(
+        model_directory.load(sys.argv[1]), max_length=20
+    )
+    ids = [np.arange(5, 5 + n % 7) for n in range(80)]
+    arguments = (
+        np.array([len(each) for each in ids]),
+        lambda places: ([ids[n] for n in places], [ids[n] for n in places]),
+    )
+    alone = embedder.embed_all(*arguments, batch_size=64)
+    assert seen == [None] * 2
+    with distribution.scope():
+        shared = embedder.embed_all(*arguments, batch_size=64)
+    assert seen[2:] == [distribution] * 2 and len(devices) == 8
+    np.testing.assert_allclose(shared, alone, atol=1e-5)
+    """
+    eight_devices.run(code, model_dir)

@@ -4,7 +4,7 @@ import pathlib
 import runpy
 
 _BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
-_MARKED = runpy.run_path(str(_BENCHMARKS / "labelled.py"))
+_MARKED = runpy.run_path(str(_BENCHMARKS / "tagging.py"))
 LABELS = _MARKED["LABELS"]
 read_marked = _MARKED["read_marked"]
 

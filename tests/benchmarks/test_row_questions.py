@@ -1,6 +1,7 @@
 """Questions about rows: which cell is asked for, by which other."""
 
 import pytest
+import row_questions
 
 from realm_tf.answering.recall import gold_blocks
 from realm_tf.articles import table_rows
@@ -10,7 +11,6 @@ from realm_tf.artifacts.block_records import BlockRecords
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Passages
 from realm_tf.cli import main
-from realm_tf.data import row_questions
 
 HEADERS = ["Repair", "Price", "Days", "Place (town)"]
 REPAIRS = [
