@@ -75,7 +75,8 @@ def detect_format(path: str) -> str:
     shown = f"begins with {head[:_SHOWN_BYTES]!r}" if text else "is empty"
     raise UnknownFormat(
         f"{path} is of no known format (it {shown}): expected a MediaWiki XML dump, "
-        'WikiExtractor output, JSONL with "id", "title" and "text", a TSV with '
+        "WikiExtractor's JSONL, "
+        'JSONL with "id", "title" and "text", a TSV with '
         "the header id, text, title, Parquet, HTML, PDF, a name that ends in "
         ".md, .txt or .csv, or REALM's published blocks (block_records.npy; "
         "blocks.tfr with --format orqa). `realm chunk --format` names it if it is "

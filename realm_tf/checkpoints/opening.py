@@ -85,10 +85,20 @@ def find_tokenizer(directories, vocab: str | None = None, *, cased=False):
         except ValueError as error:
             raise InputError(f"{said} is not JSON ({error}).") from error
         cased = cased or not config.get("do_lower_case", True)
+        _check_accents(said, config, not cased)
     if os.path.basename(path) == TOKENIZER:
         wordpieces, lowercase = _read_tokenizer(path)
         return Tokenizer(wordpieces, lowercase=lowercase and not cased)
     return Tokenizer.from_file(path, lowercase=not cased)
+
+
+def _check_accents(path, settings, lowercase):
+    """Refuses to strip accents without lower-casing, or the other way round."""
+    if settings.get("strip_accents") not in (None, lowercase):
+        raise InputError(
+            f"{path} sets strip_accents to {settings['strip_accents']} and "
+            f"lower-casing to {lowercase}: a tokenizer here does both or neither."
+        )
 
 
 def _read_tokenizer(path):
@@ -99,6 +109,7 @@ def _read_tokenizer(path):
         model, normalizer = content["model"], content.get("normalizer") or {}
         kind, ids = model.get("type", "WordPiece"), dict(model["vocab"])
         lowercase = normalizer.get("lowercase", True)
+        _check_accents(path, normalizer, lowercase)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is no tokenizer of Hugging Face's ({error!r})."

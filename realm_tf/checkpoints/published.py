@@ -184,16 +184,38 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
             fingerprint=fingerprints.fingerprint(*map(str, parents.values())),
             largest_difference=difference,
         )
-    lines = [f"{embeddings}: {rows.num_rows:,} embeddings"]
-    if difference > _TOLERANCE:
-        lines.append(
-            f"warning: {_NUM_CHECKED} blocks embedded with the block tower "
-            f"differ from their published embeddings by up to {difference:.3g}:"
-            " these are another tower's. Name it with --block-tower (a "
-            "fine-tuned checkpoint holds the questions' tower alone), or embed "
-            "no further blocks with this model."
-        )
-    return lines
+    has_titles = any(b.title for b in blocks.read(limit=_NUM_CHECKED))
+    return [
+        f"{embeddings}: {rows.num_rows:,} embeddings",
+        *warnings_of(difference, has_titles),
+    ]
+
+
+def warnings_of(difference: float, has_titles: bool) -> list[str]:
+    """Lines about embeddings that the block tower does not reproduce.
+
+    Args:
+        difference: float. Between published and computed embeddings.
+        has_titles: bool. Whether the texts have titles. Hugging Face's texts
+            have none, while the authors embedded titles and texts, so the
+            difference is then no evidence of another tower.
+    """
+    if difference <= _TOLERANCE:
+        return []
+    found = (
+        f"{_NUM_CHECKED} blocks embedded with the block tower differ from their "
+        f"published embeddings by up to {difference:.3g}"
+    )
+    if not has_titles:
+        return [
+            f"{found}. The texts have no titles: the published embeddings may "
+            "include titles, or be another tower's (--block-tower)."
+        ]
+    return [
+        f"warning: {found}: these are another tower's. Name it with "
+        "--block-tower (a fine-tuned checkpoint holds the questions' tower "
+        "alone), or embed no further blocks with this model."
+    ]
 
 
 def _largest_difference(loaded, blocks, rows):

@@ -33,7 +33,7 @@ class Chunk(Operation):
     """Cuts articles into blocks: a Wikipedia dump or any corpus of your own.
 
     Input, detected from the content: MediaWiki XML dumps (.xml, .bz2),
-    WikiExtractor output (plain or --json), JSONL and Parquet with "id",
+    WikiExtractor's JSONL (--json), JSONL and Parquet with "id",
     "title", "text" and, if you like, "url", DPR's TSV (id, text, title), HTML
     and PDF; and from their names Markdown (.md), plain text (.txt) and CSV. bz2
     and gzip are read as they are.
