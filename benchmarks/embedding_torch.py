@@ -100,12 +100,12 @@ def _write_ids(args, path):
 
 
 def _work_on_texts(args):
-    from realm_tf.artifacts.objects import Model
+    from realm_tf.models import model_directory
     from realm_tf.retrieval.block_embedder import BlockEmbedder
 
     with open(args.worker, encoding="utf-8") as file:
         texts = json.load(file)
-    loaded = Model(args.model).load(precision=args.precision)
+    loaded = model_directory.load(args.model, precision=args.precision)
     embedder = BlockEmbedder(loaded, max_length=256)
     tokenizer = loaded.tokenizer
 

@@ -7,6 +7,7 @@ import keras
 from realm_tf.artifacts.objects import Model
 from realm_tf.configs import pretrain as configs
 from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.models import model_directory
 
 # Far beyond any training: masks that no step has seen.
 _EPOCH = 1_000_000
@@ -50,7 +51,7 @@ def evaluate(
     from realm_tf.training import trainers
 
     recipe = recipe.replace(num_steps=1)
-    loaded = model.load()
+    loaded = model_directory.load(model)
     trainers.prepare(loaded.model, recipe)
     embedder = BlockEmbedder(loaded, max_length=recipe.lengths.max_block_length)
     trainer = trainers.make_realm_trainer(

@@ -33,9 +33,8 @@ LAYERS = (
 RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in line}
 # (module, what it imports): why it may.
 EXCEPTIONS = {
-    ("artifacts.objects", "models.model_directory"): "`Model.load`: an object "
-    "is opened by what knows its files",
-    ("artifacts.objects", "retrieval.index"): "`Index.load`, as `Model.load`",
+    ("artifacts.objects", "retrieval.index"): "`Index.load`: an object is "
+    "opened by what knows its files",
 }
 # Groups of modules that import each other.
 CIRCLES = {

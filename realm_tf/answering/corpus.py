@@ -15,7 +15,9 @@ from realm_tf.artifacts.question_files import MAX_QUERY_LENGTH
 
 def load_model(model: Model, **arguments):
     """`LoadedModel` of what answers: without its masked-LM head."""
-    loaded = model.load(**arguments)
+    from realm_tf.models import model_directory
+
+    loaded = model_directory.load(model, **arguments)
     loaded.model = loaded.model.without_masked_lm_head()
     return loaded
 

@@ -88,9 +88,10 @@ def answer(
     texts = [question.question for question in asked]
     if retriever == CLOSED_BOOK:
         from realm_tf.answering.closed_book import ClosedBook
+        from realm_tf.models import model_directory
 
-        closed_book = ClosedBook(model.load(precision=precision))
-        return Answered(closed_book.predict(texts))
+        loaded = model_directory.load(model, precision=precision)
+        return Answered(ClosedBook(loaded).predict(texts))
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 

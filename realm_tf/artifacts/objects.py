@@ -285,16 +285,6 @@ class Model(Artifact):
         """The content of config.json."""
         return self.read_json("config.json")
 
-    def load(self, **arguments):
-        """`LoadedModel` of its own, with the weights as they are saved.
-
-        Args:
-            **arguments: of `model_directory.load`.
-        """
-        from realm_tf.models import model_directory
-
-        return model_directory.load(self, **arguments)
-
     def summary(self) -> str:
         encoder = self.config["query_embedder"]["encoder"]
         return (

@@ -13,6 +13,7 @@ from realm_tf.checkpoints.assignment import copy_weights
 from realm_tf.checkpoints.assignment import extract
 from realm_tf.checkpoints.source import BERT
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 
 SENTENCE_TRANSFORMERS, KERAS_HUB = "sentence-transformers", "keras-hub"
 # What `BertBackbone` of Keras Hub has fixed.
@@ -38,7 +39,7 @@ def write(model, directory: str, format: str) -> None:
     Raises:
         InputError: if the format has no place for a part of the model.
     """
-    loaded = model.load()
+    loaded = model_directory.load(model)
     open_qa, tokenizer = loaded.model, loaded.tokenizer
     query, block = open_qa.query_embedder, open_qa.block_embedder
     towers = {"": query}

@@ -16,6 +16,7 @@ from realm_tf.checkpoints.source import READER
 from realm_tf.checkpoints.source import Source
 from realm_tf.checkpoints.source import add_maker
 from realm_tf.errors import InputError
+from realm_tf.models import model_directory
 from realm_tf.models.open_qa import OpenQa
 from realm_tf.models.reader import Reader
 
@@ -159,7 +160,7 @@ def write_embeddings(model, blocks, embeddings, rows) -> list[str]:
     parents = {"block_tower": model.block_tower, "blocks": blocks.fingerprint}
     if embeddings.is_complete:
         return [there_already(embeddings, embeddings.parents == parents)]
-    loaded = model.load()
+    loaded = model_directory.load(model)
     width = loaded.model.embedding_dim
     shape = rows.tensors.shape(rows.name)
     if shape != (blocks.num_blocks, width):

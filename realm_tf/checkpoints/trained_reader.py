@@ -124,9 +124,10 @@ def _main(*, model: str):
     Args:
         model: model directory whose reader learned to read.
     """
-    from realm_tf.artifacts.objects import Model
 
-    write(Model(model).load().model.reader, str(FILE))
+    from realm_tf.models import model_directory
+
+    write(model_directory.load(model).model.reader, str(FILE))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ class CombineModels(Operation):
 
         matching.check_one_vocabulary(self.towers, self.reader)
         with self.write() as stage:
-            first, second = self.towers.load(), self.reader.load()
+            first, second = map(
+                model_directory.load, (self.towers, self.reader)
+            )
             combined = OpenQa(
                 first.model.query_embedder,
                 first.model.block_embedder,

@@ -20,7 +20,6 @@ import threading
 import time
 
 from realm_tf.artifacts.objects import Blocks
-from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
 from realm_tf.training.exchange import Exchange
 from realm_tf.training.index_builder import builder_name
@@ -42,7 +41,11 @@ class _Builder:
         from realm_tf.retrieval.block_embedder import BlockEmbedder
 
         self._exchange = meeting
-        self._loaded = Model(task["model"]).load(precision=task["precision"])
+        from realm_tf.models import model_directory
+
+        self._loaded = model_directory.load(
+            task["model"], precision=task["precision"]
+        )
         self._embedder = BlockEmbedder(
             self._loaded, max_length=task["max_block_length"]
         )

@@ -70,6 +70,7 @@ class TrainTagger(RecipeOperation):
         """
         import keras
 
+        from realm_tf.models import model_directory
         from realm_tf.tagging import train
 
         recipe = self.settings
@@ -77,7 +78,7 @@ class TrainTagger(RecipeOperation):
         sentences, held_out = train.read_files(self.train, files)
         # Before the model, whose dropout draws its seeds when it is made.
         keras.utils.set_random_seed(recipe.seed)
-        loaded = self.model.load()
+        loaded = model_directory.load(self.model)
         with self.write() as stage:
             train.train_tagger(
                 stage, loaded, sentences, held_out, recipe, verbose=verbose

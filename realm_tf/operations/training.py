@@ -122,7 +122,7 @@ class Training(Computing, RecipeOperation):
             hosts.stay_alone(self.command)
         self.check()
         with devices.of_recipe(self.settings, self.computes_in):
-            loaded = self.model.load()
+            loaded = model_directory.load(self.model)
             with self.write() as stage:
                 yield loaded, stage
                 if hosts.is_first():

@@ -28,6 +28,7 @@ from realm_tf.artifacts.segments import Segment
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.export import signatures
+from realm_tf.models import model_directory
 from realm_tf.operations import corpus_change
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.embed import Embed
@@ -161,7 +162,7 @@ def test_what_is_made(created):
     state = LiveCorpus(root / "corpus").state()
     model = Model(LiveCorpus(root / "corpus").manifest().settings["model"])
     predictor = Predictor(
-        Corpus(model.load(), state.records(), BruteForce(rows)),
+        Corpus(model_directory.load(model), state.records(), BruteForce(rows)),
         lexical_weight=LEXICAL_WEIGHT,
     )
     question = "What flows to Egypt?"

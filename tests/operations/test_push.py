@@ -54,7 +54,7 @@ def test_a_directory_of_sentence_transformers(kind, tmp_path, capsys):
 def test_two_towers_are_two_directories(tmp_path):
     path = str(tmp_path / "model")
     model = _init(GOLDEN / "e5", path)
-    loaded = model.load()
+    loaded = model_directory.load(model)
     block = loaded.model.block_embedder
     block.set_weights([weight + 1 for weight in block.get_weights()])
     model_directory.save(loaded, f"{path}-2")

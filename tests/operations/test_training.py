@@ -93,7 +93,7 @@ def test_the_log_ends_with_the_last_step(trained):
 
 def test_the_shared_tower_moves_and_the_reader_does_not(world, trained):
     _, model = trained
-    start, end = model_directory.load(world["model"]), model.load()
+    start, end = map(model_directory.load, (world["model"], model))
     assert end.model.share_embedders
     moved = training_runs.moved(
         start.model.query_embedder, end.model.query_embedder
@@ -122,7 +122,10 @@ def test_bfloat16_rounds_the_step_and_not_the_weights(world, tmp_path):
     )
     assert loss != wanted and loss == pytest.approx(wanted, rel=0.05)
     assert found.config == expected.config
-    weights = [np.asarray(v) for v in found.load().model.trainable_variables]
+    weights = [
+        np.asarray(v)
+        for v in model_directory.load(found).model.trainable_variables
+    ]
     assert {weight.dtype.name for weight in weights} == {"float32"}
     weights = np.concatenate([weight.ravel() for weight in weights])
     rounded = weights.astype(ml_dtypes.bfloat16).astype("float32")
@@ -235,7 +238,7 @@ def test_separate_towers_both_move_above_what_is_frozen(world, tmp_path):
         set=["num_steps=2", *frozen],
     )
     before = loaded.model
-    after = operation.run(verbose=0).load().model
+    after = model_directory.load(operation.run(verbose=0)).model
     assert not after.share_embedders
     for tower in ("query_embedder", "block_embedder"):
         moved = training_runs.moved(

@@ -41,7 +41,7 @@ def test_the_command_with_the_same_seed_makes_the_same_model(
     keras.utils.set_random_seed(77)
     assert cli.main(shlex.split(again.command_line())[1:]) == 0
     assert f"{again.output}: " in capsys.readouterr().out
-    first, second = tuned.load(), again.result.load()
+    first, second = map(model_directory.load, (tuned, again.result))
     assert second.metadata["history"] == first.metadata["history"]
     assert not training_runs.moved(first.model, second.model)
     assert again.result.fingerprint == tuned.fingerprint
@@ -51,7 +51,7 @@ def test_query_tower_and_reader_move_and_the_block_tower_does_not(
     open_qa_world, tuned
 ):
     start = model_directory.load(open_qa_world["model"])
-    end = tuned.load()
+    end = model_directory.load(tuned)
     assert start.model.share_embedders and not end.model.share_embedders
     assert not training_runs.moved(
         start.model.block_embedder, end.model.block_embedder
@@ -121,7 +121,7 @@ def test_the_index_still_belongs_to_a_tuned_model(open_qa_world, tuned):
         questions=open_qa_world["questions"] * 2,
     )
     again = job.run(verbose=0)
-    first, second = tuned.load(), again.load()
+    first, second = map(model_directory.load, (tuned, again))
     assert len(second.metadata["history"]) == 2
     assert second.metadata["counts"]["questions"] == 16
     assert not training_runs.moved(

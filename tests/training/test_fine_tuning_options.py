@@ -62,7 +62,7 @@ def test_the_best_epoch_is_kept_and_training_stops_in_time(
     found = [row["dev_exact_match"] for row in metadata["history"]]
     assert found == [0.2, 0.5, 0.4, 0.1]
     assert metadata["best_epoch"] == 2
-    kept = training_runs.values(model.load().model.reader)
+    kept = training_runs.values(model_directory.load(model).model.reader)
     assert kept.keys() == states[1].keys()
     for path, value in kept.items():
         np.testing.assert_array_equal(value, states[1][path])
@@ -117,7 +117,7 @@ def test_other_retrievers_blocks_are_read(open_qa_world, tmp_path, monkeypatch):
         *bm25,
         dev=open_qa_world["questions"][0],
     )
-    end = job.run(verbose=0).load()
+    end = model_directory.load(job.run(verbose=0))
     rows = end.metadata["history"]
     start = model_directory.load(open_qa_world["model"])
     assert not training_runs.moved(
@@ -162,7 +162,12 @@ def test_blocks_that_a_file_ranks_are_read(open_qa_world, tmp_path):
         job = operation(open_qa_world, output, *settings, **options)
         model = job.run(verbose=0)
         (row,) = model.metadata["history"]
-        trained.append((training_runs.values(model.load().model.reader), row))
+        trained.append(
+            (
+                training_runs.values(model_directory.load(model).model.reader),
+                row,
+            )
+        )
     (own, own_row), (read, row), (_, least) = trained
     assert row == own_row and row["candidates_recall"] > 0.5
     for name, value in own.items():
@@ -177,7 +182,7 @@ def test_blocks_that_a_file_ranks_are_read(open_qa_world, tmp_path):
 @pytest.mark.slow
 def test_a_refreshed_index_follows_the_shared_tower(open_qa_world, tmp_path):
     job = operation(open_qa_world, tmp_path / "model", "refresh_every=1")
-    end = job.run(verbose=0).load()
+    end = model_directory.load(job.run(verbose=0))
     start = model_directory.load(open_qa_world["model"])
     assert end.model.share_embedders
     assert end.metadata["block_tower"] != start.metadata["block_tower"]
@@ -214,7 +219,7 @@ def test_others_embed_the_blocks_beside_the_steps(
         *ONE_BATCH,
         *("refresh_every=1", f"refresh={refresh}", "num_epochs=4"),
     )
-    end = job.run(verbose=0).load()
+    end = model_directory.load(job.run(verbose=0))
     # Copied before each step but the first, taken before the next.
     assert swaps == [(2, 1), (3, 2)]
     last = read_log(job.output)[-1]
@@ -289,7 +294,7 @@ def test_the_query_tower_learns_alone(open_qa_world, tmp_path):
         *("train_reader=false", "max_joint_length=40", *ONE_BATCH),
         dev=open_qa_world["questions"][0],
     )
-    end = job.run(verbose=0).load()
+    end = model_directory.load(job.run(verbose=0))
     start = model_directory.load(open_qa_world["model"])
     assert training_runs.moved(
         start.model.query_embedder, end.model.query_embedder

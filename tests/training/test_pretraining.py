@@ -70,7 +70,7 @@ def trained(world):
 
 def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
     start = model_directory.load(world["model"]).model
-    end = trained[0].load().model
+    end = model_directory.load(trained[0]).model
     assert end.share_embedders
     assert "projection/kernel" in training_runs.moved(
         start.query_embedder, end.query_embedder
@@ -87,7 +87,7 @@ def test_towers_and_encoder_move_and_the_span_scorer_does_not(world, trained):
 
 
 def test_the_masked_lm_head_is_kept(trained):
-    loaded = trained[0].load()
+    loaded = model_directory.load(trained[0])
     head = loaded.model.knowledge_augmented_encoder.get_layer("masked_lm_head")
     # As it starts, the bias is 0 and the gain 1.
     values = {v.path.split("/")[-1]: np.asarray(v) for v in head.variables}
@@ -158,7 +158,7 @@ def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
     assert len(set(likelihoods)) == 4 and max(likelihoods) < 0
     best = found[int(np.argmax(likelihoods))]["step"]
     assert end.metadata["best_step"] == best
-    kept = training_runs.values(end.load().model.query_embedder)
+    kept = training_runs.values(model_directory.load(end).model.query_embedder)
     for path, value in seen.after[best].items():
         np.testing.assert_array_equal(kept[path], value)
     # Each line of the log has what was measured at its last step.
