@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from realm_tf.articles.table_rows import table_cells
 from realm_tf.artifacts import schema
 
 # What is asked of a cell: {header} of the row that {row} tells.
@@ -33,6 +32,8 @@ _FORMS_OF_NUMBERS = (
     "how many {header} does {row} have",
 )
 # All numbers below are our choices.
+# Characters; longer headers are sentences with a colon.
+_MAX_HEADER = 40
 _MAX_ANSWER_WORDS = 6
 _MAX_ROW_WORDS = 8
 # How often the first column says which row is meant, and not another one.
@@ -144,3 +145,28 @@ def _question(cell, row, title, generator):
     if generator.random() < _TITLED and title.lower() not in question.lower():
         question += f" in {title}"
     return question.lower() if generator.random() < _LOWERED else question
+
+
+def table_cells(line: str) -> list[tuple[str, str]]:
+    """Reads a line of `articles.table_rows.table_lines`: header and text of cells.
+
+    Args:
+        line: str. One sentence.
+
+    Returns:
+        list; empty if it tells no row, or one of a single cell.
+
+    Example:
+
+    >>> table_cells("City: Oslo; Stay: 160 EUR.")
+    [('City', 'Oslo'), ('Stay', '160 EUR')]
+    >>> table_cells("He said: no.") + table_cells("We sell kettles; lids cost more.")
+    []
+    """
+    cells = []
+    for part in line.removesuffix(".").split("; "):
+        header, found, cell = part.partition(": ")
+        if not found or not cell or len(header) > _MAX_HEADER:
+            return []
+        cells.append((header, cell))
+    return cells if len(cells) > 1 else []

@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Iterable
 
-# Characters; longer ones are sentences with a colon. Our choice.
-_MAX_HEADER = 40
 # Of attributes of a malformed table.
 _MOST_SPANNED = 100
 
@@ -125,28 +123,3 @@ def table_lines(headers: list[str], rows: list[list[str]]) -> list[str]:
             line = "; ".join(cells)
             lines.append(line if line.endswith((".", "!", "?")) else f"{line}.")
     return lines
-
-
-def table_cells(line: str) -> list[tuple[str, str]]:
-    """What `table_lines` told of a row: header and text of each cell.
-
-    Args:
-        line: str. One sentence.
-
-    Returns:
-        list; empty if it tells no row, or one of a single cell.
-
-    Example:
-
-    >>> table_cells("City: Oslo; Stay: 160 EUR.")
-    [('City', 'Oslo'), ('Stay', '160 EUR')]
-    >>> table_cells("He said: no.") + table_cells("We sell kettles; lids cost more.")
-    []
-    """
-    cells = []
-    for part in line.removesuffix(".").split("; "):
-        header, found, cell = part.partition(": ")
-        if not found or not cell or len(header) > _MAX_HEADER:
-            return []
-        cells.append((header, cell))
-    return cells if len(cells) > 1 else []

@@ -53,15 +53,6 @@ def test_a_commit_can_be_named(hub):
         hubs.fetch("hf://them/bert@v9")
 
 
-def test_a_broken_transfer_is_made_again(hub):
-    hub.breaks_after = 5000
-    directory = hubs.fetch("hf://them/bert")
-    assert hub.breaks_after is None
-    assert _read(directory, "pytorch_model.bin") == FILES["pytorch_model.bin"]
-    sent = [path for method, path, _ in hub.asked if method == "GET"]
-    assert sum(path.endswith("pytorch_model.bin") for path in sent) == 2
-
-
 def test_without_the_hub_what_was_fetched_serves(hub, monkeypatch):
     directory = hubs.fetch("hf://them/bert", ["config.json"])
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -19,9 +19,7 @@ class StubHub(http.server.ThreadingHTTPServer):
     Attributes:
         repos: dict. `OWNER/NAME` to `{file: bytes}`.
         gated: set of str. Repositories whose files are refused.
-        asked: list of `(method, path, range)`, in order.
-        breaks_after: int or `None`. Bytes after which the next transfer of a
-            file breaks off.
+        asked: list of `(method, path)`, in order.
     """
 
     daemon_threads = True
@@ -32,7 +30,6 @@ class StubHub(http.server.ThreadingHTTPServer):
         self.repos = {}
         self.gated = set()
         self.asked = []
-        self.breaks_after = None
 
     @property
     def url(self):
@@ -50,7 +47,7 @@ class StubHub(http.server.ThreadingHTTPServer):
         """Names of the files whose content was asked for, sorted."""
         found = {
             path.partition("/resolve/")[2].partition("/")[2]
-            for method, path, _ in self.asked
+            for method, path in self.asked
             if method == "GET" and "/resolve/" in path
         }
         return sorted(found)
@@ -111,8 +108,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _do(self):
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
-        span = self.headers.get("Range")
-        self.server.asked.append((self.command, path, span))
+        self.server.asked.append((self.command, path))
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         for pattern, answer in (
@@ -198,27 +194,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if name not in files:
             self._send(404, X_Error_Code="EntryNotFound")
             return
-        content, status = files[name], 200
+        content = files[name]
         headers = {
             "ETag": f'"{_blob(content)}"',
             "X_Repo_Commit": commit(files),
-            "Accept_Ranges": "bytes",
         }
-        span = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        if span:
-            start = int(span[1])
-            headers["Content_Range"] = (
-                f"bytes {start}-{len(content) - 1}/{len(content)}"
-            )
-            content, status = content[start:], 206
-        limit = self.server.breaks_after
-        if self.command == "GET" and limit is not None and limit < len(content):
-            self.server.breaks_after = None
-            headers["Content_Length"] = str(len(content))
-            self._send(status, content[:limit], **headers)
-            self.close_connection = True
-            return
-        self._send(status, content, **headers)
+        self._send(200, content, **headers)
 
     def _may_write(self):
         if self.headers.get("Authorization") == f"Bearer {self.server.token}":
