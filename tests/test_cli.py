@@ -142,6 +142,17 @@ def test_another_broken_pipe_is_a_defect(monkeypatch):
         cli.main(["fake"])
 
 
+def test_no_flag_is_a_double_negation():
+    """A boolean's flag is its name and `--no-` with its name."""
+    fields = [
+        f"{kind}.{field.name}"
+        for kind in cli.COMMANDS.values()
+        for field in dataclasses.fields(getattr(realm_tf, kind))
+        if field.name.startswith(("no_", "not_"))
+    ]
+    assert not fields
+
+
 def test_only_pipelines_pass_on_what_they_do_not_know(monkeypatch):
     calls = []
     _command(
