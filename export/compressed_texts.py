@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from realm_tf.artifacts.array_files import smallest_dtype
 from realm_tf.models.fixed_weight import shared
-from realm_tf.text.integer_types import smallest_dtype
 
 # Strings compressed together: half the size of English blocks, where one by
 # one they keep 0.59 and in sixteens 0.48 of it (zlib, level 9, 4,000 passages

@@ -68,3 +68,15 @@ def read_vocabulary(directory: str) -> list[str]:
         raise InputError(
             f"{path} is missing or damaged ({error}): make its directory again."
         ) from error
+
+
+def smallest_dtype(largest: int) -> str:
+    """The smallest type for numbers from 0 to `largest`.
+
+    Args:
+        largest: int. From 0 to 2 ** 31 - 1.
+
+    Returns:
+        str, `"uint16"` or `"int32"`: every backend gathers rows of these.
+    """
+    return "uint16" if largest <= np.iinfo("uint16").max else "int32"

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from realm_tf.artifacts import array_files
+from realm_tf.artifacts.array_files import smallest_dtype
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import is_remote
 from realm_tf.artifacts.paths import writing
 from realm_tf.errors import InputError
-from realm_tf.text.integer_types import smallest_dtype
 
 ENDING = ".arrow"
 # Few enough for 32-bit offsets into texts of half a megabyte (our choice).

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from realm_tf.artifacts.array_files import smallest_dtype
 from realm_tf.models import row_shards
 from realm_tf.models.fixed_weight import fixed_weight
-from realm_tf.text.integer_types import smallest_dtype
 
 
 class BlockTable(keras.layers.Layer):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from realm_tf.text.integer_types import smallest_dtype
+from realm_tf.artifacts.array_files import smallest_dtype
 
 
 @pytest.mark.parametrize("largest", [0, 65_535, 65_536, 2**31 - 1])
