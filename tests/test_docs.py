@@ -115,6 +115,17 @@ def test_commands_in_sentences_have_their_options(page):
         assert given <= options, given - options
 
 
+def test_options_in_sentences_exist(page):
+    """Each `--option` of running text, but Beam's and those of benchmarks."""
+    known = {"--runner", "--experiments", "--data-dir"}
+    for name in cli.COMMANDS:
+        known |= _options(cli.operation_class(name))
+    text = _blocks(page.read_text())[1]
+    # Beam has `_` in names.
+    named = {x for x in re.findall(r"`(--[\w-]+)", text) if "_" not in x}
+    assert named <= known, named - known
+
+
 def _options(kind):
     """The options of a command."""
     options = {"--help"}
@@ -139,9 +150,9 @@ def _parse(*words):
 def _blocks(text):
     """Fenced and indented blocks of code, and the text without them."""
     found = []
-    for pattern in (r"^```\w*\n(.*?)^```$", r"((?:^ {4,}\S.*\n)+)"):
-        found += re.findall(pattern, text, re.MULTILINE | re.DOTALL)
-        text = re.sub(pattern, "", text, flags=re.MULTILINE | re.DOTALL)
+    for pattern in (r"^```\w*\n((?s:.*?))^```$", r"((?:^ {4,}\S.*\n)+)"):
+        found += re.findall(pattern, text, re.MULTILINE)
+        text = re.sub(pattern, "", text, flags=re.MULTILINE)
     return found, text
 
 
