@@ -132,7 +132,7 @@ def _make(operation) -> bool:
     """
     print(os.path.basename(operation.output), flush=True)
     try:
-        if Step(operation, "").is_done():
+        if Step(operation).is_done():
             return False
     except InputError:
         remove(operation.output)
