@@ -1,8 +1,8 @@
-"""What realm can do, as values: one frozen dataclass an operation.
+"""Operations as values: one frozen dataclass each.
 
-The fields and the docstring of an operation are the flags and the help of its
-command, the arguments of its Python call, what its output is resumed by, and
-the command line that is shown.
+The fields and the docstring of an operation give the flags and the help of its
+command, the arguments of its Python call, the parameters by which its output
+resumes, and the command line that is shown.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ BeamOptions = Annotated[tuple[str, ...], tyro.conf.Suppress]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One thing to do, with all that decides what comes out.
+    """An operation with all arguments that decide its output.
 
     A subclass states `command`, `makes` and its fields, each with a docstring
     below it, and implements `run`. A field of an `Artifact` class takes a path
@@ -78,7 +78,7 @@ class Operation:
         raise NotImplementedError
 
     def report(self, result) -> str:
-        """What the command prints when `run` has returned `result`."""
+        """The text that the command prints after `run` returned `result`."""
         return repr(result)
 
     def status(self, result) -> int:
@@ -153,7 +153,7 @@ class Operation:
         """Refuses numbers that are too small; `None` is no number.
 
         Args:
-            least: int. What is allowed.
+            least: int. The smallest value allowed.
             *names: str. Fields.
         """
         for name in names:
@@ -167,7 +167,7 @@ class Operation:
 
         Args:
             names: iterable of str. Fields.
-            what: str. What they are not for, as a user would say it.
+            what: str. The case that ignores them, in the user's words.
         """
         for field in dataclasses.fields(self):
             if field.name not in names:
@@ -177,7 +177,7 @@ class Operation:
                 raise InputError(f"{flag} is not for {what}: leave it out.")
 
     def command_line(self) -> str:
-        """What does the same: a command of `realm`, as a shell takes it.
+        """The same operation as a command of `realm`, quoted for a shell.
 
         Without a command it is the Python call.
         """

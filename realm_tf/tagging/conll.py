@@ -2,9 +2,8 @@
 
 A file has a word and its tag a line, and a blank line after a sentence.
 
-The word is the first column and the tag the last, whatever stands between:
-CoNLL-2003 has four columns, WNUT-17 and WikiGold two. The schemes IOB1, IOB2
-and BIOES (BILOU) are all turned into IOB2.
+The word is the first column and the tag the last: CoNLL-2003 has four columns,
+WNUT-17 and WikiGold two. Tags in IOB1, IOB2 and BIOES (BILOU) become IOB2.
 """
 
 import dataclasses

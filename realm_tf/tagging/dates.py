@@ -36,9 +36,9 @@ _BARE_YEAR = (
 
 
 def date_finder(language: str) -> Callable[[str], list[tuple[int, int]]]:
-    """What finds the calendar dates and years in text of a language.
+    """Returns a function that finds dates and years in text of a language.
 
-    English has a grammar, `rules.dates`, which tells years from counts by the
+    English has a grammar, `rules.dates`, which separates years from counts by the
     words around them. Of other languages it finds the forms that Unicode's
     Common Locale Data Repository has for full dates, months of a year, days of
     a month and years, with or without an era, and takes numbers from 1000 to

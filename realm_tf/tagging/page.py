@@ -25,7 +25,7 @@ def write_page(
     switched off one by one.
 
     Args:
-        annotated_dir: str. What `realm annotate` wrote.
+        annotated_dir: str. Output of `realm annotate`.
         path: str. The file to write; one that is there is replaced.
         num_passages: int. Passages to show, spread evenly over the corpus.
             Defaults to `200`.
@@ -74,7 +74,7 @@ def sample_passages(
     Divides the corpus into equal parts and takes the first passage of each.
 
     Args:
-        annotated_dir: str. What `realm annotate` wrote.
+        annotated_dir: str. Output of `realm annotate`.
         num_passages: int. At most this many.
 
     Yields:
@@ -99,7 +99,7 @@ def sample_sentences(annotated_dir: str, *, num_sentences: int) -> list[str]:
     """A few sentences with their spans marked as `[text|label]`.
 
     Args:
-        annotated_dir: str. What `realm annotate` wrote.
+        annotated_dir: str. Output of `realm annotate`.
         num_sentences: int. At most this many, of different passages.
 
     Returns:

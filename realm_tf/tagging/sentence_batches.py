@@ -48,7 +48,7 @@ class Row:
         shape_ids: int array `(length,)`. Rows of `SHAPES`.
         words: int array `(num_words,)`. The words that this row decides.
         positions: int array `(num_words,)`. Where the first wordpiece of
-            each stands in the row, [CLS] being position 0.
+            each is in the row; [CLS] is position 0.
     """
 
     sentence: int
@@ -83,8 +83,8 @@ class SentenceEncoder:
 
     Each word that has a wordpiece of its own is decided in exactly one row.
     A sentence longer than `max_length` becomes several windows that overlap
-    by half, and each word is decided in the window that shows more of what
-    stands around it; nothing is cut off. A shape belongs to a whole word of
+    by half, and each word is decided in the window that shows more of its
+    context; nothing is cut off. A shape belongs to a whole word of
     BERT's (between spaces and punctuation) and is given to all its
     wordpieces.
 

@@ -1,4 +1,4 @@
-"""A trained BERT tagger: what turns sentences into tags, and its directory."""
+"""A trained BERT tagger and its directory."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ class LoadedTagger:
     max_length: int
 
     def sentence_encoder(self) -> SentenceEncoder:
-        """What makes this tagger's rows."""
+        """Makes the rows of this tagger."""
         return SentenceEncoder(self.tokenizer, max_length=self.max_length)
 
     def find_names(

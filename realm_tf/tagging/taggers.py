@@ -1,4 +1,4 @@
-"""Taggers: what finds the salient spans of blocks.
+"""Taggers find the salient spans of blocks.
 
 A tagger has `tag(blocks)`, which gives, for each `schema.Block`, its spans as
 `(start, limit, label)`: code points of the text, the limit exclusive, sorted,
@@ -123,7 +123,7 @@ class SpacyTagger:
                 f"--spacy-model {model}: spaCy can load no such pipeline here: "
                 f"run `python -m spacy download {model}`, or name a directory."
             ) from error
-        # What it was asked for as, its version and spaCy's.
+        # The name given, its version and spaCy's.
         self.version = (
             f"{model} {self._pipeline.meta['version']}, "
             f"spaCy {spacy.__version__}"
@@ -242,7 +242,7 @@ def identity(
     spacy_model: str | None = None,
     language: str = dates.ENGLISH,
 ) -> str:
-    """What tells a tagger's spans from those of another.
+    """An identifier that differs where the spans of two taggers may differ.
 
     Args:
         name: str. As for `make_tagger`.

@@ -35,7 +35,7 @@ class TokenClassifier(keras.Model):
 
     References:
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 5.3:
-        the first wordpiece stands for the word.
+        the first wordpiece represents the word.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""When an answer is right: normalisation, exact match, F1, containment.
+"""Rules of a right answer: normalisation, exact match, F1, containment.
 
 Rules are those of English unless another language is named, by its ISO 639-1
 code: `en` as SQuAD's evaluation, `ar`, `de`, `es`, `hi`, `vi` and `zh` as MLQA's
@@ -23,8 +23,7 @@ _ARTICLES = {
         "vi": "của là cái chiếc những",
     }.items()
 }
-# Written together with its word; MLQA leaves these letters out wherever they
-# stand.
+# Written together with its word; MLQA drops these letters everywhere.
 _ARTICLES["ar"] = re.compile("ال")
 # Written without spaces: each ideograph is a word.
 _OF_IDEOGRAPHS = {"zh"}
@@ -74,7 +73,7 @@ def _lower(text, language):
 
 
 def _words(text, language):
-    """What is left without articles, with one space between words."""
+    """The words without articles, separated by one space."""
     articles = _ARTICLES.get(language)
     if articles:
         text = articles.sub(" ", text)
@@ -152,7 +151,7 @@ def _f1(prediction, answer, language):
 
 
 class AnswerFinder:
-    """Tells which blocks answer which questions.
+    """Decides which blocks answer which questions.
 
     A text is normalised once, when it is first looked at.
 

@@ -82,10 +82,10 @@ def split_articles(
     """The blocks of some articles.
 
     Unit wordpieces: a sentence joins the block iff 3 + title + block +
-    sentence is at most `max_length`. A sentence that is longer alone is its
-    own block, or parts of it are (`cut_sentences`); the last block is kept however short. With an overlap, a
-    block begins with the last sentences of the one before, fewer where they
-    do not fit beside the next sentence.
+    sentence is at most `max_length`. A sentence that exceeds it alone becomes a
+    block, or is cut into several (`cut_sentences`). The last block is kept
+    however short. With an overlap, a block begins with the last sentences of
+    the one before, fewer where they do not fit beside the next sentence.
 
     Unit words: every `max_length` words, separated by white space, are a
     block, the last one may be shorter. (The released psgs_w100.tsv of DPR
@@ -145,7 +145,7 @@ class _Joined:
     def __init__(self, articles, spans, tokenizer):
         self._articles = articles
         items = []
-        # Where the title of each article stands among the items.
+        # Place of each article's title among the items.
         self._titles = []
         for article, sentence_spans in zip(articles, spans, strict=True):
             self._titles.append(len(items))
@@ -279,7 +279,7 @@ class _Joined:
         start, stop = self._item_starts[first], self._item_starts[limit] - 1
         words = [w.span() for w in _WORD.finditer(self._text, start, stop)]
         step = packing.max_length - packing.overlap
-        # What would repeat nothing but the end of the block before is none.
+        # No block that only repeats the end of the one before.
         last = max(1, len(words) - packing.overlap)
         return [
             (

@@ -22,7 +22,7 @@ _MAX_BYTES_PER_WORD = 4 * MAX_CHARACTERS_PER_WORD
 
 _VALID_UTF8 = r"[\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}]*"
 
-# What Hugging Face takes for Chinese: BERT's ranges, of which its code has
+# Chinese characters of Hugging Face: BERT's ranges, of which its code has
 # 2B920 where BERT (google-research/bert, tokenization.py) has 2B820.
 _CHINESE = [
     (0x3400, 0x4DBF),
@@ -208,11 +208,11 @@ def _different() -> list[int]:
 
 @functools.cache
 def _character_classes() -> dict[str, str]:
-    """What Hugging Face does with each character, as regular expressions.
+    """Hugging Face's treatment of characters, as regular expressions.
 
     Returns:
-        dict of str. "dropped" and "space": what its cleaning drops and what
-        it takes for a space. "mark": accents. "word": punctuation and
+        dict of str. "dropped" and "space": characters that its cleaning drops
+        or turns into a space. "mark": accents. "word": punctuation and
         Chinese characters, each a word by itself.
     """
     clean = normalizers.BertNormalizer(lowercase=False).normalize_str

@@ -9,7 +9,7 @@ def pad(rows: list, length: int, value: int = 0) -> np.ndarray:
     Args:
         rows: list of int arrays or lists.
         length: int. Not less than that of the longest.
-        value: int. What shorter rows are padded with. Defaults to `0`.
+        value: int. Pads shorter rows. Defaults to `0`.
 
     Returns:
         int32 array `(num_rows, length)`.

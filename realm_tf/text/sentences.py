@@ -9,7 +9,7 @@ languages, gives places instead of copies and needs no model. Ours are:
   unless the one before did, as in text without capitals, or the word holds a
   capital ("eBay");
 - a sentence in brackets ends with its bracket;
-- in English, an abbreviation that stands before a number or a name ("vol. 2",
+- in English, an abbreviation before a number or a name ("vol. 2",
   "Ms. Ortega") does not end a sentence, and one that may ("p.m.", "U.S.",
   "etc.") does so before a word that begins sentences rather than names;
 - a very long sentence, which sentencex keeps whole because it is a quotation
@@ -168,7 +168,7 @@ def _paragraph_spans(paragraph, language):
 
 
 def _is_inside(paragraph, start, place, no_ends):
-    """Whether a boundary stands inside a sentence that began at `start`."""
+    """Whether a boundary is inside a sentence that began at `start`."""
     after = paragraph[place]
     if not (paragraph[place - 1].isspace() or after.isspace()):
         return _inside_abbreviation(paragraph, start, place)

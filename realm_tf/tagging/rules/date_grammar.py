@@ -1,6 +1,6 @@
 """Forms of English dates and years: one regular expression of named parts.
 
-What it matches may be a date; `dates` looks at the words around it.
+A match may be a date; `dates` looks at the words around it.
 """
 
 import re

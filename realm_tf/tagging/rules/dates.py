@@ -2,8 +2,8 @@
 
 One regular expression, composed of named parts, finds what may be a date;
 words around it decide where a form has other uses too: bare numbers ("1500
-men"), "May" and "March", weekdays and feasts inside names. What belongs to a
-date: season, "early", "mid" and "late" do, prepositions and articles do not;
+men"), "May" and "March", weekdays and feasts inside names. A date
+includes its season, "early", "mid" and "late", but no preposition or article;
 the two full dates of "2 May 1519 – 6 June 1520" are two, "1914–18" is one;
 months and weekdays that recur are dates, durations and ages are not.
 """

@@ -1,9 +1,8 @@
 """Capitalised names in English text, by rules.
 
-Capitalised words are found by one regular expression and joined over what
-stands between them ("of the", "van der", "&", an epithet's "the"). A word that
-is capitalised because a sentence begins there counts only if what follows
-speaks for a name. Letters without case (Chinese, Arabic, ...) make no names.
+One regular expression finds capitalised words. Words between them ("of the",
+"van der", "&", an epithet's "the") join them. The first word of a sentence
+counts only if the next words suggest a name. Letters without case (Chinese, Arabic, ...) make no names.
 """
 
 import bisect
