@@ -68,7 +68,9 @@ def evaluate(
         max_query_length=recipe.lengths.max_query_length,
         max_masked=recipe.masking.max_masked,
     )
-    batches = itertools.islice(examples.batches(_EPOCH), num_batches)
+    batches = itertools.islice(
+        examples.batches(_EPOCH * examples.steps_per_epoch), num_batches
+    )
     recalls = _BatchRecalls()
     metrics = trainer.evaluate(
         ((batch,) for batch in batches),

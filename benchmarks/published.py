@@ -458,7 +458,7 @@ class Systems:
     ict_recipe: str = "wiki-small"
     set_ict: tuple[str, ...] = ()
     """num_steps=0 leaves the Inverse Cloze Task out"""
-    dpr_recipe: str = "laptop"
+    dpr_recipe: str = "dpr_laptop"
     set_dpr: tuple[str, ...] = ()
     finetune_recipe: str = "laptop"
     set_finetune: tuple[str, ...] = ()
@@ -590,7 +590,6 @@ class Systems:
             return self._add(
                 realm.FineTune,
                 f"dpr-{seed}",
-                retriever_loss="dpr",
                 recipe=self.recipes["dpr"].replace(seed=seed),
                 model=self.model,
                 blocks=self.blocks,

@@ -212,7 +212,6 @@ class _Trainings:
         return self._add(
             realm.FineTune,
             "cloze-dpr",
-            retriever_loss="dpr",
             recipe=_DPR,
             model=model,
             blocks=self._blocks,

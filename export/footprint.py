@@ -5,6 +5,7 @@ Lines through what was measured (docs/measurements/corpus.md): building indexes 
 exports of 200,000 and of 400,000 passages of 116 wordpieces, within 5 %.
 """
 
+from realm_tf.retrieval.scann import Scann
 from realm_tf.training.footprint import FLOAT32
 from realm_tf.training.footprint import Need
 from realm_tf.training.footprint import Sizes
@@ -18,13 +19,9 @@ _SCANN_BUILT, _SCANN_THERE = 2.9, 1.95
 _EXPORTING = 0.85e9
 _EXPORTED_WORDPIECE, _WRITTEN_WORDPIECE = 14.3, 11.9
 _EXPORTED_ROWS = {"brute_force": 0.0, "ivf": 1.05, "scann": 1.15}
-# Of a wordpiece in the lists of BM25: when all are there, while they are counted
-# (`wordpiece_bm25`), written.
-_COUNTED, _COUNTED_NOW, _COUNTED_AT_ONCE = 7.8, 23.3, 200_000
-_LISTED = 3.0
 
 
-def index(num_blocks: int, embedding_dim: int, kind: str, num_parts: int):
+def index(num_blocks: int, embedding_dim: int, kind: str):
     """Of `realm index`, on one machine.
 
     Memory is beside the file of the embeddings, which is mapped.
@@ -33,7 +30,6 @@ def index(num_blocks: int, embedding_dim: int, kind: str, num_parts: int):
         num_blocks: int.
         embedding_dim: int.
         kind: str. One of `retrieval.index.KINDS`.
-        num_parts: int. Of a `scann` index.
 
     Returns:
         `Need`.
@@ -43,6 +39,7 @@ def index(num_blocks: int, embedding_dim: int, kind: str, num_parts: int):
     if kind == "ivf":
         memory["rows by partition"] = rows
     elif kind == "scann":
+        num_parts = Scann.resolve(num_blocks)["num_parts"]
         memory["the part that is built"] = _SCANN_BUILT * rows / num_parts
         memory["parts that are there"] = (
             _SCANN_THERE * rows * (1 - 1 / num_parts)
@@ -64,7 +61,6 @@ def export(
     *,
     kind: str,
     block_length: int,
-    is_hybrid: bool,
 ):
     """Of `realm export`, on one machine, of blocks as long as given.
 
@@ -73,7 +69,6 @@ def export(
         num_blocks: int.
         kind: str. Of the index; see `index`.
         block_length: int. Wordpieces.
-        is_hybrid: bool. Whether BM25 searches, too.
 
     Returns:
         `Need`.
@@ -95,10 +90,6 @@ def export(
         **state,
         "texts and wordpieces": wordpieces * _WRITTEN_WORDPIECE,
     }
-    if is_hybrid:
-        at_once = min(num_blocks, _COUNTED_AT_ONCE) * block_length
-        memory["lists of BM25"] = wordpieces * _COUNTED + at_once * _COUNTED_NOW
-        disk["lists of BM25"] = wordpieces * _LISTED
     return Need(memory=memory, disk=disk, flop=0.0, num_steps=0)
 
 

@@ -68,13 +68,13 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def __call__(self, done: int) -> None:
-        """Sets the number of items done."""
+    def __call__(self, done: int, *more: str) -> None:
+        """Sets the number of items done; a line ends with `more`."""
         self._done = done
         if self._bar:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif self.is_due():
-            self.show(done)
+            self.show(done, *more)
 
     def add(self, number: int) -> None:
         """Adds to the number of items done."""

@@ -44,7 +44,7 @@ class Negatives(recipes.Group):
 
 @dataclasses.dataclass(frozen=True)
 class DprRecipe(recipes.Recipe):
-    """Numbers of one run of `realm finetune --retriever-loss dpr`.
+    """Numbers of one run of `realm finetune --recipe dpr`.
 
     Args:
         num_epochs: int. Passes over the questions.
@@ -56,7 +56,7 @@ class DprRecipe(recipes.Recipe):
         negatives: `Negatives`.
         lengths: `Lengths`.
         encoders: `Encoders`. Of the towers.
-        log_every: int. Steps of one line of the log, each their mean.
+        log: `Log`.
         seed: int. Order of the questions, negatives and dropout.
     """
 
@@ -66,7 +66,7 @@ class DprRecipe(recipes.Recipe):
     negatives: Negatives = Negatives()
     lengths: Lengths = Lengths(max_block_length=256)
     encoders: Encoders = Encoders()
-    log_every: recipes.Positive = 10
+    log: recipes.Log = recipes.Log()
     seed: recipes.Natural = 0
 
 
@@ -82,10 +82,10 @@ RECIPES = {
     "dpr": DprRecipe(),
     # The same for sets of a few thousand questions (WQ, CT): 100 epochs.
     "dpr_small_set": DprRecipe(num_epochs=100),
-    # `realm finetune --retriever-loss dpr`: some thousand questions and
+    # `realm finetune --recipe dpr_laptop`: some thousand questions and
     # 6-layer, 384-wide towers that retrieve already (MiniLM), of which the
     # upper half learns, on two CPU cores.
-    "laptop": DprRecipe(
+    "dpr_laptop": DprRecipe(
         num_epochs=3,
         batch_size=16,
         optimizer=Optimizer(learning_rate=2e-5, bias_correction=True),
@@ -93,11 +93,12 @@ RECIPES = {
         encoders=Encoders(freeze_word_embeddings=True, num_frozen_layers=3),
     ),
     # Unit tests: seconds.
-    "tiny": DprRecipe(
+    "dpr_tiny": DprRecipe(
         num_epochs=3,
         batch_size=3,
         optimizer=Optimizer(learning_rate=1e-2, bias_correction=True),
         negatives=Negatives(num_negative_candidates=3),
         lengths=Lengths(max_query_length=12, max_block_length=24),
+        log=recipes.Log(log_every=1),
     ),
 }

@@ -81,7 +81,7 @@ class OpenQaRecipe(recipes.Recipe):
         encoders: `Encoders`. Embedding tables and dropout of all that learns,
             frozen layers of the reader.
         selection: `Selection`.
-        log_every: int. Steps between two lines of log.jsonl.
+        log: `Log`.
         seed: int. Order of the questions and dropout.
     """
 
@@ -95,7 +95,7 @@ class OpenQaRecipe(recipes.Recipe):
     train_reader: bool = True
     encoders: Encoders = Encoders()
     selection: Selection = Selection()
-    log_every: recipes.Positive = 10
+    log: recipes.Log = recipes.Log()
     seed: recipes.Natural = 0
 
     @property

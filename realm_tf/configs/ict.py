@@ -23,7 +23,7 @@ class IctRecipe(recipes.Recipe):
         remove_probability: float. How often the block goes without the
             sentence that looks for it.
         encoders: `Encoders`. Of the towers.
-        log_every: int. Steps of one line of the log, each their mean.
+        log: `Log`.
         seed: int. Order, sentences and dropout.
     """
 
@@ -33,7 +33,7 @@ class IctRecipe(recipes.Recipe):
     lengths: Lengths = Lengths()
     remove_probability: recipes.Share = 0.9
     encoders: Encoders = Encoders()
-    log_every: recipes.Positive = 10
+    log: recipes.Log = recipes.Log()
     seed: recipes.Natural = 0
 
 
@@ -62,5 +62,6 @@ RECIPES = {
         batch_size=4,
         optimizer=Optimizer(learning_rate=1e-2),
         lengths=Lengths(max_query_length=12, max_block_length=24),
+        log=recipes.Log(log_every=1),
     ),
 }

@@ -97,7 +97,7 @@ class Masking(recipes.Group):
 
     Args:
         mode: str. `"salient"`, `"uniform"` or `"random_span"`; see
-            `data.masking`.
+            `data.masked_queries`.
         max_masked: int. Masked wordpieces of a query.
         mask_numbers: bool. Whether salient spans that the tagger calls numbers
             are masked, too. The paper's are names and dates.
@@ -148,12 +148,13 @@ class PretrainRecipe(recipes.Recipe):
         masked_lm: `MaskedLmWarmUp`.
         masking: `Masking`.
         lengths: `JointLengths`.
-        encoders: `Encoders`. Layers of the towers alone can be frozen.
+        encoders: `Encoders`. Dropout and embedding tables of all encoders, the
+            reader's too; frozen layers of the towers.
         num_held_out: int. Passages that nothing is learned from: before the
             first step, at each refresh of the index and after the last their
             sentences are predicted, and the best state is kept. 0: none, and
             the last state is kept, as in the paper.
-        log_every: int. Steps of one line of the log, each their mean.
+        log: `Log`.
         seed: int. Order, masks and dropout.
 
     Raises:
@@ -171,7 +172,7 @@ class PretrainRecipe(recipes.Recipe):
     lengths: JointLengths = JointLengths()
     encoders: Encoders = Encoders()
     num_held_out: recipes.Natural = 0
-    log_every: recipes.Positive = 50
+    log: recipes.Log = recipes.Log(log_every=50)
     seed: recipes.Natural = 0
 
     def __post_init__(self):
@@ -214,7 +215,7 @@ _WIKI_SMALL = PretrainRecipe(
     encoders=Encoders(
         freeze_word_embeddings=True, num_frozen_layers=4, dropout=0.0
     ),
-    log_every=10,
+    log=recipes.Log(log_every=10),
 )
 
 RECIPES = {
@@ -248,6 +249,6 @@ RECIPES = {
         lengths=JointLengths(
             max_query_length=16, max_block_length=24, max_joint_length=32
         ),
-        log_every=2,
+        log=recipes.Log(log_every=2),
     ),
 }

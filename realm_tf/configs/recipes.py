@@ -10,6 +10,7 @@ and metadata.json name a field without its group.
 import dataclasses
 import functools
 import math
+import numbers
 import typing
 from typing import Annotated
 from typing import Literal
@@ -41,6 +42,8 @@ Dropout = Annotated[float, Range(0, 0.99)]
 # AdamW changes a weight by about this much a step; above 1 nothing is learned.
 LearningRate = Annotated[float, Range(0, 1)]
 
+# The values that a field of each type accepts.
+_KINDS = {int: numbers.Integral, float: numbers.Real, bool: bool}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -119,6 +122,20 @@ class Lengths(Group):
 
 
 @dataclasses.dataclass(frozen=True)
+class Log(Group):
+    """How a run is logged.
+
+    Args:
+        log_every: int. Steps of one line of log.jsonl, which is their mean.
+        tensorboard: bool. Write curves, and samples of what pre-training
+            retrieves, for TensorBoard into `tensorboard` of the output.
+    """
+
+    log_every: Positive = 10
+    tensorboard: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Refresh(Group):
     """How the index is kept close to the block tower.
 
@@ -161,11 +178,18 @@ class Recipe(Group):
             **changes: by the name of a field, without its group.
 
         Raises:
-            InputError: if a value is none that the field takes.
+            InputError: if a name is unknown, or the field does not accept the
+                value.
         """
         own, of_groups = {}, {}
+        places = _places(type(self))
         for name, value in changes.items():
-            group, _ = _places(type(self))[name]
+            if name not in places:
+                raise InputError(
+                    f"{name} is no number of this recipe: expected one of "
+                    f"{', '.join(places)}."
+                )
+            group, _ = places[name]
             of_groups.setdefault(group, {})[name] = value
         own = of_groups.pop(None, {})
         for group, values in of_groups.items():
@@ -234,7 +258,7 @@ def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
 
     Args:
         recipes: dict. Name to `Recipe`.
-        recipe: `Recipe`. Of the same kind.
+        recipe: `Recipe`. Of the kind of one of them.
 
     Returns:
         The name that needs the fewest changes, and these.
@@ -242,12 +266,16 @@ def nearest(recipes: dict, recipe: Recipe) -> tuple[str, tuple[str, ...]]:
     Raises:
         ValueError: if it is of another kind.
     """
-    kinds = {type(each) for each in recipes.values()}
-    if type(recipe) not in kinds:
+    found = {
+        name: recipe.overrides(each)
+        for name, each in recipes.items()
+        if type(each) is type(recipe)
+    }
+    if not found:
+        kinds = {type(each).__name__ for each in recipes.values()}
         raise ValueError(
             f"`recipe` must be of {kinds}. Received: recipe={recipe}"
         )
-    found = {name: recipe.overrides(each) for name, each in recipes.items()}
     name = min(found, key=lambda each: len(found[each]))
     return name, tuple(found[name])
 
@@ -273,6 +301,9 @@ def _places(cls):
 
 
 def _check(name, value, hint):
+    limits = None
+    if typing.get_origin(hint) is Annotated:
+        (limits,), hint = hint.__metadata__, hint.__origin__
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         if value not in choices:
@@ -280,14 +311,19 @@ def _check(name, value, hint):
                 f"{name} of a recipe must be one of {', '.join(choices)}. "
                 f"Received: {name}={value}"
             )
-    elif typing.get_origin(hint) is Annotated:
-        limits = hint.__metadata__[0]
-        # Not a number is within no range.
-        if not limits.least <= value <= limits.highest:
+    elif hint in _KINDS:
+        is_bool = isinstance(value, bool)
+        if not isinstance(value, _KINDS[hint]) or is_bool != (hint is bool):
             raise InputError(
-                f"{name} of a recipe must be from {limits.least} to "
-                f"{limits.highest}. Received: {name}={value}"
+                f"{name} of a recipe must be of type {hint.__name__}. "
+                f"Received: {name}={value!r}"
             )
+    # Not a number is within no range.
+    if limits and not limits.least <= value <= limits.highest:
+        raise InputError(
+            f"{name} of a recipe must be from {limits.least} to "
+            f"{limits.highest}. Received: {name}={value}"
+        )
 
 
 def _parse(override, text, hint):

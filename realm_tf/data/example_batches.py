@@ -1,5 +1,6 @@
 """Batches as a function of (seed, epoch, step), for `model.fit`."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,8 +16,7 @@ class ExampleBatches:
     Each epoch visits its examples once, in an order of its own, and draws
     each again. Both follow from the seed: an example from (seed, epoch, its
     number in the corpus), its place from (seed, epoch). So a batch is a
-    function of (epoch, step) alone: it is the same whoever makes it, and
-    training resumes anywhere at no cost.
+    function of (epoch, step) alone, and training resumes anywhere at no cost.
 
     A subclass defines `example(epoch, number)`, what an epoch makes of the
     entry of that number in the corpus; `_order(generator)`, the numbers of an
@@ -43,10 +43,9 @@ class ExampleBatches:
     Example:
 
     ```python
-    epoch, step = divmod(steps_done, examples.steps_per_epoch)
     model.fit(
         # Keras wants tuples of a generator.
-        ((batch,) for batch in examples.batches(epoch, step)),
+        ((batch,) for batch in examples.batches(steps_done)),
         steps_per_epoch=examples.steps_per_epoch,
         shuffle=False,  # They come shuffled.
     )
@@ -75,17 +74,23 @@ class ExampleBatches:
         self._share = share
         self._known_order = (None, None)
 
-    def batches(self, epoch: int = 0, step: int = 0) -> Iterator[dict]:
-        """Batches from (epoch, step) on, epoch after epoch, without end.
+    def epoch_ends(self, num_steps: int) -> list[int]:
+        """Steps after which the epochs of a run end; its last may be short.
 
         Args:
-            epoch: int. Defaults to `0`.
-            step: int. Of that epoch. Defaults to `0`.
+            num_steps: int. Of the run.
         """
-        while True:
-            for number in range(step, self.steps_per_epoch):
-                yield self.batch(epoch, number)
-            epoch, step = epoch + 1, 0
+        size = self.steps_per_epoch
+        return [*range(size, num_steps, size), num_steps]
+
+    def batches(self, first: int = 0) -> Iterator[dict]:
+        """Batches from a step on, epoch after epoch, without end.
+
+        Args:
+            first: int. Step of the run. Defaults to `0`.
+        """
+        for step in itertools.count(first):
+            yield self.batch(*divmod(step, self.steps_per_epoch))
 
     def batch(self, epoch: int, step: int) -> dict:
         """One batch, a dict of int32 arrays; see the class."""

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 
 from realm_tf.artifacts.block_records import BlockRecords
-from realm_tf.data import masking
+from realm_tf.data.masked_queries import MaskedExample
+from realm_tf.data.masked_queries import Masker
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.text.packing import pad
@@ -36,7 +37,7 @@ class MaskedLmExample:
         kind: int. `NULL`, `OWN`, `ANSWER` or `OTHER`.
     """
 
-    masked: masking.MaskedExample
+    masked: MaskedExample
     block_ids: np.ndarray
     kind: int
 
@@ -103,7 +104,7 @@ class MaskedLmExamples(PretrainingExamples):
         }
         self._window = window
         length = self.masker.max_query_length
-        self._own_masker = masking.Masker(
+        self._own_masker = Masker(
             passages.wordpieces,
             mode="uniform",
             max_query_length=length,

@@ -2,18 +2,26 @@
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
 from realm_tf.artifacts import question_files
+from realm_tf.artifacts.question_files import Question
 from realm_tf.errors import InputError
+from realm_tf.text.answers import compile_pattern
 
 # Wordpieces of the longest answer that is looked for in blocks; a span is
 # shorter still (the reader's max_span_width).
 MAX_ANSWER_LENGTH = 24
 # Upper limits of answers a question, in a batch: few shapes are compiled.
 NUM_ANSWERS = (1, 4, 16, 64)
+# Strings of the patterns of one question; the most frequent are kept.
+_MAX_STRINGS = 16
+# A pattern such as `.*` matches whole blocks, which are no answer.
+_MAX_CHARACTERS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +51,7 @@ class QuestionBatches:
     Args:
         questions: list of `Question`. One without an answer of at most
             `MAX_ANSWER_LENGTH` wordpieces teaches nothing and is left out,
-            and so is one whose answers are patterns: `patterns.literal`
+            and so is one whose answers are patterns: `pattern_strings`
             makes strings of these.
         tokenizer: `Tokenizer`.
         batch_size: int.
@@ -203,17 +211,49 @@ class Curriculum:
         self._epochs = [file for file in files for _ in range(num_epochs)]
 
     @property
-    def steps_of_epochs(self) -> list[int]:
-        """Batches of each epoch of the run."""
-        return [file.steps_per_epoch for file in self._epochs]
+    def epoch_ends(self) -> list[int]:
+        """Steps after which each epoch of the run ends."""
+        return list(
+            itertools.accumulate(file.steps_per_epoch for file in self._epochs)
+        )
 
-    def batches(self, epoch: int, step: int) -> Iterator[dict]:
-        """Batches from there to the end of the run.
+    def batches(self, first: int) -> Iterator[dict]:
+        """Batches from a step to the end of the run.
 
         Args:
-            epoch: int.
-            step: int. Of that epoch.
+            first: int. Step of the run.
         """
-        for number in range(epoch, len(self._epochs)):
-            yield from self._epochs[number].epoch(number, step)
-            step = 0
+        for number, file in enumerate(self._epochs):
+            if first < file.steps_per_epoch:
+                yield from file.epoch(number, first)
+            first = max(0, first - file.steps_per_epoch)
+
+
+def pattern_strings(question: Question, texts: Sequence[str]) -> Question:
+    """A question whose patterns are replaced by the strings they match.
+
+    CuratedTREC's answers are regular expressions. A graph cannot search for
+    them, and the original leaves the set out of its training; a graph can look
+    for the strings that a pattern matches in the retrieved blocks.
+
+    Args:
+        question: `Question` of type `"regex"`.
+        texts: sequence of str. Blocks in which to search, such as those that
+            a retriever finds for the question.
+
+    Returns:
+        `Question` of type `"string"`; without answers if nothing matches. Of
+        equally frequent strings, those found first are kept. An invalid
+        pattern matches nothing, as in evaluation.
+    """
+    counts = collections.Counter()
+    for pattern in map(compile_pattern, question.answers):
+        if pattern is None:
+            continue
+        for text in texts:
+            for match in pattern.finditer(text):
+                found = " ".join(match.group().split())
+                if 0 < len(found) <= _MAX_CHARACTERS:
+                    counts[found] += 1
+    strings = tuple(text for text, _ in counts.most_common(_MAX_STRINGS))
+    return dataclasses.replace(question, answers=strings, answer_type="string")

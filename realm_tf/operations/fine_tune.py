@@ -22,30 +22,26 @@ class FineTune(Training):
     The index stays fixed: the query tower and the reader learn, and the block
     tower that made the index is kept in the new model beside them (with --set
     refresh_every=N both towers move, and the blocks must be embedded and
-    indexed again after). With --retriever-loss dpr the towers alone learn,
-    with BM25's blocks as hard negatives: embed and index the blocks then, and
-    fine-tune the reader. A run that was stopped goes on where it was with the
-    same command.
+    indexed again after). With a recipe of `dpr` the towers alone learn, with
+    BM25's blocks as hard negatives: embed and index the blocks then, and
+    fine-tune the reader. Run an interrupted command again to continue.
     """
 
     command = "finetune"
-    recipes = finetune.RECIPES
+    recipes = {**finetune.RECIPES, **dpr.RECIPES}
 
     recipe: Literal[*finetune.RECIPES, *dpr.RECIPES] = "laptop"
-    """the recipe by name: dpr and dpr_small_set are of --retriever-loss dpr,
-    orqa, orqa_small_set and quickstart of the other"""
-    retriever_loss: Literal["marginal", "dpr"] = "marginal"
-    """marginal: blocks that hold an answer, with the reader; dpr: the towers
-    alone"""
+    """recipe by name: those of `dpr` train the towers alone, the others the
+    query tower and the reader"""
     index: Index | None = None
     """index directory over these blocks, made with this model's block tower;
-    not with --retriever-loss dpr"""
+    not with a recipe of dpr"""
     questions: tuple[Questions, ...]
     """JSONL with question and answer; several are learned from in this order,
     num_epochs each (dpr: mixed)"""
     teachers: tuple[Model, ...] = ()
     """models whose readers, which err differently, teach this one's beside the
-    answers; not with --retriever-loss dpr (if not given: none)"""
+    answers; not with a recipe of dpr (if not given: none)"""
     ranking: RankingFile | None = None
     """with --set retriever=file: a run of trec_eval's or the JSON of DPR's
     retriever, whose documents are numbers of blocks; of a run, questions without
@@ -53,22 +49,13 @@ class FineTune(Training):
     dev: Questions | None = None
     """questions that choose the best epoch, none of them learned from
     (if not given: the last epoch)"""
-    tensorboard: str | None = None
-    """write curves for TensorBoard into this directory (if not given: nowhere)"""
-
-    def named_recipes(self) -> dict:
-        return dpr.RECIPES if self._is_dpr else finetune.RECIPES
 
     @property
     def _is_dpr(self):
-        return self.retriever_loss == "dpr"
+        return isinstance(self.settings, dpr.DprRecipe)
 
     def frozen_part(self) -> str:
         return "query_embedder" if self._is_dpr else "reader"
-
-    def parameters(self) -> dict:
-        found = super().parameters()
-        return {**found, "retriever_loss": "dpr"} if self._is_dpr else found
 
     def parents(self) -> dict:
         found = {"model": self.model.fingerprint}
@@ -88,8 +75,8 @@ class FineTune(Training):
 
     def check(self) -> None:
         if self._is_dpr:
-            names = ("index", "teachers", "ranking", "tensorboard")
-            self.refuse_given(names, "--retriever-loss dpr")
+            names = ("index", "teachers", "ranking")
+            self.refuse_given(names, "a recipe of dpr")
         elif (self.settings.candidates.retriever == "file") != bool(
             self.ranking
         ):
@@ -119,8 +106,8 @@ class FineTune(Training):
         """Trains and writes a new model directory.
 
         Args:
-            **fit: `verbose`, `callbacks`, `every_seconds` and `every_steps`
-                of `training.resume.fit`.
+            **fit: `verbose`, `callbacks` and `every_seconds` of
+                `training.resume.fit`.
 
         Returns:
             `Model`; its metadata hold `history`, the metrics of each epoch;
@@ -154,13 +141,8 @@ class FineTune(Training):
         from realm_tf.models import model_directory
         from realm_tf.training import fine_tuning
         from realm_tf.training import hosts
-        from realm_tf.training.tensorboard import TensorBoardWriter
 
         hosts.stay_alone(self.command)
-        # First: a mistake here must cost no run that waits to go on.
-        writer = (
-            TensorBoardWriter(self.tensorboard) if self.tensorboard else None
-        )
         self.check()
         # Before the model, whose dropout draws its seeds when it is made.
         keras.utils.set_random_seed(self.settings.seed)
@@ -186,7 +168,7 @@ class FineTune(Training):
                     for each in self.teachers
                 ],
             )
-            run.train(asked, dev, writer=writer, **fit)
+            run.train(asked, dev, **fit)
             model_directory.write_files(run.trained(), stage)
 
     def report(self, result: Model) -> str:

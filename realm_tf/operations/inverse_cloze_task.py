@@ -28,8 +28,8 @@ class InverseClozeTask(Training):
         """Trains the towers and writes a new model directory.
 
         Args:
-            **fit: `verbose`, `callbacks`, `every_seconds` and `every_steps`
-                of `training.resume.fit`.
+            **fit: `verbose`, `callbacks` and `every_seconds` of
+                `training.resume.fit`.
 
         Returns:
             `Model`; its metadata hold `history`, the metrics of each epoch.
@@ -44,7 +44,6 @@ class InverseClozeTask(Training):
         from realm_tf.training import run_directory
         from realm_tf.training import trainers
         from realm_tf.training.training_log import LOG
-        from realm_tf.training.training_log import log_of
 
         recipe = self.settings
         with self.train() as (loaded, stage):
@@ -64,14 +63,9 @@ class InverseClozeTask(Training):
                     IctModel, loaded.model, recipe, recipe.num_steps
                 ),
                 examples.batches,
-                num_steps=recipe.num_steps,
-                steps_per_epoch=examples.steps_per_epoch,
+                epoch_ends=examples.epoch_ends(recipe.num_steps),
                 directory=stage.path(run_directory.CHECKPOINT),
-                parts=log_of(
-                    stage.path(LOG),
-                    every_steps=recipe.log_every,
-                    num_steps=recipe.num_steps,
-                ),
+                **run_directory.logs(recipe, stage, LOG),
                 **fit,
             )
             stage.metadata["counts"] = {

@@ -35,9 +35,6 @@ class Pretrain(Training):
     index: Index | None = None
     """index of this model and these blocks, to start with (if not given: the blocks
     are embedded first)"""
-    tensorboard: str | None = None
-    """write curves and samples for TensorBoard into this directory (if not given:
-    nowhere)"""
 
     def check(self) -> None:
         super().check()
@@ -53,8 +50,7 @@ class Pretrain(Training):
         Args:
             callbacks: list of `keras.callbacks.Callback`. Of the steps after
                 the masked-LM warm-up.
-            **fit: `verbose`, `every_seconds` and `every_steps` of
-                `training.resume.fit`.
+            **fit: `verbose` and `every_seconds` of `training.resume.fit`.
 
         Returns:
             `Model`; its metadata hold `history`, the metrics of each epoch,
@@ -64,23 +60,15 @@ class Pretrain(Training):
             InputError: if the inputs do not match, or training diverges.
         """
         from realm_tf.training import pretraining
-        from realm_tf.training.tensorboard import TensorBoardWriter
 
-        # First: a mistake here must cost no run that waits to go on.
-        writer = (
-            TensorBoardWriter(self.tensorboard) if self.tensorboard else None
-        )
         with self.train() as (loaded, stage):
-            pretraining.check_processes(
-                self.settings, index=self.index, writer=writer
-            )
+            pretraining.check_processes(self.settings, index=self.index)
             run = pretraining.Pretraining(
                 self.settings,
                 loaded,
                 stage,
                 blocks=self.blocks,
                 passages=self.corpus,
-                writer=writer,
                 fit=fit,
             )
             run.train_masked_lm()

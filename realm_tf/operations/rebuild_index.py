@@ -22,7 +22,6 @@ import time
 from realm_tf.artifacts.objects import Blocks
 from realm_tf.errors import InputError
 from realm_tf.training.exchange import Exchange
-from realm_tf.training.index_builder import builder_name
 from realm_tf.training.index_builder import embed_blocks
 
 # A tenth of the trainer's share of a busy core (our choice).
@@ -50,30 +49,31 @@ class _Builder:
             self._loaded, max_length=task["max_block_length"]
         )
         self._blocks = Blocks(task["blocks"]).records
-        self._name = builder_name(os.getpid())
         # Of the weights that the tower has.
         self._weights = None
 
     def work(self) -> bool:
         """Embeds one range, if there is one."""
         name = self._exchange.current()
-        number = name and self._exchange.claim(name, self._name)
-        if number is None:
+        if name is None:
             return False
-        if name != self._weights:
-            weights = self._exchange.weights(name)
-            if weights is None:
-                return True
-            self._loaded.model.block_embedder.set_weights(weights)
-            self._weights = name
-        with contextlib.suppress(_Obsolete):
-            found = self._embed(name, number)
-            self._exchange.deliver(name, number, found)
+        with self._exchange.claim(name) as number:
+            if number is None:
+                return False
+            if name != self._weights:
+                weights = self._exchange.weights(name)
+                if weights is None:
+                    return True
+                self._loaded.model.block_embedder.set_weights(weights)
+                self._weights = name
+            with contextlib.suppress(_Obsolete):
+                found = self._embed(name, number)
+                self._exchange.deliver(name, number, found)
         return True
 
     def _embed(self, name, number):
         def check():
-            if not self._exchange.hold(name, number):
+            if self._exchange.current() != name:
                 raise _Obsolete
 
         return embed_blocks(

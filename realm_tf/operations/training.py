@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import os
 from typing import ClassVar
 
@@ -38,7 +39,7 @@ class RecipeOperation(Operation):
     def __post_init__(self):
         if isinstance(self.recipe, recipes.Recipe):
             name, changes = recipes.nearest(
-                self.named_recipes(), self.recipe.parse(self.set)
+                self.recipes, self.recipe.parse(self.set)
             )
             object.__setattr__(self, "recipe", name)
             object.__setattr__(self, "set", changes)
@@ -46,14 +47,10 @@ class RecipeOperation(Operation):
         # A wrong name or number is refused before anything starts.
         self.settings  # noqa: B018
 
-    def named_recipes(self) -> dict:
-        """Name to each recipe that `recipe` can be."""
-        return self.recipes
-
     @functools.cached_property
     def settings(self) -> recipes.Recipe:
         """The numbers to train with: the recipe, with `set`."""
-        return recipes.get_recipe(self.named_recipes(), self.recipe, self.set)
+        return recipes.get_recipe(self.recipes, self.recipe, self.set)
 
     def parameters(self) -> dict:
         return self.settings.flat()
@@ -82,14 +79,24 @@ class Training(Computing, RecipeOperation):
         """Refuses what cannot be trained, before anything is loaded.
 
         Raises:
-            InputError: if `output` is remote, the inputs do not match, or an
-                encoder takes less than the recipe's lengths.
+            InputError: if `output` is remote, the inputs do not match, an
+                encoder takes less than the recipe's lengths, or TensorBoard
+                lacks TensorFlow.
         """
         if is_remote(self.output):
             raise InputError(
                 f"{self.output} is not on a local disk, where a run that is "
                 "stopped keeps its state. Choose a local directory and copy "
                 "it after."
+            )
+        if (
+            self.settings.log.tensorboard
+            and importlib.util.find_spec("tensorflow") is None
+        ):
+            raise InputError(
+                "TensorBoard's files are written by TensorFlow, which is not "
+                "installed: run `pip install tensorflow`, or leave "
+                "tensorboard=true out; log.jsonl holds the same numbers."
             )
         matching.check_vocabulary(self.blocks, self.model)
         matching.check_lengths(self.model, self.parameters())
@@ -147,7 +154,6 @@ class Training(Computing, RecipeOperation):
         from realm_tf.training import hosts
         from realm_tf.training import resume
         from realm_tf.training import run_directory
-        from realm_tf.training.callbacks import Diverged
 
         if not hosts.is_first():
             hosts.meet("output is open")
@@ -159,7 +165,7 @@ class Training(Computing, RecipeOperation):
             hosts.meet("output is open")
             try:
                 yield stage
-            except Diverged:
+            except resume.Diverged:
                 # Its log may be worth a look.
                 raise
             except InputError:

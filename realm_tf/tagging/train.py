@@ -139,18 +139,18 @@ class TaggedBatches:
     def __len__(self):
         return len(self._epoch_rows(0))
 
-    def batches(self, epoch: int = 0, step: int = 0):
+    def batches(self, first: int = 0):
         """Batches `(inputs, labels, weights)` from a step on, without end.
 
         Args:
-            epoch: int. Decides the order.
-            step: int. Of the epoch.
+            first: int. Step of the run.
 
         Yields:
             tuple of the model's inputs, int32 labels `(batch_size,
             sequence_length)` and float32 weights of that shape: 1 at the
             first wordpiece of each word.
         """
+        epoch, step = divmod(first, len(self))
         for number in itertools.count(epoch):
             for rows in self._epoch_rows(number)[step:]:
                 yield self._batch(rows)
@@ -188,15 +188,18 @@ def _fit(tagger, batches, dev, recipe, verbose):
 
     def measure():
         scores = evaluate(tagger, dev, batch_size=recipe.batch_size)
-        return {"f1": scores["all"]["f1"]}
+        return {"dev_f1": scores["all"]["f1"]}
 
+    epoch_ends = range(len(batches), num_steps + 1, len(batches))
     with tempfile.TemporaryDirectory() as directory:
-        selection = SelectBest(measure, model, directory, metric="f1")
+        selection = SelectBest(
+            measure, model, directory, at=epoch_ends, metric="dev_f1"
+        )
         history = resume.fit(
             model,
             batches.batches,
-            num_steps=num_steps,
-            steps_per_epoch=len(batches),
+            epoch_ends=epoch_ends,
+            log_every=len(batches),
             directory=directory,
             callbacks=[selection],
             feed=_feed,

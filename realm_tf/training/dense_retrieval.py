@@ -25,7 +25,6 @@ from realm_tf.training import run_directory
 from realm_tf.training import trainers
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
-from realm_tf.training.training_log import log_of
 
 # What BM25 found.
 _RETRIEVED = f"{run_directory.WORK}/retrieved.npz"
@@ -61,28 +60,30 @@ def train(
     examples = _make_examples(blocks, asked, loaded, recipe, stage)
     steps_per_epoch = examples["questions"].steps_per_epoch
     num_steps = recipe.num_epochs * steps_per_epoch
+    epoch_ends = examples["questions"].epoch_ends(num_steps)
     trainer = trainers.make_towers_trainer(
         DprModel, loaded.model, recipe, num_steps
     )
-    selection = {}
+    parts = {}
     if "dev" in examples:
-        selection["selection"] = _selection(
-            trainer, loaded.model, examples["dev"], stage
+        parts["selection"] = SelectBest(
+            _measuring(trainer, examples["dev"]),
+            loaded.model,
+            stage.path(run_directory.SELECTION),
+            at=epoch_ends,
+            metric="dev_accuracy",
         )
-    log = log_of(
-        stage.path(LOG), every_steps=recipe.log_every, num_steps=num_steps
-    )
     stage.metadata["history"] = resume.fit(
         trainer,
         examples["questions"].batches,
-        num_steps=num_steps,
-        steps_per_epoch=steps_per_epoch,
+        epoch_ends=epoch_ends,
         directory=stage.path(run_directory.CHECKPOINT),
-        parts=log | selection,
+        parts=parts,
         callbacks=callbacks,
+        **run_directory.logs(recipe, stage, LOG),
         **fit,
     )
-    for each in selection.values():
+    for each in parts.values():
         stage.metadata.update(each.restore_best())
     stage.metadata["counts"].update(
         questions_an_epoch=steps_per_epoch * recipe.batch_size, steps=num_steps
@@ -173,23 +174,20 @@ def _report(name, num_left, counts, recipe, blocks):
     )
 
 
-def _selection(trainer, open_qa_model, examples, stage):
+def _measuring(trainer, examples):
+    """A function that gives the metrics over all examples, as `dev_...`."""
     # The same for every epoch, so that these can be compared.
     batches = [
         examples.batch(0, step) for step in range(examples.steps_per_epoch)
     ]
 
-    def evaluate():
-        return trainer.evaluate(
+    def measure():
+        found = trainer.evaluate(
             feeding.ahead(lambda: iter(batches)),
             steps=len(batches),
             verbose=0,
             return_dict=True,
         )
+        return {f"dev_{name}": value for name, value in found.items()}
 
-    return SelectBest(
-        evaluate,
-        open_qa_model,
-        stage.path(run_directory.SELECTION),
-        metric="accuracy",
-    )
+    return measure

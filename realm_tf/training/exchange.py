@@ -7,19 +7,19 @@ that they know of each other are these files, each of which appears whole:
 - `task.json`: what builders open, and how many blocks a range has.
 - `weights-NAME.npz`: of the tower; the name is a digest of them.
 - `current`: the name of those to embed with.
-- `NAME/00012.claim`: a builder is at this range; its time is set again while it
-  is. One that is not, for long, counts as lost: the range is anybody's. That
-  two embed the same range costs time and nothing else.
-- `NAME/00012.npy`: its embeddings, float32 `(num_rows, embedding_dim)`.
+- `NAME/00012.npy`: embeddings of a range, float32 `(num_rows, embedding_dim)`.
+- `00012.lock`: locked by the builder that is at this range, whatever the
+  weights. The lock ends with its process.
 
-The directory may be a shared disk's, so that builders are on other machines.
+The directory may be on a shared disk with locks, such as NFS 4, so that
+builders run on other machines.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
-import time
 
 import numpy as np
 
@@ -32,13 +32,10 @@ TASK = "task.json"
 # How the names of what builders print end.
 LOG = ".log"
 _CURRENT = "current"
-_CLAIM = ".claim"
-_EMBEDDINGS = ".npy"
+_LOCK = ".lock"
 # Our choices: minutes of work for a processor; a few for each builder.
 _MAX_ROWS = 8192
 _NUM_RANGES = 8
-# A batch takes less.
-_SECONDS_OF_A_CLAIM = 300.0
 
 
 def rows_of_ranges(num_blocks: int) -> int:
@@ -93,7 +90,7 @@ class Exchange:
         write_text(self._path(_CURRENT), name)
         kept = {TASK, _CURRENT, name, os.path.basename(self._weights(name))}
         for other in set(os.listdir(self.directory)) - kept:
-            if not other.endswith(LOG):
+            if not other.endswith((LOG, _LOCK)):
                 remove(self._path(other))
         return name
 
@@ -125,22 +122,9 @@ class Exchange:
                 is_whole = False
             if not is_whole:
                 remove(path)
-                self.give_up(name, number)
                 return None
             parts.append(part)
         return np.concatenate(parts)
-
-    def forget(self, builder: str) -> None:
-        """Frees the ranges of a builder that is known to be gone.
-
-        Args:
-            builder: str. As `claim` was given it.
-        """
-        name = self.current()
-        for each in self._listed(name) if name else ():
-            path = self._path(name, each)
-            if each.endswith(_CLAIM) and _read(path) == builder:
-                remove(path)
 
     # === The builders' side ===
 
@@ -167,43 +151,34 @@ class Exchange:
                 raise
             return None
 
-    def claim(self, name: str, builder: str) -> int | None:
-        """A range that nobody is at, and which is the builder's now.
+    @contextlib.contextmanager
+    def claim(self, name: str):
+        """A range that is the builder's for the time of the `with`.
 
         Args:
             name: str. Of the weights.
-            builder: str. Who it is.
 
-        Returns:
-            int, or `None`: there is none.
+        Yields:
+            int, or `None`: nothing is missing that no other builder is at.
         """
         for number in self.missing(name):
-            path = self._path(name, _file(number, _CLAIM))
-            if _is_held(path):
-                continue
             try:
-                remove(path)
-                # Of several that are here, one makes it.
-                with open(path, "x", encoding="utf-8") as file:
-                    file.write(builder)
-            except FileExistsError:
-                continue
+                lock = open(  # noqa: SIM115
+                    self._path(f"{number:05d}{_LOCK}"), "w"
+                )
             except FileNotFoundError:
-                # The weights are old.
-                return None
-            return number
-        return None
-
-    def hold(self, name: str, number: int) -> bool:
-        """Says that a builder is still at a range.
-
-        Returns:
-            bool. Whether what it embeds is still needed.
-        """
-        # Who came too late may have lost it to another.
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(self._path(name, _file(number, _CLAIM)))
-        return self.current() == name
+                # The run has ended.
+                break
+            with lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                # Another may have made it before the lock was ours.
+                if number in self.missing(name):
+                    yield number
+                    return
+        yield None
 
     def deliver(self, name: str, number: int, embeddings) -> None:
         """Leaves the embeddings of a range, unless they are old."""
@@ -216,10 +191,6 @@ class Exchange:
         except FileNotFoundError:
             if self.current() == name:
                 raise
-
-    def give_up(self, name: str, number: int) -> None:
-        """Leaves a range to others."""
-        remove(self._path(name, _file(number, _CLAIM)))
 
     def rows(self, number: int) -> range:
         """The blocks of a range."""
@@ -247,15 +218,8 @@ class Exchange:
         return os.path.join(self.directory, *names)
 
 
-def _file(number, ending=_EMBEDDINGS):
-    return f"{number:05d}{ending}"
-
-
-def _is_held(path):
-    try:
-        return time.time() - os.stat(path).st_mtime < _SECONDS_OF_A_CLAIM
-    except FileNotFoundError:
-        return False
+def _file(number):
+    return f"{number:05d}.npy"
 
 
 def _read(path):

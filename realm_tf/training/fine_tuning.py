@@ -13,9 +13,9 @@ from realm_tf.answering import recall
 from realm_tf.answering.oracle import Given
 from realm_tf.answering.predict import Predictor
 from realm_tf.data import feeding
-from realm_tf.data import patterns
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
+from realm_tf.data.question_batches import pattern_strings
 from realm_tf.errors import InputError
 from realm_tf.models.block_reading import Teachers
 from realm_tf.retrieval import hybrid
@@ -27,10 +27,10 @@ from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
 from realm_tf.training.index_refresh import IndexRefresh
-from realm_tf.training.index_versions import IndexVersions
+from realm_tf.training.index_refresh import IndexVersions
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
-from realm_tf.training.training_log import TrainingLog
+from realm_tf.training.training_log import steps_done
 
 # Blocks in which the strings of a pattern are looked for; as many candidates
 # at least as a step has.
@@ -40,6 +40,7 @@ _PATTERN_BLOCKS = 1000
 _KEPT_BLOCKS = 100
 # The part of a saved state that says which embeddings were searched.
 _REFRESH = "index_refresh"
+_EXACT_MATCH = "dev_exact_match"
 # A long one, as the original has them.
 _QUESTION_LENGTH = 32
 # Steps know how long an answer can be, and how many candidates there are.
@@ -111,14 +112,13 @@ class FineTuning:
         if recipe.train_reader:
             _tell_of_cut_blocks(corpus, recipe.candidates.max_joint_length)
 
-    def train(self, asked, dev, *, writer=None, callbacks=(), **fit) -> None:
+    def train(self, asked, dev, *, callbacks=(), **fit) -> None:
         """Trains, and leaves the weights of the epoch to keep.
 
         Args:
             asked: list of lists of `Question`, learned from in this order.
             dev: list of `Question`. The epoch with most exact matches on them
                 is kept; empty: the last one.
-            writer: `TensorBoardWriter`. Defaults to `None`.
             callbacks: list of `keras.callbacks.Callback`.
             **fit: more arguments of `resume.fit`.
         """
@@ -131,32 +131,27 @@ class FineTuning:
             )
         files = self._read(asked)
         curriculum = Curriculum(files, recipe.num_epochs)
-        steps = curriculum.steps_of_epochs
-        trainers.compile_trainer(self._trainer, recipe.optimizer, sum(steps))
+        epoch_ends = curriculum.epoch_ends
+        num_steps = epoch_ends[-1]
+        trainers.compile_trainer(self._trainer, recipe.optimizer, num_steps)
         parts = {}
         with contextlib.ExitStack() as stack:
             refresh = None
             if recipe.index.refresh_every:
                 parts[_REFRESH] = refresh = self._refresh(stack)
-            parts["training_log"] = TrainingLog(
-                self._stage.path(LOG),
-                every_steps=recipe.log_every,
-                num_steps=sum(steps),
-                writer=writer,
-            )
             if dev:
-                parts["selection"] = self._selection(dev, refresh)
+                parts["selection"] = self._selection(dev, epoch_ends, refresh)
             metadata["history"] = resume.fit(
                 self._trainer,
                 curriculum.batches,
-                num_steps=sum(steps),
-                steps_per_epoch=steps,
+                epoch_ends=epoch_ends,
                 directory=self._stage.path(run_directory.CHECKPOINT),
                 parts=parts,
                 callbacks=callbacks,
                 feed=functools.partial(
-                    feeding.varying, of_one_width=_OF_ONE_WIDTH
+                    feeding.ahead, varying=True, of_one_width=_OF_ONE_WIDTH
                 ),
+                **run_directory.logs(recipe, self._stage, LOG),
                 **fit,
             )
         if dev:
@@ -166,7 +161,7 @@ class FineTuning:
                 name: sum(file.counts[name] for file in files)
                 for name in files[0].counts
             },
-            "steps": feeding.steps_done(self._trainer.optimizer),
+            "steps": steps_done(self._trainer),
         }
 
     def trained(self):
@@ -222,7 +217,7 @@ class FineTuning:
         )
         strings = {}
         for question, of_question in zip(questions, block_ids, strict=True):
-            found = patterns.literal(
+            found = pattern_strings(
                 question, [texts[block_id] for block_id in of_question]
             )
             if found.answers:
@@ -273,7 +268,7 @@ class FineTuning:
         stack.callback(refresh.close)
         return refresh
 
-    def _selection(self, dev, refresh):
+    def _selection(self, dev, epoch_ends, refresh):
         settings = self._recipe.selection
         dev = spread(dev, settings.num_dev_questions or len(dev))
         retriever = self._retriever
@@ -295,13 +290,14 @@ class FineTuning:
                 )
                 for p, q in zip(predictions, dev, strict=True)
             ]
-            return {"exact_match": float(np.mean(correct))}
+            return {_EXACT_MATCH: np.mean(correct)}
 
         return SelectBest(
             evaluate,
             self._trainer.open_qa,
             self._stage.path(run_directory.SELECTION),
-            metric="exact_match",
+            at=epoch_ends,
+            metric=_EXACT_MATCH,
             patience=settings.patience,
         )
 

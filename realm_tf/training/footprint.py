@@ -277,29 +277,6 @@ def finetune(
     )
 
 
-def embed(
-    sizes: Sizes, num_blocks: int, *, batch_size: int, max_block_length: int
-) -> Need:
-    """Of `realm embed`, each device with a tower of its own.
-
-    Args:
-        sizes: `Sizes`.
-        num_blocks: int.
-        batch_size: int. Blocks computed at once.
-        max_block_length: int.
-    """
-    embedded = num_blocks * sizes.embedding_dim * FLOAT32
-    return Need(
-        memory={
-            "weights": sizes.tower_weights * sizes.weight_bytes,
-            "activations": sizes.kept(batch_size, max_block_length),
-        },
-        disk={"embeddings": embedded},
-        flop=sizes.flop(batch_size, max_block_length),
-        num_steps=math.ceil(num_blocks / batch_size),
-    )
-
-
 def _weights(number, sizes):
     return {
         "weights": number * sizes.weight_bytes,

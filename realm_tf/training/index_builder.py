@@ -6,7 +6,6 @@ when the result is not needed any more, that gives the embeddings of all blocks.
 
 import concurrent.futures
 import os
-import socket
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import hosts
 from realm_tf.training import run_directory
-from realm_tf.training.callbacks import Diverged
+from realm_tf.training.resume import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
 # hardly padded. More of them on a GPU or TPU, which is busy for milliseconds.
@@ -182,11 +181,9 @@ class ProcessBuilders:
                 raise concurrent.futures.CancelledError
 
     def _check(self):
-        """Frees what processes that ended were at."""
         ended = [p for p in self._processes if p and p.poll() is not None]
         for process in ended:
             process.stdin.close()
-            self._exchange.forget(builder_name(process.pid))
         if self._processes and len(ended) == len(self._processes):
             raise ChildProcessError(
                 f"the builder stopped (exit status {ended[0].returncode}; "
@@ -236,8 +233,3 @@ class ProcessBuilders:
                 process.kill()
                 process.wait()
                 process.stdin.close()
-
-
-def builder_name(pid: int) -> str:
-    """What a process of this machine is called in claims."""
-    return f"{socket.gethostname()} {pid}"

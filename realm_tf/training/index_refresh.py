@@ -1,5 +1,8 @@
 """Keeps the index of a model in training close to its block tower."""
 
+import collections
+import os
+import re
 import sys
 import threading
 import time
@@ -7,13 +10,17 @@ import time
 import keras
 import numpy as np
 
-from realm_tf.data import feeding
+from realm_tf.artifacts.paths import remove
+from realm_tf.errors import InputError
 from realm_tf.training import hosts
+from realm_tf.training.training_log import steps_done
 
 # No step.
 _NOTHING = -1
 # Before a builder that failed is asked again.
 _SECONDS_OF_PAUSE = 10.0
+# The file of a version.
+_VERSION = re.compile(r"(\d{8})\.npy")
 
 
 class IndexRefresh(keras.callbacks.Callback):
@@ -21,20 +28,21 @@ class IndexRefresh(keras.callbacks.Callback):
 
     Every so many steps the block tower is copied and a builder makes an index
     of the copy. The exchange happens between two steps: none sees a mixed
-    index, and nothing is traced again. The age of the index that a step
-    searched joins its logs, as `index_age` (steps).
+    index, and nothing is traced again. The logs of a step get
+    `index_age`, steps between the copy and the search; those of an interval get
+    the mean.
 
-    Training waits, for exact experiments: the run does not depend on the
-    machine's speed. Or it never waits: a thread hands the copy to the
-    builder, and again after it failed, until it gives an index. While the
-    builder is still busy no other copy is taken: it sets the pace where it is
-    the slower one. The age is then also logged as `index_minutes`.
+    Either training waits for the builder: then a run does not depend on the
+    machine's speed. Or it never waits: a thread runs the builder, and again
+    after it failed, until it gives an index. No other copy is taken meanwhile,
+    so a slow builder sets the pace. Then the age is also logged as
+    `index_minutes`.
 
     Of processes that train together, the first has the builder, and all
     exchange the index before the same step.
 
-    Use it as any Keras callback; with `training.resume`, also as one of its
-    `parts`, so that a run which goes on knows the age of its index.
+    As one of the `parts` of `training.resume`, a resumed run knows the age of
+    its index. The owner calls `close` after the last step.
 
     Args:
         index: `retrieval.index.Index` of the model in training, or what has
@@ -73,25 +81,25 @@ class IndexRefresh(keras.callbacks.Callback):
         self._stopped = threading.Event()
         # (step, time, function that swaps) of a new index.
         self._built = None
+        # Of the steps of this interval.
+        self._ages = []
 
     def get_state(self):
-        """What `training.resume` keeps of this."""
+        """The state that `training.resume` keeps."""
         self._versions.keep(self.index_step)
         return {"index_step": self.index_step, "taken_at": self._taken_at}
 
     def set_state(self, state):
-        """Takes up what `get_state` gave; the index is the version of that
-        step already."""
-        self.index_step = state["index_step"]
+        """Takes up the state of `get_state`; the caller has loaded the version
+        of that step."""
+        self.index_step = self._copied_at = state["index_step"]
         self._taken_at = state["taken_at"]
 
     def on_train_begin(self, logs=None):
-        self._done = feeding.steps_done(self.model.optimizer)
-        self._copied_at = self.index_step
-        self._stopped.clear()
+        self._done = steps_done(self.model)
 
-    # At the beginning, so that a state saved at the end of a step is followed
-    # by the same refresh.
+    # At the beginning of a step, so that a state saved at the end of one is
+    # followed by the same refresh.
     def on_train_batch_begin(self, batch, logs=None):
         is_busy = self._thread is not None and self._thread.is_alive()
         due = 0 < self._every_steps <= self._done - self._copied_at
@@ -107,25 +115,30 @@ class IndexRefresh(keras.callbacks.Callback):
         if built_from != _NOTHING:
             self._swap(built_from)
         if copy:
-            self._copy()
+            self._copy(wait=self._wait)
 
     def refresh(self):
         """Exchanges the index for one of the tower as it is, and waits."""
-        # What a builder may be at is older.
+        # An index that is being built is older.
         self.close()
         self._stopped.clear()
         self.model  # noqa: B018
         self._copy(wait=True)
 
-    def _copy(self, wait=None):
+    def _copy(self, *, wait):
+        step, taken_at = self._done, time.time()
         weights = [np.array(w) for w in self._tower.get_weights()]
-        self._copied_at = self._done
-        self._begin(
-            self._done,
-            weights,
-            time.time(),
-            wait=self._wait if wait is None else wait,
-        )
+        self._copied_at = step
+        if wait:
+            self._built = step, taken_at, self._make(step, weights)
+            self._swap(step)
+        elif hosts.is_first():
+            self._thread = threading.Thread(
+                target=self._build_until_done,
+                args=(step, weights, taken_at),
+                daemon=True,
+            )
+            self._thread.start()
 
     def _swap(self, step):
         if hosts.is_first():
@@ -136,49 +149,40 @@ class IndexRefresh(keras.callbacks.Callback):
         swap()
         self.swaps.append((self._done, self.index_step))
 
-    def _begin(self, step, weights, taken_at, *, wait):
-        if wait:
-            self._built = step, taken_at, self._make(step, weights)
-            self._swap(step)
-            return
-        if not hosts.is_first():
-            return
-        self._thread = threading.Thread(
-            target=self._build_at_last,
-            args=(step, weights, taken_at),
-            daemon=True,
-        )
-        self._thread.start()
-
     def on_train_batch_end(self, batch, logs=None):
+        self._ages.append(self._done - self.index_step)
         self._done += 1
-        if logs is not None:
-            logs["index_age"] = self._done - 1 - self.index_step
-            if not self._wait:
-                logs["index_minutes"] = (time.time() - self._taken_at) / 60
+        self._add_age(logs, self._ages[-1])
 
-    def on_train_end(self, logs=None):
-        self.close()
+    def on_epoch_end(self, epoch, logs=None):
+        self._add_age(logs, float(np.mean(self._ages)))
+        self._ages = []
+
+    def _add_age(self, logs, steps):
+        logs["index_age"] = steps
+        if not self._wait:
+            logs["index_minutes"] = (time.time() - self._taken_at) / 60
 
     def close(self):
-        """Ends the thread; after an exception in `fit` nobody else does."""
+        """Ends the thread. The owner of the callback calls it."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
         self._built = None
 
-    def _build_at_last(self, step, weights, taken_at):
+    def _build_until_done(self, step, weights, taken_at):
         while not self._stopped.is_set():
             try:
                 prepared = self._make(step, weights)
-            # Whatever it was, a full disk say: training goes on with the
+            # Whatever it was, such as a full disk: training continues with the
             # index it has.
             except Exception as error:
                 if not self._stopped.is_set():
                     print(
                         f"index refresh: {type(error).__name__}: {error}; "
-                        f"tried again in {_SECONDS_OF_PAUSE:.0f} s, training goes on",
+                        f"next try in {_SECONDS_OF_PAUSE:.0f} s, training "
+                        "continues",
                         file=sys.stderr,
                         flush=True,
                     )
@@ -191,3 +195,78 @@ class IndexRefresh(keras.callbacks.Callback):
         embeddings = self._build(weights, self._stopped)
         self._versions.write(step, embeddings)
         return self._index.prepare(embeddings)
+
+
+class IndexVersions:
+    """The embeddings that the indices of a run were made of, one file each.
+
+    A saved state of the training names a version by its step, so it need not
+    hold embeddings as large as the corpus. Each version is written once, where
+    it is made: by a builder, beside the steps.
+
+    Args:
+        directory: str. Local. Made if need be.
+    """
+
+    def __init__(self, directory: str):
+        self._directory = directory
+        # Of the last two states: a kill may come before the newer is written.
+        self._kept = collections.deque(maxlen=2)
+
+    def write(self, step: int, embeddings) -> None:
+        """Keeps a version; the file appears whole or not at all.
+
+        Args:
+            step: int. Steps done when the tower was copied that made it.
+            embeddings: float32 array `(num_blocks, embedding_dim)`.
+        """
+        os.makedirs(self._directory, exist_ok=True)
+        path = self._path(step)
+        temporary = f"{path}.tmp"
+        with open(temporary, "wb") as file:
+            np.save(file, embeddings, allow_pickle=False)
+            file.flush()
+            # A machine that dies must not leave an empty file of this name.
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    def read(self, step: int) -> np.ndarray:
+        """The embeddings of a version that a state names, memory-mapped.
+
+        Raises:
+            InputError: if the file is missing or damaged.
+        """
+        path = self._path(step)
+        try:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(
+                f"{path} is damaged ({error}): remove the unfinished output to "
+                "train from the start."
+            ) from error
+        self._keep(step)
+        return found
+
+    def keep(self, step: int) -> None:
+        """Removes versions older than the states that are kept name.
+
+        These are the state that names this version and the state before.
+
+        Args:
+            step: int. Of the version that a state about to be written names.
+        """
+        self._keep(step)
+        oldest = min(self._kept)
+        for name in os.listdir(self._directory):
+            # Others are not ours: NFS calls a removed file that is still
+            # mapped `.nfs...`.
+            match = _VERSION.fullmatch(name)
+            if match and int(match[1]) < oldest:
+                remove(os.path.join(self._directory, name))
+
+    def _keep(self, step):
+        if step not in self._kept:
+            self._kept.append(step)
+
+    def _path(self, step):
+        return os.path.join(self._directory, f"{step:08d}.npy")

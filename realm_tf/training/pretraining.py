@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 
+import numpy as np
+
 from realm_tf.data.masked_lm_warm_up import MaskedLmExamples
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.errors import InputError
@@ -12,31 +14,27 @@ from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.held_out import HeldOut
 from realm_tf.training.index_refresh import IndexRefresh
-from realm_tf.training.index_versions import IndexVersions
+from realm_tf.training.index_refresh import IndexVersions
+from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
 from realm_tf.training.training_log import MASKED_LM_LOG
-from realm_tf.training.training_log import log_of
 
 # Masked sentences that TensorBoard shows, and how often where the index is
-# never refreshed.
+# never refreshed (our choices).
 _NUM_SAMPLES = 4
 _SAMPLES_EVERY = 500
-# The part of a saved state that says which embeddings were searched.
+# The part of a saved state that names the embeddings in use.
 _REFRESH = "index_refresh"
-_HELD_OUT = "held_out"
-# Before the names of what it shows of the masked-LM warm-up.
-_MASKED_LM = "masked_lm/"
+_LOG_LIKELIHOOD = "held_out_log_likelihood"
 
 
-def check_processes(recipe, *, index, writer) -> None:
-    """Refuses what several processes cannot do together.
+def check_processes(recipe, *, index) -> None:
+    """Refuses a recipe that several processes cannot follow together.
 
     Args:
         recipe: `PretrainRecipe`.
         index: `Index` to start with, or `None`.
-        writer: `TensorBoardWriter`, or `None`.
 
     Raises:
         InputError: if there are several, and they cannot.
@@ -62,12 +60,12 @@ def check_processes(recipe, *, index, writer) -> None:
     if recipe.candidates.search == "partitions":
         raise InputError(
             "Where several processes train, each would make the partitions of "
-            "every index anew: add --set search=exact, which spreads the rows "
+            "every index again: add --set search=exact, which spreads the rows "
             "over all devices."
         )
-    if writer:
+    if recipe.log.tensorboard:
         raise InputError(
-            "--tensorboard shows what one process computes: leave it out "
+            "tensorboard=true shows what one process computes: leave it out "
             "where several train. log.jsonl has the same numbers."
         )
 
@@ -81,13 +79,10 @@ class Pretraining:
         stage: `artifact.Stage`. Its metadata get what the run measures.
         blocks: `Blocks`. What is retrieved.
         passages: `Passages`. What is masked.
-        writer: `TensorBoardWriter`. Defaults to `None`.
         fit: dict. More arguments of `resume.fit`.
     """
 
-    def __init__(
-        self, recipe, loaded, stage, *, blocks, passages, writer=None, fit
-    ):
+    def __init__(self, recipe, loaded, stage, *, blocks, passages, fit):
         self._recipe = recipe
         self._loaded = loaded
         self._stage = stage
@@ -97,7 +92,6 @@ class Pretraining:
         self._passages = run_directory.open_passages(
             passages, loaded.tokenizer, stage
         )
-        self._writer = writer
         self._fit_arguments = fit
         self._versions = IndexVersions(stage.path(run_directory.INDEX))
         trainers.prepare(loaded.model, recipe)
@@ -120,16 +114,12 @@ class Pretraining:
             window=recipe.masked_lm_window,
             **self._masking(recipe.masked_lm_batch_size),
         )
-        parts = self._log(
-            MASKED_LM_LOG, recipe.masked_lm_steps, prefix=_MASKED_LM
-        )
         self._stage.metadata["masked_lm_history"] = resume.fit(
             trainers.make_masked_lm_trainer(self._loaded, self._recipe),
             examples.batches,
-            num_steps=recipe.masked_lm_steps,
-            steps_per_epoch=examples.steps_per_epoch,
+            epoch_ends=examples.epoch_ends(recipe.masked_lm_steps),
             directory=self._stage.path(run_directory.MASKED_LM_CHECKPOINT),
-            parts=parts,
+            **run_directory.logs(self._recipe, self._stage, MASKED_LM_LOG),
             **self._fit_arguments,
         )
 
@@ -141,48 +131,44 @@ class Pretraining:
             index: `Index` to start with, or `None`: the blocks are embedded.
             callbacks: list of `keras.callbacks.Callback`.
         """
-        recipe = self._recipe
+        recipe, metadata = self._recipe, self._stage.metadata
         examples = PretrainingExamples(
             self._passages, **self._masking(recipe.batch_size)
         )
-        embeddings = self._first_embeddings(index)
         trainer = trainers.make_realm_trainer(
-            self._loaded, self._blocks, recipe, embeddings=embeddings
+            self._loaded,
+            self._blocks,
+            recipe,
+            embeddings=self._first_embeddings(index),
         )
         with contextlib.ExitStack() as stack:
             refresh = self._refresh(trainer.index, model, stack)
             parts = {_REFRESH: refresh}
             if recipe.num_held_out:
-                parts[_HELD_OUT] = self._held_out()
-            parts |= self._log(LOG, recipe.num_steps)
-            if self._writer:
+                parts["held_out"] = self._held_out(trainer)
+            if recipe.log.tensorboard:
                 samples = self._samples(examples.batch(0, 0))
                 callbacks = [samples, *callbacks]
-            history = resume.fit(
+            metadata["history"] = resume.fit(
                 trainer,
                 examples.batches,
-                num_steps=recipe.num_steps,
-                steps_per_epoch=examples.steps_per_epoch,
+                epoch_ends=examples.epoch_ends(recipe.num_steps),
                 directory=self._stage.path(run_directory.CHECKPOINT),
                 parts=parts,
                 callbacks=callbacks,
+                **run_directory.logs(recipe, self._stage, LOG),
                 **self._fit_arguments,
             )
         if recipe.num_held_out:
-            self._stage.metadata.update(
-                held_out=parts[_HELD_OUT].measured,
-                best_step=parts[_HELD_OUT].restore_best(),
-            )
+            metadata["held_out"] = parts["held_out"].measured
+            metadata.update(parts["held_out"].restore_best())
         if recipe.index.refresh != "sync" and recipe.index.num_steps:
-            self._stage.metadata["index_swaps"] = refresh.swaps
-        self._stage.metadata.update(
-            history=history,
-            counts={
-                **examples.counts,
-                "examples_an_epoch": examples.num_examples,
-                "steps": recipe.num_steps,
-            },
-        )
+            metadata["index_swaps"] = refresh.swaps
+        metadata["counts"] = {
+            **examples.counts,
+            "examples_an_epoch": examples.num_examples,
+            "steps": recipe.num_steps,
+        }
 
     def _first_embeddings(self, index):
         """What the next step searches, float32 `(num_blocks, dim)`."""
@@ -197,39 +183,46 @@ class Pretraining:
         hosts.meet("blocks are embedded")
         return self._versions.read(0)
 
-    def _log(self, name, num_steps, *, prefix=""):
-        return log_of(
-            self._stage.path(name),
-            every_steps=self._recipe.log_every,
-            num_steps=num_steps,
-            writer=self._writer,
-            prefix=prefix,
-        )
-
-    def _held_out(self):
+    def _held_out(self, trainer):
         recipe = self._recipe
-        size = min(recipe.batch_size, recipe.num_held_out)
-        examples = PretrainingExamples(
-            self._passages, of_held_out=True, **self._masking(size)
-        )
-        return HeldOut(
-            [
-                examples.batch(0, step)
-                for step in range(examples.steps_per_epoch)
-            ],
+        every = recipe.index.num_steps or recipe.num_steps or 1
+        batches = self._held_out_batches()
+        return SelectBest(
+            lambda: measure(trainer, batches),
             self._loaded.model,
             self._stage.path(run_directory.SELECTION),
-            every_steps=recipe.index.num_steps,
-            num_steps=recipe.num_steps,
+            at=[*range(0, recipe.num_steps, every), recipe.num_steps],
+            metric=_LOG_LIKELIHOOD,
         )
 
-    def _samples(self, batch):
-        from realm_tf.training.retrieval_samples import RetrievalSamples
+    def _held_out_batches(self):
+        """Batches of one size; the last is filled with rows without a mask."""
+        num_rows = self._recipe.num_held_out
+        size = min(self._recipe.batch_size, num_rows)
+        examples = PretrainingExamples(
+            self._passages,
+            of_held_out=True,
+            drop_remainder=False,
+            **self._masking(size),
+        )
+        batches = [
+            examples.batch(0, step) for step in range(examples.steps_per_epoch)
+        ]
+        last = batches[-1]
+        num_left = len(last["block_id"])
+        for name, rows in last.items():
+            last[name] = np.resize(rows, (size, *rows.shape[1:]))
+        last["mask_weights"][num_left:] = 0
+        return batches
 
-        return RetrievalSamples(
+    def _samples(self, batch):
+        from realm_tf.training import retrieval_samples
+
+        directory = self._stage.path(f"{run_directory.TENSORBOARD}/samples")
+        return retrieval_samples.RetrievalSamples(
             {name: value[:_NUM_SAMPLES] for name, value in batch.items()},
             self._loaded.tokenizer.vocabulary,
-            self._writer.text,
+            retrieval_samples.text_writer(directory),
             every_steps=self._recipe.index.refresh_every or _SAMPLES_EVERY,
         )
 
@@ -273,3 +266,31 @@ class Pretraining:
         )
         stack.callback(refresh.close)
         return refresh
+
+
+def measure(trainer, batches: list[dict]) -> dict:
+    """How well masked wordpieces are predicted, without training.
+
+    Metrics and random generators stay as they are.
+
+    Args:
+        trainer: `RealmModel`.
+        batches: list of dict. Of masked queries, as `PretrainingExamples`.
+
+    Returns:
+        dict of float, means over the masked wordpieces, in nats:
+        `held_out_log_likelihood`, log sum_z p(z | x) p(y | z, x), and
+        `held_out_retrieval_utility`, its gain over log p(y | null, x).
+    """
+    likelihoods, utilities = [], []
+    for batch in batches:
+        outputs = trainer.predict_on_batch(batch)
+        is_masked = batch["mask_weights"] > 0
+        utility = np.asarray(outputs["retrieval_utility"])
+        alone = np.asarray(outputs["log_probs"], "float32")[:, 0]
+        likelihoods.append((utility + alone)[is_masked])
+        utilities.append(utility[is_masked])
+    return {
+        _LOG_LIKELIHOOD: np.concatenate(likelihoods).mean(),
+        "held_out_retrieval_utility": np.concatenate(utilities).mean(),
+    }

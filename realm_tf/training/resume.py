@@ -1,22 +1,28 @@
-"""Training that goes on, after a kill, as if it had never stopped.
+"""Training that continues after a kill as if it had never stopped.
 
-What changes from step to step is written to one file now and then: the
-weights, the states of the random generators, the optimizer, the metrics of
-the epoch, the number of steps done. The tables of a corpus and the embeddings
-of its blocks are not, nor is who teaches (`models.fixed_weight`); whoever swaps these keeps them
-(`training.index_versions`). Batches are a function of (epoch, step), so their
-place follows from that number. Run again, `fit` goes on from there; on a CPU
-the weights at the end are the same to the bit.
+A state holds everything that changes from step to step: the weights, the
+states of the random generators, the optimizer, and the state of callbacks. It
+does not hold the tables of a corpus, the embeddings of its blocks or the
+teachers (`models.fixed_weight`); whoever swaps these keeps them
+(`training.index_refresh`). Batches are a function of the step, so the number
+of steps done gives their place. On a CPU a resumed run has the same weights at
+its end to the bit.
+
+`keras.callbacks.BackupAndRestore` does less: it keeps neither the random
+generators of dropout nor the state of other callbacks, writes the corpus'
+tables too, and a kill while it writes damages its file.
 """
 
-import bisect
+import collections
+import contextlib
 import functools
 import itertools
 import json
+import math
 import os
-import sys
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -25,24 +31,30 @@ from realm_tf.artifacts import weight_files
 from realm_tf.data import feeding
 from realm_tf.errors import InputError
 from realm_tf.models.fixed_weight import without_given
+from realm_tf.progress import Progress
 from realm_tf.training import hosts
-from realm_tf.training.callbacks import ProgressLines
-from realm_tf.training.callbacks import StopAtNonFinite
+from realm_tf.training.training_log import COUNTERS
+from realm_tf.training.training_log import TrainingLog
+from realm_tf.training.training_log import steps_done
 
 STATE = "training_state.npz"
 _INFORMATION = "information"
-_METRICS = "metrics"
+
+
+class Diverged(InputError):
+    """Training cannot go on: a number is not finite."""
 
 
 def fit(
     model,
     batches,
     *,
-    num_steps: int,
-    steps_per_epoch: int | list[int],
+    epoch_ends: Sequence[int],
+    log_every: int,
     directory: str,
+    log: str | None = None,
+    tensorboard: str | None = None,
     every_seconds: float = 300.0,
-    every_steps: int | None = None,
     parts: dict | None = None,
     callbacks=(),
     feed: Callable = feeding.ahead,
@@ -50,34 +62,34 @@ def fit(
 ) -> list[dict]:
     """`model.fit` that saves its state and starts where it was.
 
-    Keras's `fit` runs once for what is left of an epoch that was broken off,
-    once for all whole epochs of one length, once for a last one that is cut
-    short.
+    An epoch of Keras is here an interval of `log_every` steps, the last one of
+    a pass over the data perhaps shorter. Keras' metrics are means over it,
+    callbacks see its end, and only there a state is saved.
 
     Args:
         model: `keras.Model`, compiled, with all its weights made.
-        batches: function of (epoch, step) that gives an iterator of batches
-            from there on, such as `ExampleBatches.batches`.
-        num_steps: int. Of the whole run.
-        steps_per_epoch: int, or list of int where epochs differ in length:
-            one for each epoch of the run.
+        batches: function of the number of steps done that gives an iterator of
+            the batches from there on, such as `ExampleBatches.batches`.
+        epoch_ends: sequence of int. Steps after which a pass over the data
+            ends, and with it an interval; the last is the end of the run.
+        log_every: int. Steps of one interval.
         directory: str. Where the state is kept; local. Made if need be, and
-            removed by the caller when what comes of the run is safe.
-        every_seconds: float. Least time between two savings. Defaults to
+            removed by the caller when the result of the run is safe.
+        log: str. The file of `TrainingLog`. Defaults to `None`.
+        tensorboard: str. Directory of `keras.callbacks.TensorBoard`, where
+            the number of the interval is the step. Defaults to `None`.
+        every_seconds: float. Least time between two states. Defaults to
             `300.0`.
-        every_steps: int. Save after so many steps, whatever the time.
-            Defaults to `None`: by time alone.
         parts: dict. Name to each callback that has a state: with
             `get_state()`, which returns a JSON value, and `set_state(value)`,
-            called before the first step of a run that goes on.
+            called before the first step of a resumed run.
         callbacks: list of `keras.callbacks.Callback`, which come after these.
         feed: function of `data.feeding` that makes `fit`'s input of a function
             that gives batches. Defaults to `feeding.ahead`.
-        verbose: int or str. As `keras.Model.fit`; `"auto"` is a bar on a
-            terminal and a line now and then elsewhere. Defaults to `"auto"`.
+        verbose: int or str. 0: no progress is shown. Defaults to `"auto"`.
 
     Returns:
-        list of dict, the metrics of each epoch, those before a kill too.
+        list of dict, the mean metrics of each pass, over its steps.
 
     Raises:
         InputError: if the saved state is damaged or another model's.
@@ -86,84 +98,70 @@ def fit(
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     os.makedirs(directory, exist_ok=True)
-    epochs = _Epochs(steps_per_epoch, num_steps)
+    num_steps = epoch_ends[-1]
     parts = parts or {}
     saver = SaveState(
         os.path.join(directory, STATE),
-        epochs=epochs,
         num_steps=num_steps,
         every_seconds=every_seconds,
-        every_steps=every_steps,
         parts=parts,
     )
     saver.restore(model)
-    if not hosts.is_first():
-        verbose = 0
-    if saver.done and verbose:
-        print(f"      going on after step {saver.done}/{num_steps}", flush=True)
-    if verbose == "auto" and not sys.stdout.isatty():
-        verbose = 0
-        lines = ProgressLines(num_steps, first_step=saver.done)
-        callbacks = [*callbacks, lines]
-    # The first, so that no other sees a loss that is not finite; the last, so
-    # that the others have seen the step that is saved.
-    callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, saver]
-    while not saver.is_over:
-        epoch, step = epochs.locate(saver.done)
-        steps, num_epochs = epochs.run_from(epoch, step)
-        model.fit(
-            feed(functools.partial(batches, epoch, step)),
-            initial_epoch=epoch,
-            epochs=epoch + num_epochs,
-            steps_per_epoch=steps,
-            # The batches come shuffled.
-            shuffle=False,
-            verbose=verbose,
-            callbacks=callbacks,
-        )
-    return saver.history
+    training_log = TrainingLog(log, done=steps_done(model))
+    last = [training_log]
+    if tensorboard:
+        last.append(_tensorboard(tensorboard))
+    stack = contextlib.ExitStack()
+    if verbose and hosts.is_first():
+        last.append(ShowProgress(num_steps, stack))
+    # The first stops before another sees a loss that is not finite; at the
+    # last, the others have seen the step that is saved.
+    callbacks = [StopAtNonFinite(), *parts.values(), *callbacks, *last, saver]
+    with stack:
+        while not saver.is_over:
+            done = steps_done(model)
+            left = next(end for end in epoch_ends if end > done) - done
+            interval = min(log_every, left)
+            first = len(training_log.lines)
+            model.fit(
+                feed(functools.partial(batches, done)),
+                initial_epoch=first,
+                epochs=first + left // interval,
+                steps_per_epoch=interval,
+                # The batches come shuffled.
+                shuffle=False,
+                verbose=0,
+                callbacks=callbacks,
+            )
+    return _history(training_log.lines, epoch_ends)
 
 
-class _Epochs:
-    """Where the epochs of a run begin and end."""
-
-    def __init__(self, steps_per_epoch, num_steps):
-        if isinstance(steps_per_epoch, int):
-            num_epochs = -(-num_steps // steps_per_epoch)
-            steps_per_epoch = [steps_per_epoch] * num_epochs
-        # The last one may be cut short.
-        self._limits = [
-            min(limit, num_steps)
-            for limit in itertools.accumulate(steps_per_epoch, initial=0)
-        ]
-
-    def locate(self, done):
-        """(epoch, step) of the next step."""
-        epoch = bisect.bisect_right(self._limits, done) - 1
-        return epoch, done - self._limits[epoch]
-
-    def run_from(self, epoch, step):
-        """(steps an epoch, epochs) that one `fit` can do from there."""
-        lengths = np.diff(self._limits[epoch:]).tolist()
-        if step:
-            return lengths[0] - step, 1
-        same = itertools.takewhile(lambda each: each == lengths[0], lengths)
-        return lengths[0], len(list(same))
-
-    def is_end(self, done):
-        """Whether an epoch ends after so many steps."""
-        return done in self._limits
+def _history(lines, epoch_ends):
+    """The means of each pass, over its intervals by their steps."""
+    history = []
+    for first, end in itertools.pairwise([0, *epoch_ends]):
+        sums = collections.defaultdict(lambda: np.zeros(2))
+        for line in lines:
+            if first < line["step"] <= end:
+                for name in line.keys() - COUNTERS:
+                    if line[name] is not None:
+                        sums[name] += line["steps"] * np.array([line[name], 1])
+        if sums:
+            history.append(
+                {n: float(total / steps) for n, (total, steps) in sums.items()}
+            )
+    return history
 
 
 def state_of(directory: str, part: str):
-    """The state of a part that `fit` would go on with.
+    """The state of a part that `fit` would continue with.
 
     Args:
         directory: str. As `fit`.
         part: str. A name in `parts`.
 
     Returns:
-        What the part's `get_state` gave, or `None`: nothing was saved.
+        The value of the part's `get_state`, or `None`: nothing was saved.
 
     Raises:
         InputError: if the saved state is damaged.
@@ -176,78 +174,39 @@ def state_of(directory: str, part: str):
 
 
 class SaveState(keras.callbacks.Callback):
-    """The callback of `fit`; see there."""
+    """Saves and restores the state of `fit`; see there."""
 
-    def __init__(
-        self,
-        path,
-        *,
-        num_steps,
-        epochs,
-        every_seconds,
-        every_steps,
-        parts,
-    ):
+    def __init__(self, path, *, num_steps, every_seconds, parts):
         super().__init__()
         self.path = path
-        self.done = 0
         self.is_over = num_steps == 0
-        self.history = []
         self._num_steps = num_steps
-        self._epochs = epochs
         self._every_seconds = every_seconds
-        self._every_steps = every_steps
         self._parts = parts
         self._saved_at = time.monotonic()
-        self._saved_after = 0
-        self._before_epoch = 0
-        # Of an epoch that was broken off: Keras resets them before a step.
-        self._metrics = {}
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._before_epoch = self.done
-        for name, value in self._metrics.items():
-            _variables(self.model)[name].assign(value)
-        self._metrics = {}
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.done = self._before_epoch + batch + 1
-        # The end of an epoch is saved with its metrics, below.
-        if self._is_due() and not self._epochs.is_end(self.done):
-            self._save()
 
     def on_epoch_end(self, epoch, logs=None):
-        self.history.append({k: float(v) for k, v in (logs or {}).items()})
-        self.is_over = self.done == self._num_steps or self.model.stop_training
-        if self._is_due() or self.is_over:
+        is_last = steps_done(self.model) == self._num_steps
+        self.is_over = is_last or self.model.stop_training
+        is_due = time.monotonic() - self._saved_at >= self._every_seconds
+        if (is_due or self.is_over) and hosts.is_first():
             self._save()
 
-    def _is_due(self):
-        steps = self.done - self._saved_after
-        return bool(self._every_steps and steps >= self._every_steps) or (
-            time.monotonic() - self._saved_at >= self._every_seconds
-        )
-
     def _save(self):
-        if not hosts.is_first():
-            return
         content = {
             name: np.asarray(variable)
             for name, variable in _variables(self.model).items()
         }
         information = {
-            "done": self.done,
             "is_over": self.is_over,
-            "history": self.history,
             "parts": {k: v.get_state() for k, v in self._parts.items()},
         }
         content[_INFORMATION] = np.array(json.dumps(information))
         weight_files.write(self.path, content)
         self._saved_at = time.monotonic()
-        self._saved_after = self.done
 
     def restore(self, model):
-        """Puts model, optimizer and this at the saved state, if there is."""
+        """Sets model, optimizer and parts to the saved state, if there is."""
         if not os.path.exists(self.path):
             return
         arrays = weight_files.read(self.path)
@@ -259,16 +218,71 @@ class SaveState(keras.callbacks.Callback):
                 f"{self.path} is the state of another model: remove it to "
                 "train from the start."
             )
-        self.done = self._saved_after = information["done"]
-        self.is_over = information["is_over"]
         for name, value in arrays.items():
-            if not name.startswith(_METRICS):
-                variables[name].assign(value)
-            elif not self._epochs.is_end(self.done):
-                self._metrics[name] = value
-        self.history = information["history"]
+            variables[name].assign(value)
+        self.is_over = information["is_over"]
         for name, part in self._parts.items():
             part.set_state(information["parts"][name])
+
+
+class StopAtNonFinite(keras.callbacks.Callback):
+    """Stops training at the first loss that is not finite.
+
+    `keras.callbacks.TerminateOnNaN` either ends the run as if it were complete
+    or raises a bare RuntimeError.
+
+    Raises:
+        Diverged: with the step and the learning rate.
+    """
+
+    def on_train_batch_end(self, batch, logs=None):
+        # The mean since the interval began: one loss is enough.
+        loss = (logs or {}).get("loss", 0.0)
+        if not math.isfinite(loss):
+            rate = float(self.model.optimizer.learning_rate)
+            raise Diverged(
+                f"The loss of step {steps_done(self.model)} is {loss}, at a "
+                f"learning rate of {rate:.3g}: the weights are lost. Train "
+                "again with a lower one, such as --set learning_rate=1e-5."
+            )
+
+
+class ShowProgress(keras.callbacks.Callback):
+    """Shows the steps done, the time left and the metrics.
+
+    Args:
+        num_steps: int. Of the whole run.
+        stack: `contextlib.ExitStack`. It ends the display.
+    """
+
+    def __init__(self, num_steps, stack):
+        super().__init__()
+        self._num_steps = num_steps
+        self._stack = stack
+        self._progress = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._progress is None:
+            # The first step is long: it compiles. The estimate starts after.
+            self._done = steps_done(self.model)
+            self._progress = self._stack.enter_context(
+                Progress("train", "steps", self._num_steps, before=self._done)
+            )
+            return
+        self._done += 1
+        shown = [f"{k} {float(v):.3f}" for k, v in (logs or {}).items()]
+        self._progress(self._done, *shown)
+
+
+def _tensorboard(directory):
+    import tensorflow as tf
+
+    if keras.backend.backend() != "tensorflow":
+        # TensorFlow must not take the memory of a GPU on which JAX trains. If
+        # it is in use already, it has taken it.
+        with contextlib.suppress(RuntimeError):
+            tf.config.set_visible_devices([], "GPU")
+    return keras.callbacks.TensorBoard(directory, write_graph=False)
 
 
 def _variables(model):
@@ -277,7 +291,6 @@ def _variables(model):
         # The states of the random generators are among them.
         "model": without_given(model.variables),
         "optimizer": model.optimizer.variables,
-        _METRICS: model.metrics_variables,
     }
     return {
         f"{group}/{number}": variable

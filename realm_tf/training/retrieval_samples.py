@@ -4,8 +4,8 @@ import keras
 import numpy as np
 
 from realm_tf import metrics
-from realm_tf.data import feeding
 from realm_tf.text.tokenizer import to_text
+from realm_tf.training.training_log import steps_done
 
 # Wordpieces of a block that are shown (our choice).
 _NUM_SHOWN = 32
@@ -22,7 +22,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         batch: dict of arrays. A few rows of what the model is trained on.
         vocabulary: list of str. Wordpieces in the order of their ids.
         write: function of (name, text, step=...) that takes each sample's
-            Markdown, such as `tensorboard.TensorBoardWriter.text`.
+            Markdown, such as that of `text_writer`.
         every_steps: int. They are shown when `fit` ends, too.
     """
 
@@ -43,7 +43,7 @@ class RetrievalSamples(keras.callbacks.Callback):
         self._written = None
 
     def on_train_begin(self, logs=None):
-        self._step = feeding.steps_done(self.model.optimizer)
+        self._step = steps_done(self.model)
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._step % self._every_steps == 0:
@@ -70,6 +70,24 @@ class RetrievalSamples(keras.callbacks.Callback):
         for number, text in enumerate(texts):
             self._write(f"retrieval/{number}", text, step=self._step)
         self._written = self._step
+
+
+def text_writer(directory: str):
+    """A function of (name, text, step=...) that writes text for TensorBoard.
+
+    Args:
+        directory: str. Made if need be.
+    """
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(directory)
+
+    def write(name, text, *, step):
+        with writer.as_default(step=step):
+            tf.summary.text(name, text)
+        writer.flush()
+
+    return write
 
 
 def format_samples(

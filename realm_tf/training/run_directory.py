@@ -20,10 +20,28 @@ CHECKPOINTS = (CHECKPOINT, MASKED_LM_CHECKPOINT)
 EXCHANGE = f"{WORK}/index_exchange"
 # Embeddings that the index in training has and had.
 INDEX = f"{WORK}/index"
-# The weights of the best epochs.
+# The best weights so far.
 SELECTION = f"{WORK}/selection"
+# Curves and samples for TensorBoard; kept.
+TENSORBOARD = "tensorboard"
 
 _PASSAGES = f"{WORK}/passages.arrow"
+
+
+def logs(recipe, stage, name: str) -> dict:
+    """The arguments of `resume.fit` that say what is logged, and where.
+
+    Args:
+        recipe: `Recipe` with `log`.
+        stage: `artifact.Stage`.
+        name: str. Of the log's file.
+    """
+    board = os.path.join(TENSORBOARD, name.removesuffix(".jsonl"))
+    return {
+        "log": stage.path(name),
+        "log_every": recipe.log.log_every,
+        "tensorboard": stage.path(board) if recipe.log.tensorboard else None,
+    }
 
 
 def open_blocks(blocks: Blocks, max_length: int) -> BlockRecords:

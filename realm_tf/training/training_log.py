@@ -1,222 +1,118 @@
-"""What a training run says of itself: log.jsonl, and TensorBoard if asked."""
+"""The log of a training run, log.jsonl."""
 
 import json
 import math
-import numbers
 import os
 import time
 
 import keras
-import numpy as np
 
 from realm_tf.artifacts.paths import Path
-from realm_tf.data import feeding
+from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
 from realm_tf.training import hosts
 
 # In the directory that the run writes.
 LOG = "log.jsonl"
-# Of the masked-LM warm-up before.
+# The log of the masked-LM warm-up.
 MASKED_LM_LOG = "masked_lm_log.jsonl"
-# Digits that float32 sums can tell.
+# Columns of a line that are no metrics.
+COUNTERS = {"step", "steps", "seconds", "steps_per_second"}
+# Digits that float32 sums can represent.
 _NUM_DIGITS = 7
 
 
-def log_of(path: str, **arguments) -> dict:
-    """`TrainingLog` among the parts of `training.resume.fit`.
-
-    Args:
-        path: str.
-        **arguments: of `TrainingLog`.
-
-    Returns:
-        dict, empty where another process of the run writes the log.
-    """
-    if not hosts.is_first():
-        return {}
-    return {"training_log": TrainingLog(path, **arguments)}
-
-
 class TrainingLog(keras.callbacks.Callback):
-    """Appends a line of JSON every so many steps.
+    """Appends one line of JSON after each interval of `training.resume.fit`.
 
-    Keras's own logs are means since the epoch began. Here each line holds means
-    over the steps since the line before: the totals and counts of the model's
-    metrics (`keras.metrics.Mean`), less what they were then. So every example,
-    or masked wordpiece, counts as it does in the metric, over the end of an
-    epoch too. Numbers that other callbacks put into the logs, such as
-    `index_age`, are averaged over the same steps; those callbacks come before
-    this one.
+    `keras.callbacks.CSVLogger` fixes its columns at the first line and appends
+    to a resumed run, so that intervals which are repeated after a kill occur
+    twice. This callback first removes the lines after the restored step.
 
-    A line: `step` (steps done), `steps` (how many it is the mean of),
-    `seconds` (of training, without the time between a kill and the resumed
-    run), `examples_per_second` (without the first step of a run, which
-    compiles), then all means by name. What is unknown or not finite is null.
-
-    As one of the `parts` of `training.resume`, it goes on within a line after
-    a kill: the lines are those of a run that was never stopped, but for their
-    times. What was written after the restored step, such as a torn line, is
-    removed; without a state, all that is there.
-
-    Between two lines nothing is read from the device.
+    A line holds `step` (steps done), `steps` (of the interval), `seconds` of
+    training, without the time between a kill and the resumed run,
+    `steps_per_second`, without the first step of a run, which compiles, and
+    the metrics of the interval. A value that is unknown or not finite is null.
 
     Args:
-        path: str. The file, on a local disk.
-        every_steps: int. Steps between two lines.
-        num_steps: int. Of the whole run, whose last step has a line in any
-            case.
-        writer: `TensorBoardWriter`, to which lines are written, too. Defaults
-            to `None`.
-        prefix: str. Before the names there. Defaults to none.
+        path: str or `None`. The file, on a local disk; `None`: lines are kept
+            in memory only. Of several processes the first one writes.
+        done: int. Steps of the restored state. Defaults to `0`.
+
+    Attributes:
+        lines: list of dict. All lines of the run.
+
+    Raises:
+        InputError: if a line of the file is damaged.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        every_steps: int,
-        num_steps: int,
-        writer=None,
-        prefix: str = "",
-    ):
+    def __init__(self, path: str | None, *, done: int = 0):
         super().__init__()
-        self.path = str(path)
-        self._every_steps = every_steps
-        self._num_steps = num_steps
-        self._writer = writer
-        self._prefix = prefix
-        # Steps done, and those that have a line.
-        self._step = 0
-        self._logged = None
-        # Bytes of the lines.
-        self._size = 0
-        # Name to [total, count] since the last line, and of the metrics when
-        # they were last read.
-        self._sums = {}
-        self._totals = None
-        self._seconds = 0.0
-        self._clock_at = None
-        # (seconds, step) from which on the rate is measured.
+        self._path = path if hosts.is_first() else None
+        self.lines = []
+        if self._path:
+            if os.path.exists(path):
+                self.lines = [
+                    line for line in read_log(path) if line["step"] <= done
+                ]
+            # A resumed run must not repeat a line.
+            write_text(path, "".join(map(_encode, self.lines)))
+        self._began = None
+        # Where the rate of an interval is measured from, in seconds, and how
+        # many of its steps were before that.
         self._timed_from = None
-
-    def get_state(self):
-        """What `training.resume` keeps of this."""
-        if self._totals is not None:
-            # The state of the metrics is kept beside this: both at one step.
-            self._gather()
-        self._tick()
-        return {
-            "step": self._logged,
-            "size": self._size,
-            "seconds": self._seconds,
-            "sums": {name: list(pair) for name, pair in self._sums.items()},
-        }
-
-    def set_state(self, state):
-        """Takes up what `get_state` gave."""
-        self._logged = state["step"]
-        self._size = state["size"]
-        self._seconds = state["seconds"]
-        self._sums = {name: list(pair) for name, pair in state["sums"].items()}
+        self._num_untimed = 0
 
     def on_train_begin(self, logs=None):
-        self._step = feeding.steps_done(self.model.optimizer)
-        if self._clock_at is None:
-            if self._logged is None:
-                self._logged = self._step
-            with open(self.path, "ab") as file:
-                file.truncate(min(self._size, file.tell()))
-            self._clock_at = time.monotonic()
-
-    # Here and not at the end of the step before: by now all callbacks have
-    # seen that step, and the metrics of an epoch that was broken off are back.
-    def on_train_batch_begin(self, batch, logs=None):
-        if self._totals is None:
-            self._totals = self._read_totals()
-        if self._step // self._every_steps > self._logged // self._every_steps:
-            self._write_line()
+        if self._began is None:
+            before = self.lines[-1]["seconds"] if self.lines else 0.0
+            self._began = time.monotonic() - before
 
     def on_train_batch_end(self, batch, logs=None):
-        self._step += 1
-        for name, value in (logs or {}).items():
-            if name not in self._totals and isinstance(value, numbers.Real):
-                self._add(name, float(value), 1)
         if self._timed_from is None:
-            self._tick()
-            self._timed_from = (self._seconds, self._step)
+            self._timed_from = time.monotonic()
+            self._num_untimed = 1
 
     def on_epoch_end(self, epoch, logs=None):
-        if self._totals is not None:
-            self._gather()
-        # Keras sets the metrics back to 0.
-        self._totals = None
-
-    def on_train_end(self, logs=None):
-        finished = self._step >= self._num_steps
-        if self._step > self._logged and (finished or self.model.stop_training):
-            self._write_line()
-
-    def _tick(self):
-        if self._clock_at is not None:
-            now = time.monotonic()
-            self._seconds += now - self._clock_at
-            self._clock_at = now
-
-    def _add(self, name, total, count):
-        pair = self._sums.setdefault(name, [0.0, 0.0])
-        pair[0] += total
-        pair[1] += count
-
-    def _read_totals(self):
-        # A callback that asks Keras for its model finds the values of the last
-        # step in its variables, on JAX too.
-        return {
-            metric.name: (
-                float(np.asarray(metric.total)),
-                float(np.asarray(metric.count)),
-            )
-            for metric in self.model.metrics
-        }
-
-    def _gather(self):
-        totals = self._read_totals()
-        for name, (total, count) in totals.items():
-            before = self._totals[name]
-            self._add(name, total - before[0], count - before[1])
-        self._totals = totals
-
-    def _write_line(self):
-        if self._totals is not None:
-            self._gather()
-        self._tick()
-        steps = self._step - self._logged
+        now = time.monotonic()
+        step = steps_done(self.model)
+        steps = step - (self.lines[-1]["step"] if self.lines else 0)
+        seconds = now - self._timed_from
+        timed = steps - self._num_untimed
+        self._timed_from, self._num_untimed = now, 0
         line = {
-            "step": self._step,
+            "step": step,
             "steps": steps,
-            "seconds": round(self._seconds, 3),
-            "examples_per_second": _round(self._rate(steps)),
-            **{
-                name: _round(total / count if count else math.nan)
-                for name, (total, count) in self._sums.items()
-            },
+            "seconds": round(now - self._began, 3),
+            "steps_per_second": timed / seconds if timed and seconds else None,
+            **(logs or {}),
+            # Keras gives 0 for the mean of nothing.
+            **{name: None for name in self._empty_metrics()},
         }
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(line, allow_nan=False)}\n")
-            self._size = file.tell()
-        self._logged = self._step
-        self._sums = {}
-        self._timed_from = (self._seconds, self._step)
-        if self._writer:
-            self._writer.scalars(line, prefix=self._prefix)
+        line = {name: _round(value) for name, value in line.items()}
+        self.lines.append(line)
+        if self._path:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(_encode(line))
 
-    def _rate(self, steps):
-        # Keras weights the loss by the number of examples.
-        num_examples = self._sums["loss"][1] if "loss" in self._sums else 0
-        if self._timed_from is None or not num_examples:
-            return math.nan
-        seconds, step = self._timed_from
-        seconds, timed = self._seconds - seconds, self._step - step
-        return num_examples / steps * timed / seconds if timed else math.nan
+    def _empty_metrics(self):
+        for metric in self.model.metrics:
+            if isinstance(metric, keras.metrics.Mean) and not float(
+                metric.count
+            ):
+                yield metric.name
+
+
+def steps_done(model) -> int:
+    """Steps of `fit` so far, each of one batch.
+
+    `iterations` of a Keras optimizer counts the changes of the weights, of
+    which accumulated gradients make fewer.
+
+    Args:
+        model: compiled `keras.Model`.
+    """
+    return int(model.optimizer._iterations)
 
 
 def read_log(path: str) -> list[dict]:
@@ -224,18 +120,18 @@ def read_log(path: str) -> list[dict]:
 
     Args:
         path: str. The file, the directory that holds it, or the directory
-            that a run is still to make. Of a directory that has none but the
-            masked-LM warm-up's, this one.
+            that a run is still to make. A directory with the log of the
+            masked-LM warm-up alone gives that one.
 
     Returns:
-        list of dict; see `TrainingLog`. A last line that is torn is left out.
+        list of dict; see `TrainingLog`. A torn last line is left out.
 
     Raises:
-        InputError: if there is no such file, or a line of it is damaged.
+        InputError: if there is no such file, or a line is damaged.
     """
     path = _find_log(str(path).rstrip("/"))
     lines = []
-    # What has no end is torn.
+    # A line without an end is torn.
     for number, row in enumerate(Path(path).read_text().split("\n")[:-1], 1):
         try:
             line = json.loads(row)
@@ -257,12 +153,18 @@ def _find_log(path):
             if Path(found := os.path.join(directory, name)).is_file():
                 return found
     raise InputError(
-        f"{path} holds no {LOG}: expected a directory that `realm pretrain` "
-        "wrote or is writing."
+        f"{path} holds no {LOG}: expected a directory that a training wrote "
+        "or is writing."
     )
 
 
+def _encode(line):
+    return f"{json.dumps(line, allow_nan=False)}\n"
+
+
 def _round(value):
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return None
+    if isinstance(value, int):
+        return value
     return float(f"{value:.{_NUM_DIGITS}g}")

@@ -11,7 +11,7 @@ from realm_tf.configs import recipes
 from realm_tf.configs import tagger
 from realm_tf.configs.recipes import Optimizer
 from realm_tf.configs.recipes import nearest
-from realm_tf.data import masking
+from realm_tf.data import masked_queries
 from realm_tf.errors import InputError
 from realm_tf.retrieval import retrievers
 
@@ -129,7 +129,23 @@ def test_an_override_changes_one_number(override, name, value):
 )
 def test_an_override_that_is_wrong_is_named(configs, overrides, reason):
     with pytest.raises(InputError, match=reason):
-        configs.RECIPES["tiny"].parse(overrides.split(" "))
+        name = "dpr_tiny" if configs is dpr else "tiny"
+        configs.RECIPES[name].parse(overrides.split(" "))
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"num_epoch": 2}, "num_epoch is no number .*one of num_epochs, batch"),
+        ({"batch_size": 8.0}, "batch_size .* must be of type int.*=8.0"),
+        ({"num_epochs": True}, "num_epochs .* must be of type int.*=True"),
+        ({"learning_rate": "1e-4"}, "must be of type float.*='1e-4'"),
+        ({"train_reader": 1}, "train_reader .* must be of type bool.*=1"),
+    ],
+)
+def test_a_wrong_value_from_python_is_named(changes, reason):
+    with pytest.raises(InputError, match=reason):
+        finetune.RECIPES["tiny"].replace(**changes)
 
 
 def test_an_unknown_recipe_is_named():
@@ -154,7 +170,7 @@ def test_the_choices_are_those_of_the_code():
     def choices(group, name):
         return typing.get_args(typing.get_type_hints(group)[name])
 
-    assert choices(pretrain.Masking, "mode") == masking.MODES
+    assert choices(pretrain.Masking, "mode") == masked_queries.MODES
     names = (*retrievers.NAMES, "file")
     assert choices(finetune.Candidates, "retriever") == names
     marginalizations = choices(pretrain.PretrainRecipe, "marginalization")

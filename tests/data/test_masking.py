@@ -4,7 +4,7 @@ import random
 import numpy as np
 import pytest
 
-from realm_tf.data import masking
+from realm_tf.data import masked_queries
 from realm_tf.data.tokenized_passages import tokenize_passages
 from realm_tf.errors import InputError
 
@@ -31,7 +31,7 @@ def _text(ids, letters):
 
 
 def _masker(letters, mode, **options):
-    return masking.Masker(letters.vocabulary, mode=mode, **options)
+    return masked_queries.Masker(letters.vocabulary, mode=mode, **options)
 
 
 def _draws(masker, passage, number):
@@ -50,7 +50,7 @@ def _chi_square(counts, expected):
 CRITICAL = {2: 13.82, 4: 18.47, 6: 22.46, 9: 27.88, 11: 31.26, 14: 36.12}
 
 
-@pytest.mark.parametrize("mode", masking.MODES)
+@pytest.mark.parametrize("mode", masked_queries.MODES)
 @pytest.mark.parametrize("max_query_length", [12, 96])
 def test_an_example_is_its_sentence_masked(
     passage, letters, mode, max_query_length
@@ -195,7 +195,9 @@ def test_uniform_keeps_a_share_on_demand(mark_passage, letters):
 
 def test_span_lengths_are_geometric():
     generator = np.random.default_rng(0)
-    lengths = [masking.draw_span_length(generator) for _ in range(20_000)]
+    lengths = [
+        masked_queries.draw_span_length(generator) for _ in range(20_000)
+    ]
     weights = np.array([0.8**k * 0.2 for k in range(10)])
     expected = 20_000 * weights / weights.sum()
     counts = np.bincount(lengths, minlength=11)[1:]

@@ -5,6 +5,7 @@ import pytest
 
 from realm_tf.artifacts import question_files
 from realm_tf.artifacts.question_files import Question
+from realm_tf.data import question_batches
 from realm_tf.data.question_batches import Curriculum
 from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.errors import InputError
@@ -183,9 +184,9 @@ def test_a_curriculum_goes_on_anywhere(tokenizer):
         _batches(tokenizer, questions=_questions(20)),
     ]
     curriculum = Curriculum(files, 2)
-    steps = curriculum.steps_of_epochs
-    assert steps == [file.steps_per_epoch for file in files for _ in range(2)]
-    everything = list(curriculum.batches(0, 0))
+    steps = [file.steps_per_epoch for file in files for _ in range(2)]
+    assert curriculum.epoch_ends == np.cumsum(steps).tolist()
+    everything = list(curriculum.batches(0))
     assert len(everything) == sum(steps)
     expected = [
         batch
@@ -194,8 +195,8 @@ def test_a_curriculum_goes_on_anywhere(tokenizer):
     ]
     assert _equal(everything, expected)
     done = steps[0] + 3
-    assert _equal(everything[done:], list(curriculum.batches(1, 3)))
-    assert not list(curriculum.batches(4, 0))
+    assert _equal(everything[done:], list(curriculum.batches(done)))
+    assert not list(curriculum.batches(sum(steps)))
 
 
 def test_gold_blocks_go_with_their_questions(tokenizer):
@@ -219,3 +220,40 @@ def test_gold_blocks_go_with_their_questions(tokenizer):
     assert sorted(gold.values()) == [-1, 7]
     assert gold[tuple(moon)] == 7
     assert "gold_ids" not in next(_batches(tokenizer).epoch(0))
+
+
+TEXTS_OF_PATTERNS = [
+    "It is 300 feet high, or 91 m.",
+    "Others say 300  Feet; in 1912, 310 feet.",
+    "Nothing here.",
+]
+
+
+def _strings(*answers, texts=TEXTS_OF_PATTERNS):
+    return question_batches.pattern_strings(
+        Question("how high?", answers, "regex"), texts
+    )
+
+
+def test_what_matches_most_often_comes_first():
+    found = _strings(r"\d+\s+feet", r"\d+ m\b")
+    # Case is not told apart in matching, but in what is kept.
+    assert found.answers == ("300 feet", "300 Feet", "310 feet", "91 m")
+    assert found.answer_type == "string"
+    assert found.question == "how high?"
+    many = " ".join(map(str, range(20)))
+    assert _strings(r"\d+", texts=[f"{many} 19"]).answers == (
+        "19",
+        *map(str, range(15)),
+    )
+
+
+def test_what_is_no_answer_is_left_out():
+    # Empty matches, and whole blocks.
+    assert _strings(r"x*", r".*", texts=["y" * 101]).answers == ()
+    assert _strings(r".*", texts=["y" * 100]).answers == ("y" * 100,)
+
+
+def test_an_invalid_pattern_matches_nothing():
+    assert _strings(r"(feet", "91").answers == ("91",)
+    assert _strings(r"(feet", "91{99999999999}").answers == ()

@@ -1,5 +1,7 @@
 """A `RealmModel` over packed blocks, and batches for it."""
 
+import itertools
+
 import keras
 import numpy as np
 import tiny_models
@@ -50,10 +52,9 @@ def make_batch(blocks, step):
 
 
 def make_batches(blocks):
-    def batches(epoch=0, step=0):
-        while True:
-            yield make_batch(blocks, 3 * epoch + step)
-            step += 1
+    def batches():
+        for step in itertools.count():
+            yield make_batch(blocks, step)
 
     return batches
 

@@ -8,7 +8,7 @@ from realm_tf.configs.dpr import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.operations.fine_tune import FineTune
 
-TINY = RECIPES["tiny"].lengths
+TINY = RECIPES["dpr_tiny"].lengths
 # Of the questions of the tiny world.
 COUNTS = {
     "questions": 8,
@@ -47,8 +47,7 @@ def _train(world, output, *changes, **given):
         for name in ("model", "blocks", "questions")
     } | given
     operation = FineTune(
-        retriever_loss="dpr",
-        recipe="tiny",
+        recipe="dpr_tiny",
         set=changes,
         output=str(output),
         **arguments,
@@ -70,7 +69,7 @@ def test_without_dev_it_learns_its_questions(world, tmp_path):
     assert loss[-10:].mean() < 0.5 * loss[:2].mean()
     assert accuracy[-10:].mean() > accuracy[:2].mean() + 0.25
     assert rank[-10:].mean() < rank[:2].mean() - 1
-    assert "best_epoch" not in metadata
+    assert "best_step" not in metadata
     assert set(metadata["parents"]) == {"blocks", "model", "questions"}
 
 

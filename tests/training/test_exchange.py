@@ -1,4 +1,7 @@
+import contextlib
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -30,7 +33,10 @@ def test_builders_share_the_ranges(meeting):
     assert meeting.current() == name
     for given, taken in zip(meeting.weights(name), _weights(1), strict=True):
         np.testing.assert_array_equal(given, taken)
-    claims = [meeting.claim(name, who) for who in ("a", "b", "a", "b")]
+    with contextlib.ExitStack() as stack:
+        claims = [
+            stack.enter_context(meeting.claim(name)) for builder in range(4)
+        ]
     assert claims == [0, 1, 2, None]
     assert [len(meeting.rows(n)) for n in range(3)] == [4, 4, 2]
     for number in (1, 0):
@@ -45,29 +51,34 @@ def test_builders_share_the_ranges(meeting):
 
 def test_ranges_of_builders_that_are_gone_are_free(meeting):
     name = meeting.offer(_weights(1))
-    for who in ("a", "b", "b"):
-        meeting.claim(name, who)
-    meeting.forget("b")
-    assert meeting.claim(name, "c") == 1
-    # Nobody knows of c, but it does nothing for long.
-    path = os.path.join(meeting.directory, name, "00001.claim")
-    long_ago = os.stat(path).st_mtime - 2 * exchange._SECONDS_OF_A_CLAIM
-    os.utime(path, (long_ago, long_ago))
-    assert meeting.claim(name, "d") == 1
-    os.utime(path, (long_ago, long_ago))
-    assert meeting.hold(name, 1)
-    assert meeting.claim(name, "e") == 2
+    code = (
+        "import os, signal, sys\n"
+        "from realm_tf.training.exchange import Exchange\n"
+        "with Exchange(sys.argv[1]).claim(sys.argv[2]) as number:\n"
+        "    print(number, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, meeting.directory, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "0\n"
+        with meeting.claim(name) as number:
+            assert number == 1
+        other.kill()
+    with meeting.claim(name) as number:
+        assert number == 0
 
 
 def test_new_weights_end_what_is_embedded_with_the_old(meeting):
     old = meeting.offer(_weights(1))
-    number = meeting.claim(old, "a")
-    assert meeting.hold(old, number)
-    new = meeting.offer(_weights(2))
-    assert new != old
-    assert not meeting.hold(old, number)
-    meeting.deliver(old, number, _rows(meeting, number))
-    assert meeting.claim(old, "a") is None
+    with meeting.claim(old) as number:
+        new = meeting.offer(_weights(2))
+        assert meeting.current() == new != old
+        meeting.deliver(old, number, _rows(meeting, number))
+    assert not os.path.exists(os.path.join(meeting.directory, old))
     # Who has just claimed one finds them gone, and looks again.
     assert meeting.weights(old) is None
     os.remove(os.path.join(meeting.directory, f"weights-{new}.npz"))
@@ -76,7 +87,7 @@ def test_new_weights_end_what_is_embedded_with_the_old(meeting):
     meeting.offer(_weights(2))
     assert meeting.missing(new) == [0, 1, 2]
     assert sorted(os.listdir(meeting.directory)) == sorted(
-        [exchange.TASK, "current", new, f"weights-{new}.npz"]
+        [exchange.TASK, "current", new, f"weights-{new}.npz", "00000.lock"]
     )
 
 
@@ -91,7 +102,6 @@ def test_the_same_weights_again_lose_nothing(meeting):
 def test_a_damaged_range_is_made_again(meeting, damage):
     name = meeting.offer(_weights(1))
     for number in range(3):
-        meeting.claim(name, "a")
         meeting.deliver(name, number, _rows(meeting, number))
     path = os.path.join(meeting.directory, name, "00001.npy")
     if damage == "torn":
@@ -100,10 +110,11 @@ def test_a_damaged_range_is_made_again(meeting, damage):
         meeting.deliver(name, 1, _rows(meeting, 2))
     assert meeting.collect(name) is None
     assert meeting.missing(name) == [1]
-    assert meeting.claim(name, "b") == 1
+    with meeting.claim(name) as number:
+        assert number == 1
 
 
-def test_another_run_begins_anew(meeting):
+def test_another_run_begins_again(meeting):
     meeting.offer(_weights(1))
     meeting.begin({"num_blocks": 3, "rows_per_range": 4})
     assert os.listdir(meeting.directory) == [exchange.TASK]

@@ -2,6 +2,7 @@ import json
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ import training_runs
 from realm_tf import cli
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.objects import Passages
 from realm_tf.configs.pretrain import RECIPES
 from realm_tf.errors import InputError
 from realm_tf.models import model_directory
@@ -20,6 +22,7 @@ from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.retrieval.brute_force import BruteForce
 from realm_tf.retrieval.ivf import Ivf
 from realm_tf.training import index_builder
+from realm_tf.training import pretraining
 from realm_tf.training.training_log import MASKED_LM_LOG
 from realm_tf.training.training_log import read_log
 
@@ -104,6 +107,7 @@ def test_the_metadata_says_what_was_done(world, trained):
         "entropy",
         "article_recall",
         "answer_recall",
+        "index_age",
     }
     assert metadata["counts"]["steps"] == 6
     assert metadata["parents"] == {
@@ -146,11 +150,12 @@ def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
     seen = _Weights()
     start = model_directory.load(world["model"]).model.query_embedder
     seen.after[0] = training_runs.values(start)
-    operation = _operation(world, tmp_path / "model", "num_held_out=2")
+    changes = ("num_held_out=2", "log_every=1")
+    operation = _operation(world, tmp_path / "model", *changes)
     for after in stops:
         stop = training_runs.Stop(after)
         with pytest.raises(KeyboardInterrupt):
-            operation.run(verbose=0, every_steps=1, callbacks=[stop, seen])
+            operation.run(verbose=0, every_seconds=0, callbacks=[stop, seen])
     end = operation.run(verbose=0, callbacks=[seen])
     found = end.metadata["held_out"]
     assert [row["step"] for row in found] == [0, 2, 4, 6]
@@ -161,14 +166,38 @@ def test_the_best_state_on_held_out_sentences_is_kept(world, tmp_path, stops):
     kept = training_runs.values(model_directory.load(end).model.query_embedder)
     for path, value in seen.after[best].items():
         np.testing.assert_array_equal(kept[path], value)
-    # Each line of the log has what was measured at its last step.
-    for row, line in zip(found[1:], read_log(end.path), strict=True):
+    lines = {line["step"]: line for line in read_log(end.path)}
+    for row in found[1:]:
+        line = lines[row["step"]]
         for metric in ("log_likelihood", "retrieval_utility"):
             name = f"held_out_{metric}"
             assert line[name] == pytest.approx(row[name], rel=1e-5)
     if stops:
-        whole = _operation(world, tmp_path / "whole", "num_held_out=2")
+        whole = _operation(world, tmp_path / "whole", *changes)
         assert whole.run(verbose=0).metadata["held_out"] == found
+
+
+def test_every_held_out_passage_is_measured(world, tmp_path):
+    """Three of them, in batches of two."""
+    run = pretraining.Pretraining(
+        TINY.replace(num_held_out=3),
+        model_directory.load(world["model"]),
+        artifact.Stage(str(tmp_path), {}),
+        blocks=Blocks(world["blocks"]),
+        passages=Passages(world["corpus"]),
+        fit={},
+    )
+    batches = run._held_out_batches()
+    assert [len(batch["token_ids"]) for batch in batches] == [2, 2]
+    measured = [
+        int(block_id)
+        for batch in batches
+        for block_id, weights in zip(
+            batch["block_id"], batch["mask_weights"], strict=True
+        )
+        if weights.any()
+    ]
+    assert len(measured) == len(set(measured)) == 3
 
 
 def test_embed_blocks(world):
@@ -187,14 +216,14 @@ def test_embed_blocks(world):
 @pytest.mark.slow
 def test_the_command(world, capsys):
     """With all that `trained` goes without."""
-    board = str(world["root"] / "board")
     operation = _operation(
         world,
         world["root"] / "by-command",
         *("num_steps=4", "refresh=thread", "masked_lm_steps=3"),
+        "log_every=1",
         *("masked_lm_batch_size=2", "masked_lm_window=15"),
         *("masked_lm_own_block=0.4", "masked_lm_answer_block=0.3"),
-        tensorboard=board,
+        "tensorboard=true",
     )
     output = operation.output
     assert cli.main(shlex.split(operation.command_line())[1:]) == 0
@@ -209,18 +238,21 @@ def test_the_command(world, capsys):
         "accuracy_other_block",
     }
     lines = read_log(output)
-    assert [line["step"] for line in lines] == [2, 4]
-    assert all(0.5 <= line["index_age"] <= 2.5 for line in lines)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert all(0 <= line["index_age"] <= 3 for line in lines)
     lines = read_log(os.path.join(output, MASKED_LM_LOG))
-    assert [line["step"] for line in lines] == [2, 3]
+    assert [line["step"] for line in lines] == [1, 2, 3]
     # Null where no sentence of these steps had its own block.
     assert all("accuracy_own_block" in line for line in lines)
     assert all(line["loss"] > 0 for line in lines)
-    (events,) = os.listdir(board)
-    with open(os.path.join(board, events), "rb") as file:
-        content = file.read()
-    assert b"retrieval_utility" in content and b"p(z" in content
-    assert b"masked_lm/accuracy_own_block" in content
+    for directory, text in (
+        ("log/train", b"epoch_retrieval_utility"),
+        ("masked_lm_log/train", b"epoch_accuracy_own_block"),
+        ("samples", b"p(z"),
+    ):
+        directory = os.path.join(output, "tensorboard", directory)
+        events = [each.read_bytes() for each in Path(directory).iterdir()]
+        assert any(text in each for each in events)
 
 
 @pytest.mark.slow
@@ -230,12 +262,12 @@ def test_it_runs_without_tensorflow(world):
     operation = _operation(
         world,
         root / "jax-only",
-        *("num_steps=3", "refresh_every=0"),
+        *("num_steps=3", "refresh_every=0", "log_every=1"),
     )
     training_runs.run_without_tensorflow(operation)
     lines = read_log(operation.output)
-    # Never refreshed, it is as old as the step: 0 and 1, then 2.
-    assert [line["index_age"] for line in lines] == [0.5, 2]
+    # Never refreshed, it is as old as the step.
+    assert [line["index_age"] for line in lines] == [0, 1, 2]
     assert all(np.isfinite(line["loss"]) for line in lines)
 
 
@@ -302,7 +334,7 @@ def test_a_state_holds_no_table_of_the_corpus(world):
     operation = _operation(world, world["root"] / "state", "num_steps=4")
     with pytest.raises(KeyboardInterrupt):
         operation.run(
-            verbose=0, callbacks=[training_runs.Stop(3)], every_steps=1
+            verbose=0, callbacks=[training_runs.Stop(3)], every_seconds=0
         )
     (state,) = world["root"].glob("**/run/checkpoint/training_state.npz")
     with np.load(state) as arrays:

@@ -1,4 +1,6 @@
+import contextlib
 import errno
+import itertools
 import pathlib
 import types
 
@@ -7,13 +9,15 @@ import numpy as np
 import pytest
 from training_runs import Stop
 
+from realm_tf import progress
 from realm_tf.errors import InputError
 from realm_tf.training import resume
 from realm_tf.training.optimizers import BertAdamW
 from realm_tf.training.optimizers import LinearWarmupAndDecay
+from realm_tf.training.training_log import steps_done
 
 JIT = keras.backend.backend() == "jax"
-NUM_STEPS, STEPS_PER_EPOCH = 13, 5
+NUM_STEPS, EPOCH_ENDS = 13, [5, 10, 13]
 
 
 class Counter(keras.callbacks.Callback):
@@ -78,33 +82,29 @@ def _model(**arguments):
     return model
 
 
-def _batches(epoch, step):
-    while True:
-        for number in range(step, STEPS_PER_EPOCH):
-            random = np.random.default_rng([epoch, number])
-            x = random.normal(size=(8, 3)).astype("float32")
-            yield {"x": x, "y": x.sum(-1)}
-        epoch, step = epoch + 1, 0
+def _batches(first):
+    for step in itertools.count(first):
+        x = np.random.default_rng(step).normal(size=(8, 3)).astype("float32")
+        yield {"x": x, "y": x.sum(-1)}
 
 
 def _fit(directory, *callbacks, model=None, **arguments):
     model = model or _model()
     counter = Counter()
-    arguments = {
-        "num_steps": NUM_STEPS,
-        "every_steps": 3,
-        "every_seconds": 1e9,
-        "verbose": 0,
-        **arguments,
-    }
     rows = resume.fit(
         model,
         _batches,
-        steps_per_epoch=STEPS_PER_EPOCH,
         directory=str(directory),
+        log=str(directory / "log.jsonl"),
         parts={"counter": counter},
         callbacks=callbacks,
-        **arguments,
+        **{
+            "log_every": 2,
+            "epoch_ends": EPOCH_ENDS,
+            "every_seconds": 0.0,
+            "verbose": 0,
+            **arguments,
+        },
     )
     return model, rows, counter
 
@@ -129,40 +129,36 @@ def straight(tmp_path_factory):
 
 def test_it_is_what_keras_does(straight):
     model = _model()
-    rows = model.fit(
-        ((batch,) for batch in _batches(0, 0)),
-        steps_per_epoch=STEPS_PER_EPOCH,
-        epochs=2,
-        shuffle=False,
-        verbose=0,
-    ).history
-    history = straight[1]
-    assert len(history) == 3
-    for name in ("loss", "error"):
-        assert rows[name] == [row[name] for row in history[:2]]
-    # The last epoch is three steps long.
     model.fit(
-        ((batch,) for batch in _batches(2, 0)),
-        steps_per_epoch=3,
-        epochs=1,
+        ((batch,) for batch in _batches(0)),
+        steps_per_epoch=NUM_STEPS,
         shuffle=False,
         verbose=0,
     )
     _assert_same(model, straight[0])
-    assert straight[2].num_steps == NUM_STEPS
+    _, history, counter = straight
+    assert counter.num_steps == NUM_STEPS
+    assert [set(row) for row in history] == [{"loss", "error"}] * 3
+    alone = _model()
+    error = alone.fit(
+        ((batch,) for batch in _batches(0)),
+        steps_per_epoch=1,
+        epochs=NUM_STEPS,
+        shuffle=False,
+        verbose=0,
+    ).history["error"]
+    for row, steps in zip(
+        history, (slice(5), slice(5, 10), slice(10, 13)), strict=True
+    ):
+        assert row["error"] == pytest.approx(np.mean(error[steps]), rel=1e-6)
 
 
-# Before the first saving; on it; inside an epoch; at an epoch's end and after
-# it, saved in the middle or at its end; at the last step.
-@pytest.mark.parametrize(
-    ("killed_after", "every_steps"),
-    [(1, 3), (3, 3), (4, 3), (5, 3), (6, 5), (12, 10), (13, 3)],
-)
-def test_killed_and_resumed_it_is_the_same(
-    straight, tmp_path, killed_after, every_steps
-):
+# Before the first saving; on it; inside an interval; at the end of a pass and
+# after it; at the last step.
+@pytest.mark.parametrize("killed_after", [1, 2, 3, 5, 6, 10, 13])
+def test_killed_and_resumed_it_is_the_same(straight, tmp_path, killed_after):
     with pytest.raises(KeyboardInterrupt):
-        _fit(tmp_path, Stop(killed_after), every_steps=every_steps)
+        _fit(tmp_path, Stop(killed_after))
     model, rows, counter = _fit(tmp_path)
     _assert_same(model, straight[0])
     assert rows == straight[1]
@@ -179,21 +175,21 @@ def test_a_finished_run_does_nothing_more(straight, tmp_path):
 
 
 def test_savings_by_time(tmp_path, monkeypatch):
-    seconds = iter(range(0, 1000, 2))
+    seconds = itertools.count(0, 2)
     clock = types.SimpleNamespace(monotonic=lambda: float(next(seconds)))
     monkeypatch.setattr(resume, "time", clock)
     saved = []
     save = resume.SaveState._save
 
     def spy(self):
-        saved.append(self.done)
+        saved.append(steps_done(self.model))
         save(self)
 
     monkeypatch.setattr(resume.SaveState, "_save", spy)
-    _fit(tmp_path, every_steps=None, every_seconds=7.0)
-    # The clock goes on by two seconds with each look at it: once a step, once
-    # more at an epoch's end and at a saving.
-    assert saved == [4, 7, 10, 13]
+    _fit(tmp_path, every_seconds=5.0)
+    # The clock goes on by two seconds with each look at it: once an interval,
+    # once more at a saving.
+    assert saved == [5, 10, 13]
 
 
 def test_a_callback_may_end_the_run(tmp_path):
@@ -235,3 +231,25 @@ def test_what_is_damaged_or_anothers_is_refused(tmp_path, monkeypatch):
     path.write_bytes(content)
     with pytest.raises(InputError, match="is damaged"):
         _fit(tmp_path)
+
+
+@pytest.mark.parametrize(("num_steps", "first_step"), [(5, 0), (100, 6)])
+def test_progress_estimates_without_the_first_step(
+    capsys, monkeypatch, num_steps, first_step
+):
+    """Four seconds a step, and a minute for the first."""
+    times = iter([160.0, 164.0, 168.0, 172.0, 176.0])
+    # Servers of other tests ask the real one, in threads of this process.
+    clock = types.SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr(progress, "time", clock)
+    callback = resume.ShowProgress(num_steps, contextlib.ExitStack())
+    optimizer = types.SimpleNamespace(_iterations=first_step + 1)
+    callback.set_model(types.SimpleNamespace(optimizer=optimizer))
+    for step in range(5):
+        callback.on_train_batch_end(step, {"loss": 1.0 / (step + 1)})
+    left = (num_steps - first_step - 4) * 4 / 60
+    # At the first step after ten seconds.
+    assert capsys.readouterr().err == (
+        f"train: {first_step + 4} of {num_steps} steps, 0.2 a second, "
+        f"{left:.1f} minutes left, loss 0.250\n"
+    )

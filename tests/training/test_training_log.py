@@ -8,31 +8,20 @@ from training_runs import Stop
 
 from realm_tf.errors import InputError
 from realm_tf.training import resume
-from realm_tf.training import tensorboard
 from realm_tf.training import training_log
 from realm_tf.training.training_log import MASKED_LM_LOG
-from realm_tf.training.training_log import TrainingLog
 from realm_tf.training.training_log import read_log
 
 JIT = keras.backend.backend() == "jax"
-NUM_STEPS, STEPS_PER_EPOCH, EVERY = 13, 5, 4
+NUM_STEPS, STEPS_PER_EPOCH = 13, 5
+EPOCH_ENDS = [5, 10, 13]
 
 
 class Age(keras.callbacks.Callback):
-    """Puts a number into the logs, as a refresh does: 0, 1, 2, 0, 1, ..."""
+    """Puts a number into the logs, as a refresh does."""
 
-    def on_train_begin(self, logs=None):
-        self._done = int(self.model.optimizer.iterations)
-
-    def on_train_batch_end(self, batch, logs=None):
-        logs["index_age"] = self._done % 3
-        self._done += 1
-
-    def get_state(self):
-        """None: its age follows from the step."""
-
-    def set_state(self, state):
-        assert state is None
+    def on_epoch_end(self, epoch, logs=None):
+        logs["index_age"] = training_log.steps_done(self.model) % 3
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +62,9 @@ def _batch(epoch, number):
     }
 
 
-def _batches(epoch, step):
-    while True:
-        for number in range(step, STEPS_PER_EPOCH):
-            yield _batch(epoch, number)
-        epoch, step = epoch + 1, 0
+def _batches(first):
+    for step in itertools.count(first):
+        yield _batch(*divmod(step, STEPS_PER_EPOCH))
 
 
 def _model():
@@ -88,22 +75,17 @@ def _model():
     return model
 
 
-def _fit(directory, *, log=None, callbacks=(), parts=True, **arguments):
-    log = log or TrainingLog(
-        directory / training_log.LOG,
-        every_steps=EVERY,
-        num_steps=NUM_STEPS,
-    )
+def _fit(directory, *callbacks, **arguments):
     resume.fit(
         _model(),
         _batches,
         directory=str(directory / "state"),
-        callbacks=callbacks if parts else [Age(), log, *callbacks],
-        parts={"age": Age(), "log": log} if parts else None,
+        log=str(directory / training_log.LOG),
+        callbacks=[Age(), *callbacks],
         **{
-            "num_steps": NUM_STEPS,
-            "steps_per_epoch": STEPS_PER_EPOCH,
-            "every_seconds": 1e9,
+            "log_every": 4,
+            "epoch_ends": EPOCH_ENDS,
+            "every_seconds": 0.0,
             "verbose": 0,
             **arguments,
         },
@@ -121,70 +103,60 @@ def _expected(first, limit):
         "steps": limit - first,
         "loss": pytest.approx(x.mean(), abs=1e-6),
         "share": pytest.approx(np.average(x > 0, weights=weights), abs=1e-6),
-        "index_age": pytest.approx(np.mean(np.arange(first, limit) % 3)),
+        "index_age": limit % 3,
     }
 
 
-TIMES = ("seconds", "examples_per_second")
+def _without_times(lines):
+    times = ("seconds", "steps_per_second")
+    return [{k: v for k, v in e.items() if k not in times} for e in lines]
 
 
-def _without(lines, *names):
-    return [{k: v for k, v in e.items() if k not in names} for e in lines]
-
-
-WINDOWS = [(0, 4), (4, 8), (8, 12), (12, 13)]
+# A pass over the data is five steps long.
+EXPECTED = [
+    _expected(*window) for window in [(0, 4), (4, 5), (5, 9), (9, 10), (10, 13)]
+]
 
 
 def test_a_line_is_the_mean_of_its_steps(tmp_path):
-    """The second and the last but one go over the end of an epoch."""
-    lines = _fit(tmp_path)
-    assert _without(lines, *TIMES) == [_expected(*w) for w in WINDOWS]
+    assert _without_times(_fit(tmp_path)) == EXPECTED
 
 
 def test_times(tmp_path):
-    log = TrainingLog(
-        tmp_path / "log.jsonl",
-        every_steps=2,
-        num_steps=5,
-    )
-    lines = _fit(tmp_path, log=log, num_steps=5, parts=False)
+    lines = _fit(tmp_path, epoch_ends=[5], log_every=2)
     assert [line["step"] for line in lines] == [2, 4, 5]
     # The clock is looked at when training begins, at the end of the first
     # step, and at each line.
     assert [line["seconds"] for line in lines] == [2, 3, 4]
-    # One step of 6 examples after the first; two of them; one of 2 examples.
-    rates = [line["examples_per_second"] for line in lines]
-    assert rates == [6.0, 12.0, 2.0]
+    # One step after the first, then two, then one.
+    assert [line["steps_per_second"] for line in lines] == [1.0, 2.0, 1.0]
 
 
 def test_what_is_unknown_is_null(tmp_path):
-    log = TrainingLog(tmp_path / "log.jsonl", every_steps=1, num_steps=1)
-    model = _model()
+    log = training_log.TrainingLog(str(tmp_path / "log.jsonl"))
     batch = {
         "x": np.array([np.inf], "float32"),
         "weights": np.zeros(1, "float32"),
     }
-    model.fit(batch, callbacks=[log], verbose=0)
+    _model().fit(batch, callbacks=[log], verbose=0)
     (line,) = read_log(str(tmp_path))
-    assert line["step"] == 1
+    assert line["step"] == line["steps"] == 1
     assert line["loss"] is None and line["share"] is None
     # Its one step compiled.
-    assert line["examples_per_second"] is None
+    assert line["steps_per_second"] is None
 
 
-@pytest.mark.parametrize("after, save_every", [(1, 1), (5, 1), (7, 3)])
-def test_killed_and_resumed_the_lines_are_the_same(tmp_path, after, save_every):
+@pytest.mark.parametrize("after, every_seconds", [(1, 0), (6, 0), (11, 1e9)])
+def test_killed_and_resumed_the_lines_are_the_same(
+    tmp_path, after, every_seconds
+):
     with pytest.raises(KeyboardInterrupt):
-        _fit(tmp_path, callbacks=[Stop(after)], every_steps=save_every)
+        _fit(tmp_path, Stop(after), every_seconds=every_seconds)
     with open(tmp_path / "log.jsonl", "a") as file:
         # What else a kill may leave: a torn line.
         file.write('{"step": 1')
-    lines = _fit(tmp_path, every_steps=save_every)
-    # The state may be saved before the other callbacks have had their say of
-    # the step.
-    names = *TIMES, "index_age"
-    expected = [_expected(*window) for window in WINDOWS]
-    assert _without(lines, *names) == _without(expected, *names)
+    lines = _fit(tmp_path)
+    assert _without_times(lines) == EXPECTED
     seconds = [line["seconds"] for line in lines]
     assert sorted(set(seconds)) == seconds
 
@@ -210,34 +182,16 @@ def test_tensorboard(tmp_path):
     from tensorboard.backend.event_processing import event_accumulator
     from tensorboard.util import tensor_util
 
-    directory = tmp_path / "board"
-    writer = tensorboard.TensorBoardWriter(str(directory))
-    log = TrainingLog(
-        tmp_path / "log.jsonl",
-        every_steps=EVERY,
-        num_steps=NUM_STEPS,
-        writer=writer,
-    )
-    lines = _fit(tmp_path, log=log)
-    writer.text("samples/0", "a | b", step=4)
-    events = event_accumulator.EventAccumulator(str(directory))
+    lines = _fit(tmp_path, tensorboard=str(tmp_path / "board"))
+    directory = str(tmp_path / "board" / "train")
+    events = event_accumulator.EventAccumulator(directory)
     events.Reload()
-    tags = events.Tags()["tensors"]
-    assert set(tags) == {*lines[0], "samples/0"} - {"step", "steps"}
-    for name in ("loss", "index_age"):
+    for name in ("loss", "share", "index_age"):
         found = [
             (event.step, float(tensor_util.make_ndarray(event.tensor_proto)))
-            for event in events.Tensors(name)
+            for event in events.Tensors(f"epoch_{name}")
         ]
         assert found == [
-            (line["step"], pytest.approx(line[name])) for line in lines
+            (number, pytest.approx(line[name], rel=1e-5))
+            for number, line in enumerate(lines)
         ]
-    (event,) = events.Tensors("samples/0")
-    assert event.step == 4
-    assert event.tensor_proto.string_val[0] == b"a | b"
-
-
-def test_tensorboard_without_tensorflow(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "tensorflow", None)
-    with pytest.raises(InputError, match="pip install tensorflow"):
-        tensorboard.TensorBoardWriter(str(tmp_path))
