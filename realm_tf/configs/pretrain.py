@@ -36,7 +36,6 @@ class StaleRefresh(recipes.Refresh):
 
     @property
     def num_steps(self) -> int:
-        """Steps from one index to the next; 0: there is but one."""
         return self.refresh_every * self.stale_factor
 
 

@@ -20,13 +20,11 @@ from realm_tf.errors import InputError
 from realm_tf.models.block_reading import Teachers
 from realm_tf.retrieval import hybrid
 from realm_tf.retrieval import retrievers
-from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.text import answers
 from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.index_refresh import IndexVersions
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
@@ -232,41 +230,22 @@ class FineTuning:
             versions.write(0, self._index.embeddings)
         else:
             self._trainer.prepare(versions.read(state["index_step"]))()
-        settings = self._recipe.index
-        tower = self._trainer.open_qa.block_embedder
+        loaded = self._corpus.loaded
         length = min(
-            self._corpus.records.metadata["max_block_length"], tower.max_length
+            self._corpus.records.metadata["max_block_length"],
+            loaded.model.block_embedder.max_length,
         )
-        packed = run_directory.open_blocks(self._blocks, length)
-        wait = settings.refresh == "sync"
-        if wait:
-            embedder = BlockEmbedder(
-                self._corpus.loaded, max_length=length, tower=tower
-            )
-
-            def build(*_):
-                return index_builder.embed_blocks(embedder, packed)
-
-        else:
-            build = index_builder.builder(
-                settings,
-                self._corpus.loaded,
-                packed,
-                max_block_length=length,
-                model=self._model,
-                stage=self._stage,
-                stack=stack,
-            )
-        refresh = IndexRefresh(
+        return index_builder.keep_index(
+            self._recipe.index,
             self._trainer,
-            tower,
-            build,
+            loaded,
+            run_directory.open_blocks(self._blocks, length),
             versions=versions,
-            every_steps=settings.refresh_every,
-            wait=wait,
+            max_block_length=length,
+            model=self._model,
+            stage=self._stage,
+            stack=stack,
         )
-        stack.callback(refresh.close)
-        return refresh
 
     def _selection(self, dev, epoch_ends, refresh):
         settings = self._recipe.selection

@@ -18,6 +18,7 @@ from realm_tf.retrieval.block_embedder import BlockEmbedder
 from realm_tf.training import exchange
 from realm_tf.training import hosts
 from realm_tf.training import run_directory
+from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.resume import Diverged
 
 # Blocks embedded at once (our choice): of like length, so a batch of them is
@@ -72,38 +73,69 @@ def embed_blocks(
     return found
 
 
-def builder(settings, loaded, blocks, *, max_block_length, model, stage, stack):
-    """The builder that a recipe asks for, beside the steps.
+def keep_index(
+    settings,
+    index,
+    loaded,
+    blocks,
+    *,
+    versions,
+    max_block_length: int,
+    model,
+    stage,
+    stack,
+) -> IndexRefresh:
+    """The callback that refreshes an index, with the recipe's builder.
 
     Args:
-        settings: `configs.recipes.Refresh`, not with `refresh="sync"`.
-        loaded: `LoadedModel`. The trainer's.
+        settings: `configs.recipes.Refresh`.
+        index: see `IndexRefresh`.
+        loaded: `LoadedModel`. The trainer's, whose block tower learns.
         blocks: `BlockRecords`.
+        versions: `IndexVersions`.
         max_block_length: int. As the trainer's.
         model: `Model`. What `loaded` was loaded from.
         stage: `artifact.Stage`. The trainer's output.
         stack: `contextlib.ExitStack`. It ends what is started.
-
-    Returns:
-        A builder.
     """
-    if settings.refresh == "thread":
-        return thread_builder(loaded, blocks, max_block_length=max_block_length)
-    # Its processor may be another one than the trainer's.
-    is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
-    builders = ProcessBuilders(
-        os.path.abspath(stage.path(run_directory.EXCHANGE)),
-        {
-            "model": os.path.abspath(model.directory),
-            "blocks": os.path.abspath(blocks.directory),
-            "max_block_length": max_block_length,
-            "precision": FLOAT32 if is_float32 else "auto",
-        },
-        num_blocks=len(blocks),
-        num_processes=settings.num_builders,
+    wait = settings.refresh == "sync" or not settings.num_steps
+    if wait:
+        embedder = BlockEmbedder(loaded, max_length=max_block_length)
+
+        def build(*_):
+            return embed_blocks(embedder, blocks)
+
+    elif not hosts.is_first():
+        build = None
+    elif settings.refresh == "thread":
+        build = thread_builder(
+            loaded, blocks, max_block_length=max_block_length
+        )
+    else:
+        # Its processor may be another one than the trainer's.
+        is_float32 = keras.config.dtype_policy().compute_dtype == FLOAT32
+        build = ProcessBuilders(
+            os.path.abspath(stage.path(run_directory.EXCHANGE)),
+            {
+                "model": os.path.abspath(model.directory),
+                "blocks": os.path.abspath(blocks.directory),
+                "max_block_length": max_block_length,
+                "precision": FLOAT32 if is_float32 else "auto",
+            },
+            num_blocks=len(blocks),
+            num_processes=settings.num_builders,
+        )
+        stack.callback(build.close)
+    refresh = IndexRefresh(
+        index,
+        loaded.model.block_embedder,
+        build,
+        versions=versions,
+        every_steps=settings.num_steps,
+        wait=wait,
     )
-    stack.callback(builders.close)
-    return builders
+    stack.callback(refresh.close)
+    return refresh
 
 
 def thread_builder(loaded, blocks, *, max_block_length: int):

@@ -9,7 +9,7 @@ _COLUMNS = 2
 # Inches.
 _WIDTH, _ROW_HEIGHT, _LEGEND_ROW = 10.0, 2.5, 0.28
 # Of which the vertical axis begins at 0.
-_FROM_ZERO = ("share", "examples / s")
+_FROM_ZERO = ("share", "steps / s")
 # Name of a value in a log to its title and unit, in the order of the panels;
 # what `realm pretrain` logs, the masked-LM warm-up and `realm finetune`.
 PANELS = {
@@ -30,7 +30,7 @@ PANELS = {
     "top_block_recall": ("An answer in the best block", "share"),
     "span_accuracy": ("Best span right, where one can be", "share"),
     "index_age": ("Age of the index", "steps"),
-    "examples_per_second": ("Speed", "examples / s"),
+    "steps_per_second": ("Speed", "steps / s"),
 }
 
 

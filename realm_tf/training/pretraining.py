@@ -14,7 +14,6 @@ from realm_tf.training import index_builder
 from realm_tf.training import resume
 from realm_tf.training import run_directory
 from realm_tf.training import trainers
-from realm_tf.training.index_refresh import IndexRefresh
 from realm_tf.training.index_refresh import IndexVersions
 from realm_tf.training.selection import SelectBest
 from realm_tf.training.training_log import LOG
@@ -95,10 +94,6 @@ class Pretraining:
         self._fit_arguments = fit
         self._versions = IndexVersions(stage.path(run_directory.INDEX))
         trainers.prepare(loaded.model, recipe)
-        self._embedder = BlockEmbedder(
-            loaded,
-            max_length=recipe.lengths.max_block_length,
-        )
 
     def train_masked_lm(self) -> None:
         """Trains the encoder alone, if the recipe says so."""
@@ -142,7 +137,17 @@ class Pretraining:
             embeddings=self._first_embeddings(index),
         )
         with contextlib.ExitStack() as stack:
-            refresh = self._refresh(trainer.index, model, stack)
+            refresh = index_builder.keep_index(
+                recipe.index,
+                trainer.index,
+                self._loaded,
+                self._blocks,
+                versions=self._versions,
+                max_block_length=recipe.lengths.max_block_length,
+                model=model,
+                stage=self._stage,
+                stack=stack,
+            )
             parts = {_REFRESH: refresh}
             if recipe.num_held_out:
                 parts["held_out"] = self._held_out(trainer)
@@ -177,9 +182,15 @@ class Pretraining:
         if state is not None:
             return self._versions.read(state["index_step"])
         if hosts.is_first():
-            self._versions.write(
-                0, self._embed() if index is None else index.embeddings
-            )
+            if index is None:
+                embedder = BlockEmbedder(
+                    self._loaded,
+                    max_length=self._recipe.lengths.max_block_length,
+                )
+                found = index_builder.embed_blocks(embedder, self._blocks)
+            else:
+                found = index.embeddings
+            self._versions.write(0, found)
         hosts.meet("blocks are embedded")
         return self._versions.read(0)
 
@@ -235,37 +246,6 @@ class Pretraining:
             "max_query_length": self._recipe.lengths.max_query_length,
             **dataclasses.asdict(self._recipe.masking),
         }
-
-    def _embed(self, *_):
-        return index_builder.embed_blocks(self._embedder, self._blocks)
-
-    def _refresh(self, index, model, stack):
-        settings = self._recipe.index
-        wait = settings.refresh == "sync" or not settings.num_steps
-        if wait:
-            build = self._embed
-        elif not hosts.is_first():
-            build = None
-        else:
-            build = index_builder.builder(
-                settings,
-                self._loaded,
-                self._blocks,
-                max_block_length=self._recipe.lengths.max_block_length,
-                model=model,
-                stage=self._stage,
-                stack=stack,
-            )
-        refresh = IndexRefresh(
-            index,
-            self._loaded.model.block_embedder,
-            build,
-            versions=self._versions,
-            every_steps=settings.num_steps,
-            wait=wait,
-        )
-        stack.callback(refresh.close)
-        return refresh
 
 
 def measure(trainer, batches: list[dict]) -> dict:

@@ -11,7 +11,6 @@ from realm_tf.data.hard_negatives import NO_BLOCK
 from realm_tf.data.hard_negatives import DprExamples
 from realm_tf.data.hard_negatives import RetrievedQuestion
 from realm_tf.data.hard_negatives import choose_blocks
-from realm_tf.errors import InputError
 from realm_tf.text.answers import AnswerFinder
 from realm_tf.text.tokenizer import Tokenizer
 
@@ -262,10 +261,3 @@ def test_a_last_batch_is_filled_with_rows_that_take_no_part(world, questions):
     tokenizer = world["tokenizer"]
     empty = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]
     assert batch["query_token_ids"][5, :3].tolist() == empty
-
-
-def test_fewer_questions_than_a_batch_are_refused(world, questions):
-    with pytest.raises(
-        InputError, match="23 examples an epoch: .* batch of 24"
-    ):
-        _make(world, questions, batch_size=24)

@@ -7,7 +7,6 @@ from realm_tf.artifacts.objects import Passages
 from realm_tf.data import masked_queries
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
-from realm_tf.errors import InputError
 
 SUBJECTS = ("Café", "東京", "São", "Ünïbara", "👍", "Öb", "river")
 SUBJECTS += ("City", "Capybara", "abcdefghijk")
@@ -137,11 +136,6 @@ def test_resumed_anywhere_the_batches_go_on(passages):
         resumed = itertools.islice(fresh.batches(done), 17 - done)
         for one, two in zip(straight[done:], resumed, strict=True):
             _assert_same(one, two)
-
-
-def test_fewer_passages_than_a_batch_are_refused(passages):
-    with pytest.raises(InputError, match="40 examples an epoch: fewer"):
-        PretrainingExamples(passages, batch_size=41)
 
 
 def test_passages_that_are_held_out_are_in_no_epoch(passages):

@@ -1,5 +1,4 @@
 import collections
-import random
 
 import numpy as np
 import pytest
@@ -204,46 +203,6 @@ def test_span_lengths_are_geometric():
     assert _chi_square(counts, expected) < CRITICAL[9]
     # Joshi et al., 2020, section 3.1, state 3.8.
     assert np.mean(lengths) == pytest.approx(3.8, abs=0.05)
-
-
-def _simulated_runs(num_words, budget, generator):
-    """Lengths of the masked runs, word by word; every word is one piece."""
-    masked = set()
-    while len(masked) < budget:
-        length = 11
-        while length > 10:  # Geometric by coin tosses, longer ones redrawn.
-            length = 1
-            while generator.random() >= 0.2:
-                length += 1
-        first = generator.randrange(num_words)
-        if first in masked:
-            continue
-        for word in range(first, min(first + length, num_words)):
-            if word in masked or len(masked) == budget:
-                break
-            masked.add(word)
-    runs = "".join("m" if i in masked else " " for i in range(num_words))
-    return [len(run) for run in runs.split()]
-
-
-def test_random_spans_against_a_simulation(mark_passage, letters):
-    passage = _tokenized(mark_passage(_words_of_one_piece(80)), letters)
-    masker = _masker(letters, "random_span", max_masked=12)
-    found = np.zeros(13)
-    for example in _draws(masker, passage, 3000):
-        breaks = np.flatnonzero(np.diff(example.mask_positions) > 1) + 1
-        for run in np.split(example.mask_positions, breaks):
-            found[len(run)] += 1
-    generator = random.Random(0)
-    expected = np.zeros(13)
-    for _ in range(3000):
-        for length in _simulated_runs(80, 12, generator):
-            expected[length] += 1
-    # Two samples: sum (a - b)^2 / (a + b).
-    both = found + expected
-    kept = both > 0
-    statistic = np.sum((found - expected)[kept] ** 2 / both[kept])
-    assert statistic < CRITICAL[11]
 
 
 def test_random_spans_are_whole_words(mark_passage, letters):
