@@ -6,8 +6,6 @@ import os
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
-from realm_tf.artifacts import html_page
-from realm_tf.artifacts import model_card
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import list_files
 from realm_tf.artifacts.paths import write_text
@@ -101,6 +99,9 @@ def _graph(facts) -> tuple:
 
 
 def _render(facts) -> str:
+    from realm_tf.artifacts import html_page
+    from realm_tf.artifacts import model_card
+
     fitted = facts.get("calibration")
     page = html_page.render(
         "saved_model_card.md",

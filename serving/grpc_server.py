@@ -22,8 +22,8 @@ from realm_tf.serving.metrics import choose_request_id
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
-from realm_tf.serving.request_handler import PredictRequest
 from realm_tf.serving.request_handler import RequestHandler
+from realm_tf.serving.tensors import PredictRequest
 from realm_tf.serving.tensors import decode_tensor
 from realm_tf.serving.tensors import encode_tensor
 

@@ -27,30 +27,12 @@ from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
+from realm_tf.serving.tensors import PredictRequest
 
 _NO_KEY = (
     "This server needs an API key: send it as `authorization: Bearer KEY` or "
     "`x-api-key: KEY`."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class PredictRequest:
-    """What to run.
-
-    Args:
-        inputs: mapping of name to array, strings as bytes in arrays of dtype
-            object.
-        signature: str. Defaults to `serving_default`.
-        output_filter: tuple of str. The outputs wanted. Defaults to all.
-        by_row: bool. Whether the answer is wanted by row (JSON). Defaults to
-            `False`.
-    """
-
-    inputs: Mapping[str, np.ndarray]
-    signature: str = ""
-    output_filter: tuple[str, ...] = ()
-    by_row: bool = False
 
 
 class RequestHandler:

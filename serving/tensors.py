@@ -12,6 +12,7 @@ References:
 """
 
 import base64
+import dataclasses
 import itertools
 import json
 import math
@@ -23,7 +24,6 @@ from starlette.responses import JSONResponse
 
 from realm_tf.export import signatures
 from realm_tf.serving.request_error import invalid
-from realm_tf.serving.request_handler import PredictRequest
 
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.
@@ -38,6 +38,25 @@ _VALUE_FIELDS = {
     tf.string: "string_val",
     tf.bool: "bool_val",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictRequest:
+    """What to run.
+
+    Args:
+        inputs: mapping of name to array, strings as bytes in arrays of dtype
+            object.
+        signature: str. Defaults to `serving_default`.
+        output_filter: tuple of str. The outputs wanted. Defaults to all.
+        by_row: bool. Whether the answer is wanted by row (JSON). Defaults to
+            `False`.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    signature: str = ""
+    output_filter: tuple[str, ...] = ()
+    by_row: bool = False
 
 
 def decode_tensor(name: str, proto) -> np.ndarray:

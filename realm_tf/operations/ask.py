@@ -1,5 +1,6 @@
 """`realm ask`."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -181,7 +182,12 @@ class Ask(Operation):
         )
 
     def _answered(self, model, records) -> Iterator[tuple[dict, Answer]]:
-        with Progress("ask", "questions", len(records)) as progress:
+        is_file = bool(self.questions)
+        with (
+            Progress("ask", "questions", len(records))
+            if is_file
+            else contextlib.nullcontext()
+        ) as progress:
             for first in range(0, len(records), BATCH_SIZE):
                 batch = records[first : first + BATCH_SIZE]
                 answers = model.ask(
@@ -189,7 +195,8 @@ class Ask(Operation):
                     filter=self.filter,
                 )
                 yield from zip(batch, answers, strict=True)
-                progress.add(len(batch))
+                if is_file:
+                    progress.add(len(batch))
 
 
 def to_json(view: AnswerView) -> str:

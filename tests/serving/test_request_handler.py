@@ -12,7 +12,7 @@ from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_handler import PredictRequest
+from realm_tf.serving.tensors import PredictRequest
 
 COUNT = ":tensorflow:serving:request_count"
 
