@@ -112,16 +112,14 @@ class FieldTable(tf.Module):
         of_question = tf.RaggedTensor.from_value_rowids(
             places, questions, tf.size(filters, tf.int64)
         )
+        conditions = _checked(
+            conditions,
+            of_question.row_lengths() <= _MOST_CONDITIONS,
+            filters,
+            f"has more than {_MOST_CONDITIONS} conditions",
+        )
         field, *parts = self._parse(conditions)
-        checks = [
-            _check(
-                of_question.row_lengths() <= _MOST_CONDITIONS,
-                filters,
-                f"has more than {_MOST_CONDITIONS} conditions",
-            )
-        ]
-        with tf.control_dependencies(checks):
-            bounds = self._bounds(field, *parts[1:])
+        bounds = self._bounds(field, *parts[1:])
         of_all = tf.TensorSpec((self._num_rows,), tf.bool)
         # One after the other: numbers of all rows take the most memory.
         holds = tf.map_fn(
@@ -138,31 +136,27 @@ class FieldTable(tf.Module):
 
     def _parse(self, conditions):
         """Number of the field, its name, the sign and the value of each."""
-        checks = [
-            _check(
-                tf.strings.regex_full_match(conditions, _CONDITION),
-                conditions,
-                "is no condition of a filter; expected NAME=VALUE, or one of "
-                "!=, <, <=, >, >= instead of =; a filter joins them by ;",
-            )
-        ]
-        with tf.control_dependencies(checks):
-            names, signs, values = (
-                tf.strings.regex_replace(conditions, f"^{_CONDITION}$", group)
-                for group in (r"\1", r"\2", r"\3")
-            )
+        conditions = _checked(
+            conditions,
+            tf.strings.regex_full_match(conditions, _CONDITION),
+            conditions,
+            "is no condition of a filter; expected NAME=VALUE, or one of "
+            "!=, <, <=, >, >= instead of =; a filter joins them by ;",
+        )
+        names, signs, values = (
+            tf.strings.regex_replace(conditions, f"^{_CONDITION}$", group)
+            for group in (r"\1", r"\2", r"\3")
+        )
         # (c, f)
         is_field = tf.equal(names[:, None], tf.constant(self._names)[None])
-        checks = [
-            _check(
-                tf.reduce_any(is_field, axis=1),
-                names,
-                "is no field of this corpus; expected one of "
-                f"{', '.join(self._names)}",
-            )
-        ]
-        with tf.control_dependencies(checks):
-            return tf.argmax(is_field, axis=1), names, signs, values
+        is_field = _checked(
+            is_field,
+            tf.reduce_any(is_field, axis=1),
+            names,
+            "is no field of this corpus; expected one of "
+            f"{', '.join(self._names)}",
+        )
+        return tf.argmax(is_field, axis=1), names, signs, values
 
     def _bounds(self, field, signs, values):
         """What numbers are compared with, float64 `(c,)`."""
@@ -176,16 +170,14 @@ class FieldTable(tf.Module):
             ((order == _BY_NUMBER) & is_number)
             | ((order == _BY_DATE) & is_date),
         )
-        checks = [
-            _check(
-                fits | ~is_order,
-                values,
-                "cannot be compared by <, <=, > or >=; expected a number or a "
-                "date, and a field whose values are such",
-            )
-        ]
-        with tf.control_dependencies(checks):
-            digits = tf.strings.regex_replace(values, "(?s)[T ].*|-", "")
+        values = _checked(
+            values,
+            fits | ~is_order,
+            values,
+            "cannot be compared by <, <=, > or >=; expected a number or a "
+            "date, and a field whose values are such",
+        )
+        digits = tf.strings.regex_replace(values, "(?s)[T ].*|-", "")
         # As `_of_date`.
         digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 8)
         digits = tf.where(order == _BY_DATE, digits, values)
@@ -304,10 +296,13 @@ def _of_date(value):
     return float((digits + "0000")[:8])
 
 
-def _check(is_right, values, message):
-    wrong = tf.boolean_mask(values, ~is_right)[:1]
-    # Whoever reads the message could not read bytes that are no text.
+def _checked(value, is_right, texts, message):
+    """`value`, once each of the texts is right; else the graph fails."""
+    wrong = tf.boolean_mask(texts, ~is_right)[:1]
+    # The message must be text, whatever the bytes are.
     wrong = tf.strings.unicode_transcode(wrong, "UTF-8", "UTF-8")
-    return tf.debugging.Assert(
+    check = tf.debugging.Assert(
         tf.reduce_all(is_right), [wrong, message], summarize=1
     )
+    with tf.control_dependencies([check]):
+        return tf.identity(value)

@@ -1,9 +1,8 @@
-"""Merges concurrent requests: a model answers several questions sooner at once.
+"""Merges concurrent requests: a model answers a batch faster than its parts.
 
 Requests of one signature whose inputs agree in all but the first dimension
-are concatenated, run once and split again. A batch is what has come in when a
-thread is free and either the batch is full or its first request has waited
-long enough.
+are concatenated, run once and split again. A thread takes a batch when the batch
+is full or its first request has waited long enough.
 """
 
 import itertools
@@ -28,7 +27,7 @@ _CANCEL_SECONDS = 5.0
 
 @dataclass(eq=False)
 class _Task:
-    """A request that waits for its outputs; `key` is that of its batches."""
+    """A waiting request; only tasks of the same `key` share a batch."""
 
     key: tuple
     inputs: Mapping[str, np.ndarray]
@@ -39,7 +38,7 @@ class _Task:
 
 
 class BatchingServable:
-    """A servable that runs what is asked of it at the same time at once.
+    """A servable that merges concurrent requests.
 
     Has a servable's interface; closing it closes the servable. Signatures
     whose inputs or outputs have no batch dimension, and requests without

@@ -1,10 +1,9 @@
-"""Freed memory, handed back to the system.
+"""Returns freed memory to the system.
 
-The Python objects of a graph refer to each other, so that it is freed by a
-garbage collection only; and glibc keeps what threads have freed for their
-next allocations. Hundreds of megabytes are kept so after a few versions. What
-is resident therefore tells no leak from gaps between what is in use;
-`allocated_bytes` does.
+The Python objects of a graph refer to each other, so only a garbage collection
+frees it; and glibc keeps freed memory for the next allocations of its threads.
+Together they hold hundreds of megabytes after a few versions. Resident memory
+therefore cannot tell a leak from gaps; `allocated_bytes` can.
 """
 
 import ctypes
@@ -24,12 +23,13 @@ class _Allocations(ctypes.Structure):
 
 
 def allocated_bytes() -> int | None:
-    """What this process has allocated and not freed, wherever it lies.
+    """Bytes that this process has allocated and not freed.
 
-    Without what is mapped from files, such as a model's variables on disk.
+    Memory that is mapped from files, such as a model's variables, does not
+    count.
 
     Returns:
-        int, or `None` where the C library does not tell (glibc does since
+        int, or `None` if the C library does not report it (glibc does since
         2.33).
     """
     count = getattr(ctypes.CDLL(None), "mallinfo2", None)
@@ -41,9 +41,9 @@ def allocated_bytes() -> int | None:
 
 
 def hand_back() -> None:
-    """Frees what nothing refers to, back to the system if the C library can.
+    """Collects garbage and returns free memory to the system.
 
-    Requests wait for the collection: 0.4 s where TensorFlow and Keras are
+    Requests wait for the collection: 0.4 s if TensorFlow and Keras are
     imported, 0.01 s after `keep_imports`.
     """
     gc.collect()
@@ -54,10 +54,10 @@ def hand_back() -> None:
 
 
 def keep_imports() -> None:
-    """Exempts all that is there now from garbage collections.
+    """Exempts all objects that exist now from garbage collections.
 
-    For a process that only serves, when it has imported what it needs and
-    loaded no model: there are some hundred thousand objects, and they stay.
+    For a process that only serves, after its imports and before it loads a
+    model: there are some hundred thousand objects, and they stay.
     """
     gc.collect()
     gc.freeze()

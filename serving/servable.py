@@ -1,7 +1,7 @@
-"""One loaded version of a SavedModel: the seam between model and protocol.
+"""One loaded version of a SavedModel, checked and asked.
 
-A version has a graph with the model, and the state of the blocks in it. The graph
-is shared with the version before where they differ in their blocks alone.
+`export.runtime` runs the graph. Versions that differ in their blocks alone share
+it, and each has a state of its own.
 """
 
 import os
@@ -47,22 +47,22 @@ class SavedModelServable:
     Args:
         path: str. The base directory, whose highest version is loaded, or a
             version directory.
-        beside: `SavedModelServable`. A version that is open: where this one
-            differs in its blocks alone, only these are loaded, and stay until
-            it is closed. Defaults to `None`: all is loaded.
+        beside: `SavedModelServable`. An open version. If this one differs from
+            it in the blocks alone, only the blocks are loaded. Defaults to
+            `None`: everything is loaded.
 
     Attributes:
         directory: str. The version directory.
         signature_defs: dict of name to `SignatureDef`, as in the SavedModel.
-        card: dict. What `realm export` says of the model: `"index"` (kind),
+        card: dict. The card that `realm export` wrote: `"index"` (kind),
             `"num_blocks"`, `"evidence_license"`, `"example_questions"`,
             `"files"`; empty if it has no card.
-        evidence_license: str. As the card says, or `None`. TF Serving's
-            protocol has no place for it, so a server does not tell.
+        evidence_license: str. Of the card, or `None`. TF Serving's protocol
+            has no field for it, so a server does not send it.
 
     Raises:
-        InputError: if there is no SavedModel, a file is not the one that was
-            exported, or it needs ops that are not installed.
+        InputError: if there is no SavedModel, a file differs from the export,
+            or it needs ops that are not installed.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class SavedModelServable:
         signature: str = "",
         output_filter: Iterable[str] = (),
     ):
-        """Refuses what `run` would refuse before it runs anything.
+        """Refuses a request that does not fit its signature.
 
         Args:
-            inputs: as of `run`.
-            signature: as of `run`.
+            inputs: as in `run`.
+            signature: as in `run`.
             output_filter: names of the outputs wanted. Defaults to all.
 
         Returns:
@@ -228,14 +228,14 @@ class SavedModelServable:
             )
 
     def warm_up(self) -> None:
-        """Runs the model's warm-up requests, so that no user waits for it.
+        """Runs the model's warm-up requests, so that no user waits for them.
 
         The first run of a signature optimises its graph and builds the ScaNN
         searcher, about 1.5 s per million blocks.
 
         Raises:
-            InputError: if the model fails on it, or its file of requests is
-                no TFRecord file of Predict requests.
+            InputError: if the model fails on a request, or the file is no
+                TFRecord file of Predict requests.
         """
         path = os.path.join(self.directory, export_card.WARM_UP_FILE)
         if not Path(path).is_file():
@@ -258,9 +258,9 @@ class SavedModelServable:
             ) from error
 
     def close(self) -> None:
-        """Refuses new runs and frees the memory; cancels what runs.
+        """Refuses new runs, cancels running ones and frees the memory.
 
-        Of versions that share a graph, the last one cancels.
+        Among versions that share a graph, only the last one cancels.
         """
         runtime, self._runtime = self._runtime, None
         if runtime is None:

@@ -1,16 +1,16 @@
-"""The versions of a model: looked for on disk, loaded, served, let go, closed.
+"""Finds the versions of a model on disk, loads, serves and closes them.
 
 The newest version that loads is served. A newer one is loaded and warmed
-while the old one answers. A version that does not load is passed over for the
-next older one if none is served yet, and is tried again after a pause.
+while the old one answers. If a version does not load and none is served yet, the
+next older one is served; the failed one is tried again after a pause.
 
-What is served stays while the base path cannot be read. It is let go when the
-base path is there and holds no version any more, as TF Serving does.
+The served version stays while the base path cannot be read. It is closed when
+the base path exists and holds no version any more, as in TF Serving.
 
-A version in use is never closed: it is let go when another takes its place,
-and closed, its memory freed, when the last request that uses it has been
-answered. The lock is held for look-ups alone, never while a version is
-loaded, run or closed, so no request waits for another version.
+A version in use is never closed: when another takes its place it gets no new
+requests, and it is closed after its last one. The lock is held for look-ups
+alone, never while a version is loaded, run or closed, so no request waits for
+another version.
 """
 
 import contextlib
@@ -62,20 +62,20 @@ class Version:
 
 
 class Versions:
-    """The version of a model that is served, and what became of the others.
+    """The served version of a model, and the states of the others.
 
     Args:
         name: str. The model's.
         base_path: str. A base directory or a version directory.
-        load: function of a version directory, and of the servable that is
-            served (`None` before the first), that returns a servable. Called
-            in one thread at a time.
+        load: function of a version directory and of the servable in use
+            (`None` before the first), that returns a servable. Called in one
+            thread at a time.
         poll_seconds: float. Time between two looks at the base path. 0: only
             one at the start.
-        on_event: function of what happened and, by name, `version`, `message`
-            and the `seconds` that it took, called from several threads. Of a
-            version `"loading"`, `"loaded"`, `"load_failed"`, `"unloading"` or
-            `"unloaded"`; of the model `"poll_failed"`.
+        on_event: function of an event and, by name, `version`, `message` and
+            `seconds` (its duration), called from several threads. Events of a
+            version are `"loading"`, `"loaded"`, `"load_failed"`, `"unloading"`
+            and `"unloaded"`; of the model `"poll_failed"`.
         clock: function that returns seconds, for retries.
     """
 
@@ -212,7 +212,7 @@ class Versions:
                 self._changed.notify_all()
 
     def status(self, name: str, *, version: int | None = None) -> list[Version]:
-        """What the model's versions do, those that ended included.
+        """The model's versions, those that ended included.
 
         Args:
             name: str. The model that is asked for.
