@@ -359,6 +359,14 @@ class EncoderModel(keras.Model):
         for name, value in config.items():
             setattr(self, name, value)
 
+    @property
+    def drops_out(self) -> bool:
+        """Whether the outputs of training differ from step to step."""
+        return any(
+            isinstance(layer, keras.layers.Dropout) and layer.rate > 0
+            for layer in self._flatten_layers()
+        )
+
     def set_dropout(self, rate):
         """Another dropout rate than the configuration's, for one training.
 

@@ -115,15 +115,6 @@ class Embedder(EncoderModel):
         """The most wordpieces that are read, [CLS] and [SEP] among them."""
         return self.encoder.max_sequence_length - len(self.prefix_ids)
 
-    @property
-    def drops_out(self) -> bool:
-        """Whether the embedding of a text differs from step to step in
-        training."""
-        return any(
-            isinstance(layer, keras.layers.Dropout) and layer.rate > 0
-            for layer in self._flatten_layers()
-        )
-
     def copy(self):
         """An embedder of its own with the same weights and precision.
 

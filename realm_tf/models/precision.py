@@ -128,8 +128,10 @@ def _tensorflow_is_fast():
             return _is_new_enough(details["compute_capability"])
     if os.environ.get(_ONEDNN_LIMIT) in _WITHOUT_BFLOAT16:
         return False
-    words = pathlib.Path(_CPU_INFO).read_text().split()
-    return not _CPU_FLAGS.isdisjoint(words)
+    path = pathlib.Path(_CPU_INFO)
+    # Other systems than Linux have no such file.
+    flags = path.read_text().split() if path.exists() else ()
+    return not _CPU_FLAGS.isdisjoint(flags)
 
 
 def _is_new_enough(capability):
