@@ -14,7 +14,7 @@ from realm_tf.operations.operation import Operation
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compare(Operation):
-    """Sets evaluations of the same questions side by side.
+    """Compares evaluations of the same questions.
 
     Prints the metrics of all of them and how far each is from the first:
     differences with 95 % paired-bootstrap intervals. Writes comparison.json,
@@ -25,38 +25,27 @@ class Compare(Operation):
     makes = Comparison
 
     evaluations: tyro.conf.Positional[tuple[Evaluation, ...]]
-    """what `realm evaluate` wrote, all on one questions file; the others are
+    """directories of `realm evaluate`, all on one questions file; the others are
     compared with the first"""
     output: str
     """the directory to make"""
-    names: tuple[str, ...] | None = None
-    """what to call them (if not given: their directories' names, or whole paths
-    where these are the same)"""
 
     def parameters(self) -> dict:
-        """The name of each evaluation.
+        """The name of each evaluation: its directory's, or the whole path.
 
         Raises:
-            InputError: if names are missing or the same.
+            InputError: if there is no evaluation, or one occurs twice.
         """
-        given = [each.path for each in self.evaluations]
-        names = self.names
-        if names is None:
-            names = [path.rpartition("/")[2] for path in given]
-            if len(set(names)) < len(names):
-                names = given
-        if not given or len(names) != len(given):
+        paths = [each.path for each in self.evaluations]
+        names = [path.rpartition("/")[2] for path in paths]
+        if len(set(names)) < len(names):
+            names = paths
+        if not paths or len(set(paths)) < len(paths):
             raise InputError(
-                f"--names: expected {len(given)}, one for each of one "
-                f"evaluation or more. Received {len(names)}: {' '.join(names)}"
+                "compare: expected one evaluation or more, each once. "
+                f"Received: {' '.join(paths) or 'none'}"
             )
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise InputError(
-                f"{twice[0]!r} is the name of two evaluations: give each "
-                "directory once and each of --names a value of its own."
-            )
-        return {"names": list(names)}
+        return {"names": names}
 
     def parents(self) -> dict:
         return {
@@ -77,8 +66,7 @@ class Compare(Operation):
 
         Raises:
             InputError: if a directory is no evaluation, is damaged or is of
-                other questions than the first, or if names are missing or the
-                same.
+                other questions than the first, or is given twice.
         """
         from realm_tf.evaluation.reports import comparison
 

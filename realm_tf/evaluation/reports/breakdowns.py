@@ -95,8 +95,9 @@ def answer_length(line: dict) -> str:
     """
     if line.get("answer_type") == "regex":
         return PATTERN
+    language = line.get("language", answer_rules.ENGLISH)
     lengths = (
-        len(answer_rules.normalize_answer(answer).split())
+        len(answer_rules.normalize_answer(answer, language).split())
         for answer in accepted_answers(line)
     )
     return answer_lengths()[min(max(min(lengths), 1), LONGEST_LENGTH) - 1]

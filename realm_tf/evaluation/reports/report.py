@@ -296,7 +296,10 @@ def _example(line):
                 **candidate,
                 "probability": math.exp(candidate["log_prob"]),
                 "is_right": answer_rules.is_correct(
-                    candidate["answer"], accepted, answer_type
+                    candidate["answer"],
+                    accepted,
+                    answer_type,
+                    line.get("language", answer_rules.ENGLISH),
                 ),
             }
             for candidate in line["candidates"]

@@ -64,6 +64,9 @@ def test_question_words(question, word):
         # Nothing is left of it.
         ({"answer": ["The"]}, "1"),
         ({"answer": ["19.."], "answer_type": "regex"}, "pattern"),
+        # An article of German; "die" is a word of English.
+        ({"answer": ["die Stadt"], "language": "de"}, "1"),
+        ({"answer": ["die Stadt"]}, "2"),
     ],
 )
 def test_answer_lengths(line, group):

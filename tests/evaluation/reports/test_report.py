@@ -152,6 +152,20 @@ def test_what_came_from_elsewhere_is_text(tmp_path, make_lines):
     assert all(f"{SHOWN} no. 3." in text for text in found.texts["article"])
 
 
+def test_a_candidate_is_right_by_the_rules_of_its_language(
+    tmp_path, make_lines
+):
+    lines = make_lines(1)
+    for candidate in lines[0]["candidates"]:
+        candidate["answer"] = "die Stadt"
+    lines[0].update(answer=["Stadt"], answer_type="string")
+    found, _ = write(tmp_path, lines)
+    assert not any("right" in row for row in found.tables[-2])
+    lines[0]["language"] = "de"
+    found, _ = write(tmp_path, lines)
+    assert all("right" in row for row in found.tables[-2][1:])
+
+
 def test_a_corpus_of_one_block_has_one_k(tmp_path, make_lines):
     lines = make_lines(4)
     for line in lines:
