@@ -15,9 +15,9 @@ import pathlib
 import sys
 import time
 
-import corpus
 import numpy as np
 import tyro
+import workers
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
@@ -91,7 +91,7 @@ def _write(known, num_blocks, output, seed):
 
 def _build(rows, kind, options, output):
     started = time.perf_counter()
-    process = corpus.start(
+    process = workers.start(
         *("index", "--embeddings", rows, "--kind", kind, "--output", output),
         *options,
     )

@@ -68,9 +68,9 @@ def main():
 
 def make(args, num_blocks: int) -> str:
     """The folder of blocks, embeddings and index, made where it is missing."""
-    import corpus
     import drawn
     import scale
+    import workers
 
     from realm_tf.artifacts import artifact
 
@@ -84,7 +84,7 @@ def make(args, num_blocks: int) -> str:
     if not artifact.is_complete(embeddings):
         drawn.draw_embeddings(args.model, blocks, embeddings, args.seed)
     if not artifact.is_complete(index):
-        corpus.seconds(
+        workers.seconds(
             *("index", "--embeddings", embeddings, "--output", index),
             *("--kind", args.kind),
         )

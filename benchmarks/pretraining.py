@@ -16,28 +16,276 @@ MODEL ...` trains nothing and measures models that are there, such as those of
 """
 
 import dataclasses
+import itertools
 import json
 import os
+import statistics
 from typing import Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import keras
 import numpy as np
-import pretraining_measurement as measurement
 import tyro
 
 from realm_tf import quickstart
+from realm_tf.answering import bootstrap
+from realm_tf.artifacts.array_files import VOCABULARY
+from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Model
+from realm_tf.artifacts.objects import Passages
+from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
 from realm_tf.configs import pretrain as configs
+from realm_tf.configs.pretrain import PretrainRecipe
+from realm_tf.data.masked_queries import PretrainingExamples
+from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.graph import Graph
 from realm_tf.operations.init import Init
 from realm_tf.operations.operation import Repeated
 from realm_tf.operations.pretrain import Pretrain
+from realm_tf.text.tokenizer import Tokenizer
 from realm_tf.training import plots
 from realm_tf.training.training_log import read_log
+
+# Far beyond any training: masks that no step has seen.
+_EPOCH = 1_000_000
+# What models are compared by, batch by batch; each of a batch's sentences
+# counts alike in it.
+RECALLS = ("answer_recall", "article_recall")
+
+
+def evaluate(
+    model: Model,
+    blocks,
+    passages,
+    *,
+    recipe: configs.PretrainRecipe,
+    num_batches: int,
+    mode: str = "salient",
+    seed: int = 0,
+) -> dict:
+    """Measures a model on masked sentences, over an index of its own.
+
+    The masks are new ones; the sentences may be among those it was trained
+    on.
+
+    Args:
+        model: `Model`.
+        blocks: `BlockRecords`. What is retrieved.
+        passages: `TokenizedPassages`. What is masked.
+        recipe: `PretrainRecipe`. Lengths, candidates and batch size.
+        num_batches: int.
+        mode: str. What is masked. Defaults to `"salient"`.
+        seed: int. Of the masks. Defaults to `0`.
+
+    Returns:
+        dict of float: `loss` and the metrics of `RealmModel`; and `batches`,
+        dict of each of `RECALLS` to a list of float, that of each batch. The
+        same seed masks the same sentences for each model:
+        `bootstrap.paired_difference` takes two such lists.
+    """
+    from realm_tf.retrieval.block_embedder import BlockEmbedder
+    from realm_tf.training import index_builder
+    from realm_tf.training import trainers
+
+    recipe = recipe.replace(num_steps=1)
+    loaded = model.load()
+    trainers.prepare(loaded.model, recipe)
+    embedder = BlockEmbedder(loaded, max_length=recipe.lengths.max_block_length)
+    trainer = trainers.make_realm_trainer(
+        loaded,
+        blocks,
+        recipe,
+        embeddings=index_builder.embed_blocks(embedder, blocks),
+    )
+    examples = PretrainingExamples(
+        passages,
+        batch_size=recipe.batch_size,
+        seed=seed,
+        mode=mode,
+        max_query_length=recipe.lengths.max_query_length,
+        max_masked=recipe.masking.max_masked,
+    )
+    batches = itertools.islice(
+        examples.batches(_EPOCH * examples.steps_per_epoch), num_batches
+    )
+    recalls = _BatchRecalls()
+    metrics = trainer.evaluate(
+        ((batch,) for batch in batches),
+        steps=num_batches,
+        callbacks=[recalls],
+        return_dict=True,
+        verbose=0,
+    )
+    return {**metrics, "batches": recalls.found}
+
+
+class _BatchRecalls(keras.callbacks.Callback):
+    """Each batch's recalls, of which Keras logs the mean so far."""
+
+    def on_test_begin(self, logs=None):
+        self.found = {name: [] for name in RECALLS}
+
+    def on_test_batch_end(self, batch, logs=None):
+        for name, values in self.found.items():
+            total = logs[name] * (len(values) + 1)
+            values.append(float(total - sum(values)))
+
+
+_MODES = ("salient", "uniform")
+_BATCHES = "batches"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """Measures models over blocks that each embeds itself.
+
+    Args:
+        blocks: `Blocks`.
+        passages: `Passages`. What is masked.
+        output: str. Directory of a file for each model that was measured.
+        num_batches: int. Of masked sentences.
+    """
+
+    blocks: Blocks
+    passages: Passages
+    output: str
+    num_batches: int
+
+    def measure(self, model: Model, recipe: PretrainRecipe) -> dict:
+        """Metrics by what is masked, those in a file if it is of this model.
+
+        Args:
+            model: `Model`.
+            recipe: `PretrainRecipe`. Lengths, candidates and batch size.
+        """
+        name = os.path.basename(model.path)
+        path = os.path.join(self.output, f"{name}.json")
+        measured_of = {
+            "model": model.fingerprint,
+            "num_batches": self.num_batches,
+        }
+        if os.path.exists(path):
+            found = json.loads(Path(path).read_text())
+            if found.get("measured_of") == measured_of:
+                return found
+        found = {
+            mode: evaluate(
+                model,
+                self.blocks.records,
+                self._tokenized(),
+                recipe=recipe,
+                num_batches=self.num_batches,
+                mode=mode,
+            )
+            for mode in _MODES
+        }
+        found["measured_of"] = measured_of
+        write_text(path, json.dumps(found))
+        return found
+
+    def _tokenized(self):
+        path = os.path.join(self.output, "passages.arrow")
+        if not os.path.exists(path):
+            vocabulary = os.path.join(self.blocks.path, VOCABULARY)
+            TokenizedPassages.write(
+                path, self.passages, Tokenizer.from_file(vocabulary)
+            )
+        return TokenizedPassages(path)
+
+    def findable(self, recipe: PretrainRecipe) -> dict:
+        """Of a salient span of each sentence, how many are elsewhere too."""
+        blocks = self.blocks.records
+        articles = blocks.article_numbers()
+        bodies = [
+            f" {' '.join(map(str, blocks[number].token_ids))} "
+            for number in range(len(blocks))
+        ]
+        examples = PretrainingExamples(
+            self._tokenized(),
+            batch_size=recipe.batch_size,
+            max_query_length=recipe.lengths.max_query_length,
+            max_masked=recipe.masking.max_masked,
+        )
+        counts = {"spans": 0, "in_the_article": 0, "in_the_corpus": 0}
+        for step in range(examples.steps_per_epoch):
+            for example in examples.examples(0, step):
+                masked = f" {' '.join(map(str, example.mask_ids))} "
+                holders = [
+                    number
+                    for number, body in enumerate(bodies)
+                    if masked in body and number != example.block_id
+                ]
+                counts["spans"] += 1
+                counts["in_the_corpus"] += bool(holders)
+                counts["in_the_article"] += bool(
+                    (articles[holders] == articles[example.block_id]).any()
+                )
+        return counts
+
+
+def kind(run: str) -> str:
+    """`refreshed` of `minilm-refreshed-0`; `start` as it is."""
+    return run.split("-")[1] if "-" in run else run
+
+
+def without_batches(found: dict) -> dict:
+    """What was measured of a model, without each batch's recalls."""
+    return {
+        mode: {
+            name: value
+            for name, value in found[mode].items()
+            if name != _BATCHES
+        }
+        for mode in _MODES
+    }
+
+
+def differences(measured: dict[str, dict]) -> dict:
+    """How far each model's recalls are from the first's, on the same masks.
+
+    Paired by batches: these are what `questions` counts.
+    """
+    first, *others = measured
+    return {
+        other: {
+            mode: {
+                name: bootstrap.paired_difference(
+                    measured[other][mode][_BATCHES][name],
+                    measured[first][mode][_BATCHES][name],
+                )
+                for name in RECALLS
+            }
+            for mode in _MODES
+        }
+        for other in others
+    }
+
+
+def means(measured: dict[str, dict]) -> dict:
+    """Mean and range of each metric over the seeds of a kind."""
+    kinds = {}
+    for run, found in measured.items():
+        kinds.setdefault(kind(run), []).append(without_batches(found))
+    return {
+        name: {
+            mode: {
+                metric: [
+                    round(statistics.mean(values), 4),
+                    round(min(values), 4),
+                    round(max(values), 4),
+                ]
+                for metric in found[0][mode]
+                for values in [[one[mode][metric] for one in found]]
+            }
+            for mode in _MODES
+        }
+        for name, found in kinds.items()
+    }
+
 
 # As the recipe reads them.
 _MAX_BLOCK_LENGTH = 64
@@ -89,9 +337,9 @@ def _measure(experiments, models):
     measured = {}
     for model in models:
         measured[model] = experiments.measure(Model(model))
-        shown = measurement.without_batches(measured[model])
+        shown = without_batches(measured[model])
         print(model, json.dumps(shown), flush=True)
-    print("differences", json.dumps(measurement.differences(measured)))
+    print("differences", json.dumps(differences(measured)))
 
 
 def _run(experiments):
@@ -104,11 +352,10 @@ def _run(experiments):
     results = {
         "recipe": experiments.recipe.flat(),
         "runs": {
-            run: measurement.without_batches(found)
-            for run, found in measured.items()
+            run: without_batches(found) for run, found in measured.items()
         },
-        "means": measurement.means(measured),
-        "differences": measurement.differences(measured),
+        "means": means(measured),
+        "differences": differences(measured),
         "findable": experiments.measurement.findable(experiments.recipe),
     }
     runs = {k: v for k, v in experiments.compared.items() if k != _START}
@@ -121,7 +368,7 @@ def _mean_logs(runs):
     """Kind of a run to the means of all its seeds, by step."""
     logs = {}
     for run, model in runs.items():
-        logs.setdefault(measurement.kind(run), []).append(read_log(model.path))
+        logs.setdefault(kind(run), []).append(read_log(model.path))
     return {
         f"{kind} (mean of {len(of_kind)})": [
             {
@@ -141,7 +388,7 @@ class _Experiments:
     Attributes:
         graph: `Graph`.
         compared: dict. Name to model: what all runs begin with, then these.
-        measurement: `measurement.Measurement`.
+        measurement: `Measurement`.
     """
 
     def __init__(self, args):
@@ -169,7 +416,7 @@ class _Experiments:
             Annotate, "annotated", blocks=blocks, tagger="rules"
         )
         self._blocks, self._passages = blocks, annotated
-        self.measurement = measurement.Measurement(
+        self.measurement = Measurement(
             self._blocks, self._passages, args.output, args.num_batches
         )
         if not args.measure:

@@ -20,9 +20,9 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import corpus
 import drawn
 import load
+import workers
 
 from realm_tf.artifacts import artifact
 from realm_tf.artifacts import fingerprints
@@ -100,13 +100,13 @@ def measure(args, blocks, embeddings, folder, kind) -> dict:
     base = os.path.join(folder, f"export-{kind}-{args.quantize_embeddings}")
     found = {"quantize_embeddings": args.quantize_embeddings}
     if not artifact.is_complete(index):
-        found["index_seconds"] = corpus.seconds(
+        found["index_seconds"] = workers.seconds(
             *("index", "--embeddings", embeddings, "--output", index),
             *("--kind", kind),
         )
     version = os.path.join(base, "1")
     if not artifact.is_complete(version):
-        found["export_seconds"] = corpus.seconds(
+        found["export_seconds"] = workers.seconds(
             *("export", "--model", args.model, "--blocks", blocks),
             *("--index", index, "--output", base),
             *("--quantize-embeddings", args.quantize_embeddings),

@@ -1,7 +1,5 @@
-import pathlib
-import runpy
-
 import numpy as np
+import pretraining
 import pytest
 
 from realm_tf.artifacts.objects import Blocks
@@ -15,8 +13,6 @@ from realm_tf.models.knowledge_augmented_encoder import MaskedLmModel
 from realm_tf.operations.annotate import Annotate
 from realm_tf.training import trainers
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "benchmarks/masked_lm.py"
-MASKED_LM = runpy.run_path(str(SCRIPT))
 RECIPE = RECIPES["tiny"].replace(batch_size=4)
 
 
@@ -41,7 +37,7 @@ def corpus(tmp_path_factory, blocks_dir, loaded):
 
 
 def _evaluate(loaded, corpus, *, num_batches=1, **arguments):
-    return MASKED_LM["evaluate"](
+    return pretraining.evaluate(
         Model(loaded[0]),
         *corpus,
         recipe=RECIPE,
@@ -66,7 +62,7 @@ def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
     )
     alone.compile()
     expected = alone.evaluate(
-        examples.batch(MASKED_LM["_EPOCH"], 0),
+        examples.batch(pretraining._EPOCH, 0),
         batch_size=4,
         verbose=0,
         return_dict=True,
@@ -77,7 +73,7 @@ def test_what_the_blocks_add_to_the_encoder_alone(loaded, corpus):
     assert 0 <= found["null_probability"] <= 1
     # Models are compared batch by batch; the mean is that of them all.
     first, found = found, _evaluate(loaded, corpus, num_batches=3)
-    for name in MASKED_LM["RECALLS"]:
+    for name in pretraining.RECALLS:
         batches = found["batches"][name]
         assert len(batches) == 3
         assert np.mean(batches) == pytest.approx(found[name], abs=1e-6)
