@@ -17,9 +17,8 @@ from realm_tf.checkpoints import random_weights
 from realm_tf.configs import pretrain as pretrain_configs
 from realm_tf.models import model_directory
 
-TINY = {
-    f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "dpr", "finetune")
-}
+TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
+TINY["dpr_recipe"] = "dpr_tiny"
 # A masked-LM warm-up and pre-training of two steps each.
 SET_PRETRAIN = (
     "num_steps=2",
