@@ -40,6 +40,7 @@ from realm_tf.configs import pretrain as configs
 from realm_tf.configs.pretrain import PretrainRecipe
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
+from realm_tf.models import model_directory
 from realm_tf.operations.annotate import Annotate
 from realm_tf.operations.chunk import Chunk
 from realm_tf.operations.graph import Graph
@@ -92,7 +93,7 @@ def evaluate(
     from realm_tf.training import trainers
 
     recipe = recipe.replace(num_steps=1)
-    loaded = model.load()
+    loaded = model_directory.load(model)
     trainers.prepare(loaded.model, recipe)
     embedder = BlockEmbedder(loaded, max_length=recipe.lengths.max_block_length)
     trainer = trainers.make_realm_trainer(
