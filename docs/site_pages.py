@@ -155,7 +155,7 @@ def _of_one_type(recipes):
         yield {
             name: each
             for name, each in recipes.items()
-            if type(each) is kind and not name.startswith("tiny")
+            if type(each) is kind and "tiny" not in name
         }
 
 

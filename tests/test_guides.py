@@ -40,7 +40,8 @@ _COMMAND = re.compile(
 # Inputs that are too large or not here, and their substitutes.
 _SUBSTITUTES = {
     r"realm init --from minilm.* --output (\S+)": r"cp -r model.tiny \1",
-    r"--recipe \S+": "--recipe tiny",
+    r"--recipe dpr\S*": "--recipe dpr_tiny",
+    r"--recipe (?!dpr)\S+": "--recipe tiny",
     r"realm_tf/quickstart/wiki\.xml\.bz2": "corpus.jsonl",
     r"realm_tf/quickstart/questions\.(\w+)\.jsonl": r"\1.jsonl",
 }
