@@ -54,7 +54,9 @@ def write_arrow(blocks, directory):
             path = stage.path(f"blocks-{number:05d}{record_files.ENDING}")
             part = blocks[number * size : (number + 1) * size]
             record_files.write_rows(path, Block, part)
-        stage.metadata.update(num_blocks=sum(rows), shard_rows=rows)
+        stage.metadata.update(
+            num_blocks=sum(rows), shard_rows=rows, max_block_length=256
+        )
 
 
 def write_tfrecords(blocks, directory):

@@ -160,8 +160,8 @@ def check_passages(passages, *, blocks) -> None:
     if passages.blocks not in (None, blocks.fingerprint):
         raise InputError(
             f"{passages} was annotated from other blocks than {blocks}: "
-            "annotate these, or the articles of another corpus with `realm "
-            "annotate --input`."
+            "annotate these, or another corpus with `realm annotate "
+            "--other-corpus`."
         )
 
 

@@ -38,9 +38,7 @@ class Inspect(Operation):
     block: int | None = None
     """print this block, too"""
     html: str | None = None
-    """write a page of annotated passages with their spans marked"""
-    num_passages: int = 200
-    """with --html: passages to show, spread evenly"""
+    """write a page of 200 annotated passages with their spans marked"""
     plot: str | None = None
     """draw the curves of the directories' training runs into a PNG, instead of
     printing what they hold"""
@@ -75,9 +73,7 @@ class Inspect(Operation):
         if self.html is not None:
             from realm_tf.tagging import page
 
-            page.write_page(
-                found.path, self.html, num_passages=self.num_passages
-            )
+            page.write_page(found.path, self.html)
         return found
 
     def report(self, result: Artifact | None) -> str:

@@ -85,7 +85,7 @@ def sample_passages(
             complete, or a shard is missing or damaged.
     """
     if num_passages < 1:
-        raise InputError(f"--num-passages {num_passages}: expected 1 or more.")
+        raise InputError(f"num_passages={num_passages}: expected 1 or more.")
     passages = Passages(annotated_dir)
     total = len(passages)
     for place in sorted(

@@ -120,7 +120,7 @@ class SpacyTagger:
             self._pipeline = spacy.load(model)
         except OSError as error:
             raise InputError(
-                f"--spacy-model {model}: spaCy can load no such pipeline here: "
+                f"--tagger-model {model}: spaCy can load no such pipeline here: "
                 f"run `python -m spacy download {model}`, or name a directory."
             ) from error
         # The name given, its version and spaCy's.
@@ -202,7 +202,6 @@ def make_tagger(
     name: str,
     *,
     tagger_model: str | None = None,
-    spacy_model: str | None = None,
     language: str = dates.ENGLISH,
     batch_size: int = 32,
     precision: str = "float32",
@@ -211,9 +210,8 @@ def make_tagger(
 
     Args:
         name: str. One of `TAGGERS`.
-        tagger_model: str. For `bert`: the directory of its model.
-        spacy_model: str. For `spacy`: the pipeline. Defaults to `None`:
-            `SPACY_MODEL`.
+        tagger_model: str. For `bert`: the directory of its model. For `spacy`:
+            the pipeline, by default `SPACY_MODEL`.
         language: str. ISO 639 code of the texts, whose dates `links` and `bert`
             find. Defaults to English.
         batch_size: int. Sequences that a model computes at once. Defaults to
@@ -231,7 +229,7 @@ def make_tagger(
     if name == LINKS:
         return LinksTagger(language)
     if name == SPACY:
-        return SpacyTagger(spacy_model or SPACY_MODEL, batch_size=batch_size)
+        return SpacyTagger(tagger_model or SPACY_MODEL, batch_size=batch_size)
     return BertTagger(tagger_model, batch_size, precision, language)
 
 
@@ -239,7 +237,6 @@ def identity(
     name: str,
     *,
     tagger_model: str | None = None,
-    spacy_model: str | None = None,
     language: str = dates.ENGLISH,
 ) -> str:
     """An identifier that differs where the spans of two taggers may differ.
@@ -247,7 +244,6 @@ def identity(
     Args:
         name: str. As for `make_tagger`.
         tagger_model: str. As for `make_tagger`.
-        spacy_model: str. As for `make_tagger`.
         language: str. As for `make_tagger`.
 
     Returns:
@@ -264,17 +260,13 @@ def identity(
             "--tagger bert needs --tagger-model: the directory that `realm "
             "train-tagger` made."
         )
-    for owner, option, value in (
-        (BERT, "--tagger-model", tagger_model),
-        (SPACY, "--spacy-model", spacy_model),
-    ):
-        if value and name != owner:
-            raise InputError(
-                f"{option} belongs to --tagger {owner}. Received: --tagger "
-                f"{name}"
-            )
+    if tagger_model and name not in (BERT, SPACY):
+        raise InputError(
+            "--tagger-model belongs to --tagger bert and spacy. Received: "
+            f"--tagger {name}"
+        )
     if name == SPACY:
-        return SpacyTagger(spacy_model or SPACY_MODEL).version
+        return SpacyTagger(tagger_model or SPACY_MODEL).version
     found = Tagger(tagger_model).fingerprint if name == BERT else name
     if dates.is_english(language):
         return found

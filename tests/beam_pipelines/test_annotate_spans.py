@@ -178,12 +178,9 @@ def test_errors_in_workers_come_out_whole(
 @pytest.mark.parametrize(
     "arguments, reason",
     [
-        ({"batch_size": 0}, "--batch-size 0: expected 1 or more"),
+        ({"passages_per_shard": 0}, "--passages-per-shard 0: expected 1"),
         ({"beam_options": ["--no-such-option=1"]}, "--no-such-option"),
         ({"tagger_model": "x"}, "--tagger-model belongs to --tagger bert"),
-        ({"vocab": "x"}, "--vocab belongs to --input"),
-        ({"blocks": None}, "either --blocks DIR or --input GLOB"),
-        ({"blocks": None, "input": "x"}, "--input needs --vocab"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, blocks, arguments, reason):

@@ -126,7 +126,7 @@ def spacy(monkeypatch):
 
 
 def test_spacy_gets_sentences_and_gives_places_in_the_block(spacy):
-    tagger = taggers.make_tagger("spacy", spacy_model="shouting", batch_size=5)
+    tagger = taggers.make_tagger("spacy", tagger_model="shouting", batch_size=5)
     blocks = [SUEZ, block("no"), block("Ada.", "In Rome.")]
     assert marked(tagger, *blocks) == [
         [
@@ -173,12 +173,12 @@ def test_spacy_forgets_words_where_it_can(spacy):
 def test_what_is_missing_of_spacy_is_named(spacy, monkeypatch):
     with pytest.raises(InputError) as caught:
         taggers.make_tagger("spacy")
-    assert "--spacy-model en_core_web_sm" in str(caught.value)
+    assert "--tagger-model en_core_web_sm" in str(caught.value)
     assert "python -m spacy download en_core_web_sm" in str(caught.value)
     # What `import` makes of it then is an ImportError.
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError) as caught:
-        taggers.make_tagger("spacy", spacy_model="de_core_news_sm")
+        taggers.make_tagger("spacy", tagger_model="de_core_news_sm")
     assert "pip install spacy" in str(caught.value)
     assert "spacy download de_core_news_sm" in str(caught.value)
 
@@ -192,7 +192,7 @@ def test_identity(tmp_path, spacy, tagger_dir):
     assert taggers.identity("rules") == "rules"
     assert taggers.identity("links") == "links"
     assert (
-        taggers.identity("spacy", spacy_model="shouting")
+        taggers.identity("spacy", tagger_model="shouting")
         == "shouting 1.2.3, spaCy 9.8.7"
     )
     metadata = artifact.read(tagger_dir)
@@ -211,12 +211,7 @@ def test_identity(tmp_path, spacy, tagger_dir):
         (
             "rules",
             {"tagger_model": "x"},
-            "--tagger-model belongs to --tagger bert. Received: --tagger rules",
-        ),
-        (
-            "bert",
-            {"tagger_model": "x", "spacy_model": "y"},
-            "--spacy-model belongs to --tagger spacy",
+            "--tagger-model belongs to --tagger bert and spacy. Received: --tagger rules",
         ),
     ],
 )
