@@ -46,7 +46,7 @@ _WITH_ROOM = "brute_force"
 def write(
     stage: Stage, model: Model, state, *, kind, fields, foreign=(), **facts
 ) -> None:
-    """Writes an export of a state, its graph made anew.
+    """Writes an export of a state, with a new graph.
 
     Args:
         stage: `artifact.Stage`. As of `saved_model.write`.

@@ -175,7 +175,7 @@ def _prepare(output, directory, job, resumable, started):
         what = what or differences(begun, job) or ["other inputs"]
         raise InputError(
             f"{directory} was begun with {', '.join(what)}: give the same "
-            "command again to go on with it, or remove it to begin anew."
+            "command again to go on with it, or remove it to begin again."
         )
     Path(directory).mkdir(parents=True, exist_ok=True)
     write_text(

@@ -232,7 +232,7 @@ def compact(corpus, manifest):
     ):
         raise InputError(
             f"{corpus} was made by a version of realm that cuts documents into "
-            "other blocks: make it anew with `realm corpus create`."
+            "other blocks: make it again with `realm corpus create`."
         )
     operation = _embedding(segment, settings)
     if not segment.embeddings.is_complete:

@@ -10,11 +10,11 @@ import tyro
 
 from realm_tf.articles import collecting
 from realm_tf.artifacts.disk import locked
+from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
 from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.segments import Document
 from realm_tf.errors import InputError
 from realm_tf.models.precision import Precision
 from realm_tf.models.precision import resolve
@@ -296,7 +296,7 @@ class RemoveFromCorpus(_Change):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompactCorpus(Operation):
-    """Writes what a corpus holds anew, without what has been removed from it.
+    """Rewrites a corpus without its removed documents.
 
     Answers stay as they are, and so do what blocks are called. Changes do it by
     themselves when a fifth of the blocks on the disk is of no use.
@@ -394,7 +394,7 @@ def _nothing_left(settings, counts):
 def _of_counts(counts):
     names = ("documents", "blocks")
     text = ", ".join(f"{counts[name]:,} {name}" for name in names)
-    text += f" ({counts['blocks_embedded']:,} of them embedded anew)"
+    text += f" ({counts['blocks_embedded']:,} of them embedded)"
     rest = {n: c for n, c in counts.items() if n not in names}
     rest.pop("blocks_embedded")
     return "; ".join([text, *_told_counts(rest)])

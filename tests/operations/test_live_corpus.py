@@ -21,10 +21,10 @@ from realm_tf import cli
 from realm_tf.answering.calibration import Calibration
 from realm_tf.answering.corpus import Corpus
 from realm_tf.answering.predict import Predictor
+from realm_tf.artifacts.live_corpus import Document
 from realm_tf.artifacts.live_corpus import LiveCorpus
+from realm_tf.artifacts.live_corpus import Segment
 from realm_tf.artifacts.objects import Model
-from realm_tf.artifacts.segments import Document
-from realm_tf.artifacts.segments import Segment
 from realm_tf.errors import InputError
 from realm_tf.export import live_version
 from realm_tf.export import signatures
