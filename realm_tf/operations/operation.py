@@ -127,17 +127,14 @@ class Operation:
 
     def reopened(self) -> "Operation":
         """The same operation, whose inputs are read again from the disk."""
-        fields = self._artifact_fields()
-        values = {name: getattr(self, name) for name in fields}
-        return dataclasses.replace(
-            self,
-            **{
-                name: tuple(map(str, value))
-                if isinstance(value, tuple)
-                else value and str(value)
-                for name, value in values.items()
-            },
-        )
+        paths = {}
+        for name in self._artifact_fields():
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                paths[name] = tuple(map(str, value))
+            elif value is not None:
+                paths[name] = str(value)
+        return dataclasses.replace(self, **paths)
 
     def write(self, output: str | None = None, *, resumable: bool = False):
         """Opens `output` to be written; see `artifact.write`."""

@@ -40,6 +40,7 @@ class BruteForce(keras.layers.Layer, Index):
 
     Example:
 
+    >>> import numpy as np
     >>> index = BruteForce(np.eye(3, dtype="float32"))
     >>> scores, block_ids = index.search(np.array([[0.0, 2.0, 1.0]]), 2)
     >>> np.asarray(block_ids).tolist()

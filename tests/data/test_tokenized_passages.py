@@ -12,7 +12,7 @@ from realm_tf.artifacts import record_files
 from realm_tf.artifacts.objects import Passages
 from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.paths import write_text
-from realm_tf.data.masking import Masker
+from realm_tf.data.masked_queries import Masker
 from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.data.tokenized_passages import tokenize_passages
 from realm_tf.errors import InputError
