@@ -25,10 +25,6 @@ from realm_tf.errors import InputError
 
 # A flag that may be given several times, such as `--set`.
 Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
-# Flags that take several and may be given several times, such as
-# `--set-pretrain`. In Python they are one tuple of all.
-RepeatedWords = tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]]
-RepeatedNumbers = tyro.conf.UseAppendAction[tuple[tuple[int, ...], ...]]
 # Options of a pipeline's runner: what the command line has beyond the flags.
 BeamOptions = Annotated[tuple[str, ...], tyro.conf.Suppress]
 
@@ -67,7 +63,7 @@ class Operation:
             kind = kinds.get(field.name)
             convert = kind.of if kind else _without_path_type
             if isinstance(value, list | tuple):
-                value = tuple(map(convert, _flatten(value)))
+                value = tuple(map(convert, value))
             else:
                 value = convert(value)
             object.__setattr__(self, field.name, value)
@@ -255,15 +251,6 @@ def _hints(cls):
 
 def _without_path_type(value):
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _flatten(values):
-    """The words of a flag that was given several times, as one list."""
-    for each in values:
-        if isinstance(each, tuple):
-            yield from each
-        else:
-            yield each
 
 
 def parts_of(hint):
