@@ -1,6 +1,6 @@
-"""Lists of English words that tell names from words merely capitalised.
+"""Lists of English words for the rules of dates, numbers and names.
 
-They are in english_words.toml, which says what each is for.
+english_words.toml explains each list.
 """
 
 import pathlib
@@ -18,6 +18,11 @@ def _words(name):
 def pattern(name: str) -> str:
     """A regular expression for any word of a list, in the list's order."""
     return "|".join(_LISTS[name].split())
+
+
+def lines(name: str) -> str:
+    """A regular expression for any line of a list, spaces included."""
+    return "|".join(_LISTS[name].split("\n")[:-1])
 
 
 def any_of(name: str) -> str:

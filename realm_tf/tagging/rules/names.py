@@ -28,8 +28,7 @@ _WORD = re.compile(
 )
 # "London-based": the name ends at the hyphen; "Jong-un" has none of these.
 _TAIL = re.compile(
-    r"[-‑](?:\w*(?:ed|ing)|born|led|style|held|built|own|owned|like|wide|era|"
-    r"type|language|made|run|bound|old|century|centric|only|themed)$"
+    rf"[-‑](?:\w*(?:ed|ing)|{english_words.pattern('after_hyphens')})$"
 )
 _PARTICLE = english_words.pattern("particles")
 _PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
@@ -46,12 +45,7 @@ _ADJECTIVE = re.compile(
     r"Swiss|Arab|African|American|Mexican|Moroccan) [a-z]+"
 )
 # An adjective or noun of a people: a name wherever it stands.
-_PEOPLE = re.compile(
-    r"(?:\w{2,}(?:(?<!c)ian|nese|lese|mese|lish|nish|kish|tish|dish|wish)|"
-    r"American|African|Mexican|German|Roman|European|Korean|Cuban|Moroccan|"
-    r"Tibetan|Chilean|Honduran|French|Dutch|Greek|Welsh|Swiss|Czech|Irish|"
-    r"Arab|Thai|Turk|Jew|Scot)s?$"
-)
+_PEOPLE = re.compile(rf"(?:{english_words.pattern('peoples')})s?$")
 # "(Panthera tigris)"
 _SPECIES_AFTER = re.compile(
     r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"

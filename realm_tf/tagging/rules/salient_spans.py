@@ -4,27 +4,14 @@ import re
 
 from realm_tf.tagging.rules.dates import find_dates
 from realm_tf.tagging.rules.english_words import any_of
+from realm_tf.tagging.rules.english_words import lines
 from realm_tf.tagging.rules.names import find_names
 from realm_tf.tagging.rules.names import overlaps
 
 _SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen|bn)\b"
-_MEASURE = (
-    r"(?:kilo|centi|milli|nano|micro)?(?:metres?|meters?|grams?|grammes?|"
-    r"litres?|liters?|watts?|joules?|volts?|bytes?|hertz)|(?:mega|giga)(?:watts?"
-    r"|bytes?|hertz)|miles?|feet|foot|inch(?:es)?|yards?|fathoms?|"
-    r"acres?|hectares?|tons?|tonnes?|pounds?|ounces?|stone|gallons?|pints?|"
-    r"barrels?|bushels?|knots|degrees?(?: (?:Celsius|Fahrenheit|north|south|"
-    r"east|west))?|kelvins?|horsepower|amperes?|ohms?|decibels?|light[- ]years?|"
-    r"parsecs?|carats?|calories|dollars?|cents?|euros?|francs?|florins?|guilders?|"
-    r"marks|roubles?|rubles?|rupees?|yen|yuan|pesos?|lira|lire|crowns?|ducats?|"
-    r"shillings?|pence|talents|drachmas?|sesterces|seconds?|minutes?|hours?|"
-    r"days?|nights?|weeks?|months?|years?|decades?|centuries|millennia|"
-    r"km|cm|mm|nm|µm|m|kg|mg|g|lbs?|oz|ft|in\.|mi|ha|km/h|mph|kWh?|[MG]W|"
-    r"[kMG]?Hz|hp|rpm|[KMGT]B|bits?"
-)
 _UNIT = (
     r"(?:per cent\b|percent\b|(?:(?:square|cubic|nautical|short|long|metric|US|"
-    rf"imperial) )?(?:{_MEASURE})(?!\w)[²³]?"
+    rf"imperial) )?(?:{lines('units')})(?!\w)[²³]?"
     r"(?:(?: per |/)(?:second|minute|hour|day|week|month|year|s|h)\b)?)"
 )
 
