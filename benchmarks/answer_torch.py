@@ -5,8 +5,8 @@
 
 Both are of BERT-base's size with random weights, over the same blocks of 279
 random words and the same embeddings, and read five blocks of some 312
-wordpieces with each question, one question at a time. Ours searches with ScaNN
-or the kind that is asked for, the peer multiplies with all embeddings.
+wordpieces with each question, one question at a time. Ours searches with ScaNN,
+the peer multiplies with all embeddings.
 `torch_worker.py` says how the peer's environment is made. Model, blocks and
 index stay in OUTPUT.
 
@@ -27,12 +27,12 @@ import tyro
 
 _NUM_TEXTS, _NUM_WORDS = 400, 279
 _QUESTIONS, _QUESTION_WORDS = 4, 29
-_PEERS = ("float32", "bfloat16")
+_INDEX = "scann"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What is measured, and how often."""
+    """What is measured."""
 
     output: str
     vocab: str | None = None
@@ -40,10 +40,6 @@ class Arguments:
     peer_python: str = sys.executable
     """interpreter of the peer's environment"""
     num_blocks: int = 100_000
-    kind: str = "scann"
-    """of the index"""
-    precision: str = "auto"
-    rounds: int = 3
     worker: bool = False
     """be the worker of what is in OUTPUT"""
 
@@ -51,16 +47,10 @@ class Arguments:
 def main(args):
     folder = os.path.join(args.output, str(args.num_blocks))
     _make(args, folder)
-    peer = pathlib.Path(__file__).with_name("torch_worker.py")
     ours = [sys.executable, __file__, "--worker", "--output", args.output]
-    ours += ["--num-blocks", str(args.num_blocks), "--kind", args.kind]
-    commands = {"ours": [*ours, "--precision", args.precision]}
-    for precision in _PEERS:
-        commands[f"torch, {precision}"] = [
-            *(args.peer_python, str(peer), "answer", "--inputs", folder),
-            *("--precision", precision),
-        ]
-    found = pairs.measure(commands, args.rounds)
+    ours += ["--num-blocks", str(args.num_blocks)]
+    peers = pairs.torch_workers(args.peer_python, "answer", folder)
+    found = pairs.measure({"ours": ours, **peers})
     for result in found.values():
         result["seconds_per_question"] = round(
             result["seconds"] / _QUESTIONS, 3
@@ -71,10 +61,8 @@ def main(args):
 def _make(args, folder):
     """Model, blocks, embeddings and index, and what the peer reads."""
     import drawn
-    import scale
 
     import realm_tf as realm
-    from realm_tf.artifacts import artifact
 
     random = np.random.default_rng(0)
     vocabulary = pathlib.Path(args.vocab).read_text().splitlines()
@@ -110,19 +98,8 @@ def _make(args, folder):
             output=os.path.join(args.output, "texts"),
         )
     )
-    blocks, embeddings = (f"{folder}/{name}" for name in ("blocks", "rows"))
-    if not artifact.is_complete(blocks):
-        scale.repeat_blocks(texts.path, blocks, args.num_blocks)
-    if not artifact.is_complete(embeddings):
-        drawn.draw_embeddings(model.path, blocks, embeddings, 0)
-    _once(
-        realm.BuildIndex(
-            embeddings=embeddings,
-            kind=args.kind,
-            output=f"{folder}/{args.kind}",
-        )
-    )
-    shards = sorted(pathlib.Path(embeddings).glob("*.npy"))
+    drawn.make_corpus(model.path, texts.path, folder, args.num_blocks, _INDEX)
+    shards = sorted(pathlib.Path(folder, "embeddings").glob("*.npy"))
     np.save(f"{folder}/peer.npy", np.concatenate([*map(np.load, shards)]))
     content = {
         "vocab": os.path.abspath(args.vocab),
@@ -147,8 +124,8 @@ def _work(args):
     corpus = Corpus.load(
         os.path.join(args.output, "model"),
         f"{folder}/blocks",
-        f"{folder}/{args.kind}",
-        precision=args.precision,
+        f"{folder}/{_INDEX}",
+        precision="auto",
     )
     predictor = Predictor(corpus, num_candidates=5)
     content = json.loads(pathlib.Path(folder, "peer.json").read_text())

@@ -1,10 +1,16 @@
-"""Blocks, embeddings and an index of any number, drawn at random.
+"""Blocks, embeddings and an index of any number, repeated or drawn at random.
 
-What is found among them means nothing, what finding costs does. Nothing here
+The results of a search in them mean nothing, its cost does. Nothing here
 needs TensorFlow.
 """
 
+import dataclasses
+import itertools
+import os
+import shutil
+
 import numpy as np
+import workers
 
 from realm_tf.artifacts import array_files
 from realm_tf.artifacts import artifact
@@ -18,6 +24,72 @@ ROWS_PER_SHARD = 50_000
 _NUM_CLUSTERS = 1_000
 # [CLS] title [SEP] body [SEP]
 _NUM_SPECIAL = 3
+
+
+def make_corpus(
+    model: str, source: str, folder: str, num_blocks: int, kind: str
+) -> tuple[str, str]:
+    """Repeats blocks, draws their embeddings and builds an index.
+
+    Keeps each of them that an earlier call made.
+
+    Args:
+        model: str. Its block tower has the width of the embeddings.
+        source: str. Blocks to repeat.
+        folder: str. Where all are made.
+        num_blocks: int.
+        kind: str. Of the index.
+
+    Returns:
+        The directories of the blocks and of the index.
+    """
+    blocks, embeddings, index = (
+        os.path.join(folder, name) for name in ("blocks", "embeddings", kind)
+    )
+    if not artifact.is_complete(blocks):
+        repeat_blocks(source, blocks, num_blocks)
+    if not artifact.is_complete(embeddings):
+        draw_embeddings(model, blocks, embeddings, 0)
+    if not artifact.is_complete(index):
+        workers.seconds(
+            *("index", "--embeddings", embeddings, "--output", index),
+            *("--kind", kind),
+        )
+    return blocks, index
+
+
+def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
+    """Writes a blocks directory of the blocks of another, repeated."""
+    metadata = artifact.read(source, kind="blocks")
+    known = list(Blocks(source).read())
+    numbered = enumerate(itertools.islice(itertools.cycle(known), num_blocks))
+    with artifact.write(output, kind="blocks") as stage:
+        rows = [
+            min(ROWS_PER_SHARD, num_blocks - first)
+            for first in range(0, num_blocks, ROWS_PER_SHARD)
+        ]
+        for shard, num_rows in enumerate(rows):
+            name = f"blocks-{shard:05d}-of-{len(rows):05d}{record_files.ENDING}"
+            rows_of_shard = [
+                dataclasses.replace(block, block_id=number)
+                for number, block in itertools.islice(numbered, num_rows)
+            ]
+            record_files.write_rows(
+                stage.path(name), schema.Block, rows_of_shard
+            )
+        shutil.copy(
+            os.path.join(source, array_files.VOCABULARY),
+            stage.path(array_files.VOCABULARY),
+        )
+        kept = ("tokenizer", "max_block_length", "longest_block")
+        stage.metadata.update(
+            {name: metadata[name] for name in kept},
+            num_blocks=num_blocks,
+            shard_rows=rows,
+            fingerprint=fingerprints.fingerprint(
+                metadata["fingerprint"], str(num_blocks)
+            ),
+        )
 
 
 def draw_blocks(

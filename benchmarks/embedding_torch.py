@@ -16,10 +16,8 @@ Ratios are a peer's seconds to ours: median, least and highest of the rounds.
 import dataclasses
 import json
 import os
-import pathlib
 import sys
 import tempfile
-from typing import Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -29,12 +27,13 @@ import tyro
 
 _LENGTH, _NUM_BLOCKS = 288, 16
 _BATCH_SIZE = 32
-_PEERS = ("float32", "bfloat16")
+_NUM_PASSAGES = 1_500
+_WORK = ("minilm", "bert-base")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What is measured, and how often."""
+    """What is measured."""
 
     peer_python: str = sys.executable
     """interpreter of the peer's environment"""
@@ -42,10 +41,6 @@ class Arguments:
     """MiniLM's directory"""
     corpus: str | None = None
     """passages, JSONL"""
-    work: tuple[Literal["minilm", "bert-base"], ...] = ("minilm", "bert-base")
-    num_passages: int = 1_500
-    precision: str = "auto"
-    rounds: int = 3
     worker: str | None = None
     """be the worker of these inputs"""
 
@@ -53,23 +48,15 @@ class Arguments:
 def main(args):
     found = {"cpu": pairs.cpu_flags()}
     with tempfile.TemporaryDirectory() as directory:
-        for work in args.work:
+        for work in _WORK:
             is_texts = work == "minilm"
             inputs = os.path.join(directory, f"{work}.npz")
             (_write_texts if is_texts else _write_ids)(args, inputs)
             ours = [sys.executable, __file__, "--worker", inputs]
-            ours += ["--work", work, "--precision", args.precision]
             ours += ["--model", args.model] if is_texts else []
-            peer = pathlib.Path(__file__).with_name("torch_worker.py")
-            theirs = {
-                f"torch, {precision}": [
-                    *(args.peer_python, str(peer), work),
-                    *("--inputs", inputs, "--precision", precision),
-                ]
-                for precision in _PEERS
-            }
-            found[work] = pairs.measure({"ours": ours, **theirs}, args.rounds)
-            number = args.num_passages if is_texts else _NUM_BLOCKS
+            peers = pairs.torch_workers(args.peer_python, work, inputs)
+            found[work] = pairs.measure({"ours": ours, **peers})
+            number = _NUM_PASSAGES if is_texts else _NUM_BLOCKS
             for result in found[work].values():
                 result["blocks_per_second"] = round(
                     number / result["seconds"], 2
@@ -81,7 +68,7 @@ def _write_texts(args, path):
     from realm_tf.articles import readers
 
     pages = [(p.title, p.text) for p in readers.read_pages(args.corpus)]
-    places = np.linspace(0, len(pages) - 1, args.num_passages).astype(int)
+    places = np.linspace(0, len(pages) - 1, _NUM_PASSAGES).astype(int)
     with open(path, "w", encoding="utf-8") as file:
         json.dump([pages[place] for place in places], file)
 
@@ -105,7 +92,7 @@ def _work_on_texts(args):
 
     with open(args.worker, encoding="utf-8") as file:
         texts = json.load(file)
-    loaded = model_directory.load(args.model, precision=args.precision)
+    loaded = model_directory.load(args.model, precision="auto")
     embedder = BlockEmbedder(loaded, max_length=256)
     tokenizer = loaded.tokenizer
 
@@ -133,7 +120,7 @@ def _work_on_ids(args):
     from realm_tf.models.precision import computing_in
     from realm_tf.retrieval.block_embedder import predict
 
-    with computing_in(args.precision):
+    with computing_in("auto"):
         tower = Embedder(
             BertEncoder(
                 vocabulary_size=30_522,
@@ -151,8 +138,7 @@ def _work_on_ids(args):
 if __name__ == "__main__":
     arguments = tyro.cli(Arguments, description=__doc__)
     if arguments.worker:
-        is_texts = arguments.work == ("minilm",)
-        make = _work_on_texts if is_texts else _work_on_ids
+        make = _work_on_texts if arguments.model else _work_on_ids
         pairs.serve(make(arguments))
     else:
         print(json.dumps(main(arguments), indent=1))

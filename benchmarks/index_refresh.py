@@ -28,7 +28,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import drawn
 import keras
 import numpy as np
-import scale
 import tyro
 
 from realm_tf.models.realm import RealmModel
@@ -106,7 +105,7 @@ def _repeated(blocks, model, num_blocks, output):
     """Blocks and an index of them."""
     made, index = f"{output}/blocks", f"{output}/index"
     if not os.path.exists(index):
-        scale.repeat_blocks(blocks, made, num_blocks)
+        drawn.repeat_blocks(blocks, made, num_blocks)
         drawn.draw_index(model, made, index, seed=0)
     return made, index
 

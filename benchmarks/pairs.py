@@ -5,11 +5,14 @@ timed; only one computes at a time, and every round begins with another one.
 """
 
 import json
+import pathlib
 import resource
 import statistics
 import subprocess
 import sys
 import time
+
+ROUNDS = 3
 
 
 class Worker:
@@ -62,12 +65,29 @@ def serve(work, **more) -> None:
         print(json.dumps(found), flush=True)
 
 
-def measure(commands: dict[str, list[str]], rounds: int) -> dict:
+def torch_workers(python: str, work: str, inputs: str) -> dict[str, list[str]]:
+    """Name to the command of each of the peers of `torch_worker.py`.
+
+    Args:
+        python: str. The interpreter of their environment.
+        work: str. Of `torch_worker.py`.
+        inputs: str. Path of what both sides read.
+    """
+    script = str(pathlib.Path(__file__).with_name("torch_worker.py"))
+    return {
+        f"torch, {precision}": [
+            *(python, script, work),
+            *("--inputs", inputs, "--precision", precision),
+        ]
+        for precision in ("float32", "bfloat16")
+    }
+
+
+def measure(commands: dict[str, list[str]]) -> dict:
     """Seconds of each worker, and those of the others to the first's.
 
     Args:
         commands: dict. Name to the command of a worker; ours is the first.
-        rounds: int.
 
     Returns:
         dict of name to `seconds` (median), what else the last run told, and,
@@ -75,7 +95,7 @@ def measure(commands: dict[str, list[str]], rounds: int) -> dict:
     """
     workers = {name: Worker(command) for name, command in commands.items()}
     runs = {name: [] for name in workers}
-    for number in range(rounds):
+    for number in range(ROUNDS):
         names = [*workers]
         first = number % len(names)
         for name in names[first:] + names[:first]:

@@ -4,8 +4,8 @@
 
 A batch of one masked sentence and eight candidates (the null block is one), as
 the paper's workers have it: queries of 96 wordpieces, blocks of 288, random
-weights, dropout 0.1. Each way of computing is a process of its own, in turn,
-`rounds` times: as it is, with gradient checkpointing, in bfloat16, with both.
+weights, dropout 0.1. Each way of computing is a process of its own, three times
+in turn: as it is, with gradient checkpointing, in bfloat16, with both.
 Seconds are the least of the warm steps, memory the peak of the process.
 
 With the interpreter of a peer's environment (`torch_worker.py`), transformers'
@@ -18,7 +18,6 @@ highest.
 import dataclasses
 import json
 import os
-import pathlib
 import statistics
 import sys
 import tempfile
@@ -46,14 +45,12 @@ _WAYS = {
     "bfloat16": ["--precision", "bfloat16"],
     "bfloat16, checkpointing": ["--precision", "bfloat16", "--checkpointing"],
 }
-_PEERS = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
     """What is measured, and how often."""
 
-    rounds: int = 3
     num_steps: int = 3
     """warm steps of each process"""
     ways: tuple[str, ...] = tuple(_WAYS)
@@ -72,14 +69,11 @@ def main(args):
         if args.peer_python:
             inputs = os.path.join(directory, "inputs.npz")
             np.savez(inputs, **peer_inputs())
-            worker = pathlib.Path(__file__).with_name("torch_worker.py")
-            for precision in _PEERS:
-                commands[f"torch, {precision}"] = [
-                    *(args.peer_python, str(worker), "pretraining-step"),
-                    *("--inputs", inputs, "--precision", precision),
-                ]
+            commands |= pairs.torch_workers(
+                args.peer_python, "pretraining-step", inputs
+            )
         found = {name: [] for name in commands}
-        for _ in range(args.rounds):
+        for _ in range(pairs.ROUNDS):
             for name, command in commands.items():
                 found[name].append(_in_a_process(command, args.num_steps))
     return {"cpu": pairs.cpu_flags(), "ways": _summary(found, args.ways)}
