@@ -1,27 +1,60 @@
 """Wiki markup to plain text, with the places of the wiki links.
 
-mwparserfromhell reads the markup. The rules of this module decide what of it
-a reader of the article sees as running text, before the parser (comments,
-references, sections such as "See also") and after it (what malformed markup
-leaves behind).
+mwparserfromhell reads the markup. This module decides which parts a reader of
+the article sees as running text, before the parser (comments, references,
+sections such as "See also") and after it (remains of malformed markup).
 
 List items are kept only if they read like a sentence: at least
 `MIN_ITEM_LENGTH` code points and a full stop, question or exclamation mark
-at the end. Section headings are never kept, tables and infoboxes if asked for.
+at the end. Section headings are never kept, tables and infoboxes on request:
+each table row becomes a line that repeats the column headers, as in
+`table_rows.table_lines`, and each row of an infobox a line with its name.
+
+Templates are programs of the wiki, and a dump does not run them. The few that
+show words of a sentence are written out here, with their names in
+wikipedia.toml. All others (navigation, citations, notices, pronunciations)
+are dropped.
 """
 
+import calendar
 import html
+import pathlib
 import re
+import tomllib
+from collections.abc import Callable
 
 import mwparserfromhell
 from mwparserfromhell import nodes
 
-from realm_tf.articles import residue
-from realm_tf.articles import wiki_tables
-from realm_tf.articles import wikipedia
+from realm_tf.articles import table_rows
+from realm_tf.articles.pages import INVISIBLE
 from realm_tf.articles.pages import PlainText
-from realm_tf.articles.wiki_templates import fact_text
-from realm_tf.articles.wiki_templates import template_text
+
+_TABLES = tomllib.loads(
+    pathlib.Path(__file__).with_name("wikipedia.toml").read_text("utf-8")
+)
+
+
+def _names(text):
+    return " ".join(text.split()).split(", ")
+
+
+# Names of sections, elements and templates, by the tables of wikipedia.toml.
+_NAMES = {
+    table: dict.fromkeys(_names(names))
+    for table, names in _TABLES.items()
+    if isinstance(names, str)
+}
+# Texts of templates and units by their names.
+_TEXTS = {
+    table: {
+        name: text for text, names in texts.items() for name in _names(names)
+    }
+    for table, texts in _TABLES.items()
+    if isinstance(texts, dict)
+}
+_SUBUNITS = frozenset(map(tuple, _TABLES["subunits"]))
+_DROPPED_ELEMENTS = "|".join(_NAMES["dropped_elements"])
 
 # Shorter list items are names and captions (our choice).
 MIN_ITEM_LENGTH = 30
@@ -36,9 +69,7 @@ _LESS = "\ue004"
 _MARKS = re.compile("[\ue000-\ue004]")
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_EMPTY_ELEMENT = re.compile(
-    rf"<(?:{wikipedia.DROPPED_ELEMENTS})\b[^<>]*/>", re.I
-)
+_EMPTY_ELEMENT = re.compile(rf"<(?:{_DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 
@@ -51,6 +82,36 @@ _LINK_MARK = re.compile(f"[{_LINK_START}{_LINK_LIMIT}]")
 _LINK = re.compile(
     rf"{_LINK_START}(\s*)([^{_LINK_START}{_LINK_LIMIT}]*?)(\s*){_LINK_LIMIT}"
 )
+
+# --- Remains of malformed markup.
+_ELEMENT = re.compile(
+    rf"<({_DROPPED_ELEMENTS})\b[^<>]*>.*?</\1\s*>", re.I | re.DOTALL
+)
+_TAG_RESIDUE = re.compile(
+    rf"</?(?:{'|'.join(_NAMES['tags'])})\b[^<>]*/?>", re.IGNORECASE
+)
+_TABLE_RESIDUE = re.compile(r"^[ \t:]*\{\|.*?^[ \t]*\|\}", re.M | re.DOTALL)
+_BRACKET_RESIDUE = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
+_SILENT_LINK_RESIDUE = re.compile(
+    r"\[\[(?:file|image|category):[^\[\]]*\]\]", re.I
+)
+_LINK_RESIDUE = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
+_SEPARATORS = r"[\s,;:/–—-]|\bor\b|\band\b"
+_EMPTY_BRACKETS = re.compile(
+    rf"\s?\((?:{_SEPARATORS}|pronounced|pronunciation)*\)"
+)
+_BRACKET_START = re.compile(r"\([\s,;:]+")
+_BRACKET_END = re.compile(r"[\s,;:]+\)")
+_DOUBLE_SEPARATOR = re.compile(r"([,;])(?:\s*[,;])+")
+_LOOSE_PUNCTUATION = re.compile(r"\s+([,;:]|\.(?!\w|\.))(?=\s|$)")
+
+# --- Tables and templates.
+_NO_DATA = re.compile(r"\b(?:navbox|metadata|ambox|mbox)", re.I)
+_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gv]|wav)$", re.I)
+# What a template leaves that stands for the rest of a cell: its attributes.
+_ATTRIBUTES = re.compile(r'^(?:[a-z]+\s*=\s*(?:"[^"]*"|\S+)\s*)+', re.I)
+_LABEL = re.compile(r"label(\d+)$")
+_NUMBER = re.compile(r"[-−+]?\.?\d[\d.,+/⁄ e-]*$")
 
 
 def to_plain_text(
@@ -66,8 +127,8 @@ def to_plain_text(
         silent_prefixes: frozenset of str. Names, in lower case, of further
             namespaces whose links show no text, besides File, Image, Media
             and Category: a wiki's own names for these.
-        keep_tables: bool. Tell the rows of tables and infoboxes, each as a
-            paragraph; see `wiki_tables`. Defaults to `False`.
+        keep_tables: bool. Keep the rows of tables and infoboxes, each as a
+            paragraph. Defaults to `False`.
 
     Returns:
         `PlainText`.
@@ -88,7 +149,7 @@ def _drop_apparatus(markup):
     """Drops comments, references, headings and sections of references."""
     markup = _COMMENT.sub("", markup)
     markup = _EMPTY_ELEMENT.sub("", markup)
-    markup = residue.ELEMENT.sub("", markup)
+    markup = _ELEMENT.sub("", markup)
     markup = _SWITCH.sub("", markup)
     kept = []
     position = 0
@@ -101,7 +162,7 @@ def _drop_apparatus(markup):
         if dropped_level is None or level <= dropped_level:
             title = match[2].strip(" '").lower()
             dropped_level = (
-                level if title in wikipedia.DROPPED_SECTIONS else None
+                level if title in _NAMES["dropped_sections"] else None
             )
     if dropped_level is None:
         kept.append(markup[position:])
@@ -147,20 +208,44 @@ class _Renderer:
         return "".join(out)
 
     def _template(self, name, arguments):
-        if self._keep_tables and wiki_tables.is_infobox(name):
+        if self._keep_tables and _is_infobox(name):
             facts = {k: self._in_line(v) for k, v in arguments.items()}
-            return _as_paragraphs(wiki_tables.infobox_lines(facts))
+            return _as_paragraphs(_infobox_lines(facts))
+        name = " ".join(name.replace("_", " ").split()).lower()
         if self._in_cell:
-            text = fact_text(name, arguments, self.render)
+            text = _fact_text(name, arguments, self.render)
             if text is not None:
                 return text
-        return template_text(name, arguments, self.render)
+        return _template_text(name, arguments, self.render)
 
     def _table(self, table):
-        def cell_text(cell, is_header):
-            return self._in_line(cell.contents, " " if is_header else ", ")
+        if any(_NO_DATA.search(str(each)) for each in table.attributes):
+            return ""
+        captions = []
+        lines = table_rows.lines_of(
+            self._cells(tags, captions) for tags in _rows(table)
+        )
+        return _as_paragraphs([*captions, *lines])
 
-        return _as_paragraphs(wiki_tables.table_lines(table, cell_text))
+    def _cells(self, tags, captions):
+        """The cells of a row; adds captions among them to a list."""
+        found = []
+        for tag in tags:
+            if str(tag.contents).startswith("+") or _name(tag) == "caption":
+                caption = self._in_line(tag.contents, " ")
+                captions.append(caption.lstrip("+ "))
+                continue
+            is_header = _name(tag) == "th"
+            spans = (
+                table_rows.span(
+                    str(tag.get(name).value or "") if tag.has(name) else None
+                )
+                for name in ("rowspan", "colspan")
+            )
+            text = self._in_line(tag.contents, " " if is_header else ", ")
+            text = _ATTRIBUTES.sub("", text)
+            found.append(table_rows.Cell(text, is_header, *spans))
+        return found
 
     def _in_line(self, code, separator=", "):
         """What a cell shows, its lines one after the other."""
@@ -198,9 +283,7 @@ class _Renderer:
             return " " if name == "br" else "\n\n"
         if name == "nowiki":
             return _escaped(str(node.contents or ""))
-        if node.contents is None or re.fullmatch(
-            wikipedia.DROPPED_ELEMENTS, name
-        ):
+        if node.contents is None or name in _NAMES["dropped_elements"]:
             return ""
         if any(
             "display:none" in str(a).replace(" ", "") for a in node.attributes
@@ -240,8 +323,8 @@ def _finish(text):
     starts = []
     limits = []
     offset = 0
-    for is_item, paragraph in _paragraphs(residue.strip_markup(text)):
-        paragraph = residue.tidy(paragraph)
+    for is_item, paragraph in _paragraphs(_strip_markup(text)):
+        paragraph = _tidy(paragraph)
         paragraph = paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
         plain, link_starts, link_limits = _take_links(paragraph)
         if not any(character.isalpha() for character in plain):
@@ -318,3 +401,219 @@ def _take_links(paragraph):
 
 def _is_prose(item):
     return len(item) >= MIN_ITEM_LENGTH and bool(_SENTENCE_END.search(item))
+
+
+def strip_residue(text: str) -> str:
+    """Text without the tags and links that an extractor left in it."""
+    text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
+    text = _SILENT_LINK_RESIDUE.sub("", text)
+    return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
+
+
+def _strip_markup(text: str) -> str:
+    """Text without the tables and tags that a parser did not understand."""
+    return _TAG_RESIDUE.sub("", _TABLE_RESIDUE.sub("\n\n", text))
+
+
+def _tidy(paragraph: str) -> str:
+    """Drops residue and what dropped templates leave: "(; born 1950)"."""
+    paragraph = INVISIBLE.sub("", paragraph)
+    paragraph = _BRACKET_RESIDUE.sub("", paragraph)
+    for _ in range(2):
+        # Twice: brackets may stand in brackets.
+        paragraph = _EMPTY_BRACKETS.sub("", paragraph)
+    paragraph = _BRACKET_START.sub("(", paragraph)
+    paragraph = _BRACKET_END.sub(")", paragraph)
+    paragraph = _DOUBLE_SEPARATOR.sub(r"\1", paragraph)
+    paragraph = _LOOSE_PUNCTUATION.sub(r"\1", paragraph)
+    return paragraph
+
+
+def _rows(table):
+    """Lists of the cells of each row; those before the first may be a row."""
+    first, rest = [], []
+    for tag in table.contents.nodes:
+        if _name(tag) in ("td", "th", "caption"):
+            first.append(tag)
+        elif _name(tag) == "tr":
+            rest.append(
+                [e for e in tag.contents.nodes if _name(e) in ("td", "th")]
+            )
+        elif _name(tag) in ("tbody", "thead", "tfoot"):
+            rest += _rows(tag)
+    return [first, *rest] if first else rest
+
+
+def _name(node):
+    return str(getattr(node, "tag", "")).strip().lower()
+
+
+def _is_infobox(name: str) -> bool:
+    """Whether a template's name is that of a box of facts."""
+    name = name.strip().lower().replace("_", " ")
+    return name.startswith("infobox") or name in _NAMES["infoboxes"]
+
+
+def _infobox_lines(arguments: dict[str, str]) -> list[str]:
+    """The lines of an infobox.
+
+    Args:
+        arguments: dict. Name to text in one line, in the order written.
+
+    Example:
+
+    >>> _infobox_lines({"birth_place": "Oslo", "image_size": "200px"})
+    ['Birth place: Oslo.']
+    """
+    lines = []
+    for name, text in arguments.items():
+        label = " ".join(re.split(r"[\s_-]+", name.strip()))
+        if match := re.fullmatch(r"data(\d+)", label):
+            label = arguments.get(f"label{match[1]}", "")
+        elif label.isdigit() or _LABEL.match(label):
+            continue
+        label = re.sub(r"\s*\d+$", "", label)
+        if not text or _FILE.search(text) or _says_how_it_looks(label):
+            continue
+        lines += table_rows.table_lines(
+            [label[:1].upper() + label[1:]], [[text]]
+        )
+    return lines
+
+
+def _says_how_it_looks(label):
+    label = label.lower()
+    return label in _NAMES["looks"] or any(
+        word.rstrip("0123456789") in _NAMES["pictures"]
+        for word in label.split()
+    )
+
+
+def _template_text(
+    name: str, arguments: dict[str, object], render: Callable[[object], str]
+) -> str:
+    """The text that a template shows, or `""` to drop the template.
+
+    Args:
+        name: str. The template's name, in lower case with single spaces.
+        arguments: dict. Name (`"1"`, `"2"`, ... for unnamed ones) to value,
+            in the order written.
+        render: callable. Makes text of a value.
+
+    Example:
+
+    >>> _template_text("convert", {"1": "2850", "2": "km", "3": "mi"}, str)
+    '2850 km'
+    """
+    positional = [value for key, value in arguments.items() if key.isdigit()]
+    if name in _TEXTS["literals"]:
+        return _TEXTS["literals"][name]
+    if name.startswith("formatnum:"):
+        return name.removeprefix("formatnum:").strip()
+    if name in ("as of", "asof"):
+        return _as_of({k: render(v).strip() for k, v in arguments.items()})
+    if not positional and "1" not in arguments:
+        return "c." if name in ("circa", "c.", "ca.") else ""
+    if name in _NAMES["show_first"] or name.startswith(("lang-", "script/")):
+        return render(positional[0])
+    if name in _NAMES["show_second"]:
+        return render(positional[1]) if len(positional) > 1 else ""
+    if name in _NAMES["show_last"]:
+        return render(positional[-1])
+    if name in _NAMES["quotes"]:
+        return f"\n\n{render(positional[0])}\n\n"
+    if name in _TEXTS["prefixes"]:
+        return _TEXTS["prefixes"][name] + render(positional[0]).strip()
+    values = [render(value).strip() for value in positional]
+    if name in ("convert", "cvt", "conv"):
+        return _convert(values)
+    if name in ("frac", "sfrac", "fraction"):
+        return _fraction(values)
+    if name == "val":
+        return _value(values, arguments, render)
+    if name in ("chem", "chem2", "linktext"):
+        return "".join(values)
+    if name in ("nihongo", "nihongo2", "korean"):
+        notes = ", ".join(value for value in values[1:3] if value)
+        return f"{values[0]} ({notes})" if notes else values[0]
+    if name == "angbr":
+        return f"⟨{values[0]}⟩"
+    if name in _NAMES["ships"]:
+        return f"{name.upper()} {values[0]}"
+    if name == "ship":
+        return " ".join(value for value in values[:2] if value)
+    return ""
+
+
+def _fact_text(name, arguments, render):
+    """The text of a template that occurs only in tables and infoboxes.
+
+    Takes the arguments of `_template_text`. Returns a line for each value, or
+    `None` for any other template.
+
+    >>> _fact_text("birth date", {"1": "1956", "2": "7", "3": "9"}, str)
+    '9 July 1956'
+    """
+    if name in _NAMES["fact_dates"]:
+        values = [render(arguments.get(key, "")).strip() for key in "123"]
+        return _date(*values)
+    if name in _NAMES["fact_lists"]:
+        return "\n".join(
+            render(value) for key, value in arguments.items() if key.isdigit()
+        )
+    return None
+
+
+def _convert(values):
+    """`{{convert|5|to|10|km|mi}}` is "5 to 10 km", as a reader sees it."""
+    if not _NUMBER.match(values[0]):
+        return ""
+    text = values[0]
+    rest = values[1:]
+    while (
+        len(rest) >= 2
+        and rest[0] in _TEXTS["ranges"]
+        and _NUMBER.match(rest[1] or " ")
+    ):
+        text += _TEXTS["ranges"][rest[0]] + rest[1]
+        rest = rest[2:]
+    if not rest or not rest[0]:
+        return text
+    text += f" {_TEXTS['units'].get(rest[0], rest[0])}"
+    if len(rest) >= 3 and (rest[0], rest[2]) in _SUBUNITS:
+        text += f" {rest[1]} {rest[2]}"
+    return text
+
+
+def _fraction(values):
+    if len(values) == 1:
+        return f"1/{values[0]}"
+    whole = f"{values[0]} " if len(values) > 2 else ""
+    return f"{whole}{values[-2]}/{values[-1]}"
+
+
+def _value(values, arguments, render):
+    text = " ± ".join(value for value in values[:2] if value)
+    exponent = arguments.get("e")
+    if exponent is not None:
+        text += f"×10^{render(exponent).strip()}"
+    for key in ("u", "ul", "up"):
+        if key in arguments:
+            text += f" {render(arguments[key]).strip()}"
+    return text
+
+
+def _as_of(arguments):
+    if arguments.get("alt"):
+        return arguments["alt"]
+    date = _date(*(arguments.get(key, "") for key in "123"))
+    start = "since" if "since" in arguments else "as of"
+    if not arguments.get("lc"):
+        start = start.capitalize()
+    return f"{start} {date}".rstrip()
+
+
+def _date(year, month, day):
+    if month.isdecimal() and 1 <= int(month) <= 12:
+        month = calendar.month_name[int(month)]
+    return " ".join(filter(None, (day, month, year)))

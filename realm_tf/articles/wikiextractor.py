@@ -8,7 +8,7 @@ from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import plain_paragraphs
 from realm_tf.articles.pages import without_title
-from realm_tf.articles.residue import strip_residue
+from realm_tf.articles.wiki_markup import strip_residue
 
 _KEYS = {"id", "url", "title", "text"}
 

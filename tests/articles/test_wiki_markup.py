@@ -1,7 +1,6 @@
 import pytest
 
 from realm_tf.articles import mediawiki
-from realm_tf.articles import residue
 from realm_tf.articles import wiki_markup
 
 
@@ -220,7 +219,7 @@ def test_strip_residue():
         "[[Category:Rivers]] [[Graz]] [[Linz|the city]] [[open"
     )
 
-    assert residue.strip_residue(text) == (
+    assert wiki_markup.strip_residue(text) == (
         "A c d e, 1 < 2 > 0 <x>. Graz the city open"
     )
 
