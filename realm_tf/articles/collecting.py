@@ -1,20 +1,26 @@
 """The documents of files and folders, as rows that `realm chunk` reads."""
 
 import collections
+import datetime
+import decimal
 import os
+import reprlib
 import sys
 import urllib.parse
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from realm_tf.articles import documents
 from realm_tf.articles import pages
 from realm_tf.articles import readers
-from realm_tf.articles.fields import fields_of
+from realm_tf.articles.pages import valid_text
 from realm_tf.errors import InputError
 
 # Whose ids begin with the path of the file.
 _OF_FILES = {each.name for each in documents.FORMATS} | {"csv"}
+# In a filter: between conditions, and between the alternatives of one.
+_SEPARATORS = frozenset(";|")
 
 
 class Collected(NamedTuple):
@@ -81,7 +87,8 @@ def collect(
 
 def _rows(files, base_url, fields, collected):
     """Yields each page that has text, and its row."""
-    counts, fields_of_page = collected.counts, _made_once(fields)
+    counts = collected.counts
+    source, texts = None, {}
     for root, path, is_named in files:
         found = []
         try:
@@ -92,7 +99,11 @@ def _rows(files, base_url, fields, collected):
                 if page.dropped == documents.UNREADABLE:
                     collected.unread.add(_below(path, root))
                 if row := _row(page, file, format, counts):
-                    row["fields"] = fields_of_page(page)
+                    # The sections of a document share fields and warnings.
+                    if page.fields is not source:
+                        source = page.fields
+                        texts = fields_of(source, fields, page.place)
+                    row["fields"] = texts
                     found.append((page, row))
         except readers.UnknownFormat:
             if is_named:
@@ -117,20 +128,6 @@ def _rows(files, base_url, fields, collected):
             print(f"warning: {path} has no text.", file=sys.stderr)
             counts["files_without_text"] += 1
         yield from found
-
-
-def _made_once(fields):
-    """A function of a page: its fields. Sections share them, and complaints."""
-    source, found = None, {}
-
-    def fields_of_page(page):
-        nonlocal source, found
-        if page.fields is not source:
-            source = page.fields
-            found = fields_of(source, fields, page.place)
-        return found
-
-    return fields_of_page
 
 
 def _row(page, file, format, counts):
@@ -210,3 +207,62 @@ def _read(path, root, format, base_url):
             # It has none of its own.
             page.url = pages.page_url(base_url, page.title) if base_url else ""
         yield page, below
+
+
+def fields_of(
+    values: Mapping, names: Iterable[str], place: str
+) -> dict[str, list[str]]:
+    """The fields of a document, as text.
+
+    A list is several values. Dates and times are written as in ISO 8601, true
+    and false in small letters. White space is collapsed; what is empty, and
+    what is there already, is dropped. A value that is neither text, number,
+    date nor list of these, or that holds a separator of filters, is left out
+    with a warning: one for the document.
+
+    Args:
+        values: mapping. What the source says of it, see `Page`.
+        names: iterable of str. Of the fields.
+        place: str. Of the document, for the warning.
+
+    Returns:
+        dict, name to list of str; without the names that have no value.
+
+    Example:
+
+    >>> fields_of({"tags": ["a", "b  c", "a"], "x": 1}, ("tags", "date"), "")
+    {'tags': ['a', 'b c']}
+    """
+    found, left_out = {}, []
+    for name in names:
+        value = values.get(name)
+        texts = []
+        for each in value if isinstance(value, list) else [value]:
+            text = _text(each)
+            if text is None or _SEPARATORS.intersection(text):
+                left_out.append(f"{name} {reprlib.repr(each)}")
+            elif text and text not in texts:
+                texts.append(text)
+        if texts:
+            found[name] = texts
+    if left_out:
+        print(
+            f"warning: {place}: left out of its fields: {', '.join(left_out)}: "
+            "expected text without ; and |, a number, a date, true, false, or "
+            "a list of these.",
+            file=sys.stderr,
+        )
+    return found
+
+
+def _text(value):
+    """A single value as text, or `None` if it is none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, str | int | float | decimal.Decimal):
+        return valid_text(" ".join(str(value).split()))
+    return None

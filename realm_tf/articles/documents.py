@@ -8,7 +8,6 @@ A file that cannot be read is counted and named, and the rest goes on.
 """
 
 import collections
-import contextlib
 import html
 import io
 import os
@@ -46,22 +45,47 @@ _COMPRESSED = re.compile(r"\.(gz|bz2)$")
 _HYPHENS = ("-", "\u00ad", "\u2010")
 
 
-def _read_markdown(file, path, base_url):
+def _reader(parse):
+    """Makes a `Format.read` that yields a page for each section.
+
+    A file that cannot be read is reported and counted as one dropped page.
+
+    Args:
+        parse: function of a binary file and its path that returns a title, a
+            list of `Section` and a mapping of fields.
+    """
+
+    def read(file, path, base_url):
+        try:
+            yield from _pages(*parse(file, path), path, base_url)
+        except ImportError:
+            raise
+        # Libraries raise many types of exception for a damaged file.
+        except Exception as error:
+            print(
+                f"warning: {path} cannot be read ({type(error).__name__}: "
+                f"{' '.join(str(error).split())}) and is left out.",
+                file=sys.stderr,
+            )
+            yield Page(1, path, dropped=UNREADABLE)
+
+    return read
+
+
+def _parse_markdown(file, path):
     # Only documents need these libraries, and importing them takes time.
     import markdown_it
 
-    with _named(path) as failed:
-        renderer = markdown_it.MarkdownIt("commonmark").enable("table")
-        for kind in ("html_block", "html_inline"):
-            renderer.add_render_rule(kind, _tags_alone)
-        fields, text = _without_front_matter(_decoded(file), path)
-        markup = renderer.render(text, {"text": text.lower()})
-        title, sections, _ = html_sections.read(markup)
-        own_title = fields.get("title")
-        if isinstance(own_title, str):
-            title = " ".join(own_title.split()) or title
-        yield from _pages(title, sections, path, base_url, fields)
-    yield from failed
+    renderer = markdown_it.MarkdownIt("commonmark").enable("table")
+    for kind in ("html_block", "html_inline"):
+        renderer.add_render_rule(kind, _tags_alone)
+    fields, text = _without_front_matter(_decoded(file), path)
+    markup = renderer.render(text, {"text": text.lower()})
+    title, sections, _ = html_sections.read(markup)
+    own_title = fields.get("title")
+    if isinstance(own_title, str):
+        title = " ".join(own_title.split()) or title
+    return title, sections, fields
 
 
 def _tags_alone(renderer, tokens, place, options, env):
@@ -115,60 +139,35 @@ def _front_matter(text, mark):
     return {}, "" if is_empty else "it names no values"
 
 
-def _read_html(file, path, base_url):
-    with _named(path) as failed:
-        title, sections, metadata = html_sections.read(file.read())
-        yield from _pages(title, sections, path, base_url, metadata)
-    yield from failed
+def _parse_html(file, path):
+    return html_sections.read(file.read())
 
 
-def _read_text(file, path, base_url):
-    with _named(path) as failed:
-        lines = _decoded(file).splitlines()
-        # Paragraphs are what empty lines separate, and the items of lists.
-        paragraphs, words = [], []
-        for line in (*lines, ""):
-            line = line.strip()
-            if words and (not line or _ITEM.match(line)):
-                paragraphs.append(" ".join(words))
-                words = []
-            if line:
-                words.append(line)
-        section = html_sections.Section([], "", paragraphs)
-        yield from _pages("", [section], path, base_url, {})
-    yield from failed
+def _parse_text(file, path):
+    # Empty lines and the items of lists separate paragraphs.
+    paragraphs, words = [], []
+    for line in (*_decoded(file).splitlines(), ""):
+        line = line.strip()
+        if words and (not line or _ITEM.match(line)):
+            paragraphs.append(" ".join(words))
+            words = []
+        if line:
+            words.append(line)
+    return "", [html_sections.Section([], "", paragraphs)], {}
 
 
-def _read_pdf(file, path, base_url):
+def _parse_pdf(file, path):
     import pypdf
 
-    with _named(path) as failed:
-        reader = pypdf.PdfReader(io.BytesIO(file.read()))
-        title = (reader.metadata and reader.metadata.title) or ""
-        sections = [
-            html_sections.Section(
-                [], f"page={number}", _paragraphs(page.extract_text())
-            )
-            for number, page in enumerate(reader.pages, start=1)
-        ]
-        yield from _pages(title, sections, path, base_url, {})
-    yield from failed
-
-
-@contextlib.contextmanager
-def _named(path):
-    """Names a file that cannot be read; yields the pages that count it."""
-    failed = []
-    try:
-        yield failed
-    # Libraries raise what they like about a damaged file.
-    except Exception as error:
-        print(
-            f"warning: {path} cannot be read ({type(error).__name__}: "
-            f"{' '.join(str(error).split())}) and is left out.",
-            file=sys.stderr,
+    reader = pypdf.PdfReader(io.BytesIO(file.read()))
+    title = (reader.metadata and reader.metadata.title) or ""
+    sections = [
+        html_sections.Section(
+            [], f"page={number}", _paragraphs(page.extract_text())
         )
-        failed.append(Page(1, path, dropped=UNREADABLE))
+        for number, page in enumerate(reader.pages, start=1)
+    ]
+    return title, sections, {}
 
 
 def _decoded(file):
@@ -189,7 +188,7 @@ def _paragraphs(text):
     return [paragraph for paragraph in found if paragraph]
 
 
-def _pages(title, sections, path, base_url, fields):
+def _pages(title, sections, fields, path, base_url):
     title = title or name_of(path)
     url = url_of(path, base_url)
     seen = collections.Counter()
@@ -234,12 +233,17 @@ FORMATS = (
     Format(
         "html",
         lambda head, text: text[:100].lower().startswith(_HTML),
-        _read_html,
+        _reader(_parse_html),
         is_named=suffix(".html", ".htm"),
     ),
-    Format("pdf", lambda head, text: head.startswith(b"%PDF-"), _read_pdf),
     Format(
-        "markdown", None, _read_markdown, is_named=suffix(".md", ".markdown")
+        "pdf", lambda head, text: head.startswith(b"%PDF-"), _reader(_parse_pdf)
     ),
-    Format("text", None, _read_text, is_named=suffix(".txt")),
+    Format(
+        "markdown",
+        None,
+        _reader(_parse_markdown),
+        is_named=suffix(".md", ".markdown"),
+    ),
+    Format("text", None, _reader(_parse_text), is_named=suffix(".txt")),
 )

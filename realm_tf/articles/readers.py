@@ -5,7 +5,6 @@ time: a dump is never in memory as a whole. `drop_reason` and `article_text`
 decide which pages are articles and what of them is text.
 """
 
-import contextlib
 from collections.abc import Iterator
 
 from realm_tf.articles import documents
@@ -13,8 +12,6 @@ from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
 from realm_tf.articles import published_texts
 from realm_tf.articles import rows
-from realm_tf.articles import tables
-from realm_tf.articles import wikiextractor
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
@@ -24,14 +21,7 @@ from realm_tf.errors import InputError
 
 # Modules of this folder with their `FORMATS`. A file is of the first format
 # whose `is_in` says so.
-_MODULES = (
-    mediawiki,
-    wikiextractor,
-    rows,
-    published_texts,
-    documents,
-    tables,
-)
+_MODULES = (mediawiki, rows, published_texts, documents)
 _FORMATS = {each.name: each for module in _MODULES for each in module.FORMATS}
 FORMATS = tuple(_FORMATS)
 MEDIAWIKI = mediawiki.MEDIAWIKI.name
@@ -112,12 +102,11 @@ def read_pages(
             lacks a field is a page with `dropped` set.
     """
     format = format or detect_format(path)
-    with contextlib.ExitStack() as stack:
-        if byte_range is None:
-            opened = open_bytes(path)
-        else:
-            opened = multistream.open_range(path, *byte_range)
-        file = stack.enter_context(opened)
+    if byte_range is None:
+        opened = open_bytes(path)
+    else:
+        opened = multistream.open_range(path, *byte_range)
+    with opened as file:
         for page in _FORMATS[format].read(file, path, base_url):
             page.article_id = valid_text(page.article_id)
             page.title = " ".join(valid_text(page.title).split())

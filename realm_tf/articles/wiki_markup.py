@@ -512,7 +512,7 @@ def _template_text(
         return name.removeprefix("formatnum:").strip()
     if name in ("as of", "asof"):
         return _as_of({k: render(v).strip() for k, v in arguments.items()})
-    if not positional and "1" not in arguments:
+    if not positional:
         return "c." if name in ("circa", "c.", "ca.") else ""
     if name in _NAMES["show_first"] or name.startswith(("lang-", "script/")):
         return render(positional[0])

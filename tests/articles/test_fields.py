@@ -10,7 +10,7 @@ import pytest
 from small_pdf import small_pdf
 
 from realm_tf.articles import collecting
-from realm_tf.articles.fields import fields_of
+from realm_tf.articles.collecting import fields_of
 
 NAMES = ("source", "date", "tags", "language")
 

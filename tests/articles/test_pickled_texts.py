@@ -9,7 +9,7 @@ import uuid
 import numpy as np
 import pytest
 
-from realm_tf.articles.pickled_texts import read_pickled_texts
+from realm_tf.articles.published_texts import read_pickled_texts
 from realm_tf.errors import InputError
 
 LONG = b"nile " * 100
