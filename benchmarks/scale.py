@@ -100,6 +100,9 @@ def opening(*, model: str, blocks: str, output: str, num_blocks: int = 50_000):
 
 def open_once(*, model: str, blocks: str, index: str):
     """One opening, in this process."""
+    import keras  # noqa: F401
+    import tensorflow_text  # noqa: F401
+
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
