@@ -44,45 +44,9 @@ def test_a_sentence_joins_while_the_budget_lasts(tokenizer):
     assert texts(split(tokenizer, "river", text, 14)) == [FIRST, SECOND, THIRD]
 
 
-def test_an_overlong_sentence_is_its_own_block_uncut(tokenizer):
-    long = "The river is long long long long long long."
-    found = split(tokenizer, "", f"{FIRST} {long} {THIRD}", 12)
-
-    assert texts(found) == [FIRST, long, THIRD]
-    assert [len(block.token_ids) for block in found] == [5, 10, 5]
-    assert [blocks.is_overlong(block, 12) for block in found] == [
-        False,
-        True,
-        False,
-    ]
-
-
 def test_no_text_no_block(tokenizer):
     assert split(tokenizer, "river", "", 288) == []
     assert split(tokenizer, "river", "\u200b\u0000", 288) == []
-
-
-def test_places_are_those_of_the_block_text(tokenizer):
-    text = f"{FIRST}\n\n  {SECOND}   {THIRD}"
-    found = split(tokenizer, "River", text, 15)
-    block = found[0]
-
-    assert block.text == "The river is long. A lake is longer."
-    assert block.title_ids.tolist() == [6]
-    assert block.token_ids.tolist() == [5, 6, 7, 8, 12, 10, 11, 7, 8, 9, 12]
-    words = [
-        block.text[start:limit]
-        for start, limit in zip(
-            block.token_starts, block.token_limits, strict=True
-        )
-    ]
-    assert words == (
-        ["The", "river", "is", "long", "."]
-        + ["A", "lake", "is", "long", "er", "."]
-    )
-    assert block.sentence_starts == [0, 19]
-    assert found[1].text == THIRD
-    assert found[1].token_starts.tolist() == [0, 4, 9, 12, 16]
 
 
 # What follows compares with references that go sentence by sentence, or word

@@ -60,30 +60,6 @@ def test_nq_open(write):
         _read(path, "efficientqa")
 
 
-def test_webquestions_as_published(write):
-    path = write(
-        [
-            {
-                "url": "http://x",
-                "targetValue": '(list (description "Jaxon B.") '
-                "(description Barbados))",
-                "utterance": "who is it?",
-            }
-        ]
-    )
-    assert _read(path, "webquestions") == [
-        {"question": "who is it?", "answer": ["Jaxon B.", "Barbados"]}
-    ]
-
-
-def test_brmson_s_json(write):
-    items = [{"qId": "wqr1", "qText": "who?", "answers": ["Ada", "Bach"]}]
-    path = write(items)
-    line = {"question": "who?", "answer": ["Ada", "Bach"]}
-    assert _read(path, "webquestions") == [{**line, "id": "wqr1"}]
-    assert _read(path, "curatedtrec") == [{**line, "answer_type": "regex"}]
-
-
 @pytest.mark.parametrize(
     "text, expected",
     [
@@ -136,13 +112,6 @@ def test_curatedtrec_tsv(write):
             "answer_type": "regex",
             "id": "17",
         },
-    ]
-
-
-def test_drqa_s_curatedtrec(write):
-    path = write(_lines({"question": "Who?", "answer": ["A.a"]}))
-    assert _read(path, "curatedtrec") == [
-        {"question": "Who?", "answer": ["A.a"], "answer_type": "regex"}
     ]
 
 
@@ -204,31 +173,65 @@ def test_squad(write):
     assert lines[0]["id"] == "q7"
 
 
-def test_kilt(write):
-    path = write(
-        _lines(
+@pytest.mark.parametrize(
+    "form, row, expected",
+    [
+        (
+            "webquestions",
+            {
+                "url": "http://x",
+                "targetValue": '(list (description "Jaxon B.") '
+                "(description Barbados))",
+                "utterance": "who?",
+            },
+            {"answer": ["Jaxon B.", "Barbados"]},
+        ),
+        # As brmson has them.
+        (
+            "webquestions",
+            {"qId": "wqr1", "qText": "who?", "answers": ["Ada", "Bach"]},
+            {"answer": ["Ada", "Bach"], "id": "wqr1"},
+        ),
+        (
+            "curatedtrec",
+            {"qId": "wqr1", "qText": "who?", "answers": ["Ada", "Bach"]},
+            {"answer": ["Ada", "Bach"], "answer_type": "regex"},
+        ),
+        # As DrQA has them.
+        (
+            "curatedtrec",
+            {"question": "who?", "answer": ["A.a"]},
+            {"answer": ["A.a"], "answer_type": "regex"},
+        ),
+        (
+            "kilt",
             {
                 "id": "k1",
-                "input": "who sang it",
+                "input": "who?",
                 "output": [
                     {"answer": "Ada", "provenance": [{"title": "Ada"}]},
                     {"provenance": [{"title": "Bach"}, {"title": "Ada"}]},
                     {"answer": "Ada L."},
                 ],
-            }
-        )
-    )
-    assert _read(path, "kilt") == [
-        {"question": "who sang it", "answer": ["Ada", "Ada L."], "id": "k1"}
-    ]
-
-
-def test_flashrag(write):
-    line = {"id": "t_0", "question": "who", "golden_answers": ["x", "y"]}
-    path = write(_lines({**line, "metadata": {"split": "test"}}))
-    assert _read(path, "flashrag") == [
-        {"question": "who", "answer": ["x", "y"], "id": "t_0"}
-    ]
+            },
+            {"answer": ["Ada", "Ada L."], "id": "k1"},
+        ),
+        (
+            "flashrag",
+            {
+                "id": "t_0",
+                "question": "who?",
+                "golden_answers": ["x", "y"],
+                "metadata": {"split": "test"},
+            },
+            {"answer": ["x", "y"], "id": "t_0"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("lines", [True, False])
+def test_other_forms(write, form, row, expected, lines):
+    path = write(_lines(row) if lines else [row])
+    assert _read(path, form) == [{"question": "who?", **expected}]
 
 
 @pytest.mark.parametrize(

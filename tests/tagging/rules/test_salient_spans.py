@@ -19,13 +19,6 @@ def _found(sentence):
 
 
 @pytest.mark.parametrize(
-    "text", ["7", "42", "1,234,567", "3.25", "1.5 million", "900"]
-)
-def test_numbers(text):
-    assert _found(f"it has {text}, or so.") == [(text, "number")]
-
-
-@pytest.mark.parametrize(
     "sentence", ["", "nothing is here.", "them （江戸城）in it", "so I went."]
 )
 def test_nothing_salient(sentence):
@@ -34,7 +27,8 @@ def test_nothing_salient(sentence):
 
 @pytest.mark.parametrize(
     "text",
-    [
+    ["7", "42", "1,234,567", "3.25", "1.5 million", "900"]
+    + [
         "164 km",
         "three metres",
         "ten years",
@@ -49,7 +43,7 @@ def test_nothing_salient(sentence):
         "3/4",
     ],
 )
-def test_numbers_and_their_units(text):
+def test_numbers(text):
     assert _found(f"it is {text}, or so.") == [(text, "number")]
 
 
