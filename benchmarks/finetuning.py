@@ -36,27 +36,22 @@ from realm_tf.data.question_batches import QuestionBatches
 from realm_tf.models import answer_matching
 from realm_tf.models import model_directory
 from realm_tf.models import packing
-from realm_tf.operations.operation import Repeated
 from realm_tf.training import fine_tuning
 from realm_tf.training import trainers
 
 _BATCH_SIZE = 8
+_NUM_BATCHES, _ROUNDS = 4, 3
 _NUM_MATCHED = 5000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """What is measured, and how often."""
+    """What is measured."""
 
     model: str
     blocks: str
     index: str
     questions: str
-    recipe: str = "laptop"
-    set: Repeated = ()
-    num_batches: int = 4
-    rounds: int = 3
-    precision: str = "auto"
 
 
 def main(args):
@@ -71,16 +66,14 @@ def main(args):
 
 
 def _steps(args, corpus, asked):
-    recipe = (
-        RECIPES[args.recipe]
-        .parse(args.set)
-        .replace(batch_size=_BATCH_SIZE, bias_correction=True)
+    recipe = RECIPES["laptop"].replace(
+        batch_size=_BATCH_SIZE, bias_correction=True
     )
     batches = QuestionBatches(
         asked, corpus.loaded.tokenizer, batch_size=_BATCH_SIZE
     )
     full = [b for b in batches.epoch(0) if len(b["token_ids"]) == _BATCH_SIZE]
-    chosen = full[: args.num_batches]
+    chosen = full[:_NUM_BATCHES]
     singles = [
         _padded({name: rows[row : row + 1] for name, rows in batch.items()})
         for batch in chosen
@@ -115,7 +108,7 @@ def _padded(batch):
 
 def _rate(args, corpus, embeddings, recipe, batches):
     loaded = model_directory.load(
-        args.model, precision=args.precision, for_training=True
+        args.model, precision="auto", for_training=True
     )
     corpus = dataclasses.replace(corpus, loaded=loaded)
     loaded.model = loaded.model.without_masked_lm_head()
@@ -130,7 +123,7 @@ def _rate(args, corpus, embeddings, recipe, batches):
         # The first round compiles.
         if number:
             rates.append(sum(len(b["token_ids"]) for b in batches) / seconds)
-        if number == args.rounds:
+        if number == _ROUNDS:
             return statistics.median(rates)
 
 

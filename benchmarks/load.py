@@ -39,6 +39,7 @@ from realm_tf.serving.servable import SavedModelServable
 
 SIGNATURES = ("embed_query", "retrieve", "serving_default")
 _NUM_CLIENTS = 16
+_NUM_TURNS = 3
 _SHARE = 0.8
 _VERSIONS_TO_MEASURE = 4
 # As many as may wait for their answer; each is a thread that sleeps.
@@ -187,8 +188,6 @@ def batching(
     *,
     saved_model: str,
     seconds: float = 10.0,
-    num_turns: int = 3,
-    signatures: tuple[str, ...] = SIGNATURES,
 ):
     """Questions a second of a server with batching, beside one without.
 
@@ -210,8 +209,8 @@ def batching(
         }
         questions = questions_of(find_version(saved_model)[0])
         results = {
-            name: _turns(servers, questions, name, num_turns, seconds)
-            for name in signatures
+            name: _turns(servers, questions, name, seconds)
+            for name in SIGNATURES
         }
         for name, server in servers.items():
             results[f"{name}_megabytes"] = round(
@@ -220,10 +219,10 @@ def batching(
     return results
 
 
-def _turns(servers, questions, signature, num_turns, seconds):
+def _turns(servers, questions, signature, seconds):
     turns = []
     # In the first, which does not count, every size of batch is compiled.
-    for number in range(1 + num_turns):
+    for number in range(1 + _NUM_TURNS):
         turns.append(
             {
                 name: closed_loop(

@@ -42,7 +42,6 @@ def main(
     model: str,
     output: str,
     calibration: str | None = None,
-    retriever: str = "hybrid",
 ):
     """Makes the corpus below `output`, and asks."""
     root = pathlib.Path(output)
@@ -55,7 +54,6 @@ def main(
             documents=str(documents),
             model=model,
             calibration=chosen,
-            retriever=retriever,
             output=str(root / name),
         ).run()
         seconds = time.perf_counter() - started

@@ -43,8 +43,6 @@ class Arguments:
     blocks: str | None = None
     index: str | None = None
     questions: str | None = None
-    recipe: str = "laptop"
-    precision: str = "auto"
 
 
 def main(args):
@@ -99,7 +97,7 @@ def _pretraining(args):
 
     from realm_tf.models.precision import computing_in
 
-    with computing_in(args.precision):
+    with computing_in("auto"):
         trainer = pretraining_step.make_trainer(checkpointing=True)
     return trainer, pretraining_step.make_batch()
 
@@ -117,10 +115,10 @@ def _fine_tuning(args):
         args.model,
         args.blocks,
         args.index,
-        precision=args.precision,
+        precision="auto",
         for_training=True,
     )
-    recipe = RECIPES[args.recipe].replace(batch_size=8)
+    recipe = RECIPES["laptop"].replace(batch_size=8)
     trainer = fine_tuning.make_trainer(
         corpus, Index(args.index).embeddings, recipe
     )

@@ -15,12 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Literal
 
 import tyro
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SECONDS_BETWEEN_READINGS = 0.1
+# Of the corpus: those of `speed_up`, and those of `memory`.
+_COPIES = {"chunk": 16, "annotate": 12}
+_FEW, _MANY = 1, 10
 
 
 @contextlib.contextmanager
@@ -85,9 +87,6 @@ def speed_up(
     *,
     data_dir: str,
     vocab: str,
-    commands: tuple[Literal["chunk", "annotate"], ...] = ("chunk", "annotate"),
-    chunk_copies: int = 16,
-    annotate_copies: int = 12,
     temporary_dir: str | None = None,
 ):
     """`realm chunk` and `realm annotate` with 1 and with 2 workers (processes).
@@ -98,9 +97,8 @@ def speed_up(
     few new ones.
     """
     result = {"cpus": os.cpu_count()}
-    copies = {"chunk": chunk_copies, "annotate": annotate_copies}
-    for name in commands:
-        with copied(data_dir, copies[name], temporary_dir) as found:
+    for name, copies in _COPIES.items():
+        with copied(data_dir, copies, temporary_dir) as found:
             folder, inputs, num_passages = found
             chunk = ["chunk", "--input", f"{inputs}/*.jsonl"]
             chunk += ["--vocab", vocab, "--output"]
@@ -135,8 +133,6 @@ def memory(
     *,
     data_dir: str,
     vocab: str,
-    workers: int = 1,
-    copies: tuple[int, int] = (1, 10),
     temporary_dir: str | None = None,
 ):
     """Peak memory of `realm chunk` by the size of its input. Linux only.
@@ -147,26 +143,24 @@ def memory(
     the difference of the sizes.
     """
     small, large = runs = [
-        _measure(data_dir, vocab, number, workers, temporary_dir)
-        for number in copies
+        _measure(data_dir, vocab, copies, temporary_dir)
+        for copies in (_FEW, _MANY)
     ]
     growth = large["peak_bytes"] - small["peak_bytes"]
     difference = large["passages"] - small["passages"]
     return {
-        "workers": workers,
         "runs": runs,
         "growth_bytes_per_passage": round(growth / difference, 1),
     }
 
 
-def _measure(data_dir, vocab, copies, workers, temporary_dir):
+def _measure(data_dir, vocab, copies, temporary_dir):
     """Peak of one run, in bytes."""
     with copied(data_dir, copies, temporary_dir) as found:
         folder, inputs, num_passages = found
         process = start(
             *("chunk", "--input", f"{inputs}/*.jsonl", "--vocab", vocab),
             *("--output", f"{folder}/blocks"),
-            workers=workers,
         )
         peak = 0
         while process.poll() is None:
