@@ -79,15 +79,6 @@ def test_markdown_in_sections(tmp_path):
     assert pages[1].url == "https://x.example/d/travel_policy.md"
 
 
-def test_what_generators_keep_above_the_text_is_not_read(tmp_path):
-    path = tmp_path / "page.md"
-    path.write_text("---\ntitle: Leave\ntags: [a]\n---\n# Leave\nTake it.\n")
-    assert _read(path) == [("Leave", "Take it.", "")]
-    # A rule within the text is none of it.
-    path.write_text("# Leave\nTake it.\n\n---\n\nNow.\n")
-    assert _read(path) == [("Leave", "Take it.\nNow.", "")]
-
-
 @pytest.mark.parametrize(
     ("front_matter", "reason"),
     [
@@ -150,12 +141,24 @@ def test_html_without_what_is_around_the_text(tmp_path):
     assert pages[1].url == "https://x.example/page#lost"
 
 
-def test_plain_text_in_paragraphs(tmp_path):
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (
+            "\ufeffPark on\nlevel 2.\n\n\nNever on level 1.\n",
+            "Park on level 2.\nNever on level 1.",
+        ),
+        (
+            "Phones of\nthe office:\n- Ann, 10\n- Bob, 11\n2. Eve\n\nx",
+            "Phones of the office:\n- Ann, 10\n- Bob, 11\n2. Eve\nx",
+        ),
+    ],
+    ids=["paragraphs", "items of a list"],
+)
+def test_plain_text(tmp_path, written, text):
     path = tmp_path / "parking_rules.txt"
-    path.write_text("\ufeffPark on\nlevel 2.\n\n\nNever on level 1.\n")
-    assert _read(path) == [
-        ("parking rules", "Park on level 2.\nNever on level 1.", "")
-    ]
+    path.write_text(written)
+    assert _read(path) == [("parking rules", text, "")]
 
 
 def test_pdf_pages(tmp_path):
@@ -168,15 +171,6 @@ def test_pdf_pages(tmp_path):
     assert _read(path) == [
         ("Leave rules", "Leave is 30 days. Unused days end in March.", ""),
         ("Leave rules", "Ask Ann.", ""),
-    ]
-
-
-def test_rows_of_a_table_are_told_with_its_header(tmp_path):
-    path = tmp_path / "phone_list.csv"
-    path.write_text('Name;Room;Phone\n"Ann; HR";12;555\nBob;;556\n')
-    assert _read(path) == [
-        ("phone list: Ann; HR", "Name: Ann; HR; Room: 12; Phone: 555.", ""),
-        ("phone list: Bob", "Name: Bob; Phone: 556.", ""),
     ]
 
 
@@ -247,6 +241,11 @@ def test_tables_that_are_none_are_refused(tmp_path):
             id="rules are no front matter",
         ),
         pytest.param(
+            "# Leave\nTake it.\n\n---\n\nNow.\n",
+            [("Leave", "Take it. Now.")],
+            id="nor is a rule within the text",
+        ),
+        pytest.param(
             '+++\ntitle = "Leave"\n+++\n25 days.\n',
             [("Leave", "25 days.")],
             id="TOML",
@@ -267,13 +266,6 @@ def test_markdown_of_many_kinds(tmp_path, capsys, text, pages):
     assert not capsys.readouterr().err
 
 
-def test_items_of_a_list_in_plain_text_are_lines(tmp_path):
-    path = tmp_path / "phones.txt"
-    path.write_text("Phones of\nthe office:\n- Ann, 10\n- Bob, 11\n2. Eve\n\nx")
-    ((_, text, _),) = _read(path)
-    assert text == "Phones of the office:\n- Ann, 10\n- Bob, 11\n2. Eve\nx"
-
-
 @pytest.mark.parametrize("hyphen", ["-", "\u00ad", "\u2010"])
 def test_words_that_a_pdf_breaks(hyphen):
     found = documents._paragraphs(f"The infor{hyphen}\nmation.\n\nx")
@@ -286,30 +278,45 @@ def test_words_that_a_pdf_breaks(hyphen):
         pytest.param(
             'Frage;Antwort\r\nTage?;"30; ab 2024."\r\nWer?;Ann.\r\n',
             [
-                "Frage: Tage?; Antwort: 30; ab 2024.",
-                "Frage: Wer?; Antwort: Ann.",
+                ("Tage?", "Frage: Tage?; Antwort: 30; ab 2024."),
+                ("Wer?", "Frage: Wer?; Antwort: Ann."),
             ],
             id="semicolons and CRLF",
         ),
         pytest.param(
             'name,note\nAnn,\'tis fine\n\nBob,"a, ""b"""\n',
-            ["name: Ann; note: 'tis fine.", 'name: Bob; note: a, "b".'],
+            [
+                ("Ann", "name: Ann; note: 'tis fine."),
+                ("Bob", 'name: Bob; note: a, "b".'),
+            ],
             id="quotes",
         ),
         pytest.param(
-            "sep=;\nName;Room\nAnn;1\n", ["Name: Ann; Room: 1."], id="Excel"
+            'Name;Room;Phone\n"Ann; HR";12;555\nBob;;556\n',
+            [
+                ("Ann; HR", "Name: Ann; HR; Room: 12; Phone: 555."),
+                ("Bob", "Name: Bob; Phone: 556."),
+            ],
+            id="an empty cell",
+        ),
+        pytest.param(
+            "sep=;\nName;Room\nAnn;1\n",
+            [("Ann", "Name: Ann; Room: 1.")],
+            id="Excel",
         ),
         pytest.param(
             '\ufeffName\t"Room, floor"\nAnn\t1\n',
-            ["Name: Ann; Room, floor: 1."],
+            [("Ann", "Name: Ann; Room, floor: 1.")],
             id="tabs",
         ),
     ],
 )
 def test_csv_of_many_kinds(tmp_path, text, expected):
-    path = tmp_path / "x.csv"
+    path = tmp_path / "phone_list.csv"
     path.write_bytes(text.encode())
-    assert [found for _, found, _ in _read(path)] == expected
+    assert _read(path) == [
+        (f"phone list: {title}", found, "") for title, found in expected
+    ]
 
 
 def test_any_csv_that_python_writes_is_read(tmp_path):

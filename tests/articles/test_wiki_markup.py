@@ -48,9 +48,29 @@ def links(markup, **kwargs):
         ("One<br />two <small>three</small>.", "One two three."),
         ('A <span style="display: none">hidden</span>b.', "A b."),
         ("soft\xadhy\u200bphen.", "softhyphen."),
+        (
+            "One line\nof a paragraph.\n\nThe next\n[[File:a.jpg|b]]\none.",
+            "One line of a paragraph.\nThe next\none.",
+        ),
+        # What dropped templates leave.
+        (
+            "'''Ada''' ({{IPAc-en|eɪ}}; {{lang-fr|Adèle}}; born 1950) and "
+            "'''Bo''' ({{IPA-en|b}} or {{respell|BO}}) met ( , once , ).",
+            "Ada (Adèle; born 1950) and Bo met (once).",
+        ),
+        # Tables, and malformed ones.
+        (
+            'Before.\n{| class="wikitable"\n! a\n|-\n| [[b]] || c\n|}\nAfter.',
+            "Before.\nAfter.",
+        ),
+        ("Before.\n{|\n| x\n{|\n| y\n|}\n|}\nAfter.", "Before.\nAfter."),
+        (
+            "Before.\n\n{| class=x\n! a\n|-\n| b\n\nAfter.",
+            "Before.\nAfter.",
+        ),
     ],
 )
-def test_inline_markup(markup, expected):
+def test_markup(markup, expected):
     assert plain(markup) == expected
 
 
@@ -90,21 +110,6 @@ def test_templates(markup, expected):
     )
 
 
-def test_what_dropped_templates_leave_is_tidied():
-    markup = (
-        "'''Ada''' ({{IPAc-en|eɪ}}; {{lang-fr|Adèle}}; born 1950) and "
-        "'''Bo''' ({{IPA-en|b}} or {{respell|BO}}) met ( , once , )."
-    )
-
-    assert plain(markup) == "Ada (Adèle; born 1950) and Bo met (once)."
-
-
-def test_paragraphs_and_lines():
-    markup = "One line\nof a paragraph.\n\nThe next\n[[File:a.jpg|b]]\none."
-
-    assert plain(markup) == "One line of a paragraph.\nThe next\none."
-
-
 def test_sections():
     markup = (
         "Top.\n== Early ''life'' ==\nBorn.\n=== School ===\nRead.\n"
@@ -133,16 +138,6 @@ def test_only_list_items_that_read_like_sentences_are_kept():
         '"He came, he saw, he went away again."',
         "Term: explained in a sentence that is long enough.",
     ]
-
-
-def test_tables_are_dropped_malformed_ones_too():
-    table = '{| class="wikitable"\n! a\n|-\n| [[b]] || c\n|}\n'
-    nested = "{|\n| x\n{|\n| y\n|}\n|}\n"
-    unclosed = "{| class=x\n! a\n|-\n| b\n"
-
-    assert plain(f"Before.\n{table}After.") == "Before.\nAfter."
-    assert plain(f"Before.\n{nested}After.") == "Before.\nAfter."
-    assert plain(f"Before.\n\n{unclosed}\nAfter.") == "Before.\nAfter."
 
 
 @pytest.mark.parametrize(
