@@ -4,10 +4,8 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from realm_tf.articles import wiki_markup
 from realm_tf.articles.pages import Format
 from realm_tf.articles.pages import Page
-from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import page_url
 from realm_tf.errors import InputError
 
@@ -121,14 +119,5 @@ def _is_in(head, text):
     return text.startswith(_HEAD) and "<mediawiki" in text
 
 
-def text(page: Page, *, keep_tables: bool = False) -> PlainText:
-    """The running text of a page; see `wiki_markup.to_plain_text`."""
-    return wiki_markup.to_plain_text(
-        page.text,
-        silent_prefixes=page.silent_prefixes,
-        keep_tables=keep_tables,
-    )
-
-
-MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki, text)
+MEDIAWIKI = Format("mediawiki", _is_in, read_mediawiki)
 FORMATS = (MEDIAWIKI,)

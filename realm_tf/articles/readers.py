@@ -12,6 +12,7 @@ from realm_tf.articles import mediawiki
 from realm_tf.articles import multistream
 from realm_tf.articles import published_texts
 from realm_tf.articles import rows
+from realm_tf.articles import wiki_markup
 from realm_tf.articles.pages import Page
 from realm_tf.articles.pages import PlainText
 from realm_tf.articles.pages import open_bytes
@@ -158,7 +159,11 @@ def article_text(
             (those of documents always are). Defaults to `False`.
     """
     if format == MEDIAWIKI:
-        plain = mediawiki.text(page, keep_tables=keep_tables)
+        plain = wiki_markup.to_plain_text(
+            page.text,
+            silent_prefixes=page.silent_prefixes,
+            keep_tables=keep_tables,
+        )
     else:
         plain = _FORMATS[format].text(page)
     plain.title = page.title

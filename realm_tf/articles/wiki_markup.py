@@ -71,6 +71,8 @@ _MARKS = re.compile("[\ue000-\ue004]")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _EMPTY_ELEMENT = re.compile(rf"<(?:{_DROPPED_ELEMENTS})\b[^<>]*/>", re.I)
 _HEADING = re.compile(r"^(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
+# "[[de:Anarchismus]]" is shown in the sidebar.
+_LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}-[a-z-]+)\s*:")
 _SWITCH = re.compile(r"__[A-Z]{3,}__")
 
 _QUOTES = re.compile("'{2,}")
@@ -259,7 +261,7 @@ class _Renderer:
         title = str(node.title).strip()
         prefix, colon, rest = title.partition(":")
         prefix = prefix.strip().lower()
-        if colon and (prefix in self._silent or _is_language(title)):
+        if colon and (prefix in self._silent or _LANGUAGE.match(title)):
             return ""
         if node.text is None:
             return _escaped(html.unescape(title.lstrip(":")))
@@ -308,11 +310,6 @@ def _as_paragraphs(lines):
     return "".join(f"\n\n{line}\n\n" for line in lines)
 
 
-def _is_language(title):
-    # "[[de:Anarchismus]]" stands in the sidebar.
-    return re.match(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}-[a-z-]+)\s*:", title)
-
-
 def _escaped(text):
     return _MARKS.sub("", text).replace("'", _APOSTROPHE).replace("<", _LESS)
 
@@ -323,13 +320,17 @@ def _finish(text):
     starts = []
     limits = []
     offset = 0
-    for is_item, paragraph in _paragraphs(_strip_markup(text)):
+    # Tables and tags that the parser did not understand.
+    text = _TAG_RESIDUE.sub("", _TABLE_RESIDUE.sub("\n\n", text))
+    for is_item, paragraph in _paragraphs(text):
         paragraph = _tidy(paragraph)
         paragraph = paragraph.replace(_APOSTROPHE, "'").replace(_LESS, "<")
         plain, link_starts, link_limits = _take_links(paragraph)
         if not any(character.isalpha() for character in plain):
             continue
-        if is_item and not _is_prose(plain):
+        if is_item and not (
+            len(plain) >= MIN_ITEM_LENGTH and _SENTENCE_END.search(plain)
+        ):
             continue
         paragraphs.append(plain)
         starts += [offset + start for start in link_starts]
@@ -399,20 +400,11 @@ def _take_links(paragraph):
     return plain, places[:-1:2], places[1::2]
 
 
-def _is_prose(item):
-    return len(item) >= MIN_ITEM_LENGTH and bool(_SENTENCE_END.search(item))
-
-
 def strip_residue(text: str) -> str:
     """Text without the tags and links that an extractor left in it."""
     text = _TAG_RESIDUE.sub("", _ELEMENT.sub("", text))
     text = _SILENT_LINK_RESIDUE.sub("", text)
     return _BRACKET_RESIDUE.sub("", _LINK_RESIDUE.sub(r"\1", text))
-
-
-def _strip_markup(text: str) -> str:
-    """Text without the tables and tags that a parser did not understand."""
-    return _TAG_RESIDUE.sub("", _TABLE_RESIDUE.sub("\n\n", text))
 
 
 def _tidy(paragraph: str) -> str:
