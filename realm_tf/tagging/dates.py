@@ -135,26 +135,20 @@ def _field(field, locale, has_era):
     if kind == "d":
         return r"\d{1,2}(?:er|[ºª])?"
     if kind == "G":
-        return _any_of(
-            name
-            for width in ("abbreviated", "wide")
-            for name in locale.eras[width].values()
-        )
-    if width < 3:
+        widths = locale.eras
+    elif width < 3:
         return r"\d{1,2}"
-    # Babel gives other locales' names where one has none for months alone;
-    # who writes "L" in its patterns has some.
-    context = "stand-alone" if kind == "L" else "format"
-    return _any_of(
-        name
+    else:
+        # Where a locale has no names for months alone, Babel gives another
+        # locale's. A locale whose patterns have "L" has such names.
+        context = "stand-alone" if kind == "L" else "format"
+        widths = locale.months[context]
+    names = {
+        name.rstrip(".")
         for width in ("abbreviated", "wide")
-        for name in locale.months[context][width].values()
-    )
-
-
-def _any_of(names):
-    """Names, the longest first."""
-    names = sorted({name.rstrip(".") for name in names}, key=len, reverse=True)
+        for name in widths[width].values()
+    }
+    names = sorted(names, key=len, reverse=True)
     form = f"(?:{'|'.join(map(re.escape, names))})"
     # Chinese and Japanese write without spaces.
     return form if names[0] >= _FIRST_IDEOGRAPH else _NAME.format(form)
