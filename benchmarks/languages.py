@@ -36,20 +36,14 @@ def main(
     *,
     data_dir: str,
     output: str,
-    languages: tuple[str, ...] = LANGUAGES,
-    num_steps: int = 150,
     num_epochs: int = 0,
-    seed: int = 0,
 ):
     """Measures each language.
 
     Args:
         data_dir: with a folder xquad.
         output: where models, blocks and exports are kept.
-        languages: which of them.
-        num_steps: of the Inverse Cloze Task.
-        num_epochs: of the reader; 0: nothing is read.
-        seed: of the random weights.
+        num_epochs: of the reader; 0: no reader is trained.
     """
     os.makedirs(output, exist_ok=True)
     return {
@@ -57,15 +51,13 @@ def main(
             os.path.join(data_dir, "xquad"),
             os.path.join(output, language),
             language,
-            num_steps=num_steps,
             num_epochs=num_epochs,
-            seed=seed,
         )
-        for language in languages
+        for language in LANGUAGES
     }
 
 
-def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
+def _measure(xquad, output, language, *, num_epochs):
     os.makedirs(output, exist_ok=True)
     corpus = f"{output}/corpus.jsonl"
     # Its titles are those of the English articles.
@@ -78,7 +70,6 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
             from_="random",
             vocab=_learn_wordpieces(rows, output),
             set="cosine=true",
-            seed=seed,
             output=f"{output}/start",
         )
     )
@@ -94,7 +85,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
     trained = _made(
         realm.InverseClozeTask(
             recipe="quickstart",
-            set=(f"num_steps={num_steps}", "num_frozen_layers=0"),
+            set=("num_steps=150", "num_frozen_layers=0"),
             model=start,
             blocks=blocks,
             output=f"{output}/ict",
@@ -120,7 +111,7 @@ def _measure(xquad, output, language, *, num_steps, num_epochs, seed):
                 for part in ("train", "dev")
             ],
             output,
-            (f"num_epochs={num_epochs}", f"seed={seed}"),
+            (f"num_epochs={num_epochs}",),
         )
     return found
 

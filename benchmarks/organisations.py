@@ -10,8 +10,8 @@ read them, with the document and the excerpt that answer each. A language model 
 them for this project; no other text is in them, and nobody who wrote them saw the
 handbook of the tests. 178 of them are train, the other six dev.
 
-Printed are the metrics of a model on one of these parts; by the second command the
-model learns from train first. Each question is asked over the documents of its own
+Printed are the metrics of a model on dev; by the second command the model learns
+from train first. Each question is asked over the documents of its own
 organisation, by f(x, z) and BM25 of wordpieces.
 """
 
@@ -52,34 +52,29 @@ def main(
     *,
     model: str,
     output: str,
-    part: str = "dev",
     corpus: str | None = None,
     questions: str | None = None,
-    lexical_weight: float = hybrid.LEXICAL_WEIGHT,
 ):
     """Measures a model, or one that has learned from the organisations of train.
 
     Args:
         model: model directory.
         output: where everything is kept.
-        part: train or dev: what is measured.
         corpus: JSON lines of articles, to be searched beside the documents while
             the model learns (if not given: it does not).
         questions: JSONL of others that are learned from, too, so that
             nothing else is forgotten.
-        lexical_weight: of BM25 beside f(x, z); 0 for f(x, z) alone, 1e6 for
-            BM25 alone.
     """
     if bool(corpus) != bool(questions):
         raise realm.InputError("--corpus and --questions go together.")
     graph = realm.Graph()
-    over = Searched(graph, realm.Model(model), output, corpus, lexical_weight)
-    measured = over.read(over.questions[part])
+    over = Searched(graph, realm.Model(model), output, corpus)
+    measured = over.read(over.questions["dev"])
     if corpus:
         measured["model"] = learn(graph, over, questions)
     evaluation = graph.add(
         realm.Evaluate(
-            **measured, retriever="file", output=f"{output}/evaluation-{part}"
+            **measured, retriever="file", output=f"{output}/evaluation-dev"
         )
     )
     graph.run()
@@ -115,7 +110,6 @@ class Searched:
         model: `realm.Model`.
         output: str. Where everything is kept.
         corpus: str. JSON lines of articles. Defaults to `None`.
-        lexical_weight: float. Of `Hybrid`. Defaults to `LEXICAL_WEIGHT`.
 
     Attributes:
         output: str.
@@ -128,10 +122,8 @@ class Searched:
         model,
         output,
         corpus=None,
-        lexical_weight=hybrid.LEXICAL_WEIGHT,
     ):
         self.output = output
-        self._lexical_weight = lexical_weight
         self._folder = unpack(f"{output}/documents")
         inputs = chunking(self._folder)
         if corpus:
@@ -159,7 +151,6 @@ class Searched:
             self._folder,
             **self._parts,
             questions=questions,
-            lexical_weight=self._lexical_weight,
             output=f"{questions.removesuffix('.jsonl')}.trec",
         )
         return {**self._parts, "questions": questions, "ranking": ranking}
@@ -258,9 +249,7 @@ def _evidence(asked, blocks):
     return {"title": block.title, "sentence": sentence}
 
 
-def write_ranking(
-    folder, *, model, blocks, index, questions, lexical_weight, output
-) -> str:
+def write_ranking(folder, *, model, blocks, index, questions, output) -> str:
     """Writes what is found for questions, as `realm retrieve --to trec` does.
 
     A line with "organisation" is asked over the blocks of that one, others over
@@ -270,7 +259,6 @@ def write_ranking(
         folder: path. Of `unpack`.
         model, blocks, index: objects. What is searched.
         questions: str. JSONL.
-        lexical_weight: float. Of `Hybrid`.
         output: str. The file to write.
     """
     corpus = Corpus.load(model, blocks, index)
@@ -279,7 +267,7 @@ def write_ranking(
     )
     asked = question_files.read_questions(questions)
     owner_of = {q.question: q.line.get("organisation", "") for q in asked}
-    owned = _Owned(corpus, owners, owner_of, lexical_weight)
+    owned = _Owned(corpus, owners, owner_of)
     found = run_files.search(owned, asked, _DEPTH)
     ranked = run_files.ranked(found, None)
     pathlib.Path(output).write_text(run_files.trec(ranked))
@@ -299,15 +287,14 @@ class _Owned(Dense):
         corpus: `Corpus`.
         owners: str array `(num_blocks,)`.
         owner_of: dict. Question to owner.
-        lexical_weight: float. Of `Hybrid`.
     """
 
-    def __init__(self, corpus, owners, owner_of, lexical_weight):
+    def __init__(self, corpus, owners, owner_of):
         super().__init__(corpus)
         self._owners = owners
         self._owner_of = owner_of
         self._hybrid = hybrid.Hybrid(
-            corpus.index, corpus.lexical, lexical_weight
+            corpus.index, corpus.lexical, hybrid.LEXICAL_WEIGHT
         )
 
     def search(self, questions, num_candidates):

@@ -47,6 +47,7 @@ _CHECKPOINTING = "checkpointing"
 # The first of a process compiles, the next waits for it.
 _NUM_COLD = 2
 _PRODUCT = 8_192
+_PEER_STEPS = 5
 _MEASURED = "measured: "
 
 
@@ -73,9 +74,7 @@ class Arguments:
     """NAME=VALUE of the recipe"""
     peer_python: str | None = None
     """interpreter of the peer's environment"""
-    peer_device: str = "cuda"
     peer_batch_size: int = 8
-    peer_steps: int = 5
     stage: str | None = None
     """be the process of a way"""
     with_index: bool = False
@@ -140,7 +139,7 @@ def _init(args, output):
     options = [
         word
         for name, value in sizes.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for word in ("--set", f"{name}={value}")
     ]
     return subprocess.Popen(
         [
@@ -375,11 +374,11 @@ def _peer(args):
                 str(pathlib.Path(__file__).parent / "torch_worker.py"),
             ),
             *("pretraining-step", "--inputs", inputs),
-            *("--precision", "bfloat16", "--device", args.peer_device),
+            *("--precision", "bfloat16", "--device", "cuda"),
             *("--num-layers", str(args.num_layers)),
         ]
     )
-    runs = [worker.run() for _ in range(args.peer_steps)]
+    runs = [worker.run() for _ in range(_PEER_STEPS)]
     worker.stop()
     median = statistics.median(run["seconds"] for run in runs)
     wordpieces = sum(

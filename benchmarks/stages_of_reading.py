@@ -16,11 +16,11 @@ fitted on dev, for each retriever. What is done is kept in the output.
 import dataclasses
 import json
 import os
-import subprocess
-import sys
+import pathlib
 
 import organisations
 import row_questions
+import sample_questions
 import tyro
 
 import realm_tf as realm
@@ -149,14 +149,10 @@ def _sample(data_dir, corpus, questions):
     """Writes files of questions."""
     if os.path.exists(f"{questions}/quarter.jsonl"):
         return
-    sample = f"{os.path.dirname(__file__)}/sample_questions.py"
-    subprocess.run(
-        [
-            *(sys.executable, sample, "--corpus", corpus),
-            *("--questions", f"{data_dir}/questions"),
-            *("--output", questions),
-        ],
-        check=True,
+    sample_questions.main(
+        questions=pathlib.Path(data_dir, "questions"),
+        corpus=pathlib.Path(corpus),
+        output=pathlib.Path(questions),
     )
     with open(f"{questions}/all.jsonl") as file:
         lines = file.readlines()[::_ONE_OF]
