@@ -10,7 +10,10 @@ months and weekdays that recur are dates, durations and ages are not.
 
 import re
 
-from realm_tf.tagging.rules import english_words
+from realm_tf.tagging.rules.english_words import WORDS
+from realm_tf.tagging.rules.english_words import any_of
+from realm_tf.tagging.rules.english_words import lines
+from realm_tf.tagging.rules.english_words import pattern
 
 # --- Parts. `_S` is a space inside a date, `_TO` an unspaced range.
 _S = "[ \u00a0]"
@@ -28,7 +31,7 @@ _WEEKDAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
 _WEEKDAY = (
     rf"(?:(?:{_WEEKDAYS})|(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b\.?)"
 )
-_ORDINAL_WORDS = english_words.any_of("ordinals")
+_ORDINAL_WORDS = any_of("ordinals")
 _ORDINAL_WORD = rf"(?:{_ORDINAL_WORDS})\b"
 _ORDINAL = "(?:st|nd|rd|th)"
 # No letter, digit or decimal after a number.
@@ -39,8 +42,8 @@ _ERA = r"(?:BCE?|CE|AD|B\.C\.(?:E\.)?|A\.D\.|C\.E\.)(?!\w)"
 _OF_ERA = rf"{_S}?{_ERA}"
 # Words after which a number is no year. Other plurals are recognised by their
 # -s.
-_MEASURES = english_words.pattern("measures")
-_COUNTED = f"{_MEASURES}|{english_words.pattern('counted')}"
+_MEASURES = pattern("measures")
+_COUNTED = f"{_MEASURES}|{pattern('counted')}"
 _NOT_COUNTED = rf"(?!{_S}(?:{_COUNTED})\b)"
 _FOUR = "(?:1[0-9]{3}|20[0-9]{2})"
 _UNTIL = rf"(?:(?:{_TO}|/)(?:{_FOUR}|[0-9]{{2}})(?![\w-]))"
@@ -67,7 +70,7 @@ _SEASON = (
 )
 # Feasts and days with a name of their own; any saint's day, any day of
 # somebody or something ("Mother's Day") and of the world.
-_HOLIDAY = f"(?:{english_words.lines('feasts')})"
+_HOLIDAY = f"(?:{lines('feasts')})"
 _TENS = (
     "(?:twenties|thirties|forties|fifties|sixties|seventies|eighties|nineties)"
 )
@@ -157,7 +160,7 @@ def _compiled():
         ("['’‘]", _FROM_APOSTROPHE),
     ):
         kinds.extend(kind for kind, _ in rules)
-        alternatives = "|".join(f"({pattern})" for _, pattern in rules)
+        alternatives = "|".join(f"({form})" for _, form in rules)
         branches.append(f"(?={gate})(?:{alternatives})")
     return re.compile(rf"(?<!\w)(?:{'|'.join(branches)})"), kinds
 
@@ -179,9 +182,7 @@ _MODIFIED = {
 }  # fmt: skip
 
 # --- Around numbers: is it a year, a quantity, or the number of something?
-_TEMPORAL = re.compile(
-    rf"\b(?:{english_words.pattern('before_years')})[-\s]$|\($"
-)
+_TEMPORAL = re.compile(rf"\b(?:{pattern('before_years')})[-\s]$|\($")
 _CERTAIN = re.compile(rf"{_TEMPORAL.pattern}|\b(?:of|for)\s$")
 _STRONGLY_TEMPORAL = re.compile(
     r"\b(?:In|[Ss]ince|[Uu]ntil|[Tt]ill|[Dd]uring|By)\s$"
@@ -189,13 +190,11 @@ _STRONGLY_TEMPORAL = re.compile(
 # "No. 1066", "flight 1549", "HMS 1984", "$1500", "3.1415", "DC-1000".
 _NAMED_BY_NUMBER = re.compile(
     r"(?:\b(?:[Nn]os?|[Nn]r|[Pp]p?|[Vv]ol|[Oo]p|[Aa]rt|[Cc]ap)\."
-    rf"|\b(?:{english_words.pattern('numbered')}|(?!AD|CE)[A-Z]{{2,6}})"
+    rf"|\b(?:{pattern('numbered')}|(?!AD|CE)[A-Z]{{2,6}})"
     r"|\b[0-9]+)\s$"
     r"|[$£€¥#№§=×*^/~°<>@_]\s?$|[0-9][.,:/-]$|(?<![a-z])[A-Z]+-$|[−+]$"
 )
-_QUANTIFIED = re.compile(
-    rf"\b(?:{english_words.pattern('before_counts')}|up to)\s$"
-)
+_QUANTIFIED = re.compile(rf"\b(?:{pattern('before_counts')}|up to)\s$")
 _ARTICLE = re.compile(r"(?:\b[Tt]he|\b[Aa]n?|['’]s|s['’])\s$")
 _COUNTED_NEXT = re.compile(rf"[\s-](?:{_COUNTED})\b")
 _MEASURED_NEXT = re.compile(rf"[\s-](?:{_MEASURES})\b")
@@ -214,7 +213,7 @@ _REIGN = re.compile(
 )
 _IN_YEAR = re.compile(r"(?<!one )\b(?:[Ii]n|[Ss]ince|[Uu]ntil)\s$")
 _PHRASE_ENDS = re.compile(
-    rf"\s?(?:[,;.)–—]|$)|\s(?:{english_words.pattern('after_phrases')})\b"
+    rf"\s?(?:[,;.)–—]|$)|\s(?:{pattern('after_phrases')})\b"
 )
 # "between 103 and 105", seen from either number.
 _PAIR_OPENS = re.compile(r"\b(?:[Bb]etween|[Ff]rom)\s$")
@@ -228,9 +227,7 @@ _AFTER_TITLE = re.compile(r"(?:(?<!\w)[A-Z][\w'’-]*|[\"”])\s\($")
 # --- Around names of months, weekdays, feasts and seasons.
 _POSSESSIVE = re.compile(r"\b(?:its|their|his|her|my|our|your)\s$")
 _NEXT_WORD = re.compile(r"\s([^\W\d_][\w'’-]*)")
-_WHEN = re.compile(
-    rf"\b(?:{english_words.pattern('before_dates')})[-\s]$", re.I
-)
+_WHEN = re.compile(rf"\b(?:{pattern('before_dates')})[-\s]$", re.I)
 # After these a date is likely even where a name follows ("In October Napoleon
 # left"); after those "May" may be a person as well.
 _SURE_CUES = ("in", "on", "by", "since", "early", "mid", "late")
@@ -349,8 +346,8 @@ def _is_plural(word):
         word[0].islower()
         and word.endswith("s")
         and not word.endswith(("ss", "us", "is", "'s", "’s"))
-        and word not in english_words.FUNCTION_WORDS
-        and word not in english_words.VERBS
+        and word not in WORDS["function_words"]
+        and word not in WORDS["verbs"]
     )
 
 
@@ -434,8 +431,8 @@ def _is_holiday(holiday: str, before: str, after: str) -> bool:
     following = _NEXT_WORD.match(after)
     if following and not (
         _cue(before) in _SURE_CUES
-        or following[1] in english_words.FUNCTION_WORDS
-        or following[1] in english_words.VERBS
+        or following[1] in WORDS["function_words"]
+        or following[1] in WORDS["verbs"]
         or following[1].endswith("ed")
     ):
         return False

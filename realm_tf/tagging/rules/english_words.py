@@ -9,10 +9,14 @@ import tomllib
 _LISTS = tomllib.loads(
     pathlib.Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
-
-
-def _words(name):
-    return frozenset(_LISTS[name].split())
+# The words of each list by its name.
+WORDS = {
+    name: frozenset(words.split())
+    for name, words in _LISTS.items()
+    if isinstance(words, str)
+}
+# Countries and regions of two names.
+PAIRS = frozenset(map(tuple, _LISTS["pairs"]))
 
 
 def pattern(name: str) -> str:
@@ -29,17 +33,3 @@ def any_of(name: str) -> str:
     """A regular expression for any word of a list, capitalised or not."""
     words = _LISTS[name].split()
     return "|".join([*words, *map(str.capitalize, words)])
-
-
-FUNCTION_WORDS = _words("function_words")
-COMMON_OPENERS = _words("common_openers")
-VERBS = _words("verbs")
-TITLES = _words("titles")
-PEERS = _words("peers")
-HEADS = _words("heads")
-BODIES = _words("bodies")
-EPITHETS = _words("epithets")
-NO_PEOPLE = _words("no_people")
-SMALL_IN_TITLES = _words("small_in_titles")
-# Countries and regions of two names.
-PAIRS = frozenset(map(tuple, _LISTS["pairs"]))

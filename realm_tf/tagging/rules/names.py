@@ -9,12 +9,14 @@ import bisect
 import operator
 import re
 
-from realm_tf.tagging.rules import english_words
+from realm_tf.tagging.rules.english_words import PAIRS
+from realm_tf.tagging.rules.english_words import WORDS
+from realm_tf.tagging.rules.english_words import pattern
 
 # Capital letters of the alphabets that have them (Latin, Greek, Cyrillic,
 # Armenian, Georgian). Not `[^\W\d_a-z]`, which takes an "é" for one.
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x2000))))}]"
-_ABBREVIATION = english_words.pattern("abbreviations")
+_ABBREVIATION = pattern("abbreviations")
 # "U.S.", "St.", "J." before a name, "O'Brien", "al-Sahili", "AT&T".
 _WORD = re.compile(
     rf"(?:(?<!\w)|(?<=[a-z]-))(?:(?:{_CAPITAL}\.)(?:{_CAPITAL}\.)+"
@@ -27,10 +29,8 @@ _WORD = re.compile(
     r"(?![$£€¥₹])"
 )
 # "London-based": the name ends at the hyphen; "Jong-un" has none of these.
-_TAIL = re.compile(
-    rf"[-‑](?:\w*(?:ed|ing)|{english_words.pattern('after_hyphens')})$"
-)
-_PARTICLE = english_words.pattern("particles")
+_TAIL = re.compile(rf"[-‑](?:\w*(?:ed|ing)|{pattern('after_hyphens')})$")
+_PARTICLE = pattern("particles")
 _PARTICLES = re.compile(rf" (?:(?:{_PARTICLE}) ){{1,3}}(?:[dl]['’])?")
 # "van Gogh", without a first name.
 _LEADING_PARTICLES = re.compile(
@@ -45,7 +45,7 @@ _ADJECTIVE = re.compile(
     r"Swiss|Arab|African|American|Mexican|Moroccan) [a-z]+"
 )
 # An adjective or noun of a people: a name wherever it stands.
-_PEOPLE = re.compile(rf"(?:{english_words.pattern('peoples')})s?$")
+_PEOPLE = re.compile(rf"(?:{pattern('peoples')})s?$")
 # "(Panthera tigris)"
 _SPECIES_AFTER = re.compile(
     r" [a-z]+(?:us|is|a|um|ens|ae|i|x|os|er|on|es)(?: [a-z]+)?\)"
@@ -140,7 +140,7 @@ class _Word:
         self.initial = not inside and bool(_INITIAL.search(before))
         # Not "US" and "IT".
         self.is_function = (
-            self.word.lower() in english_words.FUNCTION_WORDS
+            self.word.lower() in WORDS["function_words"]
             and not self.word[1:].isupper()
         )
 
@@ -155,7 +155,7 @@ def _quoted_titles(text, taken):
         if len(words) > 1 and all(
             word[0].isupper() or not word[0].isalpha()
             for word in words
-            if word not in english_words.SMALL_IN_TITLES
+            if word not in WORDS["small_in_titles"]
         ):
             titles.append((start, limit - match[1].endswith(",")))
     return titles
@@ -181,10 +181,10 @@ def _joins(text, group, word):
     if gap == " and ":
         return _joins_by_and(text, group, word)
     if gap == " the ":
-        return word.word in english_words.EPITHETS and len(group) == 1
+        return word.word in WORDS["epithets"] and len(group) == 1
     if gap in ("'s ", "’s "):
         rest = text[word.limit : word.limit + 2]
-        return word.word in english_words.HEADS and not rest[1:].isupper()
+        return word.word in WORDS["heads"] and not rest[1:].isupper()
     return False
 
 
@@ -192,13 +192,13 @@ def _joins_by_of(text, group):
     last = group[-1].word
     if len(group) == 1:
         return not (
-            (last in english_words.TITLES and last not in english_words.PEERS)
+            (last in WORDS["titles"] and last not in WORDS["peers"])
             or _PEOPLES.search(last)
         )
     return bool(
         _ROMAN.match(last)
-        or last in english_words.HEADS
-        or last in english_words.PEERS
+        or last in WORDS["heads"]
+        or last in WORDS["peers"]
         # Not "the Boston Bruins of the National League".
         or (
             not last.endswith("s")
@@ -214,17 +214,17 @@ def _joins_by_of(text, group):
 
 def _joins_by_and(text, group, word):
     first, last = group[0], group[-1]
-    if (last.word, word.word) in english_words.PAIRS:
+    if (last.word, word.word) in PAIRS:
         return True
     body = text[max(first.start, last.start - 80) : last.start]
     if len(group) < 8 and (" of " in body or " for " in body):
-        return any(each.word in english_words.BODIES for each in group[:-1])
+        return any(each.word in WORDS["bodies"] for each in group[:-1])
     # "the Baltimore and Ohio Railroad"
     head = _WORD.match(text, word.limit + 1)
     return bool(
         head
         and text[word.limit : head.start()] == " "
-        and head[0] in english_words.HEADS
+        and head[0] in WORDS["heads"]
         and _THE_BEFORE.search(text[max(0, first.start - 5) : first.start])
     )
 
@@ -244,9 +244,9 @@ def _is_title(text, word, after):
     """Whether a word is the rank of the name after it."""
     gap = text[word.limit : after.start]
     return (
-        word.word in english_words.TITLES
+        word.word in WORDS["titles"]
         and (gap == " " or bool(_PARTICLES.fullmatch(gap)))
-        and after.word not in english_words.HEADS
+        and after.word not in WORDS["heads"]
         and after.word not in ("Jr.", "Sr.")
         and not _ROMAN.match(after.word)
     )
@@ -260,7 +260,7 @@ def _add(text, group, names, closed):
     if len(group) == 1 and not _is_name_alone(text, first):
         return
     before = text[max(0, start - 12) : start]
-    if not first.initial and first.word not in english_words.TITLES:
+    if not first.initial and first.word not in WORDS["titles"]:
         ordinal = _ORDINAL_BEFORE.search(before)
         particles = _LEADING_PARTICLES.search(before)
         if ordinal or particles:
@@ -279,8 +279,8 @@ def _belongs(number, limit, closed):
     """Whether a number after a name belongs to it: "Vostok 5"."""
     following = number[1]
     if following and not (
-        following in english_words.FUNCTION_WORDS
-        or following in english_words.VERBS
+        following in WORDS["function_words"]
+        or following in WORDS["verbs"]
         or following.endswith("ed")
     ):
         return False
@@ -291,7 +291,7 @@ def _is_name_alone(text, word):
     letters = word.word
     if letters.rstrip(".") in ("", "St", "No") or len(letters) < 2:
         return False
-    if letters in english_words.TITLES or word.is_function:
+    if letters in WORDS["titles"] or word.is_function:
         return False
     if re.fullmatch(rf"(?:{_ABBREVIATION})\.|{_CAPITAL}\.", letters):
         return False
@@ -300,14 +300,11 @@ def _is_name_alone(text, word):
         return False
     if not word.initial:
         return True
-    if letters.lower() in english_words.COMMON_OPENERS:
+    if letters.lower() in WORDS["common_openers"]:
         return False
     if any(c.isupper() or c.isdigit() for c in letters[1:]):
         return True
-    if (
-        _PEOPLE.match(letters)
-        and letters.rstrip("s") not in english_words.NO_PEOPLE
-    ):
+    if _PEOPLE.match(letters) and letters.rstrip("s") not in WORDS["no_people"]:
         return True
     if _COMMON_SUFFIX.search(letters):
         return False
@@ -319,6 +316,6 @@ def _is_name_alone(text, word):
     plural = letters.endswith("s") and letters[-2] not in "suiao"
     if plural:
         return following[1] in ("is", "was", "has")
-    return following[1] in english_words.VERBS or (
+    return following[1] in WORDS["verbs"] or (
         len(following[1]) > 4 and following[1].endswith("ed")
     )
