@@ -49,7 +49,7 @@ def make_corpus(
     if not artifact.is_complete(blocks):
         repeat_blocks(source, blocks, num_blocks)
     if not artifact.is_complete(embeddings):
-        draw_embeddings(model, blocks, embeddings, 0)
+        draw_embeddings(model, blocks, embeddings)
     if not artifact.is_complete(index):
         workers.seconds(
             *("index", "--embeddings", embeddings, "--output", index),
@@ -92,9 +92,7 @@ def repeat_blocks(source: str, output: str, num_blocks: int) -> None:
         )
 
 
-def draw_blocks(
-    source: str, output: str, num_blocks: int, length: int, seed: int = 0
-) -> None:
+def draw_blocks(source: str, output: str, num_blocks: int, length: int) -> None:
     """Writes blocks without texts, each a piece of the wordpieces of others.
 
     Args:
@@ -102,13 +100,12 @@ def draw_blocks(
         output: str. The directory to make.
         num_blocks: int.
         length: int. Wordpieces of each with its title, [CLS] and two [SEP].
-        seed: int. Where each begins. Defaults to `0`.
     """
     known = Blocks(source)
     records = known.records
     pieces = np.concatenate([each.token_ids for each in records])
     titles = [each.title_ids for each in records]
-    starts = np.random.default_rng(seed).integers(
+    starts = np.random.default_rng(0).integers(
         0, len(pieces) - length, num_blocks
     )
     with artifact.write(output, kind="blocks") as stage:
@@ -144,14 +141,14 @@ def draw_blocks(
             shard_rows=list(map(len, shards)),
             max_block_length=length,
             fingerprint=fingerprints.fingerprint(
-                known.fingerprint, f"{num_blocks} {length} {seed}"
+                known.fingerprint, f"{num_blocks} {length}"
             ),
         )
 
 
-def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
+def draw_embeddings(model: str, blocks: str, output: str) -> None:
     """Writes an embeddings directory of random rows, of length 1."""
-    parents, parts, stop = _drawn(model, blocks, seed)
+    parents, parts, stop = _drawn(model, blocks)
     with artifact.write(
         output,
         kind="embeddings",
@@ -166,13 +163,13 @@ def draw_embeddings(model: str, blocks: str, output: str, seed: int) -> None:
             num_blocks=stop,
             dtype="float32",
             shards=names,
-            fingerprint=fingerprints.fingerprint(*parents.values(), str(seed)),
+            fingerprint=fingerprints.fingerprint(*parents.values()),
         )
 
 
-def draw_index(model: str, blocks: str, output: str, seed: int) -> None:
+def draw_index(model: str, blocks: str, output: str) -> None:
     """Writes an exact index of such rows, as `realm index` would of them."""
-    parents, parts, stop = _drawn(model, blocks, seed)
+    parents, parts, stop = _drawn(model, blocks)
     with artifact.write(
         output,
         kind="index",
@@ -184,13 +181,13 @@ def draw_index(model: str, blocks: str, output: str, seed: int) -> None:
         stage.metadata.update(
             num_blocks=stop,
             embedding_dim=rows.shape[1],
-            fingerprint=fingerprints.fingerprint(*parents.values(), str(seed)),
+            fingerprint=fingerprints.fingerprint(*parents.values()),
             recall_queries=0,
             **{"recall@5": 1.0},
         )
 
 
-def _drawn(model, blocks, seed):
+def _drawn(model, blocks):
     """Parents, parts of the rows, how many rows there are."""
     model, blocks = Model(model), Blocks(blocks)
     tower = model.config["block_embedder"]
@@ -198,7 +195,7 @@ def _drawn(model, blocks, seed):
     stop = blocks.num_blocks
 
     def parts():
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         centres = random.standard_normal((_NUM_CLUSTERS, width), "float32")
         for first in range(0, stop, ROWS_PER_SHARD):
             num_rows = min(ROWS_PER_SHARD, stop - first)

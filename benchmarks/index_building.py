@@ -37,7 +37,6 @@ def main(
     embedding_dim: int | None = None,
     kinds: tuple[str, ...] = ("brute_force", "ivf", "scann"),
     options: tuple[str, ...] = (),
-    seed: int = 0,
 ):
     """Writes rows below `output` and builds an index of each kind.
 
@@ -51,7 +50,7 @@ def main(
     root = pathlib.Path(output)
     rows = root / f"rows-{num_blocks}-{known.shape[1]}"
     if not artifact.is_complete(rows):
-        _write(known, num_blocks, str(rows), seed)
+        _write(known, num_blocks, str(rows))
     for kind in kinds:
         name = "".join([kind, *options])
         built = root / f"{name}-{num_blocks}-{known.shape[1]}"
@@ -59,14 +58,14 @@ def main(
         print(json.dumps({"kind": name, **found}), flush=True)
 
 
-def _write(known, num_blocks, output, seed):
-    random = np.random.default_rng(seed)
+def _write(known, num_blocks, output):
+    random = np.random.default_rng(0)
     noise = np.float32(_NOISE * known.std())
     with artifact.write(
         output,
         kind="embeddings",
         parameters={"rows_per_shard": _ROWS_PER_SHARD},
-        # None that there are: no model reads such an index.
+        # No model reads such an index.
         parents={"block_tower": "", "blocks": ""},
     ) as stage:
         names = []
@@ -85,7 +84,7 @@ def _write(known, num_blocks, output, seed):
             num_blocks=num_blocks,
             dtype="float32",
             shards=names,
-            fingerprint=fingerprints.fingerprint(str(num_blocks), str(seed)),
+            fingerprint=fingerprints.fingerprint(str(num_blocks)),
         )
 
 

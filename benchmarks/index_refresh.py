@@ -106,7 +106,7 @@ def _repeated(blocks, model, num_blocks, output):
     made, index = f"{output}/blocks", f"{output}/index"
     if not os.path.exists(index):
         drawn.repeat_blocks(blocks, made, num_blocks)
-        drawn.draw_index(model, made, index, seed=0)
+        drawn.draw_index(model, made, index)
     return made, index
 
 

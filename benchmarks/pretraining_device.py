@@ -129,7 +129,7 @@ class _Made:
         if init is not None and init.wait():
             sys.exit(init.returncode)
         if not artifact.is_complete(self.index):
-            drawn.draw_index(self.model, self.blocks, self.index, 0)
+            drawn.draw_index(self.model, self.blocks, self.index)
         self.seconds = time.perf_counter() - started
 
 
