@@ -299,7 +299,11 @@ class _Owned(Dense):
 
     def search(self, questions, num_candidates):
         embeddings = self.embed(questions)
-        wordpieces = self._wordpieces(questions)
+        tokenizer = self._corpus.loaded.tokenizer
+        wordpieces = [
+            question_files.query_wordpieces(each, tokenizer)
+            for each in questions
+        ]
         scores = np.full((len(questions), num_candidates), -np.inf, "float32")
         block_ids = np.zeros(scores.shape, "int32")
         owners = np.array([self._owner_of[each] for each in questions])
@@ -310,7 +314,7 @@ class _Owned(Dense):
             for part in np.array_split(rows, -(-len(rows) // _BATCH_SIZE)):
                 packed = question_files.pack_queries(
                     [wordpieces[row] for row in part],
-                    self._corpus.loaded.tokenizer.pad_id,
+                    tokenizer.pad_id,
                 )
                 found = self._hybrid.search(
                     *(embeddings[part], packed["token_ids"], num_found),

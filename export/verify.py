@@ -95,9 +95,16 @@ def _check_answers(expected, batch, tolerance):
     block_ids = batch["candidate_block_id"]
     wanted_ids = _padded(expected, "candidate_block_id", block_ids, -1)
     wanted_scores = [row["score"] for row in expected]
-    # Where encoders are rounded to 8 bits, spans of like score change places.
+    # Where encoders are rounded to 8 bits, spans and blocks of nearly equal
+    # score change places; another last block may hold another answer.
     rounded = tolerance > TOLERANCES["float32"]
-    tied = rounded & np.isclose(batch["score"], wanted_scores, **close)
+    same_blocks = np.all(
+        np.sort(block_ids, axis=1) == np.sort(wanted_ids, axis=1), axis=1
+    )
+    other_blocks = rounded & ~same_blocks
+    tied = other_blocks | (
+        rounded & np.isclose(batch["score"], wanted_scores, **close)
+    )
     checks = {
         f"{name} equals that of the Python code": np.all(
             tied | (batch[name] == [row[name] for row in expected])
@@ -113,8 +120,9 @@ def _check_answers(expected, batch, tolerance):
             (block_ids != wanted_ids) | (batch["candidate_answer"] == answers)
         )
     for name in ("score", "confidence"):
-        checks[f"{name} within {tolerance:g}"] = np.allclose(
-            batch[name], [row[name] for row in expected], **close
+        checks[f"{name} within {tolerance:g}"] = np.all(
+            other_blocks
+            | np.isclose(batch[name], [row[name] for row in expected], **close)
         )
     checks[f"candidate_log_prob within {tolerance:g}"] = np.allclose(
         batch["candidate_log_prob"],

@@ -164,7 +164,9 @@ class FineTune(Training):
                 index=self.index,
                 ranking=self.ranking,
                 teachers=[
-                    each.load(precision=self.computes_in).model.reader
+                    model_directory.load(
+                        each, precision=self.computes_in
+                    ).model.reader
                     for each in self.teachers
                 ],
             )

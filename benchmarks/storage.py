@@ -1,0 +1,101 @@
+"""Writing and reading blocks: Arrow IPC files beside gzip TFRecords.
+
+    python benchmarks/storage.py [--num-blocks 100000]
+
+Blocks are drawn at random: 130 words of 250 wordpieces each. The peer is
+TensorFlow's own code: `tf.train.Example` in gzip TFRecords, parsed a thousand
+at once by `tf.io.parse_example`. Prints seconds and megabytes as JSON.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import tempfile
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from realm_tf.artifacts import artifact
+from realm_tf.artifacts import record_files
+from realm_tf.artifacts.objects import Blocks
+from realm_tf.artifacts.schema import Block
+
+_NUM_WORDPIECES = 250
+_ROWS_PER_SHARD = 10_000
+_BATCH = 1_000
+_SPEC = {
+    field.name: tf.io.FixedLenFeature((), tf.string)
+    if field.type is str
+    else tf.io.RaggedFeature(tf.int64)
+    for field in dataclasses.fields(Block)
+}
+
+
+def draw(num_blocks: int) -> list[Block]:
+    """Blocks of random words."""
+    random = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(5_000)]
+    starts = np.arange(_NUM_WORDPIECES) * 4
+    found = []
+    for number in range(num_blocks):
+        text = " ".join(words[n] for n in random.integers(0, 5_000, 130))
+        ids = random.integers(1_000, 30_000, _NUM_WORDPIECES)
+        lists = [2_000], ids, starts, starts + 3, [0, 200, 400], [], []
+        found.append(Block(number, str(number), "Title", text, "", *lists))
+    return found
+
+
+def write_arrow(blocks, directory):
+    with artifact.write(directory, kind="blocks") as stage:
+        rows = [_ROWS_PER_SHARD] * (len(blocks) // _ROWS_PER_SHARD)
+        for number, size in enumerate(rows):
+            path = stage.path(f"blocks-{number:05d}{record_files.ENDING}")
+            part = blocks[number * size : (number + 1) * size]
+            record_files.write_rows(path, Block, part)
+        stage.metadata.update(num_blocks=sum(rows), shard_rows=rows)
+
+
+def write_tfrecords(blocks, directory):
+    os.mkdir(directory)
+    with tf.io.TFRecordWriter(f"{directory}/blocks", "GZIP") as writer:
+        for block in blocks:
+            example = tf.train.Example()
+            for name, value in vars(block).items():
+                feature = example.features.feature[name]
+                if isinstance(value, str):
+                    feature.bytes_list.value.append(value.encode())
+                else:
+                    feature.int64_list.value.extend(np.atleast_1d(value))
+            writer.write(example.SerializeToString())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--num-blocks", type=int, default=100_000)
+    blocks = draw(parser.parse_args().num_blocks)
+    found = {"num_blocks": len(blocks)}
+
+    def measure(name, work):
+        started = time.perf_counter()
+        work()
+        found[name] = round(time.perf_counter() - started, 2)
+
+    with tempfile.TemporaryDirectory() as root:
+        arrow, records = f"{root}/arrow", f"{root}/tfrecords"
+        measure("write_seconds", lambda: write_arrow(blocks, arrow))
+        measure("peer_write_seconds", lambda: write_tfrecords(blocks, records))
+        measure("read_seconds", lambda: [*Blocks(arrow).read()])
+        measure("open_seconds", lambda: Blocks(arrow).records)
+        peer = tf.data.TFRecordDataset(f"{records}/blocks", "GZIP")
+        peer = peer.batch(_BATCH).map(lambda x: tf.io.parse_example(x, _SPEC))
+        measure("peer_read_seconds", lambda: [*peer])
+        for name, path in (("", arrow), ("peer_", records)):
+            sizes = sum(each.stat().st_size for each in os.scandir(path))
+            found[f"{name}megabytes"] = round(sizes / 1e6)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
