@@ -15,8 +15,6 @@ from realm_tf.artifacts.paths import writing
 from realm_tf.beam_pipelines import resumable
 from realm_tf.beam_pipelines.execution import ShardStep
 from realm_tf.beam_pipelines.execution import run_on_shards
-from realm_tf.models.precision import FLOAT32
-from realm_tf.models.precision import INT8
 
 
 def write_shards(
@@ -37,7 +35,7 @@ def write_shards(
         directory: str. Embeddings directory that is being written.
         batch_size: int. Blocks computed at once.
         rows_per_shard: int. Blocks of one file.
-        precision: str. `"int8"`, or see `model_directory.load`.
+        precision: str. See `model_directory.load`.
         options: `PipelineOptions`.
 
     Returns:
@@ -112,7 +110,7 @@ class EmbedShard(ShardStep):
         model: `Model`, readable by every worker.
         blocks: `Blocks`, too.
         batch_size: int. Blocks computed at once.
-        precision: str. `"int8"`, or see `model_directory.load`.
+        precision: str. See `model_directory.load`.
     """
 
     label = "Embed"
@@ -175,19 +173,13 @@ class _Tower:
     def __init__(self, model, blocks, precision):
         from realm_tf.models import model_directory
         from realm_tf.retrieval.block_embedder import BlockEmbedder
-        from realm_tf.retrieval.int8_tower import Int8Tower
 
         self.lock = threading.Lock()
-        is_int8 = precision == INT8
         loaded = model_directory.load(
-            model,
-            precision=FLOAT32 if is_int8 else precision,
-            only_block_tower=True,
+            model, precision=precision, only_block_tower=True
         )
         self.embedder = BlockEmbedder(
-            loaded,
-            max_length=blocks.metadata["max_block_length"],
-            tower=Int8Tower(loaded.model.block_embedder) if is_int8 else None,
+            loaded, max_length=blocks.metadata["max_block_length"]
         )
         for batch_size, length in ((1, 13), (2, 29)):
             body = np.zeros(length, "int32")

@@ -22,7 +22,7 @@ def accelerator() -> str | None:
     return None if platform == "cpu" else platform
 
 
-FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
 Precision = Literal["auto", "float32", "bfloat16"]
 
 # Instructions that multiply bfloat16, as Linux names them (AVX-512 since Cooper

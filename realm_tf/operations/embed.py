@@ -2,7 +2,6 @@
 
 import dataclasses
 import types
-from typing import Literal
 
 from realm_tf.artifacts import fingerprints
 from realm_tf.artifacts import matching
@@ -11,7 +10,6 @@ from realm_tf.artifacts.objects import Blocks
 from realm_tf.artifacts.objects import Embeddings
 from realm_tf.artifacts.objects import Model
 from realm_tf.models.precision import FLOAT32
-from realm_tf.models.precision import Precision
 from realm_tf.operations.computing import Computing
 from realm_tf.operations.operation import BeamOptions
 from realm_tf.operations.operation import count_lines
@@ -40,10 +38,6 @@ class Embed(Computing):
     """blocks computed at once; values depend on it only by rounding"""
     rows_per_shard: int = ROWS_PER_SHARD
     """blocks of one .npy file"""
-    precision: Precision | Literal["int8"] = "auto"
-    """as of other commands, or int8: ONNX Runtime multiplies 8-bit integers
-    (pip install 'realm-tf[int8]'), faster on CPUs without bfloat16, at a
-    little recall"""
     beam_options: BeamOptions = ()
 
     def parents(self) -> dict:
