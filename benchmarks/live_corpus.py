@@ -61,13 +61,15 @@ def main(*, corpus: str, num_changed: int = 100):
 
 
 def _update(corpus, folder, documents, num_changed):
-    path = pathlib.Path(folder) / "changed.jsonl"
+    step = len(documents) // num_changed
+    path = pathlib.Path(folder) / "documents.jsonl"
     with path.open("w") as file:
-        for row in documents[:: len(documents) // num_changed][:num_changed]:
+        for number, row in enumerate(documents):
+            is_changed = number % step == 0 and number // step < num_changed
             line = {
                 **{name: row[name] for name in ("id", "title", "url")},
                 **{name: values[0] for name, values in row["fields"].items()},
-                "text": f"{_WORD} {row['text']}",
+                "text": f"{_WORD} " * is_changed + row["text"],
             }
             file.write(json.dumps(line) + "\n")
     with load.serve(
@@ -78,7 +80,7 @@ def _update(corpus, folder, documents, num_changed):
         started = time.monotonic()
         command = subprocess.Popen(
             [
-                *(sys.executable, "-m", "realm_tf.cli", "corpus", "add"),
+                *(sys.executable, "-m", "realm_tf.cli", "corpus", "sync"),
                 *(corpus, "--documents", str(path)),
             ]
         )
@@ -92,7 +94,7 @@ def _update(corpus, folder, documents, num_changed):
         seen = time.monotonic() - started
         status = command.wait()
         if status:
-            raise RuntimeError(f"`realm corpus add` ended with {status}")
+            raise RuntimeError(f"`realm corpus sync` ended with {status}")
         ended = time.monotonic() - started
         # Before the server ends, which is a child as well.
         children = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -46,8 +46,6 @@ _PUBLIC = {
     "operations.live_corpus": (
         "CreateCorpus",
         "SyncCorpus",
-        "AddToCorpus",
-        "RemoveFromCorpus",
         "CompactCorpus",
         "CorpusStatus",
     ),

@@ -38,8 +38,6 @@ COMMANDS = {
     "verify": "Verify",
     "corpus create": "CreateCorpus",
     "corpus sync": "SyncCorpus",
-    "corpus add": "AddToCorpus",
-    "corpus remove": "RemoveFromCorpus",
     "corpus compact": "CompactCorpus",
     "corpus status": "CorpusStatus",
     "serve": "Serve",

@@ -44,7 +44,6 @@ def collect(
     *,
     base_url: str | None = None,
     fields: tuple[str, ...] = (),
-    within: Iterable[str] = (),
 ) -> Collected:
     """All articles of some files and folders.
 
@@ -64,8 +63,6 @@ def collect(
             values and lists of text), of Markdown's front matter, `<meta>` of
             HTML. The id, title, text and url of a row are none. Defaults to
             `()`.
-        within: iterable of str. Files, folders or globs of another call: what is
-            in these folders is called as it was there. Defaults to `()`.
 
     Raises:
         InputError: if a path matches nothing, a file that was named has no
@@ -73,7 +70,7 @@ def collect(
     """
     found = Collected({}, collections.Counter(), set())
     rows, places = {}, {}
-    for page, row in _rows(_files(paths, within), base_url, fields, found):
+    for page, row in _rows(_files(paths), base_url, fields, found):
         other = rows.setdefault(page.article_id, row)
         if {**other, "file": row["file"]} != row:
             raise InputError(
@@ -150,32 +147,23 @@ def _row(page, file, format, counts):
     }
 
 
-def _files(paths, within):
+def _files(paths):
     """(folder or `None`, file, whether it was named) of each, once, sorted."""
     folders = [os.path.abspath(path) for path in paths if os.path.isdir(path)]
-    others = [os.path.abspath(path) for path in within if os.path.isdir(path)]
-    root, other = (
-        os.path.commonpath(found) if found else None
-        for found in (folders, others)
-    )
+    root = os.path.commonpath(folders) if folders else None
     found = {}
     for top in folders:
-        of_top = other if _is_below(top, other) else root
         for folder, below, names in os.walk(top):
             below[:] = [each for each in below if each[0] != "."]
             for name in names:
                 if name[0] != ".":
-                    found[os.path.join(folder, name)] = of_top, False
+                    found[os.path.join(folder, name)] = root, False
     named = [path for path in paths if not os.path.isdir(path)]
     for path in pages.find_files(named) if named else ():
-        found[path] = other if _is_below(path, other) else None, True
+        found[path] = None, True
     return sorted(
         (root or "", path, is_named) for path, (root, is_named) in found.items()
     )
-
-
-def _is_below(path, folder):
-    return folder is not None and path.startswith(os.path.join(folder, ""))
 
 
 def _below(path, root):

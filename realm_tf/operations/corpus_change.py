@@ -211,7 +211,6 @@ def _export(corpus, state, manifest, number):
             kind=settings["kind"],
             fields=settings["fields"],
             parents=parents,
-            evidence_license=settings["evidence_license"],
             foreign=[Question(*each) for each in settings["foreign"]],
         )
 

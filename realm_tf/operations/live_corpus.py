@@ -1,8 +1,7 @@
-"""`realm corpus create`, `sync`, `add`, `remove`, `compact` and `status`."""
+"""`realm corpus create`, `sync`, `compact` and `status`."""
 
-import collections
+import contextlib
 import dataclasses
-import fnmatch
 import os
 from typing import Literal
 
@@ -16,7 +15,6 @@ from realm_tf.artifacts.live_corpus import Manifest
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.objects import Model
 from realm_tf.errors import InputError
-from realm_tf.models.precision import Precision
 from realm_tf.models.precision import resolve
 from realm_tf.operations.operation import Operation
 
@@ -70,10 +68,6 @@ class CreateCorpus(Operation):
     base_url: str | None = None
     """what comes before a file's path in the URL that is shown (if not given:
     the path alone)"""
-    evidence_license: str | None = None
-    """a line that is shown with the evidence"""
-    precision: Precision = "auto"
-    """in which encoders compute, see `realm embed`"""
 
     @property
     def result(self) -> LiveCorpus:
@@ -117,7 +111,7 @@ class CreateCorpus(Operation):
             model=os.path.abspath(self.model.directory),
             model_fingerprint=self.model.fingerprint,
             # Of all documents, whatever machine adds them.
-            precision=resolve(self.precision),
+            precision=resolve("auto"),
             documents=[os.path.abspath(path) for path in self.documents],
             # The evaluation may go.
             calibration=fitted and dataclasses.asdict(fitted),
@@ -144,26 +138,23 @@ class CreateCorpus(Operation):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Change(Operation):
-    """A new state of a corpus."""
+class SyncCorpus(Operation):
+    """Makes a corpus equal to its documents as they are now.
+
+    The command prints what was added, changed and removed before it makes the
+    next state. A server of CORPUS/saved_model takes the new state by itself,
+    without a failed request. A file that cannot be read at the moment keeps its
+    sections and rows (a row belongs to the file that it was first in).
+    """
+
+    command = "corpus sync"
 
     corpus: tyro.conf.Positional[str]
     """directory of `realm corpus create`"""
     dry_run: bool = False
-    """say what would change, and change nothing"""
-
-    def changed(self, before: dict, settings: dict):
-        """What there is after the change.
-
-        Args:
-            before: dict. Id to each `Document`.
-            settings: dict. Those of `CreateCorpus`.
-
-        Returns:
-            `(rows, kept, counts)`: of documents that were read, id to row; ids
-            of those that stay as they were; counts of `collecting.collect`.
-        """
-        raise NotImplementedError
+    """print what would change, and change nothing"""
+    documents: tuple[str, ...] = ()
+    """files, folders or globs (if not given: those of `realm corpus create`)"""
 
     def run(self) -> dict:
         """Makes the new state, if something changes.
@@ -176,12 +167,17 @@ class _Change(Operation):
         Raises:
             InputError: if the directory is no corpus, or no document is left.
         """
-        corpus = LiveCorpus(self.corpus)
-        corpus.manifest()
-        with locked(os.path.join(self.corpus, "corpus")):
-            manifest = corpus.manifest()
+        with _opened(self.corpus) as (corpus, manifest):
+            settings = manifest.settings
             before = corpus.state(manifest).documents()
-            rows, kept, counts = self.changed(before, manifest.settings)
+            rows, counts, unread = collecting.collect(
+                self.documents or settings["documents"],
+                base_url=settings["base_url"],
+                fields=settings["fields"],
+            )
+            kept = {
+                name for name, each in before.items() if each.file in unread
+            }
             new = {
                 name: row
                 for name, row in rows.items()
@@ -197,13 +193,12 @@ class _Change(Operation):
                     if name not in rows and name not in kept
                 ],
             }
-            for line in _told(kinds, before):
-                print(line, flush=True)
+            _print_changes(kinds, len(before))
             if self.dry_run or not any(kinds.values()):
                 return manifest.counts
             if not rows and not kept:
-                raise _nothing_left(manifest.settings, counts)
-            # Only now, as it takes seconds: often nothing has changed.
+                raise _nothing_left(settings, counts)
+            # Only now, because this import takes seconds.
             from realm_tf.operations import corpus_change
 
             return corpus_change.change(
@@ -216,82 +211,6 @@ class _Change(Operation):
 
     def report(self, result: dict) -> str:
         return "" if self.dry_run else _of_counts(result)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SyncCorpus(_Change):
-    """Makes a corpus equal to its documents as they are now.
-
-    What was added, changed or removed is said before it is done. A server of
-    CORPUS/saved_model takes the new state by itself, without a failed request.
-    Of a file that cannot be read at the moment, sections and rows stay as they
-    were (rows that have moved are known by the file that they were in at first);
-    what `realm corpus add` brought from elsewhere goes, unless it is given, too.
-    """
-
-    command = "corpus sync"
-
-    documents: tuple[str, ...] = ()
-    """files, folders or globs (if not given: those of `realm corpus create`)"""
-
-    def changed(self, before, settings):
-        rows, counts, unread = collecting.collect(
-            self.documents or settings["documents"],
-            base_url=settings["base_url"],
-            fields=settings["fields"],
-        )
-        kept = {name for name, each in before.items() if each.file in unread}
-        return rows, kept, counts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AddToCorpus(_Change):
-    """Adds documents to a corpus; one whose id is there is replaced."""
-
-    command = "corpus add"
-
-    documents: tuple[str, ...]
-    """files, folders or globs"""
-
-    def changed(self, before, settings):
-        rows, counts, _ = collecting.collect(
-            self.documents,
-            base_url=settings["base_url"],
-            fields=settings["fields"],
-            within=settings["documents"],
-        )
-        # Sections of a file that are no longer in it go.
-        files = {row["file"] for row in rows.values()}
-        kept = {
-            name
-            for name, each in before.items()
-            if not each.is_named_after_file or each.file not in files
-        }
-        return rows, kept, counts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RemoveFromCorpus(_Change):
-    """Removes documents from a corpus."""
-
-    command = "corpus remove"
-
-    ids: tuple[str, ...]
-    """ids of documents, or paths of files below the folder they came from; * and
-    ? stand for what they do in a shell"""
-
-    def changed(self, before, settings):
-        found = {
-            pattern: {n for n, e in before.items() if _matches(e, pattern)}
-            for pattern in self.ids
-        }
-        if unknown := [pattern for pattern in self.ids if not found[pattern]]:
-            raise InputError(
-                f"{self.corpus} has no document {', '.join(unknown)}: `realm "
-                "corpus status --list` shows them."
-            )
-        kept = set(before).difference(*found.values())
-        return {}, kept, collections.Counter()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -319,10 +238,7 @@ class CompactCorpus(Operation):
         """
         from realm_tf.operations import corpus_change
 
-        corpus = LiveCorpus(self.corpus)
-        corpus.manifest()
-        with locked(os.path.join(self.corpus, "corpus")):
-            manifest = corpus.manifest()
+        with _opened(self.corpus) as (corpus, manifest):
             corpus_change.compact(corpus, manifest)
         return manifest.counts
 
@@ -373,39 +289,41 @@ class CorpusStatus(Operation):
         return "\n".join([*lines, *result.get("ids", [])])
 
 
-def _told(kinds, before):
-    """Lines that say what has changed."""
-    num_same = len(before) - len(kinds["changed"]) - len(kinds["removed"])
+@contextlib.contextmanager
+def _opened(path):
+    """Yields a corpus and its manifest, which nobody else changes meanwhile."""
+    corpus = LiveCorpus(path)
+    # A directory that is no corpus gets no lock.
+    corpus.manifest()
+    with locked(os.path.join(path, "corpus")):
+        yield corpus, corpus.manifest()
+
+
+def _print_changes(kinds, num_before):
+    num_same = num_before - len(kinds["changed"]) - len(kinds["removed"])
     for kind, names in kinds.items():
         shown = ", ".join(names[:_NUM_SHOWN])
         more = ", ..." if len(names) > _NUM_SHOWN else ""
-        yield f"{kind:<9}{len(names):>8,}  {shown}{more}".rstrip()
-    yield f"{'the same':<9}{num_same:>8,}"
+        line = f"{kind:<9}{len(names):>8,}  {shown}{more}"
+        print(line.rstrip(), flush=True)
+    print(f"{'the same':<9}{num_same:>8,}", flush=True)
 
 
 def _nothing_left(settings, counts):
-    why = "; ".join(_told_counts(counts))
     return InputError(
         "No document is left, and a corpus needs one: expected text in "
-        f"{' '.join(settings['documents'])}{why and f' ({why})'}."
+        f"{' '.join(settings['documents'])} ({_shown(counts)})."
     )
 
 
 def _of_counts(counts):
-    names = ("documents", "blocks")
-    text = ", ".join(f"{counts[name]:,} {name}" for name in names)
-    text += f" ({counts['blocks_embedded']:,} of them embedded)"
-    rest = {n: c for n, c in counts.items() if n not in names}
-    rest.pop("blocks_embedded")
-    return "; ".join([text, *_told_counts(rest)])
+    rest = dict(counts)
+    documents, blocks = rest.pop("documents"), rest.pop("blocks")
+    return (
+        f"{documents:,} documents, {blocks:,} blocks "
+        f"({rest.pop('blocks_embedded'):,} of them embedded); {_shown(rest)}"
+    )
 
 
-def _told_counts(counts):
-    return [f"{n.replace('_', ' ')} {c:,}" for n, c in counts.items()]
-
-
-def _matches(document, pattern):
-    # A bracket is a part of a name: "[1.2] - fixes".
-    pattern = pattern.replace("[", "[[]")
-    names = (document.id, document.file)
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names if name)
+def _shown(counts):
+    return "; ".join(f"{n.replace('_', ' ')} {c:,}" for n, c in counts.items())

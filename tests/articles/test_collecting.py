@@ -86,18 +86,6 @@ def test_files_of_one_name_in_several_folders(write, tmp_path):
     assert list(collect(folders[:1])[0]) == ["README.md#"]
 
 
-def test_one_file_of_a_folder_is_called_as_in_it(write, tmp_path):
-    path, folder = write("travel/rates.md"), str(tmp_path / "docs")
-    (name,) = collect([folder])[0]
-    assert list(collect([path], within=[folder])[0]) == [name]
-    travel = str(tmp_path / "docs" / "travel")
-    assert list(collect([travel], within=[folder])[0]) == [name]
-    assert list(collect([path])[0]) == ["rates.md#"]
-    # Of the folders alone, not of what begins as their names do.
-    other = [str(tmp_path / "docs" / "tra")]
-    assert list(collect([path], within=other)[0]) == ["rates.md#"]
-
-
 def test_urls(write, tmp_path):
     write("s 2/rates #1.csv", "City,Stay\nOslo,160\n")
     write("a.csv", "id,title,text,url\n17,A,x,https://y\n18,B b,x,\n")
