@@ -182,6 +182,7 @@ class _Trainings:
         self._measure(clozes, _DEV)
         for each in (from_ict, model, clozes):
             self._measure(each, *_TESTS)
+        self._measure(clozes, _DEV, *_TESTS, retriever="bm25")
 
     def _train_realm(self, model, passages):
         def pretrain(name, recipe):
@@ -218,8 +219,8 @@ class _Trainings:
             questions=made.questions,
         )
 
-    def _measure(self, model, *questions):
-        """Adds what its recall is, with that of BM25 beside."""
+    def _measure(self, model, *questions, retriever="realm"):
+        """Adds the recall of a model's towers, or of BM25."""
         name = pathlib.Path(model.path).name
         rows = self._add(
             realm.Embed, f"{name}-rows", model=model, blocks=self._blocks
@@ -230,6 +231,8 @@ class _Trainings:
             embeddings=rows,
             kind="brute_force",
         )
+        if retriever != "realm":
+            name = retriever
         for each in questions:
             self.evaluations.setdefault(name, {})[each] = self._add(
                 realm.Evaluate,
@@ -238,7 +241,7 @@ class _Trainings:
                 blocks=self._blocks,
                 index=index,
                 questions=str(self._output / "questions" / f"{each}.jsonl"),
-                compare=("bm25",),
+                retriever=retriever,
                 num_reader_blocks=0,
             )
 

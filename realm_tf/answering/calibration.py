@@ -23,7 +23,6 @@ from realm_tf.errors import InputError
 from realm_tf.retrieval.hybrid import LEXICAL_WEIGHT
 from realm_tf.text import answers
 
-NUM_BINS = 10
 # Of the questions of a user so many have no answer in the corpus (our choice).
 UNANSWERABLE = 0.25
 # Strength of the penalty on weights, so that some hundred questions will do
@@ -221,55 +220,6 @@ def _threshold(confidences, correct, weights) -> float:
         return 1.0
     below = falling[best + 1] if best + 1 < len(falling) else 0.0
     return float(falling[best] + below) / 2
-
-
-def confidence_bins(shares) -> list[tuple[float, float, np.ndarray]]:
-    """Questions by confidence, in ten bins of equal width.
-
-    Args:
-        shares: float array `(num_questions,)`. Confidences, from 0 to 1.
-
-    Returns:
-        list of `(low, high, rows)`, one a bin that has questions: its lower
-        end, which it includes, its upper end, which only the last one does,
-        and the positions of its questions.
-    """
-    limits = np.arange(NUM_BINS + 1) / NUM_BINS
-    bins = np.minimum(np.digitize(shares, limits), NUM_BINS)
-    return [
-        (
-            float(limits[number - 1]),
-            float(limits[number]),
-            np.flatnonzero(bins == number),
-        )
-        for number in np.unique(bins)
-    ]
-
-
-def risk_and_coverage(correct, shares):
-    """What refusing to answer below some confidence brings.
-
-    The questions of highest confidence are answered, those of the same
-    confidence together.
-
-    Args:
-        correct: bool array `(num_questions,)`.
-        shares: float array `(num_questions,)`. Confidences.
-
-    Returns:
-        `(thresholds, coverage, risk)`, float arrays `(num_thresholds,)`: each
-        confidence that there is, falling; the share of questions with at
-        least this one; the share of wrong answers among these.
-
-    References:
-        [Geifman and El-Yaniv, 2017](https://arxiv.org/abs/1705.08500).
-    """
-    thresholds, place, counts = np.unique(
-        -np.asarray(shares), return_inverse=True, return_counts=True
-    )
-    answered = np.cumsum(counts)
-    wrong = np.cumsum(np.bincount(place, weights=1 - np.asarray(correct, int)))
-    return -thresholds, answered / len(place), wrong / answered
 
 
 def read(evaluation: Evaluation) -> Calibration:

@@ -1,4 +1,4 @@
-"""Where retrievers have the first block that holds an answer."""
+"""At which rank a retriever has the first block that holds an answer."""
 
 import collections
 
@@ -11,60 +11,39 @@ RECALL_AT = (1, 5, 20, 100)
 NUM_RANKED = 100
 
 
-def score(questions, rankings, records) -> list[dict]:
-    """At which rank each retriever found an answer.
+def score(questions, ranking, records) -> list[dict]:
+    """At which rank a retriever found an answer.
 
     Args:
         questions: list of `Question`.
-        rankings: dict. Name of a retriever to the block ids that it found
-            for each question, best first. Recall is that of the first one.
+        ranking: list of lists of int. The block ids that it found for each
+            question, best first.
         records: `BlockRecords`.
 
     Returns:
-        list of dict: floats `answer_recall@k`; for questions of which
-        `gold_blocks` knows the block, `gold_recall@k`; `answer_ranks`, the
-        rank of the first block with an answer by retriever, from 1, or
-        `None`; `num_ranked`, how many blocks were looked at.
+        list of dict: floats `answer_recall@k` and, for questions whose block
+        `gold_blocks` knows, `gold_recall@k`; `answer_rank`, the rank of the
+        first block with an answer, from 1, or `None`; `num_ranked`, the
+        number of blocks found.
     """
     finder = answers.AnswerFinder(records.texts)
-    gold = gold_blocks(questions, records)
-    first = next(iter(rankings.values()))
     rows = []
-    for number, question in enumerate(questions):
-        ranks = {
-            name: finder.first_rank(
-                found[number],
-                question.answers,
-                question.answer_type,
-                question.language,
-            )
-            for name, found in rankings.items()
+    for question, found, gold in zip(
+        questions, ranking, gold_blocks(questions, records), strict=True
+    ):
+        rank = finder.first_rank(
+            found, question.answers, question.answer_type, question.language
+        )
+        row = {
+            f"answer_recall@{k}": float((rank or np.inf) <= k)
+            for k in RECALL_AT
         }
-        row = at_ranks(next(iter(ranks.values())), "answer_recall")
-        if gold[number] is not None:
-            row.update(
-                {
-                    f"gold_recall@{k}": float(gold[number] in first[number][:k])
-                    for k in RECALL_AT
-                }
-            )
-        row["answer_ranks"] = ranks
-        row["num_ranked"] = len(first[number])
-        rows.append(row)
+        if gold is not None:
+            row |= {
+                f"gold_recall@{k}": float(gold in found[:k]) for k in RECALL_AT
+            }
+        rows.append({**row, "answer_rank": rank, "num_ranked": len(found)})
     return rows
-
-
-def at_ranks(rank: int | None, name: str) -> dict[str, float]:
-    """Whether a rank is among the first k, for each k of `RECALL_AT`.
-
-    Args:
-        rank: int. From 1; `None` where nothing was found.
-        name: str. Of the metric, before its `@k`.
-
-    Returns:
-        dict of `NAME@k` to 1.0 or 0.0.
-    """
-    return {f"{name}@{k}": float((rank or np.inf) <= k) for k in RECALL_AT}
 
 
 def gold_blocks(questions, records) -> list[int | None]:

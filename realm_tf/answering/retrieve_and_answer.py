@@ -1,4 +1,4 @@
-"""Searches for questions with several retrievers, and reads the blocks."""
+"""Searches for questions with a retriever, and reads the blocks."""
 
 import dataclasses
 
@@ -15,19 +15,18 @@ from realm_tf.retrieval import retrievers
 
 CLOSED_BOOK = "none"
 ORACLE = "oracle"
-FILE = "file"
 FIT = "fit"
 
 
 @dataclasses.dataclass
 class Answered:
-    """Blocks of every retriever for each question, and the answers.
+    """The blocks found for each question, and the answers.
 
     Args:
         predictions: list of `Prediction`; empty where no block was read.
         records: `BlockRecords`; `None` for closed-book answers.
-        rankings: dict. Name of a retriever to the block ids that it found
-            for each question, best first. The first one's blocks were read.
+        ranking: list of lists of int. The block ids that the retriever found for
+            each question, best first.
         lexical_weight: float. Of BM25, if a hybrid retriever searched; else
             `None`.
         relevance_weight: float. With which spans were chosen.
@@ -37,7 +36,7 @@ class Answered:
 
     predictions: list = dataclasses.field(default_factory=list)
     records: object = None
-    rankings: dict = dataclasses.field(default_factory=dict)
+    ranking: list = dataclasses.field(default_factory=list)
     lexical_weight: float | None = None
     relevance_weight: float = relevance_weights.AS_LEARNED
     unanswerable: list = dataclasses.field(default_factory=list)
@@ -50,7 +49,6 @@ def answer(
     asked,
     *,
     retriever,
-    compare,
     num_reader_blocks,
     precision,
     ranking=None,
@@ -66,11 +64,10 @@ def answer(
         index: `Index`, or `None` for closed-book answers.
         asked: list of `Question`.
         retriever: str. Whose blocks are read: one of `retrievers.NAMES`,
-            `CLOSED_BOOK`, `ORACLE` or `FILE`.
-        compare: sequence of str. Further retrievers that search.
+            `CLOSED_BOOK` or `ORACLE`; without effect beside `ranking`.
         num_reader_blocks: int. Blocks read; 0 only searches.
         precision: str. See `model_directory.load`.
-        ranking: `RankingFile`, of `FILE`. Defaults to `None`.
+        ranking: `RankingFile`, whose blocks are read. Defaults to `None`.
         calibrate: bool. Whether to ask again with every block hidden that
             holds an answer. Defaults to `False`.
         lexical_weight: float. Of BM25 in a hybrid retriever; `FIT` for what
@@ -97,50 +94,42 @@ def answer(
 
     corpus = Corpus.load(model, blocks, index, precision=precision)
     answered = Answered(records=corpus.records)
-    if lexical_weight == FIT:
-        lexical_weight = lexical_weights.fit(
-            asked,
-            retrievers.make("hybrid", corpus),
-            corpus.records.texts,
-            num_read=num_reader_blocks,
-            depth=recall.NUM_RANKED,
-        )
-    if "hybrid" in (retriever, *compare):
+    if retriever == "hybrid":
+        if lexical_weight == FIT:
+            lexical_weight = lexical_weights.fit(
+                asked,
+                retrievers.make("hybrid", corpus),
+                corpus.records.texts,
+                num_read=num_reader_blocks,
+                depth=recall.NUM_RANKED,
+            )
         answered.lexical_weight = lexical_weight
-    # In this order: recall without a name is the first one's.
-    searching = {
-        name: _make_retriever(name, corpus, asked, lexical_weight, ranking)
-        for name in dict.fromkeys((retriever, *compare))
-    }
-    if num_reader_blocks:
-        predictor = Predictor(
-            corpus,
-            num_candidates=recall.NUM_RANKED,
-            num_reader_blocks=num_reader_blocks,
-            lexical_weight=lexical_weight if retriever == "hybrid" else None,
-        )
-        answered.relevance_weight = relevance_weight
-        _read(answered, predictor, searching[retriever], asked, calibrate)
-        answered.rankings[retriever] = [
-            prediction.retrieved for prediction in answered.predictions
-        ]
-    for name, each in searching.items():
-        if name not in answered.rankings:
-            answered.rankings[name] = _ranking(each.search, texts)
-    return answered
-
-
-def _make_retriever(name, corpus, asked, lexical_weight, ranking):
-    if name == FILE:
-        return Given(ranking, asked, num_blocks=len(corpus.records))
-    if name == ORACLE:
-        return Oracle(
+    if ranking:
+        search = Given(ranking, asked, num_blocks=len(corpus.records))
+    elif retriever == ORACLE:
+        search = Oracle(
             retrievers.Dense(corpus),
             corpus.records.texts,
             asked,
             depth=recall.NUM_RANKED,
         )
-    return retrievers.make(name, corpus, lexical_weight=lexical_weight)
+    else:
+        search = retrievers.make(
+            retriever, corpus, lexical_weight=lexical_weight
+        )
+    if num_reader_blocks:
+        predictor = Predictor(
+            corpus,
+            num_candidates=recall.NUM_RANKED,
+            num_reader_blocks=num_reader_blocks,
+            lexical_weight=answered.lexical_weight,
+        )
+        answered.relevance_weight = relevance_weight
+        _read(answered, predictor, search, asked, calibrate)
+        answered.ranking = [each.retrieved for each in answered.predictions]
+    else:
+        answered.ranking = _ranking(search, texts)
+    return answered
 
 
 def _read(answered, predictor, retriever, asked, calibrate):
@@ -167,9 +156,9 @@ def _read(answered, predictor, retriever, asked, calibrate):
         answered.unanswerable = predictor.choose(texts, read, **weight)
 
 
-def _ranking(search, texts):
+def _ranking(retriever, texts):
     """Block ids of each question; none where nothing is asked."""
-    scores, found, *_ = search(texts, recall.NUM_RANKED)
+    scores, found, *_ = retriever.search(texts, recall.NUM_RANKED)
     return [
         block_ids[is_found].tolist() if text.strip() else []
         for text, block_ids, is_found in zip(

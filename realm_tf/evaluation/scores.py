@@ -10,7 +10,7 @@ from realm_tf.answering import calibration
 from realm_tf.answering import recall
 from realm_tf.answering.predict import evidence
 from realm_tf.artifacts.paths import write_text
-from realm_tf.evaluation.reports import report
+from realm_tf.evaluation import report
 from realm_tf.text import answers
 
 # Of the n-best list, in predictions.jsonl.
@@ -30,10 +30,9 @@ def write(stage, asked, answered, *, title, calibrate, known) -> None:
         known: `Calibration` of other questions, or `None`.
     """
     rows, own = [{} for _ in asked], {}
-    if answered.rankings:
-        rows = recall.score(asked, answered.rankings, answered.records)
-        first = next(iter(answered.rankings.values()))
-        lines = [{"retrieved": block_ids} for block_ids in first]
+    if answered.records is not None:
+        rows = recall.score(asked, answered.ranking, answered.records)
+        lines = [{"retrieved": block_ids} for block_ids in answered.ranking]
     if answered.predictions:
         if calibrate:
             fitted = calibration.fit(
@@ -51,7 +50,12 @@ def write(stage, asked, answered, *, title, calibrate, known) -> None:
         rows = score(asked, predictions, rows)
         lines = [_line(each, answered.records) for each in predictions]
         own = _of_answered(predictions, rows) if known else {}
-    metrics = bootstrap.summarize([_metrics_of(row) for row in rows])
+    metrics = bootstrap.summarize(
+        [
+            {name: v for name, v in row.items() if isinstance(v, float)}
+            for row in rows
+        ]
+    )
     metrics.update(own)
     lines = [
         # BEIR's queries name it otherwise.
@@ -65,9 +69,10 @@ def write(stage, asked, answered, *, title, calibrate, known) -> None:
     )
     report.write(
         stage.path(report.REPORT),
+        asked,
+        lines,
         title=title,
         metrics=metrics,
-        lines=lines,
         parameters=stage.parameters,
     )
     stage.metadata["metrics"] = metrics
@@ -81,8 +86,8 @@ def score(questions, predictions, found) -> list[dict]:
     Args:
         questions: list of `Question`.
         predictions: list of `Prediction`.
-        found: list of dict. The rows of `recall.score` for the retriever
-            whose blocks were read; empty ones for closed-book answers.
+        found: list of dict. The rows of `recall.score`; empty ones for
+            closed-book answers.
 
     Returns:
         list of dict: floats `exact_match` and `f1`; what `found` has; where
@@ -101,7 +106,7 @@ def score(questions, predictions, found) -> list[dict]:
                 question.language,
             )
         )
-        rank = next(iter(row.get("answer_ranks", {}).values()), None)
+        rank = row.get("answer_rank")
         was_read = rank is not None and rank <= len(prediction.candidates)
         rows.append(
             {
@@ -116,15 +121,6 @@ def score(questions, predictions, found) -> list[dict]:
             }
         )
     return rows
-
-
-def _metrics_of(row):
-    """What is averaged of a row of `score`."""
-    own = {k: v for k, v in row.items() if isinstance(v, float)}
-    # The first retriever's are `answer_recall@k`.
-    for name, rank in list(row.get("answer_ranks", {}).items())[1:]:
-        own.update(recall.at_ranks(rank, f"{name}_answer_recall"))
-    return own
 
 
 def _of_answered(predictions, rows):

@@ -17,8 +17,8 @@ class Compare(Operation):
     """Compares evaluations of the same questions.
 
     Prints the metrics of all of them and how far each is from the first:
-    differences with 95 % paired-bootstrap intervals. Writes comparison.json,
-    comparison.md and comparison.html (with recall curves).
+    differences with 95 % paired-bootstrap intervals. Writes comparison.json and
+    comparison.md.
     """
 
     command = "compare"
@@ -68,7 +68,7 @@ class Compare(Operation):
             InputError: if a directory is no evaluation, is damaged or is of
                 other questions than the first, or is given twice.
         """
-        from realm_tf.evaluation.reports import comparison
+        from realm_tf.evaluation import comparison
 
         names = self.parameters()["names"]
         compared = comparison.compare(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Literal
 
 from realm_tf.artifacts import matching
 from realm_tf.artifacts.objects import Blocks
@@ -15,7 +14,7 @@ from realm_tf.errors import InputError
 from realm_tf.operations.computing import Computing
 
 _CLOSED_BOOK = "none"
-_FILE = "file"
+_RETRIEVERS = ("realm", "bm25", "hybrid", "oracle", _CLOSED_BOOK)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,6 @@ class Evaluate(Computing):
 
       realm evaluate --model DIR --blocks DIR --index DIR --questions F --output DIR
       realm evaluate ... --retriever bm25       the same reader on BM25's blocks
-      realm evaluate ... --compare bm25 hybrid  their recall beside the model's
       realm evaluate ... --num-reader-blocks 0  recall alone
 
     Writes metrics.json (exact_match, f1, answer_recall@1, @5, @20, @100, with 95 %
@@ -40,10 +38,9 @@ class Evaluate(Computing):
     Retrievers: realm (the model's own tower over the index), bm25, hybrid
     (both, by a weighted sum of their scores), none (closed-book: the masked LM of a
     pre-trained model answers without any block), oracle (the model's own, but
-    blocks with an answer first: what is left to the reader), file (what another
-    program ranked, given by --ranking). reading_accuracy
-    is exact_match of the questions for which a block that was read holds an
-    answer.
+    blocks with an answer first: what is left to the reader), or the path of a file
+    with the ranking of another program. reading_accuracy is exact_match of the
+    questions for which a block that was read holds an answer.
 
     --calibrate, for the questions of dev, fits how sure an answer is, so that
     `confidence` is the probability that it is right, and the threshold from
@@ -67,15 +64,10 @@ class Evaluate(Computing):
     """JSONL with question and answer"""
     output: str
     """directory to make"""
-    retriever: Literal["realm", "bm25", "hybrid", "none", "oracle", "file"] = (
-        "realm"
-    )
-    """whose blocks are read"""
-    ranking: RankingFile | None = None
-    """file: a run of trec_eval's or the JSON of DPR's retriever, whose documents
-    are numbers of blocks; a score counts as f(x, z) does"""
-    compare: tuple[Literal["realm", "bm25", "hybrid"], ...] = ()
-    """further retrievers whose recall is measured"""
+    retriever: str = "realm"
+    """whose blocks are read: realm, bm25, hybrid, oracle, none, or the path of a
+    run of trec_eval or of the JSON of DPR's retriever, whose documents are
+    numbers of blocks; a score counts as f(x, z) does"""
     num_reader_blocks: int = 5
     """blocks read for a question; 0 measures recall alone"""
     calibrate: bool = False
@@ -90,13 +82,25 @@ class Evaluate(Computing):
     def parameters(self) -> dict:
         return {
             "retriever": self.retriever,
-            "compare": list(self.compare),
             "num_reader_blocks": self.num_reader_blocks,
             "calibrate": self.calibrate,
             "calibration": self._known and dataclasses.asdict(self._known),
             "precision": self.computes_in,
             **self._weights,
         }
+
+    def inputs(self) -> dict:
+        found = super().inputs()
+        if self._ranking:
+            found["ranking"] = self._ranking
+        return found
+
+    @functools.cached_property
+    def _ranking(self):
+        """`RankingFile`, or `None` where one of ours searches."""
+        if self.retriever in _RETRIEVERS:
+            return None
+        return RankingFile(self.retriever)
 
     @property
     def _weights(self):
@@ -107,7 +111,7 @@ class Evaluate(Computing):
 
         known = self._known
         found = {"relevance_weight": calibration.relevance_weight_of(known)}
-        if "hybrid" in (self.retriever, *self.compare):
+        if self.retriever == "hybrid":
             lexical = known and known.lexical_weight
             found["lexical_weight"] = (
                 LEXICAL_WEIGHT if lexical is None else lexical
@@ -148,8 +152,7 @@ class Evaluate(Computing):
                 self.index,
                 asked,
                 retriever=self.retriever,
-                ranking=self.ranking,
-                compare=self.compare,
+                ranking=self._ranking,
                 num_reader_blocks=self.num_reader_blocks,
                 precision=self.computes_in,
                 calibrate=self.calibrate,
@@ -167,17 +170,17 @@ class Evaluate(Computing):
 
     def _check(self):
         self.check_least(0, "num_reader_blocks")
-        if (self.retriever == _FILE) != (self.ranking is not None):
+        if self._ranking and not self._ranking.is_complete:
             raise InputError(
-                "--retriever file reads what --ranking names: give both or "
-                "neither."
+                f"--retriever {self.retriever}: expected one of "
+                f"{', '.join(_RETRIEVERS)}, or a file with a ranking, and there "
+                "is no such file."
             )
         if self.retriever == _CLOSED_BOOK:
-            if self.blocks or self.index or self.compare:
+            if self.blocks or self.index:
                 raise InputError(
                     "Without retriever there is nothing to search: leave "
-                    "--blocks, --index and --compare out, or choose another "
-                    "--retriever."
+                    "--blocks and --index out, or choose another --retriever."
                 )
         elif not (self.blocks and self.index):
             raise InputError(
@@ -202,10 +205,8 @@ class Evaluate(Computing):
             )
 
     def report(self, result: Evaluation) -> str:
+        from realm_tf.evaluation import report
         from realm_tf.evaluation import text_table
-        from realm_tf.evaluation.reports import report
 
-        header, rows = report.metrics_table(result.metrics)
-        # The last column is a bar of the page.
-        table = text_table.render(header[:-1], [row[:-1] for row in rows])
+        table = text_table.render(*report.metrics_table(result.metrics))
         return table + result.file(report.REPORT)

@@ -159,7 +159,7 @@ class Quickstart(Operation):
         return summary
 
     def report(self, result: dict) -> str:
-        from realm_tf.evaluation.reports import comparison
+        from realm_tf.evaluation import comparison
 
         compared = comparison.compare(
             {name: self._evaluation(name) for name in RETRIEVERS}

@@ -199,10 +199,10 @@ def test_what_was_written_is_read_from(world, tmp_path, form):
     """Answers from a file of the model's own are the model's own."""
     Retrieve(**world, form=form).run()
     found = []
-    for retriever, ranking in (("realm", None), ("file", world["output"])):
-        output = str(tmp_path / retriever)
+    for name, retriever in (("own", "realm"), ("given", world["output"])):
+        output = str(tmp_path / name)
         made = Evaluate(
-            **{**world, "output": output}, retriever=retriever, ranking=ranking
+            **{**world, "output": output}, retriever=retriever
         ).run()
         found.append((made.metrics, _answers(output)))
     (own, own_rows), (given, given_rows) = found
@@ -213,19 +213,17 @@ def test_what_was_written_is_read_from(world, tmp_path, form):
         assert row["score"] == pytest.approx(wanted["score"], abs=1e-4)
 
 
-def test_its_recall_is_its_own_beside_others(world, tmp_path):
-    """Block 1 holds no answer of q2, whatever BM25 finds."""
+def test_its_recall_is_its_own(world, tmp_path):
+    """Block 1 holds no answer of q2."""
     with open(world["output"], "w") as file:
         file.write("q2 Q0 1 1 0.5 any\n")
     made = Evaluate(
         **{**world, "output": str(tmp_path / "evaluation")},
-        retriever="file",
-        ranking=world["output"],
-        compare=("bm25",),
+        retriever=world["output"],
         num_reader_blocks=0,
     ).run()
     assert made.metrics["answer_recall@20"] == 0
-    assert made.metrics["bm25_answer_recall@20"] > 0
+    assert set(made.parents) == {"model", "index", "questions", "ranking"}
 
 
 def test_fewer_blocks_and_no_order(world, tmp_path):
@@ -234,8 +232,7 @@ def test_fewer_blocks_and_no_order(world, tmp_path):
         file.write("q2 Q0 3 1 0.5 any\nq2 Q0 1 2 7 any\n")
     made = Evaluate(
         **{**world, "output": str(tmp_path / "evaluation")},
-        retriever="file",
-        ranking=world["output"],
+        retriever=world["output"],
         calibrate=True,
     ).run()
     nothing, rows, blank = _answers(made.path)
@@ -264,17 +261,9 @@ def test_a_ranking_that_is_none_is_refused(world, tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         Evaluate(
             **{**world, "output": str(output)},
-            retriever="file",
-            ranking=world["output"],
+            retriever=world["output"],
         ).run()
     assert not output.exists()
-
-
-def test_a_ranking_goes_with_its_retriever(world):
-    with pytest.raises(InputError, match="give both or neither"):
-        Evaluate(**world, retriever="file").run()
-    with pytest.raises(InputError, match="give both or neither"):
-        Evaluate(**world, ranking="run").run()
 
 
 @pytest.mark.parametrize(

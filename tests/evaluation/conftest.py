@@ -53,10 +53,7 @@ def _make_lines(number):
                 "exact_match": float(is_right),
                 "f1": float(is_right),
                 "answer_recall@1": 0.0,
-                "answer_ranks": {
-                    "realm": rng.choice([None, *range(1, 31)]),
-                    "bm25": rng.choice([None, 1, 2, 30]),
-                },
+                "answer_rank": rng.choice([None, *range(1, 31)]),
                 "num_ranked": 30,
             }
         )

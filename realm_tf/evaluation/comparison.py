@@ -4,13 +4,11 @@ import json
 import re
 
 from realm_tf.answering import bootstrap
-from realm_tf.artifacts import html_page
 from realm_tf.artifacts.objects import Evaluation
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
+from realm_tf.evaluation import report
 from realm_tf.evaluation import text_table
-from realm_tf.evaluation.reports import breakdowns
-from realm_tf.evaluation.reports import report
 
 _DIFFERENCE_COLUMNS = ("difference", "95 %", "sign flips")
 # What would end a cell, or make more of it than text.
@@ -25,10 +23,9 @@ def compare(evaluations: dict[str, Evaluation]) -> dict:
 
     Returns:
         dict, the content of comparison.json: `questions`; `systems`, dict of
-        name to its `metrics` and `parameters`; `recall_curves`, dict of
-        label to the recall at k = 1, 2, ...; `differences`, dict of each name
-        but the first to a dict of metric to `bootstrap.paired_difference`
-        from the first.
+        name to its `metrics` and `parameters`; `differences`, dict of each
+        name but the first to a dict of metric to
+        `bootstrap.paired_difference` from the first.
 
     Raises:
         InputError: if an evaluation is damaged or of other questions than
@@ -43,7 +40,6 @@ def compare(evaluations: dict[str, Evaluation]) -> dict:
             name: {"metrics": each.metrics, "parameters": each.parameters}
             for name, each in evaluations.items()
         },
-        "recall_curves": _recall_curves(lines),
         "differences": {
             name: _differences(
                 evaluations[first].metrics, lines[first], lines[name]
@@ -54,7 +50,7 @@ def compare(evaluations: dict[str, Evaluation]) -> dict:
 
 
 def write(stage, compared: dict) -> None:
-    """Writes comparison.json, comparison.md and comparison.html.
+    """Writes comparison.json and comparison.md.
 
     Args:
         stage: `artifact.Stage`.
@@ -63,7 +59,6 @@ def write(stage, compared: dict) -> None:
     text = json.dumps(compared, indent=2, ensure_ascii=False)
     write_text(stage.path("comparison.json"), text)
     write_text(stage.path("comparison.md"), markdown(compared))
-    _write_page(stage.path("comparison.html"), compared)
 
 
 def markdown(compared: dict) -> str:
@@ -95,20 +90,6 @@ def _check_questions(first, evaluations):
                 f"{each} is of another questions file than {first}: compare "
                 "evaluations of the same --questions."
             )
-
-
-def _recall_curves(lines_of):
-    """Curves of all systems' retrievers; those that are one are so named."""
-    systems = {}
-    for name, lines in lines_of.items():
-        for retriever, curve in breakdowns.recall_curves(lines).items():
-            systems.setdefault((retriever, tuple(curve)), []).append(name)
-    return {
-        retriever
-        if len(names) == len(lines_of)
-        else f"{', '.join(names)}: {retriever}": list(curve)
-        for (retriever, curve), names in systems.items()
-    }
 
 
 def _differences(metrics, first, lines):
@@ -172,41 +153,3 @@ def _markdown_table(header, rows):
 
 def _markdown_cell(text):
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
-
-
-def _write_page(path, compared):
-    names = list(compared["systems"])
-    parameters = [
-        [name, json.dumps(each["parameters"], ensure_ascii=False)]
-        for name, each in compared["systems"].items()
-    ]
-    html_page.write(
-        path,
-        "report.html",
-        title=" / ".join(names),
-        subtitle=f"{compared['questions']:,} questions, with 95 % bootstrap "
-        "intervals.",
-        sections=[
-            report.Section("Metrics", table=_metrics_table(compared)),
-            *report.recall(compared["recall_curves"]),
-            *(
-                _difference_section(f"{name} less {names[0]}", differences)
-                for name, differences in compared["differences"].items()
-            ),
-            report.Section(
-                "Made with", table=(["", "parameters"], parameters, (1,))
-            ),
-        ],
-    )
-
-
-def _difference_section(heading, differences):
-    if not differences:
-        return report.Section(heading, note="No question has a metric of both.")
-    return report.Section(
-        heading,
-        note="Both systems' answers to a question are drawn together. Sign "
-        "flips: the share of samples in which nothing is left of the "
-        "difference, or its opposite.",
-        table=_difference_table(differences),
-    )

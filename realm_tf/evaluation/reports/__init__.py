@@ -1,1 +1,0 @@
-"""Reports of evaluations, alone and side by side."""
