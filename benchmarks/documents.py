@@ -1,4 +1,4 @@
-"""From documents to answers: how many questions are answered rightly.
+"""From documents to answers: the questions whose answer is right.
 
     python benchmarks/documents.py own --model quickstart-output/model \
         --calibration quickstart-output/evaluation-dev --output DIR
@@ -8,7 +8,6 @@
 Each makes a corpus below OUTPUT and asks its SavedModel.
 """
 
-import dataclasses
 import gzip
 import json
 import pathlib
@@ -58,40 +57,39 @@ def own(
 ):
     """The handbook of an invented company, 60 documents of the tests.
 
-    Its 40 questions are asked; then 15 of its documents change. 40 questions of
-    the quick start, which the handbook cannot answer, are asked besides. `area`
-    is under the ROC curve: how well confidence tells both kinds apart, as
-    calibrated and as the share of the best span. `answered` counts the questions
-    of a kind that are called answered. `risk` is the area under the risk-coverage
-    curve of all 80 questions: the mean share of wrong answers among the most
-    confident ones; `least risk` ranks all right answers first. Seconds are of
-    whole commands, in this process.
+    Asks its 40 questions, and 40 questions of the quick start that the handbook
+    cannot answer; then 15 documents change. `area` is that under the ROC curve by
+    which confidence separates both kinds: with calibration (`corpus`) and without
+    (`shares`). `risk` is the area under the risk-coverage curve of all 80
+    questions: the mean share of wrong answers among the most confident ones.
+    `least risk` ranks all right answers first. Seconds are of whole commands, in
+    this process.
     """
     root = pathlib.Path(output)
     documents = root / "documents"
     shutil.copytree(handbook.DOCUMENTS, documents)
     found = {}
     for name, chosen in (("shares", None), ("corpus", calibration)):
-        started = time.perf_counter()
-        counts = realm.CreateCorpus(
+        create = realm.CreateCorpus(
             documents=str(documents),
             model=model,
             calibration=chosen,
             output=str(root / name),
-        ).run()
-        seconds = time.perf_counter() - started
-        found["create"] = {"seconds": round(seconds, 1), **counts}
+        )
+        found["create"] = _run(create)
         with SavedModelServable(str(root / name / "saved_model")) as servable:
-            found[name], wrong = _ask(servable)
-    found["wrong"] = wrong
+            found[name] = _ask(servable)
     for path in sorted(documents.rglob("*.md"))[:_NUM_CHANGED]:
         with path.open("a") as file:
             file.write("\nChanged today, by Ola.\n")
-    started = time.perf_counter()
-    counts = realm.SyncCorpus(corpus=str(root / "corpus")).run()
-    seconds = time.perf_counter() - started
-    found["sync"] = {"seconds": round(seconds, 1), **counts}
+    found["sync"] = _run(realm.SyncCorpus(corpus=str(root / "corpus")))
     print(json.dumps(found, indent=1))
+
+
+def _run(operation):
+    started = time.perf_counter()
+    counts = operation.run()
+    return {"seconds": round(time.perf_counter() - started, 1), **counts}
 
 
 def _ask(servable):
@@ -101,70 +99,63 @@ def _ask(servable):
         for question in Questions(quickstart.questions("test")).questions
     ][:: 322 // _NUM_UNANSWERABLE][:_NUM_UNANSWERABLE]
     own, other = servable.ask(asked), servable.ask(others)
-    right = [
-        answers.exact_match(each.answer, accepted)
-        for each, accepted in zip(own, wanted, strict=True)
-    ]
-    found = {
-        "right": sum(right),
-        "in the first block": _held(own, wanted, 1),
-        "in five blocks": _held(own, wanted, 5),
-        "area": round(_area(own, other, "confidence"), 3),
-        "area of the score": round(_area(own, other, "score"), 3),
-        "risk": round(_risk(own, right, other), 3),
-        "least risk": round(_mean_risk(sorted(_all(right, other))), 3),
+    right = _are_right(own, wanted)
+    # No answer to the other questions is right.
+    every = [*zip(own, right, strict=True), *((each, False) for each in other)]
+    return {
+        "right": int(right.sum()),
+        "in the first block": _num_held(own, wanted, 1),
+        "in five blocks": _num_held(own, wanted, 5),
+        "area": _area(own, other, "confidence"),
+        "area of the score": _area(own, other, "score"),
+        "risk": _risk((each.confidence, is_so) for each, is_so in every),
+        "least risk": _risk((is_so, is_so) for _, is_so in every),
         "answered": sum(each.answered for each in own),
         "answered and right": sum(
-            each.answered and is_right
-            for each, is_right in zip(own, right, strict=True)
+            each.answered for each, is_so in every if is_so
         ),
-        "answered of what cannot be": sum(e.answered for e in other),
+        "answered of the others": sum(each.answered for each in other),
     }
-    wrong = [
-        {"question": question, "wanted": accepted, "found": each.answer}
-        for each, is_right, question, accepted in zip(
-            own, right, asked, wanted, strict=True
-        )
-        if not is_right
-    ]
-    return found, wrong
 
 
-def _held(own, wanted, num_blocks):
+def _are_right(found, wanted):
+    return np.array(
+        [
+            answers.exact_match(each.answer, accepted)
+            for each, accepted in zip(found, wanted, strict=True)
+        ]
+    )
+
+
+def _num_held(found, wanted, num_blocks):
     """Questions with an answer in the first blocks."""
+    texts = [
+        [each.text for each in answer.candidates[:num_blocks]]
+        for answer in found
+    ]
     return sum(
-        answers.AnswerFinder(
-            [each.text for each in answer.candidates[:num_blocks]]
-        ).first_rank(range(min(num_blocks, len(answer.candidates))), accepted)
+        answers.AnswerFinder(read).first_rank(range(len(read)), accepted)
         is not None
-        for answer, accepted in zip(own, wanted, strict=True)
+        for read, accepted in zip(texts, wanted, strict=True)
     )
 
 
 def _area(own, other, name):
-    """Under the ROC curve: how often the first kind has more."""
+    """Under the ROC curve: how often an own question has the higher value."""
     first, second = (
-        np.array([dataclasses.asdict(each)[name] for each in group])
+        np.array([getattr(each, name) for each in group])
         for group in (own, other)
     )
     differences = np.sign(first[:, None] - second)
-    return float(np.mean(0.5 + differences / 2))
+    return round(float(np.mean(0.5 + differences / 2)), 3)
 
 
-def _all(right, other):
-    """Whether each answer is wrong: those of the others are."""
-    return [not each for each in right] + [True for _ in other]
-
-
-def _risk(own, right, other):
-    """Under the risk-coverage curve, the most confident answers first."""
-    confidences = [each.confidence for each in (*own, *other)]
-    wrong = np.array(_all(right, other))
-    return _mean_risk(wrong[np.argsort(confidences)[::-1]])
-
-
-def _mean_risk(wrong):
-    return float(np.mean(np.cumsum(wrong) / np.arange(1, len(wrong) + 1)))
+def _risk(every):
+    """Area under the risk-coverage curve of (confidence, is right)."""
+    ranked = sorted(every, key=lambda pair: pair[0], reverse=True)
+    wrong = np.cumsum([not is_right for _, is_right in ranked])
+    risk = np.mean(wrong / np.arange(1, len(ranked) + 1))
+    return round(float(risk), 3)
 
 
 def real(
@@ -180,7 +171,8 @@ def real(
     Their versions are: policy 4.6.2.0, reference 12.18, FAQ 11.1, handbook
     11.20220922. Nothing here was trained on them. A language model that had the
     documents wrote the questions in its own words. Answers that are commands,
-    paths, options or fields are counted apart, by their marks: two fifths of all.
+    paths, options or fields (two fifths) are recognised by their marks and counted
+    apart.
     """
     root = pathlib.Path(output)
     for folder, pattern in _PARTS.items():
@@ -220,12 +212,7 @@ def _is_of_code(row):
 
 def _figures(rows, found):
     wanted = [row["answer"] for row in rows]
-    right = np.array(
-        [
-            answers.exact_match(each.answer, accepted)
-            for each, accepted in zip(found, wanted, strict=True)
-        ]
-    )
+    right = _are_right(found, wanted)
     files = [
         [candidate.url.partition("#")[0] for candidate in each.candidates]
         for each in found
@@ -237,7 +224,7 @@ def _figures(rows, found):
         "right": _share(right),
         "the document is first": _share(f in read[:1] for f, read in named),
         "the document is read": _share(f in read for f, read in named),
-        "an answer is read": round(_held(found, wanted, 5) / len(rows), 3),
+        "an answer is read": round(_num_held(found, wanted, 5) / len(rows), 3),
         "above confidence 0.5": int(sure.sum()),
         "right of these": _share(right[sure]),
     }

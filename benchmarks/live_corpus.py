@@ -1,179 +1,267 @@
-"""How soon a running server answers from documents that have changed.
+"""A running server while the documents that it answers from change.
 
-    python benchmarks/live_corpus.py --corpus DIR [--num-changed 100]
-
-DIR is a corpus of `realm corpus create --fields half twentieth thousandth`,
-whose documents have these fields, such as a number modulo 2, 20 and 1,000; it is
-copied. `realm serve` answers from it; then a command of its own changes some documents,
-and the time is taken until a question about them is answered from the new text.
-Memory is the command's at its peak. Besides, filters that let a half, a twentieth
-and a thousandth of the blocks be found: how many of the best five blocks of an
-exact search over these they find, and how long a search takes.
+    python benchmarks/live_corpus.py update --corpus DIR
+    python benchmarks/live_corpus.py load --model quickstart-output/model \
+        --calibration quickstart-output/evaluation-dev --output DIR
 """
 
+import collections
+import itertools
 import json
 import os
 import pathlib
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 
+import grpc
 import load
 import numpy as np
 import tyro
+import workers
+from tensorflow_serving.apis import predict_pb2
 
-from realm_tf.answering import corpus as corpora
-from realm_tf.artifacts import question_files
+import realm_tf as realm
 from realm_tf.artifacts.live_corpus import LiveCorpus
-from realm_tf.artifacts.objects import Model
 from realm_tf.export import signatures
 from realm_tf.serving.client import RealmClient
 from realm_tf.serving.servable import SavedModelServable
-from realm_tf.text.tokenizer import Tokenizer
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "support"))
+import handbook
+
+_POLL = ("--file-system-poll-wait-seconds", "1", "--rest-port", "0")
 _WORD = "zyzzyva"
-_FILTERS = ("", "half=1", "twentieth=1", "thousandth=1", "thousandth=1|2")
+_FILTERS = ("", "half=1", "twentieth=1", "thousandth=1")
 _NUM_QUESTIONS = 20
 _DEADLINE_SECONDS = 600
+_NUM_CLIENTS = 2
+_PAUSE_SECONDS = 0.25
+_NUM_CHANGED = 5
+_CHANGES_PER_LOOK = 5
 
 
-def main(*, corpus: str, num_changed: int = 100):
-    """Changes a copy of the corpus, and asks."""
-    with tempfile.TemporaryDirectory(
-        dir=os.path.dirname(os.path.abspath(corpus))
-    ) as folder:
-        copy = os.path.join(folder, "corpus")
-        shutil.copytree(corpus, copy)
-        state = LiveCorpus(copy).state()
-        documents = list(state.rows().values())
+def update(*, corpus: str, num_changed: int = 100):
+    """Seconds until a running server answers from changed documents.
+
+    A copy of the corpus is served. `realm corpus sync` changes some documents, and
+    the time runs until a question about them finds the new text. Then searches
+    with filters that allow a half, a twentieth and a thousandth of the blocks are
+    timed.
+
+    Args:
+        corpus: directory of `realm corpus create --fields half twentieth
+            thousandth`; the documents have these fields, such as a number modulo
+            2, 20 and 1,000.
+        num_changed: documents.
+    """
+    folder = os.path.dirname(os.path.abspath(corpus))
+    with tempfile.TemporaryDirectory(dir=folder) as folder:
+        copy = LiveCorpus(os.path.join(folder, "corpus"))
+        shutil.copytree(corpus, copy.path)
+        documents = list(copy.state().rows().values())
+        source = pathlib.Path(folder, "documents.jsonl")
+        step = len(documents) // num_changed
+        with source.open("w") as file:
+            for number, row in enumerate(documents):
+                is_changed = number % step == 0 and number // step < num_changed
+                line = {name: row[name] for name in ("id", "title", "url")}
+                line |= {name: each[0] for name, each in row["fields"].items()}
+                line["text"] = f"{_WORD} " * is_changed + row["text"]
+                file.write(json.dumps(line) + "\n")
+        with load.serve(copy.saved_model, *_POLL) as server:
+            client = RealmClient(server.target)
+            started = time.monotonic()
+            command = workers.start(
+                *("corpus", "sync", copy.path, "--documents", str(source))
+            )
+            while not _is_found(client):
+                if time.monotonic() > started + _DEADLINE_SECONDS:
+                    raise TimeoutError("The server never saw the change.")
+                time.sleep(1)
+            seen = time.monotonic() - started
+            _, status, usage = os.wait4(command.pid, 0)
+        if status:
+            raise RuntimeError("`realm corpus sync` failed.")
+        questions = [
+            row["title"]
+            for row in documents[:: len(documents) // _NUM_QUESTIONS]
+        ]
         found = {
-            "documents": len(documents),
-            "blocks": state.num_blocks,
-            "changed": num_changed,
-            **_update(copy, folder, documents, num_changed),
-            "filters": _filter(copy, documents),
+            "blocks": copy.state().num_blocks,
+            "seconds until a server answers from it": round(seen, 1),
+            "memory of the command, GB": round(usage.ru_maxrss / 1e6, 2),
+            "milliseconds": _time_filters(copy.saved_model, questions),
         }
     print(json.dumps(found, indent=1))
 
 
-def _update(corpus, folder, documents, num_changed):
-    step = len(documents) // num_changed
-    path = pathlib.Path(folder) / "documents.jsonl"
-    with path.open("w") as file:
-        for number, row in enumerate(documents):
-            is_changed = number % step == 0 and number // step < num_changed
-            line = {
-                **{name: row[name] for name in ("id", "title", "url")},
-                **{name: values[0] for name, values in row["fields"].items()},
-                "text": f"{_WORD} " * is_changed + row["text"],
-            }
-            file.write(json.dumps(line) + "\n")
-    with load.serve(
-        LiveCorpus(corpus).saved_model,
-        *("--file-system-poll-wait-seconds", "1", "--rest-port", "0"),
-    ) as server:
-        client = RealmClient(server.target)
-        started = time.monotonic()
-        command = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "realm_tf.cli", "corpus", "sync"),
-                *(corpus, "--documents", str(path)),
-            ]
-        )
-        while True:
-            (blocks,) = client.retrieve([_WORD])
-            if any(_WORD in block.text for block in blocks):
-                break
-            if time.monotonic() > started + _DEADLINE_SECONDS:
-                raise TimeoutError("the change was never seen")
-            time.sleep(1)
-        seen = time.monotonic() - started
-        status = command.wait()
-        if status:
-            raise RuntimeError(f"`realm corpus sync` ended with {status}")
-        ended = time.monotonic() - started
-        # Before the server ends, which is a child as well.
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
-        "seconds until a server answers from it": round(seen, 1),
-        "seconds of the command": round(ended, 1),
-        "memory of the command, GB": round(children.ru_maxrss / 1e6, 2),
-    }
+def _is_found(client):
+    (blocks,) = client.retrieve([_WORD])
+    return any(_WORD in block.text for block in blocks)
 
 
-def _filter(corpus, documents):
-    questions = [
-        row["title"] for row in documents[:: len(documents) // _NUM_QUESTIONS]
-    ][:_NUM_QUESTIONS]
-    live = LiveCorpus(corpus)
-    state = live.state()
-    fields, ids, exact = state.fields(), state.block_ids(), _Exact(live, state)
+def _time_filters(saved_model, questions):
     found = {}
-    with SavedModelServable(live.saved_model) as servable:
-        weight = servable.card["lexical_weight"]
+    with SavedModelServable(saved_model) as servable:
         for filter in _FILTERS:
-            name, _, values = filter.partition("=")
-            allowed = np.array(
-                [
-                    not filter or each.get(name, [""])[0] in values.split("|")
-                    for each in fields
-                ]
-            )
-            seconds, recall = [], []
+            signature, inputs = signatures.RETRIEVE, {}
+            if filter:
+                signature += signatures.FILTERED
+                inputs = {signatures.FILTER: _strings(filter)}
+            seconds = []
             for question in questions:
-                inputs = {"question": _strings(question)}
-                query = servable.run(inputs, signature=signatures.EMBED_QUERY)
-                signature = signatures.RETRIEVE
-                if filter:
-                    inputs[signatures.FILTER] = _strings(filter)
-                    signature += signatures.FILTERED
-                servable.run(inputs, signature=signature)
+                inputs["question"] = _strings(question)
                 started = time.perf_counter()
-                outputs = servable.run(inputs, signature=signature)
+                servable.run(inputs, signature=signature)
                 seconds.append(time.perf_counter() - started)
-                scores = exact.scores(question, query["embedding"][0], weight)
-                scores[~allowed] = -np.inf
-                best = set(ids[np.argsort(-scores)[:5]].tolist())
-                recall.append(
-                    len(best & set(outputs["block_id"][0, :5].tolist())) / 5
-                )
-            found[filter or "none"] = {
-                "share of the blocks": round(float(allowed.mean()), 4),
-                "recall@5": round(statistics.mean(recall), 4),
-                "milliseconds": round(1000 * statistics.median(seconds), 1),
-            }
+            milliseconds = 1000 * statistics.median(seconds)
+            found[filter or "none"] = round(milliseconds, 1)
     return found
-
-
-class _Exact:
-    """f(x, z) and BM25 of all blocks, in NumPy."""
-
-    def __init__(self, live, state):
-        model = Model(live.manifest().settings["model"])
-        self._tokenizer = Tokenizer.from_file(
-            model.vocabulary, lowercase=model.config["lowercase"]
-        )
-        records = state.records()
-        self._embeddings = state.embeddings()
-        self._postings = corpora.postings(
-            records,
-            corpora.title_ids(records, self._tokenizer),
-            self._tokenizer,
-        )
-
-    def scores(self, question, query, weight):
-        pieces = question_files.query_wordpieces(question, self._tokenizer)
-        lexical = self._postings[:, pieces].sum(axis=1)
-        return self._embeddings @ query + weight * np.asarray(lexical).ravel()
 
 
 def _strings(text):
     return np.array([text.encode()], object)
 
 
+def under_load(
+    *,
+    model: str,
+    output: str,
+    calibration: str | None = None,
+    minutes: float = 10.0,
+    seconds_per_change: float = 10.0,
+):
+    """Errors of a server under load while its documents change.
+
+    The handbook of the tests becomes a corpus that `realm serve` answers from.
+    Two clients ask its 40 questions, each a quarter of a second after its last
+    answer. Every ten seconds, or when the last change is made, five documents
+    change and one is removed or comes back. Counts requests that failed, answers
+    with a block that is not in the state which they name, and answers from an
+    earlier state than one that was seen before the request. The server's memory
+    is read after every fifth change.
+
+    Args:
+        output: directory to make.
+    """
+    root = pathlib.Path(output)
+    documents = root / "documents"
+    shutil.copytree(handbook.DOCUMENTS, documents)
+    corpus = LiveCorpus(root / "corpus")
+    realm.CreateCorpus(
+        documents=str(documents),
+        model=model,
+        calibration=calibration,
+        output=corpus.path,
+    ).run()
+    held = {corpus.manifest().state: _texts(corpus)}
+    answers, failed = [], collections.Counter()
+    memory = {"resident": [], "allocated": []}
+    stop = threading.Event()
+    with load.serve(corpus.saved_model, *_POLL) as server:
+        clients = [
+            threading.Thread(
+                target=_ask, args=(server.target, first, answers, failed, stop)
+            )
+            for first in range(_NUM_CLIENTS)
+        ]
+        for client in clients:
+            client.start()
+        try:
+            end = time.monotonic() + 60 * minutes
+            for number in itertools.count(1):
+                started = time.monotonic()
+                if started > end:
+                    break
+                _change(documents, number)
+                realm.SyncCorpus(corpus=corpus.path).run()
+                held[corpus.manifest().state] = _texts(corpus)
+                left = seconds_per_change - (time.monotonic() - started)
+                time.sleep(max(0.0, left))
+                if number % _CHANGES_PER_LOOK == 0:
+                    for kind, megabytes in (
+                        ("resident", load.own_megabytes(server.process.pid)),
+                        ("allocated", load.allocated_megabytes(server)),
+                    ):
+                        memory[kind].append(round(megabytes))
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+    p50, p99 = np.quantile(
+        [received - asked for asked, received, _, _ in answers], (0.5, 0.99)
+    )
+    found = {
+        "changes": number - 1,
+        "states that answered": len({state for _, _, state, _ in answers}),
+        "answers": len(answers),
+        "failed": dict(failed),
+        "of another state": sum(
+            not texts <= held[state] for _, _, state, texts in answers
+        ),
+        "of an earlier state": _num_earlier(answers),
+        "seconds": {"median": round(p50, 3), "99 of 100": round(p99, 3)},
+        "megabytes": memory,
+    }
+    print(json.dumps(found, indent=1))
+
+
+def _texts(corpus):
+    return set(corpus.state().records().texts)
+
+
+def _change(documents, number):
+    """Restores the documents, then changes some and removes one."""
+    shutil.copytree(handbook.DOCUMENTS, documents, dirs_exist_ok=True)
+    paths = sorted(documents.rglob("*.md"))
+    for place in range(_NUM_CHANGED):
+        path = paths[(number + place) % len(paths)]
+        path.write_text(f"{path.read_text()}\n\nThis is edition {number}.\n")
+    paths[(number + _NUM_CHANGED) % len(paths)].unlink()
+
+
+def _ask(target, first, answers, failed, stop):
+    """Appends (asked, received, state, texts of its blocks) of each answer."""
+    requests = [load.request(each) for each, _ in handbook.read_questions()]
+    with load.connect(target) as channel:
+        predict = channel.unary_unary(
+            load.PREDICT,
+            response_deserializer=predict_pb2.PredictResponse.FromString,
+        )
+        for place in itertools.count(first):
+            if stop.is_set():
+                return
+            asked = time.monotonic()
+            try:
+                found = predict(requests[place % len(requests)], timeout=60)
+            except grpc.RpcError as error:
+                failed[error.code().name] += 1
+                continue
+            received = time.monotonic()
+            texts = found.outputs["candidate_text"].string_val
+            texts = {text.decode() for text in texts if text}
+            state = found.model_spec.version.value
+            answers.append((asked, received, state, texts))
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _num_earlier(answers):
+    """Answers from an earlier state than one seen before the request."""
+    by_receipt = sorted((received, state) for _, received, state, _ in answers)
+    times = np.array([received for received, _ in by_receipt])
+    newest = np.maximum.accumulate([state for _, state in by_receipt])
+    num = 0
+    for asked, _, state, _ in answers:
+        place = np.searchsorted(times, asked)
+        num += place > 0 and state < newest[place - 1]
+    return int(num)
+
+
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    tyro.extras.subcommand_cli_from_dict(
+        {"update": update, "load": under_load}, description=__doc__
+    )

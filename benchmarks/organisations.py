@@ -4,15 +4,15 @@
     python benchmarks/organisations.py --model DIR --output DIR --corpus FILE --questions FILE
 
 organisations.tar.xz has a folder for each: a hospital, a railway, a bakery chain and so
-on, with 11 or 12 documents in Markdown, HTML, CSV and plain text, handbooks, price lists
-and minutes, and questions.jsonl, 43 or 44 questions in the words of people who have not
-read them, with the document and the excerpt that answer each. A language model wrote
-them for this project; no other text is in them, and nobody who wrote them saw the
-handbook of the tests. 178 of them are train, the other six dev.
+on. It holds 11 or 12 documents in Markdown, HTML, CSV and plain text, and
+questions.jsonl: 43 or 44 questions with their document and the excerpt that answers
+them. A language model wrote all of them for this project, the questions in the words of
+people who have not read the documents. Nobody who wrote them saw the handbook of the
+tests. 178 organisations are train, the other six dev.
 
-Printed are the metrics of a model on dev; by the second command the model learns
-from train first. Each question is asked over the documents of its own
-organisation, by f(x, z) and BM25 of wordpieces.
+Prints the metrics of a model on dev. With a corpus and questions, the model learns from
+train first. Each question is asked over the documents of its own organisation, by
+f(x, z) and BM25 of wordpieces.
 """
 
 import json
@@ -22,6 +22,7 @@ import re
 import tarfile
 
 import numpy as np
+import runs
 import tyro
 
 import realm_tf as realm
@@ -55,98 +56,56 @@ def main(
     corpus: str | None = None,
     questions: str | None = None,
 ):
-    """Measures a model, or one that has learned from the organisations of train.
+    """Measures a model, or one that has learned from the train organisations.
 
     Args:
         model: model directory.
         output: where everything is kept.
-        corpus: JSON lines of articles, to be searched beside the documents while
-            the model learns (if not given: it does not).
-        questions: JSONL of others that are learned from, too, so that
-            nothing else is forgotten.
+        corpus: JSON lines of articles. While the model learns, questions of no
+            organisation are asked over them (if not given: it does not learn).
+        questions: JSONL of such questions, so that the model forgets nothing.
     """
     if bool(corpus) != bool(questions):
         raise realm.InputError("--corpus and --questions go together.")
-    graph = realm.Graph()
-    over = Searched(graph, realm.Model(model), output, corpus)
+    over = Searched(realm.Model(model), output, corpus)
     measured = over.read(over.questions["dev"])
     if corpus:
-        measured["model"] = learn(graph, over, questions)
-    evaluation = graph.add(
-        realm.Evaluate(
-            **measured, retriever="file", output=f"{output}/evaluation-dev"
-        )
+        measured["model"] = learn(over, questions)
+    evaluation = over.add(
+        realm.Evaluate, "evaluation-dev", **measured, retriever="file"
     )
-    graph.run()
+    over.graph.run()
     return evaluation.metrics
 
 
-def learn(graph, over, questions) -> realm.Model:
-    """What a model is that has learned from train.
+class Searched(runs.Runs):
+    """The blocks that questions are asked over, and an index of a model.
 
     Args:
-        graph: `realm.Graph`.
-        over: `Searched`, with a corpus.
-        questions: str. JSONL of others that are learned from, too.
-    """
-    mixed = _mix(
-        over.questions["train"], questions, f"{over.output}/mixed.jsonl"
-    )
-    return graph.add(
-        realm.FineTune(
-            recipe="quickstart",
-            set=_LEARN,
-            **over.read(mixed),
-            output=f"{over.output}/learned",
-        )
-    )
-
-
-class Searched:
-    """The documents, and what else is searched, with a model.
-
-    Args:
-        graph: `realm.Graph`. It is run.
         model: `realm.Model`.
         output: str. Where everything is kept.
-        corpus: str. JSON lines of articles. Defaults to `None`.
+        corpus: str. JSON lines of further articles. Defaults to `None`.
 
     Attributes:
-        output: str.
         questions: dict. Name of a part to its file.
     """
 
-    def __init__(
-        self,
-        graph,
-        model,
-        output,
-        corpus=None,
-    ):
-        self.output = output
+    def __init__(self, model, output, corpus=None):
+        super().__init__(output)
         self._folder = unpack(f"{output}/documents")
         inputs = chunking(self._folder)
         if corpus:
             inputs["input"] += (corpus,)
-        blocks = graph.add(
-            realm.Chunk(
-                vocab=model.vocabulary, output=f"{output}/blocks", **inputs
-            )
+        blocks = self.add(
+            realm.Chunk, "blocks", vocab=model.vocabulary, **inputs
         )
-        rows = graph.add(
-            realm.Embed(model=model, blocks=blocks, output=f"{output}/emb")
-        )
-        index = graph.add(
-            realm.BuildIndex(
-                embeddings=rows, kind="brute_force", output=f"{output}/index"
-            )
-        )
-        graph.run()
+        index = self.index(model, blocks)
+        self.graph.run()
         self._parts = {"model": model, "blocks": blocks, "index": index}
         self.questions = write_questions(self._folder, blocks, output)
 
     def read(self, questions) -> dict:
-        """What an operation is given that reads what is found for questions."""
+        """The arguments of an operation that answers questions."""
         ranking = write_ranking(
             self._folder,
             **self._parts,
@@ -156,13 +115,27 @@ class Searched:
         return {**self._parts, "questions": questions, "ranking": ranking}
 
 
-def _mix(asked, others, output):
-    """Writes questions of both files, in any order."""
-    with open(asked) as one, open(others) as two:
+def learn(over: Searched, questions: str) -> realm.Model:
+    """Trains and returns a model.
+
+    Args:
+        over: `Searched`, with a corpus.
+        questions: str. JSONL of further questions, asked over the corpus.
+    """
+    with open(over.questions["train"]) as one, open(questions) as two:
         lines = [*one, *two]
     random.Random(0).shuffle(lines)
-    pathlib.Path(output).write_text("".join(lines))
-    return output
+    mixed = f"{over.output}/mixed.jsonl"
+    pathlib.Path(mixed).write_text("".join(lines))
+    model = over.add(
+        realm.FineTune,
+        "learned",
+        recipe="quickstart",
+        set=_LEARN,
+        **over.read(mixed),
+    )
+    over.graph.run()
+    return model
 
 
 def unpack(folder: str) -> pathlib.Path:

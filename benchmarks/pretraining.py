@@ -1,25 +1,22 @@
-"""Does pre-training work: a model on masked sentences, before and after.
+"""Whether pre-training works: a model on masked sentences, before and after.
 
     python benchmarks/pretraining.py --output DIR [--wheel FILE]
 
-Over the embedded corpus of the quick start: from MiniLM's weights, the reader's
-masked-LM warm-up, then pre-training with an index that is refreshed. Steps that
-DIR holds are not run again.
-
-Both models are measured on masks that no step has seen, of salient spans and of
-uniformly drawn wordpieces; results.json holds the numbers. `--measure MODEL ...`
-trains nothing and measures existing models, such as those of
-`published.py systems` over the same blocks; each has a file in DIR.
+Over the embedded corpus of the quick start: MiniLM's weights, the masked-LM
+warm-up of the reader, then pre-training with a refreshed index. Both models are
+measured on new masks, of salient spans and of uniformly drawn wordpieces.
+OUTPUT/NAME.json has the numbers of model NAME. `--measure MODEL ...` trains
+nothing and measures existing models, such as those of `systems.py` over the same
+blocks.
 """
 
-import dataclasses
 import itertools
 import json
 import os
-from typing import Literal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import runs
 import tyro
 
 import realm_tf as realm
@@ -31,72 +28,61 @@ from realm_tf.configs import pretrain as configs
 from realm_tf.data.masked_queries import PretrainingExamples
 from realm_tf.data.tokenized_passages import TokenizedPassages
 from realm_tf.models import model_directory
-from realm_tf.operations.operation import Repeated
 from realm_tf.text.tokenizer import Tokenizer
 
-# Far beyond any training: masks that no step has seen.
+# Far beyond any training: no step has seen these masks.
 _EPOCH = 1_000_000
-_MODES = ("salient", "uniform")
-# Of masked sentences, for a measurement.
-_NUM_BATCHES = 60
-# As the recipe reads them.
-_MAX_BLOCK_LENGTH = 64
+# Exact: no result depends on how fast the machine is.
+_RECIPE = configs.RECIPES["wiki-small"].replace(
+    refresh="sync", masked_lm_learning_rate=4e-4
+)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What is trained, or measured."""
+def main(
+    *,
+    output: str,
+    wheel: str | None = None,
+    num_retrieved: int = 7,
+    measure: tuple[str, ...] = (),
+):
+    """Trains and measures, or only measures.
 
-    output: str
-    """directory of all models and results"""
-    wheel: str | None = None
-    """as `realm init --from minilm --wheel`"""
-    recipe: Literal[*configs.RECIPES] = "wiki-small"
-    """of `realm pretrain`"""
-    set: Repeated = ()
-    """NAME=VALUE: change a number of that recipe"""
-    measure: tuple[str, ...] = ()
-    """models to measure, instead of training any"""
-
-
-def main(args: Arguments):
-    """Trains and measures, or only measures."""
-    # Exact: no result depends on how fast the machine is.
-    recipe = (
-        configs.RECIPES[args.recipe].parse(args.set).replace(refresh="sync")
-    )
-    graph = realm.Graph()
-
-    def add(operation, name, **fields):
-        output = os.path.join(args.output, name)
-        return graph.add(operation(output=output, **fields))
-
-    start = add(
+    Args:
+        output: directory of all models and results.
+        wheel: as `realm init --from minilm --wheel`.
+        num_retrieved: blocks of a sentence.
+        measure: models to measure, instead of training any.
+    """
+    recipe = _RECIPE.replace(num_retrieved=num_retrieved)
+    steps = runs.Runs(output)
+    start = steps.add(
         realm.Init,
         "minilm-start",
         from_="minilm",
-        wheel=args.wheel,
+        wheel=wheel,
         reader_layers=3,
     )
-    blocks = add(
+    blocks = steps.add(
         realm.Chunk,
         "blocks",
         input=quickstart.CORPUS,
         vocab=start.vocabulary,
-        max_block_length=_MAX_BLOCK_LENGTH,
+        max_block_length=recipe.lengths.max_block_length,
     )
-    passages = add(realm.Annotate, "annotated", blocks=blocks, tagger="rules")
-    models = {os.path.basename(path): Model(path) for path in args.measure}
+    passages = steps.add(
+        realm.Annotate, "annotated", blocks=blocks, tagger="rules"
+    )
+    models = {os.path.basename(path): Model(path) for path in measure}
     if not models:
         common = {"blocks": blocks, "corpus": passages}
-        warm = add(
+        warm = steps.add(
             realm.Pretrain,
             "minilm-warm",
             model=start,
             recipe=recipe.replace(num_steps=0),
             **common,
         )
-        trained = add(
+        trained = steps.add(
             realm.Pretrain,
             "minilm-refreshed-0",
             model=warm,
@@ -104,29 +90,17 @@ def main(args: Arguments):
             **common,
         )
         models = {"start": warm, "refreshed": trained}
-    graph.run()
-    tokenized = _tokenize(blocks, passages, args.output)
-    found = {}
+    steps.graph.run()
+    tokenized = _tokenize(blocks, passages, output)
     for name, model in models.items():
-        found[name] = {
+        found = {
             mode: evaluate(
-                model,
-                blocks.records,
-                tokenized,
-                recipe=recipe,
-                num_batches=_NUM_BATCHES,
-                mode=mode,
+                model, blocks.records, tokenized, recipe=recipe, mode=mode
             )
-            for mode in _MODES
+            for mode in ("salient", "uniform")
         }
-        path = os.path.join(args.output, f"{name}.json")
-        write_text(path, json.dumps(found[name]))
-    results = {"recipe": recipe.flat(), "models": found}
-    if not args.measure:
-        results["findable"] = findable(blocks.records, tokenized, recipe)
-    text = json.dumps(results, indent=2)
-    write_text(os.path.join(args.output, "results.json"), text)
-    print(text)
+        print(name, json.dumps(found, indent=2))
+        write_text(os.path.join(output, f"{name}.json"), json.dumps(found))
 
 
 def _tokenize(blocks, passages, output):
@@ -143,8 +117,8 @@ def evaluate(
     passages,
     *,
     recipe: configs.PretrainRecipe,
-    num_batches: int,
     mode: str = "salient",
+    num_batches: int = 60,
 ) -> dict:
     """Measures a model on masked sentences, over an index of its own.
 
@@ -152,11 +126,11 @@ def evaluate(
 
     Args:
         model: `Model`.
-        blocks: `BlockRecords`. What is retrieved.
-        passages: `TokenizedPassages`. What is masked.
+        blocks: `BlockRecords`. The knowledge corpus.
+        passages: `TokenizedPassages`. The sentences.
         recipe: `PretrainRecipe`. Lengths, candidates and batch size.
-        num_batches: int.
-        mode: str. What is masked. Defaults to `"salient"`.
+        mode: str. As of `PretrainingExamples`. Defaults to `"salient"`.
+        num_batches: int. Defaults to `60`.
 
     Returns:
         dict of float: `loss` and the metrics of `RealmModel`.
@@ -193,35 +167,5 @@ def evaluate(
     )
 
 
-def findable(blocks, passages, recipe: configs.PretrainRecipe) -> dict:
-    """Counts the salient spans that another block holds, too."""
-    articles = blocks.article_numbers()
-    bodies = [
-        f" {' '.join(map(str, blocks[number].token_ids))} "
-        for number in range(len(blocks))
-    ]
-    examples = PretrainingExamples(
-        passages,
-        batch_size=recipe.batch_size,
-        max_query_length=recipe.lengths.max_query_length,
-        max_masked=recipe.masking.max_masked,
-    )
-    counts = {"spans": 0, "in_the_article": 0, "in_the_corpus": 0}
-    for step in range(examples.steps_per_epoch):
-        for example in examples.examples(0, step):
-            masked = f" {' '.join(map(str, example.mask_ids))} "
-            holders = [
-                number
-                for number, body in enumerate(bodies)
-                if masked in body and number != example.block_id
-            ]
-            counts["spans"] += 1
-            counts["in_the_corpus"] += bool(holders)
-            counts["in_the_article"] += bool(
-                (articles[holders] == articles[example.block_id]).any()
-            )
-    return counts
-
-
 if __name__ == "__main__":
-    main(tyro.cli(Arguments, description=__doc__))
+    tyro.cli(main, description=__doc__)

@@ -1,21 +1,21 @@
 """Questions about the rows of tables, made of a corpus alone.
 
-Blocks tell tables row by row, as `articles.table_rows.table_lines`. A cell of a
-row is the answer, another one that tells this row from the others says which row is
-meant, and the answer's header what of it: whoever finds the answer has found the
-row, the column, and where a cell ends.
+Blocks hold each row as a sentence of `articles.table_rows.table_lines`. One cell is
+the answer. The question names its header, and another cell that only this row has.
+To answer, a reader must find the row, the column and the end of a cell.
 """
 
 import collections
-import itertools
+import json
+import pathlib
 import random
 import re
 from collections.abc import Iterable
-from collections.abc import Iterator
 
 from realm_tf.artifacts import schema
+from realm_tf.artifacts.objects import Passages
 
-# What is asked of a cell: {header} of the row that {row} tells.
+# {header} of the cell, {row}: a cell that only this row has.
 _FORMS = (
     "what is the {header} of {row}",
     "what is the {header} for {row}",
@@ -36,7 +36,7 @@ _FORMS_OF_NUMBERS = (
 _MAX_HEADER = 40
 _MAX_ANSWER_WORDS = 6
 _MAX_ROW_WORDS = 8
-# How often the first column says which row is meant, and not another one.
+# How often the first column names the row.
 _BY_FIRST = 0.6
 # How often a question is in lower case, and names the article.
 _LOWERED = 0.5
@@ -50,18 +50,18 @@ _NUMBER = re.compile(r"[^\w\s]?\d[\d.,]*\s?(%|\w{1,4})?")
 def make_row_questions(
     passages: Iterable[schema.AnnotatedPassage],
     *,
-    num_questions: int,
+    num_questions: int = 26_000,
     seed: int = 0,
-) -> Iterator[dict]:
-    """Questions about rows, evenly drawn; their spans are not read.
+) -> list[dict]:
+    """Draws questions about rows evenly; the spans are not used.
 
     Args:
         passages: iterable of `schema.AnnotatedPassage`.
-        num_questions: int. At most this many.
+        num_questions: int. At most this many. Defaults to `26000`.
         seed: int. Defaults to `0`.
 
-    Yields:
-        dict in the form of a questions file: `question`, `answer` and
+    Returns:
+        list of dict in the form of a questions file: `question`, `answer` and
         `evidence`.
     """
     generator = random.Random(seed)
@@ -71,19 +71,14 @@ def make_row_questions(
         generator.shuffle(of_passage)
         found += of_passage[:_OF_A_PASSAGE]
     generator.shuffle(found)
-    asked = collections.Counter()
     # Counted as they are drawn, so that a long table is drawn from evenly.
-    drawn = (
-        question
-        for question in found
-        if _count(asked, question["evidence"]["title"]) <= _OF_AN_ARTICLE
-    )
-    yield from itertools.islice(drawn, num_questions)
-
-
-def _count(counter, key):
-    counter[key] += 1
-    return counter[key]
+    kept, asked = [], collections.Counter()
+    for question in found:
+        title = question["evidence"]["title"]
+        asked[title] += 1
+        if asked[title] <= _OF_AN_ARTICLE:
+            kept.append(question)
+    return kept[:num_questions]
 
 
 def _of_passage(passage, generator):
@@ -148,13 +143,13 @@ def _question(cell, row, title, generator):
 
 
 def table_cells(line: str) -> list[tuple[str, str]]:
-    """Reads a line of `articles.table_rows.table_lines`: header and text of cells.
+    """Reads header and text of cells from `articles.table_rows.table_lines`.
 
     Args:
         line: str. One sentence.
 
     Returns:
-        list; empty if it tells no row, or one of a single cell.
+        list; empty if the line is no row, or a row of one cell.
 
     Example:
 
@@ -170,3 +165,12 @@ def table_cells(line: str) -> list[tuple[str, str]]:
             return []
         cells.append((header, cell))
     return cells if len(cells) > 1 else []
+
+
+def write(passages: Passages, path: str) -> None:
+    """Writes questions about the rows of passages, one a line."""
+    lines = [
+        json.dumps(each, ensure_ascii=False) + "\n"
+        for each in make_row_questions(passages.read())
+    ]
+    pathlib.Path(path).write_text("".join(lines), encoding="utf-8")

@@ -1,21 +1,21 @@
-"""Draws the questions of `published.py systems --suite table1` from larger files.
+"""Draws the questions of `systems.py --suite table1` from larger files.
 
     python benchmarks/sample_questions.py --questions DIR --corpus FILE --output DIR
 
-DIR holds NAME.train.jsonl.gz, NAME.dev.jsonl.gz and NAME.test.jsonl.gz of nq_open,
-squad_open, webquestions and curatedtrec, lines of `realm questions` with
-"answer_in_corpus", "gold_passage_id" and "gold_seen_in_train" where they are known;
-FILE is the corpus, JSON lines with "id" and "title". Written are train.jsonl and
-dev.jsonl, in which the corpus holds every answer, train.NAME.jsonl, what train.jsonl
-has of each, and a file for each test set. The same numbers for all systems, with a
-seed. further_dev.jsonl has questions of dev that dev.jsonl has not, for decisions
-that 200 are too few for: the rest of nq_open's, and of 300 of squad_open's whose gold
-passage no training question shares. all.jsonl has every training question whose answer the corpus holds, those of
-nq_open_extra, too. The gold passage of a question is its "evidence".
+DIR has NAME.train.jsonl.gz, NAME.dev.jsonl.gz and NAME.test.jsonl.gz of nq_open,
+squad_open, webquestions and curatedtrec: lines of `realm questions` with
+"answer_in_corpus" and, where known, "gold_passage_id" and "gold_seen_in_train".
+FILE is the corpus, JSON lines with "id" and "title". The gold passage of a question
+becomes its "evidence". The output has
 
-Questions whose gold passage has no title (of SQuAD) are a test set of their own,
-and in no other file. Test questions whose gold passage a training question shares
-are left out.
+- train.jsonl and dev.jsonl, whose answers the corpus holds;
+- NAME.jsonl, test questions that share no gold passage with a training question;
+- squad_untitled.jsonl, test questions whose gold passage has no title. No other
+  file has such questions;
+- further_dev.jsonl, further questions of dev: those of nq_open, and 300 of
+  squad_open whose gold passage no training question shares;
+- all.jsonl, all training questions whose answer the corpus holds, with those of
+  nq_open_extra; quarter.jsonl, every fourth of them.
 """
 
 import gzip
@@ -73,9 +73,7 @@ def main(
 
     files = {"train": [], "dev": []}
     for name in _NUM_TRAIN:
-        train = draw(name, "train", _NUM_TRAIN[name], answered)
-        files["train"] += train
-        files[f"train.{name}"] = train
+        files["train"] += draw(name, "train", _NUM_TRAIN[name], answered)
         files["dev"] += draw(name, "dev", _NUM_DEV[name], answered)
     for name in _NUM_TRAIN:
         files[name] = draw(
@@ -101,6 +99,7 @@ def main(
         for name in (*_NUM_TRAIN, "nq_open_extra")
         for row in draw(name, "train", sys.maxsize, answered)
     ]
+    files["quarter"] = files["all"][::4]
     output.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():
         with open(output / f"{name}.jsonl", "w") as file:

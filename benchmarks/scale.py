@@ -1,11 +1,11 @@
-"""What a corpus costs by its number of blocks: to serve it, and to open it.
+"""Costs that depend on the number of blocks: to serve a corpus, and to open it.
 
     python benchmarks/scale.py serving --model DIR --blocks DIR --output DIR
     python benchmarks/scale.py opening --model DIR --blocks DIR --output DIR
 
-The blocks are those of a directory, repeated to the given number, with random
-embeddings: the results of a search mean nothing, its cost does. Blocks, indices
-and exports stay in OUTPUT, and later runs use them.
+The blocks of a directory are repeated to the given number, with random
+embeddings: the results of a search are meaningless, its cost is not. Blocks,
+indices and exports stay in OUTPUT, and later runs use them.
 """
 
 import json
@@ -18,12 +18,13 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import drawn
-import load
+import pairs
 import tyro
 import workers
 
 from realm_tf.artifacts import artifact
 
+_KINDS = ("brute_force", "ivf", "scann")
 _SECONDS = 8.0
 
 
@@ -33,15 +34,14 @@ def serving(
     blocks: str,
     output: str,
     num_blocks: tuple[int, ...] = (10_000, 50_000, 1_000_000),
-    kinds: tuple[str, ...] = ("brute_force", "ivf", "scann"),
 ):
-    """Export, server and memory, of each number of blocks and kind of index.
+    """Export, server and memory of each number of blocks and kind of index.
 
-    Runs `realm index`, `realm export` and `realm serve`, each a process of its
-    own, and one client that sends one question after the other.
+    `realm index`, `realm export` and `realm serve` run in processes of their
+    own. One client sends one question after the other.
     """
     for number in num_blocks:
-        for kind in kinds:
+        for kind in _KINDS:
             folder = os.path.join(output, str(number))
             made, index = drawn.make_corpus(model, blocks, folder, number, kind)
             found = _serve(model, made, index, f"{folder}/export-{kind}")
@@ -51,42 +51,44 @@ def serving(
 
 def _serve(model, blocks, index, base):
     """Seconds, megabytes and latencies of one kind of index."""
-    found = {}
+    import load
+
     version = os.path.join(base, "1")
     if not artifact.is_complete(version):
-        found["export_seconds"] = workers.seconds(
+        workers.run(
             *("export", "--model", model, "--blocks", blocks),
             *("--index", index, "--output", base),
         )
-    found["export_megabytes"] = (
-        sum(f.stat().st_size for f in pathlib.Path(base).rglob("*")) / 1e6
-    )
+    files = [each.stat().st_size for each in pathlib.Path(base).rglob("*")]
     questions = load.questions_of(version)
     started = time.perf_counter()
     with load.serve(base, "--rest-port", "none") as server:
-        found["ready_seconds"] = time.perf_counter() - started
-        for signature in load.SIGNATURES:
-            found[signature] = load.closed_loop(
+        ready_seconds = time.perf_counter() - started
+        found = {
+            signature: load.closed_loop(
                 server.target,
                 questions,
                 signature=signature,
                 num_clients=1,
                 seconds=_SECONDS,
             )
-        found["server_megabytes"] = load.resident_megabytes(server.process.pid)
+            for signature in load.SIGNATURES
+        }
+        megabytes = load.own_megabytes(server.process.pid)
     return {
-        name: round(value, 1) if isinstance(value, float) else value
-        for name, value in found.items()
+        "export_megabytes": round(sum(files) / 1e6),
+        "ready_seconds": round(ready_seconds, 1),
+        "server_megabytes": round(megabytes),
+        **found,
     }
 
 
 def opening(*, model: str, blocks: str, output: str, num_blocks: int = 50_000):
     """Seconds and memory to load a corpus and answer its first question.
 
-    Each of two openings is a process of its own. Seconds do not include the
-    imports, and include the compilation of the model. The peak is of resident
-    memory, with the pages of mapped files. The system can drop these pages, but
-    not those of `anonymous_megabytes`, the memory at the end. Linux only.
+    Each of two openings is a process of its own. Seconds include the compilation
+    of the model, but not the imports. The peak is of resident memory, with the
+    pages of mapped files, which the system can drop.
     """
     folder = os.path.join(output, str(num_blocks))
     made, index = drawn.make_corpus(
@@ -106,26 +108,12 @@ def open_once(*, model: str, blocks: str, index: str):
     from realm_tf.answering.corpus import Corpus
     from realm_tf.answering.predict import Predictor
 
-    found = {"imported_megabytes": _memory()["VmHWM"]}
     started = time.perf_counter()
     corpus = Corpus.load(model, blocks, index)
-    found["load_seconds"] = round(time.perf_counter() - started, 2)
     Predictor(corpus).predict(["when was uranus discovered"])
-    found["seconds"] = round(time.perf_counter() - started, 2)
-    memory = _memory()
-    found["peak_megabytes"] = memory["VmHWM"]
-    found["anonymous_megabytes"] = memory["RssAnon"]
+    seconds = round(time.perf_counter() - started, 2)
+    found = {"seconds": seconds, "gigabytes": pairs.peak_gigabytes()}
     print(json.dumps(found), flush=True)
-
-
-def _memory():
-    """Megabytes of this process, by the names of /proc/self/status."""
-    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
-    return {
-        name: round(1024 * int(value.split()[0]) / 1e6)
-        for name, _, value in (line.partition(":") for line in lines)
-        if name in ("VmHWM", "RssAnon")
-    }
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Pipelines over copies of a corpus: speed with two workers, and memory.
+"""Runs of whole commands over copies of a corpus: two workers, and memory.
 
     python benchmarks/workers.py speed-up --data-dir DIR --vocab FILE
     python benchmarks/workers.py memory --data-dir DIR --vocab FILE
 
-Both run whole commands over DIR/corpus.jsonl.gz, 50,000 passages.
+The corpus is DIR/corpus.jsonl.gz, 50,000 passages.
 """
 
 import contextlib
@@ -18,25 +18,35 @@ import time
 
 import tyro
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-SECONDS_BETWEEN_READINGS = 0.1
-# Of the corpus: those of `speed_up`, and those of `memory`.
+# Copies of the corpus: `speed_up` and `memory`.
 _COPIES = {"chunk": 16, "annotate": 12}
 _FEW, _MANY = 1, 10
+_TWO_WORKERS = (
+    "--direct_num_workers=2",
+    "--direct_running_mode=multi_processing",
+)
+
+
+def start(*arguments: str) -> subprocess.Popen:
+    """Starts `realm` with these arguments in a process of its own."""
+    command = [sys.executable, "-m", "realm_tf.cli", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def run(*arguments: str) -> tuple[float, int]:
+    """Seconds of `realm` from start to end, and its peak memory in bytes."""
+    started = time.perf_counter()
+    _, status, usage = os.wait4(start(*arguments).pid, 0)
+    if status:
+        raise SystemExit(f"realm {arguments[0]} failed.")
+    return time.perf_counter() - started, 1024 * usage.ru_maxrss
 
 
 @contextlib.contextmanager
-def copied(data_dir: str, copies: int, temporary_dir: str | None):
-    """The passages of a data directory so many times, with ids of their own.
+def _copied(data_dir, copies, temporary_dir):
+    """Yields a directory with copies of the passages, and their number.
 
-    Args:
-        data_dir: str. Holds corpus.jsonl.gz, with "id" in each row.
-        copies: int.
-        temporary_dir: str. Where to write; `None` for /tmp.
-
-    Yields:
-        A temporary directory, that of the JSONL files in it (one a copy), and
-        the number of all passages.
+    The directory `inputs` in it has one JSONL file for each copy; ids differ.
     """
     with gzip.open(f"{data_dir}/corpus.jsonl.gz", "rt", encoding="utf-8") as f:
         rows = [json.loads(line) for line in f]
@@ -48,157 +58,56 @@ def copied(data_dir: str, copies: int, temporary_dir: str | None):
                 for row in rows:
                     row = {**row, "id": f"{row['id']}-{copy}"}
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        yield folder, str(inputs), copies * len(rows)
+        yield folder, copies * len(rows)
 
 
-def start(*arguments: str, workers: int = 1) -> subprocess.Popen:
-    """Starts `realm` in a process of its own.
+def _chunk(folder, vocab):
+    return "chunk", "--input", f"{folder}/inputs/*.jsonl", "--vocab", vocab
 
-    Args:
-        *arguments: str. The command and its arguments.
-        workers: int. Beam's, each a process if there is more than one.
+
+def speed_up(*, data_dir: str, vocab: str, temporary_dir: str | None = None):
+    """`realm chunk` and `realm annotate` with one and with two processes.
+
+    There are enough copies that the 10 seconds which a second process takes to
+    start do not matter. Chunking knows all words after the first copy.
     """
-    command = [sys.executable, "-m", "realm_tf.cli", *arguments]
-    if workers > 1:
-        command += [
-            f"--direct_num_workers={workers}",
-            "--direct_running_mode=multi_processing",
-        ]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-
-def seconds(*arguments: str, workers: int = 1) -> float:
-    """Seconds that `realm` takes, from start to end of its process."""
-    started = time.perf_counter()
-    process = start(*arguments, workers=workers)
-    if process.wait():
-        raise SystemExit(
-            f"realm {arguments[0]} failed with {process.returncode}"
-        )
-    return time.perf_counter() - started
-
-
-def num_bytes(folder: str) -> int:
-    """Bytes of all files in a folder."""
-    return sum(entry.stat().st_size for entry in os.scandir(folder))
-
-
-def speed_up(
-    *,
-    data_dir: str,
-    vocab: str,
-    temporary_dir: str | None = None,
-):
-    """`realm chunk` and `realm annotate` with 1 and with 2 workers (processes).
-
-    The passages are repeated with new ids in a file each, so many times that
-    the 10 seconds which a second process takes to start count for little. After
-    the first copy chunking knows all words: its rate is that of a corpus with
-    few new ones.
-    """
-    result = {"cpus": os.cpu_count()}
+    result = {}
     for name, copies in _COPIES.items():
-        with copied(data_dir, copies, temporary_dir) as found:
-            folder, inputs, num_passages = found
-            chunk = ["chunk", "--input", f"{inputs}/*.jsonl"]
-            chunk += ["--vocab", vocab, "--output"]
-            command = [*chunk, f"{folder}/chunk"]
+        with _copied(data_dir, copies, temporary_dir) as (folder, passages):
+            command, blocks = _chunk(folder, vocab), f"{folder}/blocks"
             if name == "annotate":
-                seconds(*chunk, f"{folder}/blocks", workers=2)
-                command = ["annotate", "--blocks", f"{folder}/blocks"]
-                command += ["--tagger", "rules", "--output", f"{folder}/spans"]
-            result[name] = _speed_up(command, num_passages, inputs)
+                run(*command, "--output", blocks, *_TWO_WORKERS)
+                command = "annotate", "--blocks", blocks, "--tagger", "rules"
+            one, two = (
+                run(*command, "--output", f"{folder}/{number}", *options)[0]
+                for number, options in ((1, ()), (2, _TWO_WORKERS))
+            )
+            result[name] = {
+                "passages": passages,
+                "passages_per_second_1_worker": round(passages / one, 1),
+                "speed_up": round(one / two, 3),
+            }
     return result
 
 
-def _speed_up(command, num_passages, inputs):
-    """Seconds with one and with two workers; the last argument is a path."""
-    took = {
-        workers: seconds(
-            *command[:-1], f"{command[-1]}-{workers}", workers=workers
-        )
-        for workers in (1, 2)
-    }
-    return {
-        "passages": num_passages,
-        "megabytes": round(num_bytes(inputs) / 1e6, 1),
-        "seconds_1_worker": round(took[1], 1),
-        "seconds_2_workers": round(took[2], 1),
-        "passages_per_second_1_worker": round(num_passages / took[1], 1),
-        "speed_up": round(took[1] / took[2], 3),
-    }
+def memory(*, data_dir: str, vocab: str, temporary_dir: str | None = None):
+    """Peak of the resident memory of `realm chunk`, by the size of its input.
 
-
-def memory(
-    *,
-    data_dir: str,
-    vocab: str,
-    temporary_dir: str | None = None,
-):
-    """Peak memory of `realm chunk` by the size of its input. Linux only.
-
-    The passages once and ten times with new ids. Peak is that of the resident
-    memory of all processes of the run together, read every 0.1 s (pages that
-    processes share count once in each); growth is the difference of the peaks by
-    the difference of the sizes.
+    Linux only. Growth is the difference of the peaks by that of the sizes.
     """
-    small, large = runs = [
-        _measure(data_dir, vocab, copies, temporary_dir)
-        for copies in (_FEW, _MANY)
-    ]
+    runs = []
+    for copies in (_FEW, _MANY):
+        with _copied(data_dir, copies, temporary_dir) as (folder, passages):
+            output = "--output", f"{folder}/blocks"
+            _, peak = run(*_chunk(folder, vocab), *output)
+            runs.append({"passages": passages, "peak_bytes": peak})
+    small, large = runs
     growth = large["peak_bytes"] - small["peak_bytes"]
-    difference = large["passages"] - small["passages"]
+    passages = large["passages"] - small["passages"]
     return {
         "runs": runs,
-        "growth_bytes_per_passage": round(growth / difference, 1),
+        "growth_bytes_per_passage": round(growth / passages, 1),
     }
-
-
-def _measure(data_dir, vocab, copies, temporary_dir):
-    """Peak of one run, in bytes."""
-    with copied(data_dir, copies, temporary_dir) as found:
-        folder, inputs, num_passages = found
-        process = start(
-            *("chunk", "--input", f"{inputs}/*.jsonl", "--vocab", vocab),
-            *("--output", f"{folder}/blocks"),
-        )
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, sum(map(_resident, _tree(process.pid))))
-            time.sleep(SECONDS_BETWEEN_READINGS)
-        if process.returncode:
-            raise SystemExit(f"realm chunk failed with {process.returncode}")
-        return {
-            "passages": num_passages,
-            "input_bytes": num_bytes(inputs),
-            "peak_bytes": peak,
-        }
-
-
-def _tree(root):
-    """A process and all that come from it."""
-    children = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            status = pathlib.Path("/proc", name, "stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            # It has ended since.
-            continue
-        # The name, in brackets, may hold anything.
-        parent = int(status.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(name))
-    found = [root]
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
-def _resident(process):
-    try:
-        fields = pathlib.Path(f"/proc/{process}/statm").read_text().split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return int(fields[1]) * PAGE_BYTES
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def root(tmp_path):
     """A repository with results of one measurement, and a page for them."""
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "README.md").write_text("Nothing.\n")
-    page = "- text\n\n  <!-- results: speed -->\n  old\n  <!-- /results -->\n\nmore\n"
+    page = "text\n\n<!-- results: speed -->\nold\n<!-- /results -->\n\nmore\n"
     (tmp_path / "docs" / "page.md").write_text(page)
     rows = {
         "ours": {
@@ -108,9 +108,8 @@ def test_tables_are_written_between_their_marks(root):
     by = "`python benchmarks/published.py measure speed`."
     shown = ["", *of, "", *others, "", f"On a core, version 1, by {by}", ""]
     assert page.read_text().splitlines() == [
-        *("- text", "", "  <!-- results: speed -->"),
-        *(f"  {each}" if each else "" for each in shown),
-        *("  <!-- /results -->", "", "more"),
+        *("text", "", "<!-- results: speed -->", *shown),
+        *("<!-- /results -->", "", "more"),
     ]
     assert published.write_tables(root) == []
     # One table of several.
@@ -181,7 +180,7 @@ def find(tmp_path):
         ("runs/-1/bytes / speed", [1.6e6]),
         ("log.jsonl:-1/nq.dev", [2]),
         ("all.json:a.b/1", [7]),
-        ("lines.stdout:1/b", [5]),
+        ("lines.stdout:b", [5]),
     ],
 )
 def test_numbers_are_read_at_their_paths(find, paths, numbers):
@@ -195,7 +194,7 @@ def test_numbers_are_read_at_their_paths(find, paths, numbers):
         ("runs/2", "out of range"),
         ("fast", "'fast'"),
         ("no.json:x", "No such file"),
-        ("text.stdout:x", "holds no JSON"),
+        ("text.stdout:x", "unpack"),
     ],
 )
 def test_missing_numbers(find, paths, error):

@@ -38,10 +38,8 @@ def prices(title="Prices"):
 
 
 def questions(*passages, num_questions=1000, seed=0):
-    return list(
-        row_questions.make_row_questions(
-            passages, num_questions=num_questions, seed=seed
-        )
+    return row_questions.make_row_questions(
+        passages, num_questions=num_questions, seed=seed
     )
 
 

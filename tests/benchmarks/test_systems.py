@@ -6,19 +6,19 @@ import os
 import shutil
 
 import numpy as np
-import published
 import pytest
 import stage_directories
-import training_runs
+import systems
 
 import realm_tf as realm
 from realm_tf.answering import bootstrap
 from realm_tf.checkpoints import random_weights
-from realm_tf.configs import pretrain as pretrain_configs
+from realm_tf.configs import dpr
+from realm_tf.configs import finetune
+from realm_tf.configs import ict
+from realm_tf.configs import pretrain
 from realm_tf.models import model_directory
 
-TINY = {f"{name}_recipe": "tiny" for name in ("pretrain", "ict", "finetune")}
-TINY["dpr_recipe"] = "dpr_tiny"
 # A masked-LM warm-up and pre-training of two steps each.
 SET_PRETRAIN = (
     "num_steps=2",
@@ -30,14 +30,25 @@ WITHOUT_WARM_UP = {"set_pretrain": ("num_steps=2",)}
 WITHOUT_ICT = {"set_ict": ("num_steps=0",)}
 
 
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    recipes = {
+        "pretrain": pretrain.RECIPES["tiny"].replace(refresh="sync"),
+        "ict": ict.RECIPES["tiny"],
+        "dpr": dpr.RECIPES["dpr_tiny"],
+        "finetune": finetune.RECIPES["tiny"],
+    }
+    monkeypatch.setattr(systems, "RECIPES", recipes)
+
+
 def _systems(root, **changes):
     """A comparison of directories that need not exist."""
     given = {
         name: os.path.join(root, name)
         for name in ("model", "blocks", "corpus", "output")
     }
-    given |= {"train": ("none",), "dev": "none", "test": ("nq.jsonl",), **TINY}
-    return published.Systems(**(given | {"suite": "table2"} | changes))
+    given |= {"train": ("none",), "dev": "none", "test": ("nq.jsonl",)}
+    return systems.Systems(**(given | {"suite": "table2"} | changes))
 
 
 @pytest.fixture
@@ -46,10 +57,11 @@ def list_all(tmp_path):
 
     def list_all(*, seeds=(0,), **changes):
         given = {"set_pretrain": SET_PRETRAIN, **changes}
-        systems = _systems(tmp_path, **given)
+        found = _systems(tmp_path, **given)
         for seed in seeds:
-            systems.add(seed)
-        return {step.title: step.operation for step in systems.graph.steps}
+            found.add(seed)
+        steps = found.steps.graph.steps
+        return {step.title: step.operation for step in steps}
 
     return list_all
 
@@ -61,10 +73,10 @@ def _read(operation, *names):
 
 def test_the_systems_of_a_suite_have_sources_that_exist():
     for name in ("table1", "table2"):
-        suite = published.SUITES[name]
+        suite = systems.SUITES[name]
         names = [system["name"] for system in suite["systems"]]
         assert len(set(names)) == len(names)
-        sources = {"start", "ict", "dpr", *published.SUITES["pretrainings"]}
+        sources = {"start", "ict", "dpr", *systems.SUITES["pretrainings"]}
         for system in suite["systems"]:
             assert system["towers"] in sources
             assert system["reader"] in {*sources, "warm_up"} - {"ict", "dpr"}
@@ -101,8 +113,8 @@ def test_the_steps_of_table_2_are_shared(list_all, tmp_path):
 def test_the_steps_of_table_2_differ_as_their_names(list_all):
     found = list_all()
     recipe = (
-        pretrain_configs.RECIPES["tiny"]
-        .parse(("refresh=sync", *SET_PRETRAIN))
+        systems.RECIPES["pretrain"]
+        .parse(SET_PRETRAIN)
         .replace(masked_lm_steps=0)
     )
     for name, change in (
@@ -249,13 +261,6 @@ def test_retrievers_are_compared_with_one_reader(list_all):
         assert _read(found[f"evaluation-{name}-nq"], "model") == [model]
 
 
-def test_without_a_warm_up_no_system_of_table_1_occurs_twice(list_all):
-    changes = {"suite": "table1", **WITHOUT_WARM_UP}
-    assert not [name for name in list_all(**changes) if "warm" in name]
-    with pytest.raises(realm.InputError, match=r"Received: dpr\+warm_up$"):
-        list_all(cells=("dpr+warm_up",), **changes)
-
-
 # Exact matches of four questions, by system and seed, and recall@5 before
 # fine-tuning.
 TABLE_2 = {
@@ -263,7 +268,6 @@ TABLE_2 = {
     "orqa": {0: ([1, 1, 0, 0], 0.25), 1: ([0, 1, 0, 0], 0.25)},
     "stale_30x": {0: ([0, 0, 0, 0], 0.5), 1: ([0, 1, 0, 0], 0.25)},
 }
-SECONDS = {"InverseClozeTask": 60.0, "FineTune": 30.0, "Pretrain": 5.0}
 
 
 def _files(matches, recall):
@@ -292,15 +296,14 @@ def _collect(root, suite, numbers):
         for each in cell.zero_shot.values():
             metrics = {"answer_recall@5": recall, "questions": 4}
             written[each] = {"metrics.json": json.dumps(metrics)}
-    for step in given.graph.steps:
+    for step in given.steps.graph.steps:
         result = step.operation.result
         stage_directories.write(
             result.path,
             kind=result.kinds[0],
-            seconds=SECONDS.get(type(step.operation).__name__, 1000.0),
             files=written.get(result, ()),
         )
-    return published.collect(given, cells)
+    return systems.collect(given, cells)
 
 
 def test_means_and_ranges_over_seeds(tmp_path):
@@ -316,13 +319,8 @@ def test_means_and_ranges_over_seeds(tmp_path):
         "low": 0.25,
         "high": 0.5,
     }
-    systems = results["systems"]
-    assert systems["realm"]["paper"]["exact_match"] == 38.2
-    seeds = systems["orqa"]["seeds"]
-    assert seeds["1"]["metrics"]["nq"]["exact_match"] == 0.25
-    # Embedding and measuring are no training.
-    assert seeds["1"]["training_seconds"] == 90.0
-    assert systems["realm"]["seeds"]["1"]["training_seconds"] == 95.0
+    metrics = results["systems"]["orqa"]["1"]["nq"]
+    assert metrics["exact_match"] == 0.25
 
 
 def test_intervals_are_over_questions(tmp_path):
@@ -383,20 +381,18 @@ def world(tmp_path_factory, vocabulary_path, blocks_dir, questions_path):
         "test": (str(root / "nq.test.jsonl"),),
         "set_pretrain": SET_PRETRAIN,
         "set_finetune": ("num_epochs=1",),
-        **TINY,
     }
 
 
 def test_a_missing_questions_file_shows_at_once(world, tmp_path):
     given = {**world, "dev": "nowhere.jsonl"}
-    systems = _systems(tmp_path, **given)
     with pytest.raises(realm.InputError, match="nowhere.jsonl does not exist"):
-        systems.run()
+        _systems(tmp_path, **given).run()
     assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.slow
-def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch, capsys):
+def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch):
     # They share all but their reader's pre-training.
     given = {
         **world,
@@ -434,7 +430,7 @@ def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch, capsys):
     recall = metrics("zero-shot-ict-nq.test")["answer_recall@5"]
     for name in given["cells"]:
         found = metrics(f"evaluation-{name}-0-nq.test")
-        seed = results["systems"][name]["seeds"]["0"]["metrics"]["nq.test"]
+        seed = results["systems"][name]["0"]["nq.test"]
         assert {k: seed[k] for k in found} == found
         summary = results["summary"]["nq.test"][name]
         for metric, value in (
@@ -443,40 +439,7 @@ def test_a_stopped_comparison_continues(world, tmp_path, monkeypatch, capsys):
         ):
             expected = dict.fromkeys(("mean", "low", "high"), value)
             assert summary[metric] == expected
-    capsys.readouterr()
-    _systems(tmp_path, **given, plan=True).run()
-    assert "14 of 14 steps are done." in capsys.readouterr().out
     with pytest.raises(
         realm.InputError, match=r"ict was made with num_steps=7 \(now 3\)"
     ):
         _systems(tmp_path, **given, set_ict=("num_steps=3",)).run()
-
-
-@pytest.mark.slow
-def test_retrievers_with_one_reader_are_measured(world, tmp_path):
-    cells = ("bm25", "start", "start+query_tower")
-    given = world | {
-        "suite": "table1",
-        "seeds": (0, 1),
-        "set_finetune": ("num_epochs=1", "train_reader=false"),
-    }
-    results = _systems(tmp_path, **given, cells=cells).run()
-    output = tmp_path / "output"
-    readers = [
-        training_runs.values(model_directory.load(str(path)).model.reader)
-        for path in (world["model"], *sorted(output.glob("finetuned-*")))
-    ]
-    assert len(readers) == 3
-    for tuned in readers[1:]:
-        for name, value in readers[0].items():
-            np.testing.assert_array_equal(tuned[name], value)
-    # Systems that no seed changes are measured once, and count for each.
-    names = {path.name for path in output.glob("evaluation-*")}
-    assert names == {
-        *("evaluation-bm25-nq.test", "evaluation-start-nq.test"),
-        *(f"evaluation-start+query_tower-{seed}-nq.test" for seed in (0, 1)),
-    }
-    for cell in cells:
-        assert set(results["systems"][cell]["seeds"]) == {"0", "1"}
-    one, two = results["systems"]["bm25"]["seeds"].values()
-    assert one["metrics"] == two["metrics"]
