@@ -33,7 +33,7 @@ from realm_tf.serving.servable import SavedModelServable
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests" / "support"))
 import handbook
 
-_POLL = ("--file-system-poll-wait-seconds", "1", "--rest-port", "0")
+_PORT = ("--rest-port", "0")
 _WORD = "zyzzyva"
 _FILTERS = ("", "half=1", "twentieth=1", "thousandth=1")
 _NUM_QUESTIONS = 20
@@ -72,7 +72,7 @@ def update(*, corpus: str, num_changed: int = 100):
                 line |= {name: each[0] for name, each in row["fields"].items()}
                 line["text"] = f"{_WORD} " * is_changed + row["text"]
                 file.write(json.dumps(line) + "\n")
-        with load.serve(copy.saved_model, *_POLL) as server:
+        with load.serve(copy.saved_model, *_PORT) as server:
             client = RealmClient(server.target)
             started = time.monotonic()
             command = workers.start(
@@ -162,7 +162,7 @@ def under_load(
     answers, failed = [], collections.Counter()
     memory = {"resident": [], "allocated": []}
     stop = threading.Event()
-    with load.serve(corpus.saved_model, *_POLL) as server:
+    with load.serve(corpus.saved_model, *_PORT) as server:
         clients = [
             threading.Thread(
                 target=_ask, args=(server.target, first, answers, failed, stop)

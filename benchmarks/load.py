@@ -181,7 +181,7 @@ def main(*, saved_model: str, seconds: float = 10.0):
             name: stack.enter_context(
                 serve(
                     saved_model,
-                    *("--rest-port", "none"),
+                    *("--rest-port", "0"),
                     *("--max-merged-size", str(merged)),
                 )
             )

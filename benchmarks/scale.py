@@ -62,7 +62,7 @@ def _serve(model, blocks, index, base):
     files = [each.stat().st_size for each in pathlib.Path(base).rglob("*")]
     questions = load.questions_of(version)
     started = time.perf_counter()
-    with load.serve(base, "--rest-port", "none") as server:
+    with load.serve(base, "--rest-port", "0") as server:
         ready_seconds = time.perf_counter() - started
         found = {
             signature: load.closed_loop(

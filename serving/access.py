@@ -1,6 +1,6 @@
-"""API keys, TLS, and filters that limit a key to a part of the corpus.
+"""API keys, and filters that limit a key to a part of the corpus.
 
-All are off by default. A client sends a key as `authorization: Bearer KEY` or
+A client sends a key as `authorization: Bearer KEY` or
 `x-api-key: KEY`, as gRPC metadata or as an HTTP header. Health checks and the
 page's own files need no key; everything else does, metrics too.
 """
@@ -17,7 +17,6 @@ from realm_tf.artifacts.paths import Path
 from realm_tf.artifacts.saved_models import storage_errors
 from realm_tf.errors import InputError
 from realm_tf.export import signatures
-from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
 
 # 16 characters out of 64 are 96 bits, beyond any guessing over a network.
@@ -45,9 +44,7 @@ def key_of(headers: Mapping[str, str], keys: Mapping[str, str]) -> str | None:
     return equal[0] if equal else None
 
 
-def read_api_keys(
-    path: str, *, min_length: int = MIN_KEY_LENGTH
-) -> dict[str, str]:
+def read_api_keys(path: str) -> dict[str, str]:
     """The keys of a file, and what each may see.
 
     Args:
@@ -77,11 +74,11 @@ def read_api_keys(
         if not key or key.startswith("#"):
             continue
         printable = key.isascii() and key.isprintable()
-        if len(key) < min_length or not printable:
+        if len(key) < MIN_KEY_LENGTH or not printable:
             # Never the key itself: errors end up in logs.
             raise InputError(
                 f"--api-key-file {path}, line {number} is no key: expected "
-                f"at least {min_length} printable ASCII characters "
+                f"at least {MIN_KEY_LENGTH} printable ASCII characters "
                 "without spaces, such as `openssl rand -hex 32` makes."
             )
         if filter.strip() and not _FILTER.fullmatch(filter):
@@ -102,19 +99,6 @@ def read_api_keys(
             "as `openssl rand -hex 32` makes."
         )
     return keys
-
-
-def grpc_credentials(options: ServerOptions):
-    """`grpc.ServerCredentials` for a port; `None` without TLS."""
-    if not options.tls:
-        return None
-    chain, key = (Path(path).read_bytes() for path in options.tls)
-    ca = options.tls_client_ca
-    return grpc.ssl_server_credentials(
-        [(key, chain)],
-        root_certificates=Path(ca).read_bytes() if ca else None,
-        require_client_auth=ca is not None,
-    )
 
 
 def restricted(request, filter: str, signature_defs: Mapping):
@@ -155,8 +139,8 @@ def restricted(request, filter: str, signature_defs: Mapping):
             f"input {signatures.FILTER} must be string, not {own.dtype}.",
         )
     # All conditions must hold, so that no other can take this one back.
-    both = np.empty_like(own, object)
-    both.flat = [filter.encode() + b";" + each for each in own.flat]
+    both = [filter.encode() + b";" + each for each in own.ravel()]
+    both = np.array(both, dtype=object).reshape(own.shape)
     return dataclasses.replace(
         request,
         signature=filtered,

@@ -5,7 +5,6 @@ are concatenated, run once and split again. A thread takes a batch when the batc
 is full or its first request has waited long enough.
 """
 
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from dataclasses import field
 
+import grpc
 import numpy as np
 
 from realm_tf.export import signatures
-from realm_tf.serving.request_error import deadline_exceeded
+from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 
@@ -40,9 +40,8 @@ class _Task:
 class BatchingServable:
     """A servable that merges concurrent requests.
 
-    Has a servable's interface; closing it closes the servable. Signatures
-    whose inputs or outputs have no batch dimension, and requests without
-    rows, are batches of their own.
+    Has a servable's interface; closing it closes the servable. Requests
+    without rows are batches of their own.
 
     Args:
         servable: `SavedModelServable`.
@@ -98,11 +97,11 @@ class BatchingServable:
         `output_filter`, if it names any.
         """
         # Before it is queued: its mistakes must not fail other requests.
-        definition = self.servable.check(
+        self.servable.check(
             inputs, signature=signature, output_filter=output_filter
         )
         now = time.monotonic()
-        rows = _count_rows(inputs, definition)
+        rows = _count_rows(inputs)
         shapes = (inputs[name].shape[1:] for name in sorted(inputs))
         # Nothing else equals a new object.
         key = (
@@ -121,7 +120,9 @@ class BatchingServable:
             with self._changed:
                 if task in self._waiting:
                     self._waiting.remove(task)
-            raise deadline_exceeded() from error
+            raise RequestError(
+                grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded."
+            ) from error
         return {name: outputs[name] for name in output_filter or outputs}
 
     def close(self) -> None:
@@ -136,9 +137,8 @@ class BatchingServable:
         # Cancels what still runs, which ends the threads; unless another version
         # has the same graph.
         self.servable.close()
-        deadline = time.monotonic() + _CANCEL_SECONDS
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(_CANCEL_SECONDS)
 
     def _work(self) -> None:
         """A thread's life: waits for a batch, runs it, and so on."""
@@ -169,12 +169,10 @@ class BatchingServable:
 
     def _oldest_batch(self) -> tuple[list[_Task], bool]:
         """The first request with those like it, and whether that is all."""
-        first = self._waiting[0]
-        batch, rows = [first], first.rows
-        for task in self._waiting[1:]:
-            if task.key != first.key:
-                continue
-            if rows + task.rows > self._max_rows:
+        key = self._waiting[0].key
+        batch, rows = [], 0
+        for task in (task for task in self._waiting if task.key == key):
+            if batch and rows + task.rows > self._max_rows:
                 return batch, True
             batch.append(task)
             rows += task.rows
@@ -182,15 +180,8 @@ class BatchingServable:
 
     def _run(self, tasks: list[_Task]) -> None:
         """Runs requests as one, or alone if that fails."""
-        now = time.monotonic()
-        for task in tasks:
-            if task.deadline <= now:
-                task.outputs.set_exception(deadline_exceeded())
-        tasks = [task for task in tasks if not task.outputs.done()]
-        if not tasks:
-            return
         try:
-            results = self._results(tasks, now)
+            results = self._results(tasks)
         # A defect must reach its requests, not end the thread.
         except Exception as error:
             if len(tasks) == 1:
@@ -203,7 +194,7 @@ class BatchingServable:
         for task, outputs in zip(tasks, results, strict=True):
             task.outputs.set_result(outputs)
 
-    def _results(self, tasks: list[_Task], now: float) -> list[dict]:
+    def _results(self, tasks: list[_Task]) -> list[dict]:
         """The outputs of each request."""
         inputs = tasks[0].inputs
         if len(tasks) > 1:
@@ -215,41 +206,29 @@ class BatchingServable:
             inputs,
             signature=tasks[0].key[0],
             # Stopped only when nobody waits for it any more.
-            timeout_seconds=max(task.deadline for task in tasks) - now,
+            timeout_seconds=max(t.deadline for t in tasks) - time.monotonic(),
         )
         if len(tasks) == 1:
             return [outputs]
-        limits = itertools.accumulate(task.rows for task in tasks)
+        limits = np.cumsum([task.rows for task in tasks])[:-1]
+        parts = {
+            name: np.split(array, limits) for name, array in outputs.items()
+        }
         return [
-            {
-                name: array[limit - task.rows : limit]
-                for name, array in outputs.items()
-            }
-            for task, limit in zip(tasks, limits, strict=True)
+            dict(zip(parts, arrays, strict=True))
+            for arrays in zip(*parts.values(), strict=True)
         ]
 
 
-def _count_rows(inputs: Mapping[str, np.ndarray], definition) -> int:
-    """The size of a request's batch dimension.
-
-    Args:
-        inputs: mapping of input name to array, fitting the signature.
-        definition: `SignatureDef`.
-
-    Returns:
-        int; 0 if an input or an output of the signature has no first
-        dimension that is left open.
+def _count_rows(inputs: Mapping[str, np.ndarray]) -> int:
+    """The size of a request's batch dimension; 0 if an input has none.
 
     Raises:
         RequestError: if the inputs' sizes differ.
     """
-    for info in (*definition.inputs.values(), *definition.outputs.values()):
-        shape = info.tensor_shape
-        if shape.unknown_rank or not shape.dim or shape.dim[0].size >= 0:
-            return 0
-    sizes = {len(array) for array in inputs.values()}
+    sizes = {len(array) if array.ndim else 0 for array in inputs.values()}
     if len(sizes) > 1:
         raise invalid(
             "Batching Run() input tensors must have equal 0th-dimension size"
         )
-    return sizes.pop() if sizes else 0
+    return max(sizes, default=0)

@@ -14,11 +14,8 @@ References:
 
 import contextlib
 import dataclasses
-import enum
-import ipaddress
 import json
 import math
-import os
 import pathlib
 import ssl
 import types
@@ -41,20 +38,38 @@ MODEL_NAME = "realm"
 TIMEOUT_SECONDS = 30.0
 # Few enough for a server that allows batches of 32; our choice.
 BATCH_SIZE = 16
-# The most that gRPC allows.
-MAX_ATTEMPTS = 5
 NO_BLOCK_ID = -1
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
-_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
-# In the order in which gRPC reads them.
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-# Parts of gRPC's messages that name no cause.
-_NO_CAUSES = ("OK", "Invalid certificate verification context", "")
+# A server that returns one of these codes has computed nothing. The four pauses
+# take at most 1.5 s together (our choice): a short overload passes, and a
+# missing server is reported soon.
+_RETRIES = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
+}
+_CHANNEL_OPTIONS = (
+    # Block texts of a large batch exceed gRPC's default of 4 MB. The limit is
+    # TF Serving's (main.cc: the largest int32).
+    ("grpc.max_receive_message_length", 2**31 - 1),
+    ("grpc.max_send_message_length", 2**31 - 1),
+    (
+        "grpc.service_config",
+        json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": _RETRIES}]}),
+    ),
+    # By default gRPC waits a second before it connects again, and fails all
+    # calls until then: they would use up every attempt.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    # http_proxy is for web pages.
+    ("grpc.enable_http_proxy", 0),
+)
 
 # Message: {field: (number, type)}. A map is repeated entries and an enum is
 # its number, which is the same on the wire.
 _SCHEMA = {
-    "Int64Value": {"value": (1, "int64")},
     "Dim": {"size": (1, "int64")},
     "TensorShape": {"dim": (2, "repeated Dim")},
     "Tensor": {
@@ -66,29 +81,12 @@ _SCHEMA = {
         "bool_val": (11, "repeated bool"),
     },
     "TensorEntry": {"key": (1, "string"), "value": (2, "Tensor")},
-    "ModelSpec": {
-        "name": (1, "string"),
-        "version": (2, "Int64Value"),
-        "signature_name": (3, "string"),
-    },
+    "ModelSpec": {"name": (1, "string"), "signature_name": (3, "string")},
     "PredictRequest": {
         "model_spec": (1, "ModelSpec"),
         "inputs": (2, "repeated TensorEntry"),
     },
     "PredictResponse": {"outputs": (1, "repeated TensorEntry")},
-    "StatusProto": {
-        "error_code": (1, "int32"),
-        "error_message": (2, "string"),
-    },
-    "ModelVersionStatus": {
-        "version": (1, "int64"),
-        "state": (2, "int32"),
-        "status": (3, "StatusProto"),
-    },
-    "GetModelStatusRequest": {"model_spec": (1, "ModelSpec")},
-    "GetModelStatusResponse": {
-        "model_version_status": (1, "repeated ModelVersionStatus"),
-    },
 }
 # Field of the values by number in tensorflow/core/framework/types.proto.
 _DT_STRING = 7
@@ -98,21 +96,6 @@ _VALUES = {
     9: "int64_val",
     10: "bool_val",
 }
-
-
-class State(enum.IntEnum):
-    """`tensorflow.serving.ModelVersionStatus.State`."""
-
-    UNKNOWN = 0
-    START = 10
-    LOADING = 20
-    AVAILABLE = 30
-    UNLOADING = 40
-    END = 50
-
-    @classmethod
-    def _missing_(cls, value):
-        return cls.UNKNOWN
 
 
 class RealmServerError(Exception):
@@ -157,24 +140,6 @@ class RetrievedBlock:
     fields: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelVersionStatus:
-    """State of one version of a model, as the server reports it.
-
-    Args:
-        version: int.
-        state: str. `"START"`, `"LOADING"`, `"AVAILABLE"`, `"UNLOADING"`,
-            `"END"` or `"UNKNOWN"`.
-        error_code: str. A gRPC status name; `"OK"` unless it failed to load.
-        error_message: str. Empty unless it failed to load.
-    """
-
-    version: int
-    state: str
-    error_code: str
-    error_message: str
-
-
 class RealmClient:
     """Asks a server of this project, or any TF Serving with a REALM export.
 
@@ -182,26 +147,18 @@ class RealmClient:
     asyncio.to_thread(client.ask, questions)`). The client sends a request
     again after a pause if the server could not take it (UNAVAILABLE,
     RESOURCE_EXHAUSTED), as long as the request's time lasts. It does not repeat
-    a request that took too long.
+    a request that took too long. It connects directly, without a proxy.
 
     Args:
         target: str. `"HOST:PORT"` of the gRPC port.
         model: str. The name the model is served under. Defaults to
             `"realm"`.
-        version: int. The version to ask. Defaults to `None`: the one the
-            server prefers, which is the highest.
         timeout_seconds: float. The longest that a request may take with all
             its attempts. A long list of questions is several requests.
             Defaults to 30.
-        max_attempts: int. The most attempts for a request, 1 to 5 (the most
-            that gRPC allows). Defaults to 5.
-        batch_size: int. The most questions in one request. Defaults to 16.
-        tls: bool. Whether to use TLS and trust the public authorities.
-            Defaults to `False`.
         tls_ca: str. Path of the certificates to trust (PEM). Turns TLS on.
-        client_certificate: str. Path of this client's own certificate
-            chain (PEM), for a server that requires one.
-        client_key: str. Path of its key (PEM).
+        tls_client: tuple of two str. Paths of this client's own certificate
+            chain and of its key (PEM), for a server that requires one.
         api_key: str. Sent with every request; readable on the way without
             TLS. Errors never show it.
 
@@ -221,14 +178,9 @@ class RealmClient:
         target: str,
         *,
         model: str = MODEL_NAME,
-        version: int | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        max_attempts: int = MAX_ATTEMPTS,
-        batch_size: int = BATCH_SIZE,
-        tls: bool = False,
         tls_ca: str | None = None,
-        client_certificate: str | None = None,
-        client_key: str | None = None,
+        tls_client: tuple[str, str] | None = None,
         api_key: str | None = None,
     ):
         if not 0 < timeout_seconds < math.inf:
@@ -236,37 +188,29 @@ class RealmClient:
                 "`timeout_seconds` must be positive and finite. "
                 f"Received: timeout_seconds={timeout_seconds}"
             )
-        if batch_size < 1:
-            raise InputError(
-                "`batch_size` must be at least 1. "
-                f"Received: batch_size={batch_size}"
-            )
         self.target = target
         self.model = model
         self.timeout_seconds = timeout_seconds
-        self._version = version
-        self._batch_size = batch_size
         self._headers = _headers(api_key)
-        options = _channel_options(target, max_attempts)
-        check_tls(
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            ca=tls_ca,
-            certificate=client_certificate,
-            key=client_key,
-        )
-        if tls or tls_ca is not None:
-            paths = (tls_ca, client_key, client_certificate)
-            credentials = grpc.ssl_channel_credentials(
-                *(path and pathlib.Path(path).read_bytes() for path in paths)
-            )
-            self._channel = grpc.secure_channel(target, credentials, options)
+        if tls_ca is None:
+            if tls_client is not None:
+                raise InputError(
+                    "A client's certificate needs `tls_ca`, the certificates "
+                    "to trust."
+                )
+            self._channel = grpc.insecure_channel(target, _CHANNEL_OPTIONS)
             return
-        if client_key is not None:
-            raise InputError(
-                "A client's certificate is of use over TLS only: say which "
-                "authority to trust."
+        check_tls(ssl.PROTOCOL_TLS_CLIENT, ca=tls_ca, own=tls_client)
+        certificate, key = tls_client or (None, None)
+        credentials = grpc.ssl_channel_credentials(
+            *(
+                path and pathlib.Path(path).read_bytes()
+                for path in (tls_ca, key, certificate)
             )
-        self._channel = grpc.insecure_channel(target, options)
+        )
+        self._channel = grpc.secure_channel(
+            target, credentials, _CHANNEL_OPTIONS
+        )
 
     def __enter__(self) -> "RealmClient":
         return self
@@ -277,9 +221,6 @@ class RealmClient:
     def close(self) -> None:
         """Closes the connection."""
         self._channel.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.target!r}, model={self.model!r})"
 
     def ask(self, questions: list[str], *, filter: str = "") -> list[Answer]:
         """Answers questions.
@@ -331,21 +272,11 @@ class RealmClient:
         Raises:
             RealmServerError: As `ask`.
         """
-        return self._predict(questions, signatures.EMBED_QUERY, _to_embeddings)
+        return self._predict(
+            questions, signatures.EMBED_QUERY, _to_embeddings, ""
+        )
 
-    def status(self) -> list[ModelVersionStatus]:
-        """The state of the model's versions, or of the one that was named.
-
-        Returns:
-            list of `ModelVersionStatus`, in the server's order.
-
-        Raises:
-            RealmServerError: As `ask`.
-        """
-        request = self._of_model(wire.GetModelStatusRequest())
-        return self._call(_STATUS, request, _to_statuses)
-
-    def _predict(self, questions, signature, convert, filter=""):
+    def _predict(self, questions, signature, convert, filter):
         if isinstance(questions, str):
             raise TypeError(
                 "`questions` must be a list of str. "
@@ -354,9 +285,9 @@ class RealmClient:
         # One after the other: the last requests need not wait in memory.
         return [
             row
-            for first in range(0, len(questions), self._batch_size)
+            for first in range(0, len(questions), BATCH_SIZE)
             for row in self._predict_part(
-                questions[first : first + self._batch_size],
+                questions[first : first + BATCH_SIZE],
                 signature,
                 convert,
                 filter,
@@ -364,77 +295,55 @@ class RealmClient:
         ]
 
     def _predict_part(self, questions, signature, convert, filter):
-        request = self._of_model(wire.PredictRequest())
-        request.model_spec.signature_name = signature
         inputs = {"question": questions}
         if filter:
-            request.model_spec.signature_name += signatures.FILTERED
+            signature += signatures.FILTERED
             inputs[signatures.FILTER] = [filter] * len(questions)
+        request = wire.PredictRequest()
+        request.model_spec.name = self.model
+        request.model_spec.signature_name = signature
         for name, texts in inputs.items():
             request.inputs.add(key=name, value=encode_strings(texts))
-
-        def read(response):
-            parsed = wire.PredictResponse.FromString(response)
-            outputs = {
-                one.key: decode_tensor(one.value) for one in parsed.outputs
-            }
-            return convert(outputs, count=len(questions))
-
-        return self._call(_PREDICT, request, read)
-
-    def _of_model(self, request):
-        request.model_spec.name = self.model
-        if self._version is not None:
-            request.model_spec.version.value = self._version
-        return request
-
-    def _call(self, method, request, read):
-        """Sends a request and converts the bytes of the response."""
         try:
-            with checked(f"The server at {self.target}"):
-                return read(
-                    self._channel.unary_unary(method)(
-                        request.SerializeToString(),
-                        timeout=self.timeout_seconds,
-                        metadata=self._headers,
-                    )
-                )
+            response = self._channel.unary_unary(_PREDICT)(
+                request.SerializeToString(),
+                timeout=self.timeout_seconds,
+                metadata=self._headers,
+            )
         except grpc.RpcError as error:
             message = _explain(error, self.target, self.timeout_seconds)
             raise RealmServerError(error.code().name, message) from error
+        with checked(f"The server at {self.target}"):
+            outputs = {
+                one.key: decode_tensor(one.value)
+                for one in wire.PredictResponse.FromString(response).outputs
+            }
+            return convert(outputs, count=len(questions))
 
 
 def check_tls(
-    context: ssl.SSLContext,
-    *,
-    ca: str | None,
-    certificate: str | None,
-    key: str | None,
+    protocol: int, *, ca: str | None, own: tuple[str, str] | None
 ) -> None:
     """Refuses files that TLS would only fail over at the first call.
 
     Args:
-        context: ssl.SSLContext.
+        protocol: int. `ssl.PROTOCOL_TLS_CLIENT` or `ssl.PROTOCOL_TLS_SERVER`.
         ca: str. Path of the certificates to trust, or `None`.
-        certificate: str. Path of the own certificate chain, or `None`.
-        key: str. Path of its key, or `None`.
+        own: tuple of two str. Paths of the own certificate chain and of its
+            key, or `None`.
 
     Raises:
-        InputError: if one is given without the other, or cannot be used.
+        InputError: if a file cannot be used.
     """
-    if (certificate is None) != (key is None):
-        raise InputError(
-            "A TLS certificate and its key go together. Received: "
-            f"certificate={certificate!r}, key={key!r}"
-        )
+    context = ssl.SSLContext(protocol)
     files = ca
     try:
         if ca is not None:
             context.load_verify_locations(ca)
-        if key is not None:
-            files = f"{certificate} with {key}"
+        if own is not None:
+            files = " with ".join(own)
             # An empty passphrase, or OpenSSL would ask at the terminal.
-            context.load_cert_chain(certificate, key, password=b"")
+            context.load_cert_chain(*own, password=b"")
     except (OSError, ValueError) as error:
         raise InputError(
             f"{files} cannot be used for TLS "
@@ -447,7 +356,7 @@ def _headers(api_key):
     """The metadata that carries a key."""
     if api_key is None:
         return ()
-    # gRPC would tell the key in its error.
+    # gRPC would show the key in its error.
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
         raise InputError(
             "`api_key` must be printable ASCII characters without spaces; "
@@ -456,73 +365,16 @@ def _headers(api_key):
     return (("authorization", f"Bearer {api_key}"),)
 
 
-def _channel_options(target, max_attempts):
-    """Options for large messages and repeated requests.
-
-    A server that answers UNAVAILABLE or RESOURCE_EXHAUSTED has computed
-    nothing, and every call of this client only reads. The four pauses take at
-    most 1.5 s together (our choice): a short overload passes, and a missing
-    server is reported soon.
-    """
-    if not 1 <= max_attempts <= MAX_ATTEMPTS:
-        raise InputError(
-            f"`max_attempts` must be between 1 and {MAX_ATTEMPTS}. "
-            f"Received: max_attempts={max_attempts}"
-        )
-    policy = {
-        "maxAttempts": max_attempts,
-        "initialBackoff": "0.1s",
-        "maxBackoff": "2s",
-        "backoffMultiplier": 2,
-        "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
-    }
-    again = {"retryPolicy": policy} if max_attempts > 1 else {}
-    config = {"methodConfig": [{"name": [{}], **again}]}
-    return (
-        # Block texts of a large batch exceed gRPC's default of 4 MB. The limit
-        # is TF Serving's (main.cc: the largest int32).
-        ("grpc.max_receive_message_length", 2**31 - 1),
-        ("grpc.max_send_message_length", 2**31 - 1),
-        ("grpc.service_config", json.dumps(config)),
-        # gRPC waits a second before it connects again, and fails all calls
-        # until then: they would use up every attempt.
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 2000),
-        # No proxy leads to this machine, whatever the environment names.
-        ("grpc.enable_http_proxy", int(not _is_this_machine(target))),
-    )
-
-
-def _is_this_machine(target):
-    host = target.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _explain(error, target, timeout_seconds):
     """The cause of a failed call and its remedy, a sentence or two."""
     code = error.code().name
-    details = error.details() or ""
     if code == "UNAVAILABLE":
-        # The cause comes last.
-        causes = [c for c in details.split(": ") if c not in _NO_CAUSES]
-        reason = causes[-1].rpartition(":")[2].rstrip("].") if causes else ""
-        port = target.rpartition(":")[2]
-        proxies = [name for name in _PROXIES if os.environ.get(name)]
-        by_proxy = ""
-        if proxies and not _is_this_machine(target):
-            by_proxy = (
-                " It was asked through the proxy of the variable "
-                f"{proxies[0]}; name the host in no_proxy to reach it without."
-            )
         return (
-            f"No server answers at {target} ({reason}). Start one with `realm "
-            f"serve --saved-model DIR --grpc-port {port}`, or correct the "
-            "address. Either both sides speak TLS or neither; the client has "
-            "to trust the authority that signed the server's certificate, "
-            f"which has to hold the name in the address.{by_proxy}"
+            f"No server answers at {target} ({error.details()}). Start one "
+            "with `realm serve --saved-model DIR`, or correct the address. "
+            "Either both sides speak TLS or neither; the client has to trust "
+            "the authority that signed the server's certificate, which has to "
+            "hold the name in the address."
         )
     if code == "DEADLINE_EXCEEDED":
         return (
@@ -530,7 +382,7 @@ def _explain(error, target, timeout_seconds):
             f"{timeout_seconds:g} s; ask fewer questions at once or allow "
             "more time."
         )
-    return f"The server at {target} refused ({code}): {details}"
+    return f"The server at {target} refused ({code}): {error.details()}"
 
 
 def _build_messages() -> types.SimpleNamespace:
@@ -641,45 +493,48 @@ def to_answers(outputs: Mapping[str, list], *, count: int) -> list[Answer]:
     Returns:
         list of `Answer`, one a question.
     """
-    return [
-        Answer(
-            **fields,
-            nbest=tuple(one for one in nbest if one.answer),
-            candidates=tuple(_real_blocks(candidates)),
-        )
-        for fields, nbest, candidates in zip(
-            _rows(outputs, Answer, "", count),
-            _lists(outputs, Alternative, "nbest_", count),
-            _lists(outputs, Candidate, "candidate_", count),
-            strict=True,
-        )
-    ]
+    rows = _rows(outputs, count)
+    nbest = [_records(Alternative, row, "nbest_") for row in rows]
+    candidates = [_records(Candidate, row, "candidate_") for row in rows]
+    return _records(
+        Answer,
+        outputs,
+        nbest=[tuple(one for one in row if one.answer) for row in nbest],
+        candidates=[tuple(_real_blocks(row)) for row in candidates],
+    )
 
 
 def _to_retrieved(outputs, *, count):
-    rows = _lists(outputs, RetrievedBlock, "", count)
-    return [_real_blocks(row) for row in rows]
+    rows = _rows(outputs, count)
+    return [_real_blocks(_records(RetrievedBlock, row)) for row in rows]
 
 
 def _to_embeddings(outputs, *, count):
-    rows = zip(range(count), outputs["embedding"], strict=True)
-    return [row for _, row in rows]
+    return [row["embedding"] for row in _rows(outputs, count)]
 
 
-def _to_statuses(response):
-    codes = {code.value[0]: code.name for code in grpc.StatusCode}
+def _rows(outputs, count: int) -> list[dict]:
+    """For each question its values by output name."""
     return [
-        ModelVersionStatus(
-            version=one.version,
-            state=State(one.state).name,
-            error_code=codes.get(
-                one.status.error_code, str(one.status.error_code)
-            ),
-            error_message=one.status.error_message,
-        )
-        for one in wire.GetModelStatusResponse.FromString(
-            response
-        ).model_version_status
+        {name: values[row] for name, values in outputs.items()}
+        for row in range(count)
+    ]
+
+
+def _records(record: type, outputs: Mapping, prefix: str = "", **more) -> list:
+    """Records of which each field is a list; `more` are such lists, too.
+
+    An export lacks some fields that have a default, such as `fields`.
+    """
+    columns = dict(more)
+    for field in dataclasses.fields(record):
+        name = prefix + field.name
+        is_required = field.default is dataclasses.MISSING
+        if field.name not in more and (is_required or name in outputs):
+            columns[field.name] = outputs[name]
+    return [
+        record(**dict(zip(columns, map(_text, values), strict=True)))
+        for values in zip(*columns.values(), strict=True)
     ]
 
 
@@ -688,40 +543,6 @@ def _text(value):
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value
-
-
-def _rows(outputs, record: type, prefix: str, count: int) -> list[dict]:
-    """For each row the values of a record's fields, except its tuples.
-
-    Earlier exports lack some fields that have a default.
-    """
-    names = [
-        field.name
-        for field in dataclasses.fields(record)
-        if field.type in (str, int, float, bool)
-        and (
-            field.default is dataclasses.MISSING
-            or prefix + field.name in outputs
-        )
-    ]
-    columns = [outputs[prefix + name] for name in names]
-    return [
-        dict(zip(names, map(_text, row), strict=True))
-        for _, *row in zip(range(count), *columns, strict=True)
-    ]
-
-
-def _lists(outputs, record: type, prefix: str, count: int) -> list[list]:
-    """For each row the records in its parallel lists."""
-    return [
-        [
-            record(**values)
-            for values in _rows(
-                lists, record, "", len(next(iter(lists.values())))
-            )
-        ]
-        for lists in _rows(outputs, record, prefix, count)
-    ]
 
 
 def _real_blocks(blocks: list) -> list:

@@ -1,6 +1,5 @@
 """TF Serving's gRPC services and grpc.health.v1 on a port."""
 
-import threading
 from concurrent import futures
 
 import grpc
@@ -14,8 +13,8 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from realm_tf.artifacts.paths import Path
 from realm_tf.export import signatures
-from realm_tf.serving import access
 from realm_tf.serving.metrics import REQUEST_ID_HEADER
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import choose_request_id
@@ -33,11 +32,10 @@ _METADATA_FIELD = "signature_def"
 _MAX_DETAILS_BYTES = 1024
 # gRPC tells a missing deadline as one of 3e11 years.
 _NO_DEADLINE_SECONDS = 1e9
-# What the stock server does with the same export.
-NO_EXAMPLES = "No signature of REALM takes tf.Examples: use Predict."
-_NO_RELOAD = (
-    "This server follows the one base path it was started with: write a new "
-    "version there, or serve several models with TensorFlow Serving."
+NOT_SERVED = (
+    "This server answers Predict, GetModelMetadata and GetModelStatus: no "
+    "signature of REALM takes tf.Examples. It follows one base path; serve "
+    "several models with TensorFlow Serving."
 )
 _NO_LABELS = (
     "This server knows no version labels: name the version, or serve the "
@@ -55,14 +53,18 @@ def _answering(method):
         headers = dict(context.invocation_metadata())
         request_id = choose_request_id(headers.get(REQUEST_ID_HEADER))
         context.set_trailing_metadata(((REQUEST_ID_HEADER, request_id),))
-        spec = getattr(request, "model_spec", None)
-        record = RequestRecord(
-            method.__name__, ENTRYPOINT, spec.name if spec else "", request_id
-        )
         try:
-            record.required_filter = self._handler.check_key(
-                headers,
-                RequestRecord(record.method, ENTRYPOINT, peer=context.peer()),
+            record = RequestRecord(
+                method.__name__,
+                ENTRYPOINT,
+                request.model_spec.name,
+                request_id,
+                required_filter=self._handler.check_key(
+                    headers,
+                    method=method.__name__,
+                    entrypoint=ENTRYPOINT,
+                    peer=context.peer(),
+                ),
             )
             with self._handler.recorded(record):
                 return method(self, request, context, record)
@@ -73,14 +75,9 @@ def _answering(method):
     return handle
 
 
-def _unimplemented(name: str, message: str):
-    """A method that is refused."""
-
-    def refuse(self, request, context, record):
-        raise RequestError(grpc.StatusCode.UNIMPLEMENTED, message)
-
-    refuse.__name__ = name
-    return _answering(refuse)
+def _refuse(self, request, context):
+    """What TF Serving has and this server has not."""
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, NOT_SERVED)
 
 
 def _version(spec) -> int | None:
@@ -100,12 +97,7 @@ class GrpcServices(
         handler: `RequestHandler`.
     """
 
-    Classify = _unimplemented("Classify", NO_EXAMPLES)
-    Regress = _unimplemented("Regress", NO_EXAMPLES)
-    MultiInference = _unimplemented("MultiInference", NO_EXAMPLES)
-    HandleReloadConfigRequest = _unimplemented(
-        "HandleReloadConfigRequest", _NO_RELOAD
-    )
+    Classify = Regress = MultiInference = HandleReloadConfigRequest = _refuse
 
     def __init__(self, handler: RequestHandler):
         self._handler = handler
@@ -115,10 +107,6 @@ class GrpcServices(
         spec = request.model_spec
 
         def read(definitions) -> PredictRequest:
-            if not context.is_active():
-                raise RequestError(
-                    grpc.StatusCode.CANCELLED, "The client has hung up."
-                )
             return PredictRequest(
                 {
                     name: decode_tensor(name, proto)
@@ -129,13 +117,15 @@ class GrpcServices(
             )
 
         seconds = context.time_remaining()
-        _, outputs = self._handler.predict(
-            record,
-            read,
-            version=_version(spec),
-            timeout_seconds=seconds if seconds < _NO_DEADLINE_SECONDS else None,
-            required_filter=record.required_filter,
-        )
+        with self._handler.admitted():
+            _, outputs = self._handler.predict(
+                record,
+                read,
+                version=_version(spec),
+                timeout_seconds=(
+                    seconds if seconds < _NO_DEADLINE_SECONDS else None
+                ),
+            )
         response = predict_pb2.PredictResponse()
         response.model_spec.name = spec.name
         response.model_spec.version.value = record.version
@@ -217,9 +207,6 @@ def status_response(
     return response
 
 
-# Threads beyond the requests that may be pending, so that one too many is
-# refused, not kept waiting, and health checks are answered. Our choice.
-_NUM_SPARE_THREADS = 16
 _CHANNEL_OPTIONS = (
     # As TF Serving (main.cc) for answers: the largest int32.
     ("grpc.max_send_message_length", 2**31 - 1),
@@ -256,9 +243,7 @@ class GrpcServer:
         self._handler = handler
         # TensorFlow computes outside the interpreter lock, in threads of its
         # own; these wait for it, or for a batch.
-        threads = futures.ThreadPoolExecutor(
-            options.max_pending + _NUM_SPARE_THREADS, "grpc"
-        )
+        threads = futures.ThreadPoolExecutor(options.num_threads, "grpc")
         self._server = grpc.server(
             threads,
             options=(
@@ -268,14 +253,19 @@ class GrpcServer:
         )
         host = f"[{options.host}]" if ":" in options.host else options.host
         wanted = f"{host}:{options.grpc_port}"
-        credentials = access.grpc_credentials(options)
-        if credentials is None:
-            port = self._server.add_insecure_port(wanted)
-        else:
+        if options.tls:
+            chain, key = (Path(path).read_bytes() for path in options.tls)
+            ca = options.tls_client_ca
+            credentials = grpc.ssl_server_credentials(
+                [(key, chain)],
+                root_certificates=Path(ca).read_bytes() if ca else None,
+                require_client_auth=ca is not None,
+            )
             port = self._server.add_secure_port(wanted, credentials)
+        else:
+            port = self._server.add_insecure_port(wanted)
         self.target = f"{host}:{port}"
         self._health = health.HealthServicer()
-        self._updating_health = threading.Lock()
         self.update_health()
         services = GrpcServices(handler)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
@@ -289,15 +279,13 @@ class GrpcServer:
 
     def update_health(self) -> None:
         """grpc.health.v1: SERVING while a request would be answered."""
-        # Or one thread would overwrite what another has seen later.
-        with self._updating_health:
-            status = (
-                health_pb2.HealthCheckResponse.SERVING
-                if self._handler.is_ready()
-                else health_pb2.HealthCheckResponse.NOT_SERVING
-            )
-            for name in _HEALTH_NAMES:
-                self._health.set(name, status)
+        status = (
+            health_pb2.HealthCheckResponse.SERVING
+            if self._handler.is_ready()
+            else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
+        for name in _HEALTH_NAMES:
+            self._health.set(name, status)
 
     def stop(self, *, grace_seconds: float):
         """Refuses new calls and lets running ones finish.

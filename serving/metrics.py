@@ -2,9 +2,9 @@
 
 Metrics of requests have TF Serving's names, labels, units and buckets, so that
 its dashboards work. Names that start with process_ are Prometheus' own, those
-with realm_ ours. The log has one JSON object a line for every request and every
-event of a model. It leaves out questions, and messages of errors, which may
-quote them, unless they are asked for.
+with realm_ ours. The logger `realm_tf.serving` gets one JSON object for every
+request and every event of a model. It leaves out questions, and messages of
+errors, which may quote them, unless they are asked for.
 
 References:
     tensorflow/serving: tensorflow_serving/servables/tensorflow/util.cc; the
@@ -15,19 +15,17 @@ import dataclasses
 import datetime
 import json
 import logging
-import logging.handlers
-import os
 import re
 import secrets
-import sys
-import threading
 
 import prometheus_client
 
-from realm_tf.errors import InputError
 from realm_tf.serving import memory
-from realm_tf.serving.client import State
+from realm_tf.serving.client import MODEL_NAME
+from realm_tf.serving.versions import AVAILABLE
 from realm_tf.serving.versions import Version
+
+LOGGER = logging.getLogger("realm_tf.serving")
 
 # Of models that are not served: a client could make up any number of names.
 UNKNOWN_MODEL = "(unknown)"
@@ -91,7 +89,6 @@ class ServingMetrics:
             ["model_name", "version"],
             **own,
         )
-        self._rendering = threading.Lock()
         # Processor time, resident memory and open files.
         prometheus_client.ProcessCollector(**own)
         if memory.allocated_bytes() is not None:
@@ -102,23 +99,18 @@ class ServingMetrics:
                 **own,
             ).set_function(memory.allocated_bytes)
 
-    def render(
-        self, *, model: str, versions: list[Version]
-    ) -> tuple[bytes, str]:
-        """All metrics and their content type.
+    def render(self, versions: list[Version]) -> tuple[bytes, str]:
+        """All metrics and their content type; for one thread at a time.
 
         Args:
-            model: str. The name of the model.
             versions: list of `Version`, all that are known.
         """
-        # Or one reader would clear the versions that another is to get.
-        with self._rendering:
-            self._available.clear()
-            for version in versions:
-                self._available.labels(model, version.number).set(
-                    version.state is State.AVAILABLE
-                )
-            text = prometheus_client.generate_latest(self._registry).decode()
+        self._available.clear()
+        for version in versions:
+            self._available.labels(MODEL_NAME, version.number).set(
+                version.state == AVAILABLE
+            )
+        text = prometheus_client.generate_latest(self._registry).decode()
         line = f"# TYPE {_COUNT_NAME} "
         return (
             text.replace(f"{line}gauge\n", f"{line}counter\n").encode(),
@@ -178,7 +170,8 @@ class RequestRecord:
         batch_size: int. Rows of the request; `None` if it has none.
         required_filter: str. Of what the key may see; `""` for everything.
         questions: list of str. The request's strings.
-        status: str. Name of the gRPC status.
+        status: str. Name of the gRPC status. Defaults to that of a request
+            that ends without an answer.
         milliseconds: float. From its arrival to its answer.
         error: str. Why it was refused.
         traceback: list of str. Where in the code a defect showed.
@@ -196,7 +189,7 @@ class RequestRecord:
     batch_size: int | None = None
     required_filter: str = ""
     questions: list[str] = dataclasses.field(default_factory=list)
-    status: str = "OK"
+    status: str = "CANCELLED"
     milliseconds: float = 0.0
     error: str = ""
     traceback: list[str] = dataclasses.field(default_factory=list)
@@ -206,73 +199,29 @@ class RequestRecord:
 _PRIVATE = ("questions", "error")
 
 
-class RequestLog:
-    """Writes the lines; any number of threads may do so at once.
+def log_request(record: RequestRecord, *, log_questions: bool) -> None:
+    """Writes a request's line.
 
     Args:
-        path: str. A file to append to; one that is renamed, as logrotate
-            does, is opened again, and while that fails lines are lost and
-            stderr is told. `"-"` is stderr. Defaults to `""`: nothing
-            is written.
-        log_questions: bool. Whether questions and messages of errors are
-            written too. Defaults to `False`.
-
-    Raises:
-        InputError: if the file cannot be written.
+        record: `RequestRecord`.
+        log_questions: bool. Whether to write questions and messages of errors.
     """
-
-    def __init__(self, path: str = "", *, log_questions: bool = False):
-        self.log_questions = log_questions
-        # Not from logging.getLogger: every server has its own.
-        self._logger = logging.Logger("realm.requests", logging.INFO)
-        self._handler = _handler(path)
-        self._logger.addHandler(self._handler)
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._handler.close()
-
-    def request(self, record: RequestRecord) -> None:
-        """Writes a request's line."""
-        fields = {
-            name: value
-            for name, value in dataclasses.asdict(record).items()
-            if value not in ("", None, [])
-            and (self.log_questions or name not in _PRIVATE)
-        }
-        fields["milliseconds"] = round(record.milliseconds, 3)
-        self._write("request", fields)
-
-    def event(self, event: str, **fields) -> None:
-        """Writes the line of a model's event; see `versions.Versions`."""
-        self._write("model", {"event": event, **fields})
-
-    def _write(self, kind: str, fields: dict) -> None:
-        now = datetime.datetime.now(datetime.UTC)
-        time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._logger.info(json.dumps({"time": time, "kind": kind, **fields}))
+    fields = {
+        name: value
+        for name, value in dataclasses.asdict(record).items()
+        if value not in ("", None, [])
+        and (log_questions or name not in _PRIVATE)
+    }
+    fields["milliseconds"] = round(record.milliseconds, 3)
+    _log("request", fields)
 
 
-class _File(logging.handlers.WatchedFileHandler):
-    """A file whose failure stops no request: stderr is told of it."""
-
-    def emit(self, record):
-        try:
-            super().emit(record)
-        # It opens a renamed file outside of logging's own care.
-        except OSError:
-            self.handleError(record)
+def log_event(event: str, **fields) -> None:
+    """Writes the line of a model's event; see `versions.Versions`."""
+    _log("model", {"event": event, **fields})
 
 
-def _handler(path: str) -> logging.Handler:
-    if not path:
-        return logging.NullHandler()
-    if path == "-":
-        return logging.StreamHandler(sys.stderr)
-    try:
-        return _File(os.path.abspath(path), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"--log-file {path} cannot be written ({error.strerror}): "
-            "expected a file in a directory that exists, or - for stderr."
-        ) from error
+def _log(kind: str, fields: dict) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    LOGGER.info(json.dumps({"time": time, "kind": kind, **fields}))

@@ -3,21 +3,18 @@
 import socket
 import ssl
 from dataclasses import dataclass
-from dataclasses import fields
-from typing import Literal
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
-from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.client import check_tls
 
 # As TF Serving's --port and --rest_api_port.
 GRPC_PORT = 8500
 REST_PORT = 8501
-# Beyond any use, and waits of so many seconds still fit Python's clocks.
-_MOST = 10**9
-_MOST_PORT = 65535
-_MAY_BE_ZERO = ("grpc_port", "rest_port", "file_system_poll_wait_seconds")
+# Threads of a port beyond the requests that may be pending, so that one too
+# many is refused and does not wait, and status and probes are answered. Our
+# choice.
+_NUM_SPARE_THREADS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +24,17 @@ class ServerOptions:
     saved_model: str
     """base directory (the server follows its newest version) or version
     directory"""
-    model_name: str = MODEL_NAME
-    """the name clients ask for"""
-    file_system_poll_wait_seconds: float = 1.0
-    """time between two looks for new versions; 0 looks only once"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 lets other machines in: use --api-key-file
     and --tls then"""
     grpc_port: int = GRPC_PORT
     """0 takes any free one and prints it"""
-    rest_port: int | Literal["none"] = REST_PORT
+    rest_port: int = REST_PORT
     """port of the REST API, the metrics, the probes and the web page; 0 takes
-    any free one and prints it; none: gRPC only"""
+    any free one and prints it"""
     allowed_hosts: tuple[str, ...] = ()
     """host names that the REST port accepts, beside addresses, localhost,
-    --host and this machine's name; * accepts every name"""
+    --host and this machine's name"""
     tls: tuple[str, str] | None = None
     """PEM files: the server's certificate chain, and its private key without a
     passphrase"""
@@ -56,16 +49,14 @@ class ServerOptions:
     max_merged_size: int = 32
     """questions of concurrent requests that are run as one batch; 1 runs each
     request by itself"""
-    log_file: str = "-"
-    """a JSON line for every request and event; - is stderr, an empty name no
-    log"""
     log_questions: bool = False
-    """log the questions too, and messages of errors, which may quote them"""
+    """write the questions to the log on stderr, too, and messages of errors,
+    which may quote them"""
 
     @property
-    def has_rest(self) -> bool:
-        """Whether there is a REST port."""
-        return self.rest_port != "none"
+    def num_threads(self) -> int:
+        """The threads of a port."""
+        return self.max_pending + _NUM_SPARE_THREADS
 
     def check(self) -> None:
         """Refuses options that no server can use, before a model is loaded.
@@ -75,36 +66,22 @@ class ServerOptions:
                 there is no SavedModel, a TLS file cannot be used, or the gRPC
                 port is taken.
         """
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and field.type is not bool:
-                self._check_number(field.name, value)
-        if not self.model_name:
-            raise InputError("--model-name is empty: expected a name.")
+        for name in ("max_pending", "max_merged_size"):
+            value = getattr(self, name)
+            if value < 1:
+                raise InputError(
+                    f"--{name.replace('_', '-')} is {value}: expected at "
+                    "least 1."
+                )
         # To a socket it would mean every address.
         if not self.host:
             raise InputError("--host is empty: expected a name or an address.")
         if self.tls_client_ca and not self.tls:
             raise InputError("--tls-client-ca needs --tls.")
         saved_models.find_version(self.saved_model)
-        certificate, key = self.tls or (None, None)
-        check_tls(
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
-            ca=self.tls_client_ca,
-            certificate=certificate,
-            key=key,
-        )
+        check_tls(ssl.PROTOCOL_TLS_SERVER, ca=self.tls_client_ca, own=self.tls)
         # gRPC would share a port silently where its owner allows it.
         bind(self.host, self.grpc_port, flag="--grpc-port").close()
-
-    def _check_number(self, name: str, value: float) -> None:
-        most = _MOST_PORT if name.endswith("port") else _MOST
-        if not (0 < value <= most or (value == 0 and name in _MAY_BE_ZERO)):
-            least = "0 or more" if name in _MAY_BE_ZERO else "more than 0"
-            raise InputError(
-                f"--{name.replace('_', '-')} is {value}: expected {least} and "
-                f"at most {most:,}."
-            )
 
 
 def bind(host: str, port: int, *, flag: str) -> socket.socket:
@@ -123,11 +100,11 @@ def bind(host: str, port: int, *, flag: str) -> socket.socket:
         # A port whose last connections are still closing is free.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         bound.close()
         raise InputError(
-            f"Cannot listen on {host} port {port} ({error.strerror}). Stop "
-            f"the program that uses it, or choose another with {flag} (0 "
-            "takes any free one)."
+            f"Cannot listen on {host} port {port} ({error}). Stop the program "
+            f"that uses it, or choose another with {flag} (0 takes any free "
+            "one)."
         ) from error
     return bound

@@ -45,7 +45,7 @@ def sentence_around(text: str, start: int, limit: int) -> tuple[int, int]:
     return max(first, start - margin), min(last, limit + margin)
 
 
-def _evidence(answer: Answer, *, bold: bool) -> Text:
+def _evidence(answer: Answer) -> Text:
     """The sentence with the answer marked in it."""
     text = _printable(answer.text)
     start, limit = answer.start, answer.limit
@@ -56,10 +56,9 @@ def _evidence(answer: Answer, *, bold: bool) -> Text:
     # Cut inside a sentence, and not at its end?
     before = "…" if first and not text[first - 1].isspace() else ""
     after = "…" if last < len(text) and text[last - 1].isalnum() else ""
-    marked = text[start:limit]
     return Text.assemble(
         before + text[first:start].lstrip(),
-        (marked, "bold") if bold else f"[[{marked}]]",
+        (f"[[{text[start:limit]}]]", "bold"),
         text[limit:last].rstrip() + after,
     )
 
@@ -68,9 +67,8 @@ def _evidence(answer: Answer, *, bold: bool) -> Text:
 class AnswerView:
     """An answer that rich can print.
 
-    On a terminal the answer is bold in its sentence, elsewhere it is in
-    `[[...]]`. `console.print(view, soft_wrap=True)` does not wrap it at the
-    width that rich assumes for a file.
+    The answer is in `[[...]]` in its sentence. `console.print(view,
+    soft_wrap=True)` does not wrap it at the width that rich assumes for a file.
 
     Args:
         answer: `Answer`.
@@ -86,7 +84,6 @@ class AnswerView:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
-        bold = console.is_terminal
         answer = self.answer
         yield Text(f"Q: {_printable(self.question)}")
         if answer.block_id == NO_BLOCK_ID:
@@ -94,16 +91,19 @@ class AnswerView:
         else:
             yield Text.assemble(
                 "A: " if answer.answered else "A: not sure; the likeliest is ",
-                (_printable(answer.answer), "bold" if bold else ""),
+                (_printable(answer.answer), "bold"),
                 f"   (score {answer.score:.2f}, confidence "
                 f"{answer.confidence:.2f})",
             )
-        for line in self._details(bold=bold):
+        for line in self._details():
             # Padding keeps wrapped lines indented, but fills them up.
-            yield Padding(line, (0, 0, 0, 3)) if bold else Text("   ") + line
+            if console.is_terminal:
+                yield Padding(line, (0, 0, 0, 3))
+            else:
+                yield Text("   ") + line
 
-    def _details(self, *, bold: bool) -> Iterator[Text]:
-        """What is said below question and answer."""
+    def _details(self) -> Iterator[Text]:
+        """The lines below question and answer."""
         answer = self.answer
         if answer.block_id != NO_BLOCK_ID:
             yield Text(
@@ -112,7 +112,7 @@ class AnswerView:
             )
             if answer.fields:
                 yield Text(_printable(answer.fields))
-            yield _evidence(answer, bold=bold)
+            yield _evidence(answer)
             if self.evidence_license:
                 terms = _printable(self.evidence_license)
                 yield Text(f"Evidence: {terms}")

@@ -18,13 +18,13 @@ import numpy as np
 from realm_tf.export import signatures
 from realm_tf.serving.access import key_of
 from realm_tf.serving.access import restricted
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.metrics import UNKNOWN_MODEL
-from realm_tf.serving.metrics import RequestLog
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
+from realm_tf.serving.metrics import log_request
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_error import unavailable
 from realm_tf.serving.tensors import PredictRequest
@@ -42,7 +42,6 @@ class RequestHandler:
         versions: `Versions`, or what has its methods.
         options: `ServerOptions`.
         metrics: `ServingMetrics`.
-        log: `RequestLog`.
         api_keys: dict of key to filter, as of `access.read_api_keys`. A
             request must carry one of them, and finds what its filter lets it.
             Defaults to none: everybody may ask.
@@ -73,7 +72,6 @@ class RequestHandler:
         *,
         options: ServerOptions,
         metrics: ServingMetrics,
-        log: RequestLog,
         api_keys: Mapping[str, str] | None = None,
     ):
         self.options = options
@@ -81,7 +79,6 @@ class RequestHandler:
         self.num_pending = 0
         self.is_draining = False
         self.versions = versions
-        self._log = log
         self._api_keys = api_keys
         self._lock = threading.Lock()
         metrics.pending.set_function(lambda: self.num_pending)
@@ -93,18 +90,17 @@ class RequestHandler:
         *,
         version: int | None = None,
         timeout_seconds: float | None = None,
-        required_filter: str = "",
     ) -> tuple[PredictRequest, dict[str, np.ndarray]]:
-        """Runs a signature, in a context of `recorded`.
+        """Runs a signature, in contexts of `recorded` and `admitted`.
 
         Args:
-            record: `RequestRecord`. Names the model; gets what is learnt.
+            record: `RequestRecord`. Names the model and what the key may see;
+                gets version, signature and size.
             read: function of the signatures (name to `SignatureDef`) that
-                gives the request; called only once it is accepted.
+                gives the request.
             version: int. Defaults to the one that is served.
             timeout_seconds: float. What is left of the client's deadline;
                 time spent waiting counts. Defaults to the option.
-            required_filter: str. As `check_key` gave it. Defaults to `""`.
 
         Returns:
             tuple of what `read` gave and a dict of output name to array.
@@ -115,22 +111,20 @@ class RequestHandler:
         started = time.monotonic()
         if timeout_seconds is None:
             timeout_seconds = self.default_timeout_seconds
-        with (
-            self._admitted(),
-            self.versions.use(record.model, version=version) as used,
-        ):
+        with self.versions.use(record.model, version=version) as used:
             record.version, servable = used
             request = read(servable.signature_defs)
             record.signature = request.signature
-            record.batch_size = self._check_rows(request.inputs)
+            sizes = [len(a) for a in request.inputs.values() if a.ndim]
+            record.batch_size = sizes[0] if sizes else None
             request = dataclasses.replace(
-                request, inputs=self._of_bounded_size(request.inputs)
+                request, inputs=self._limited(request.inputs)
             )
-            if self._log.log_questions:
+            if self.options.log_questions:
                 record.questions = _texts(request.inputs)
-            if required_filter:
+            if record.required_filter:
                 request = restricted(
-                    request, required_filter, servable.signature_defs
+                    request, record.required_filter, servable.signature_defs
                 )
             outputs = servable.run(
                 request.inputs,
@@ -142,24 +136,27 @@ class RequestHandler:
 
     def render_metrics(self) -> tuple[bytes, str]:
         """All metrics in Prometheus' text form and their content type."""
-        return self.metrics.render(
-            model=self.options.model_name,
-            versions=self.versions.known(),
-        )
+        return self.metrics.render(self.versions.known())
 
     def is_ready(self) -> bool:
         """Whether a request would be answered."""
         return self.versions.current is not None and not self.is_draining
 
     def check_key(
-        self, headers: Mapping[str, str], record: RequestRecord
+        self,
+        headers: Mapping[str, str],
+        *,
+        method: str,
+        entrypoint: str,
+        peer: str,
     ) -> str:
         """Refuses, counts and logs a request without a key that is accepted.
 
         Args:
             headers: mapping of lower-case name to value.
-            record: `RequestRecord`. Of the refusal; says what was asked for,
-                and who asked.
+            method: str. As of `RequestRecord`.
+            entrypoint: str. As of `RequestRecord`.
+            peer: str. The client's address.
 
         Returns:
             str, the filter of what the key may see; `""` for everything.
@@ -172,10 +169,10 @@ class RequestHandler:
         key = key_of(headers, self._api_keys)
         if key is not None:
             return self._api_keys[key]
-        self.metrics.refused_keys.labels(record.entrypoint).inc()
+        self.metrics.refused_keys.labels(entrypoint).inc()
         code = grpc.StatusCode.UNAUTHENTICATED
-        record.status = code.name
-        self._log.request(record)
+        record = RequestRecord(method, entrypoint, peer=peer, status=code.name)
+        log_request(record, log_questions=False)
         raise RequestError(code, _NO_KEY)
 
     @contextlib.contextmanager
@@ -192,6 +189,7 @@ class RequestHandler:
         started = time.monotonic()
         try:
             yield
+            record.status = "OK"
         except RequestError as error:
             record.status, record.error = error.code.name, error.message
             raise
@@ -209,22 +207,31 @@ class RequestHandler:
             seconds = time.monotonic() - started
             record.milliseconds = 1000 * seconds
             if record.method == "Predict":
-                known = record.model == self.options.model_name
+                known = record.model == MODEL_NAME
                 self.metrics.count_request(
-                    model=record.model if known else UNKNOWN_MODEL,
+                    model=MODEL_NAME if known else UNKNOWN_MODEL,
                     entrypoint=record.entrypoint,
                     status=record.status,
                     seconds=seconds,
                 )
-            self._log.request(record)
+            log_request(record, log_questions=self.options.log_questions)
 
     @contextlib.contextmanager
-    def _admitted(self) -> Iterator[None]:
+    def admitted(self) -> Iterator[None]:
+        """Counts a request among the pending ones.
+
+        Raises:
+            RequestError: if there are too many, or the server stops.
+        """
         if self.is_draining:
             raise unavailable("The server is stopping; ask another one.")
         with self._lock:
             if self.num_pending >= self.options.max_pending:
-                raise full(self.num_pending)
+                raise RequestError(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                    f"The server has {self.num_pending} requests to answer, "
+                    "as many as it takes; try again later.",
+                )
             self.num_pending += 1
         try:
             yield
@@ -232,24 +239,19 @@ class RequestHandler:
             with self._lock:
                 self.num_pending -= 1
 
-    def _check_rows(self, inputs: Mapping[str, np.ndarray]) -> int | None:
-        """The rows of a request; `None` if it has none."""
-        most = self.max_batch_size
+    def _limited(self, inputs: Mapping[str, np.ndarray]) -> dict:
+        """Inputs with few enough rows, and with no string that is too long."""
         for name, array in inputs.items():
-            if array.ndim and len(array) > most:
+            if array.ndim and len(array) > self.max_batch_size:
                 raise invalid(
                     f"input {name} has {len(array)} rows, more than the "
-                    f"{most} that this server takes at once; send them in "
-                    "several requests."
+                    f"{self.max_batch_size} that this server takes at once; "
+                    "send them in several requests."
                 )
-        return next((len(a) for a in inputs.values() if a.ndim), None)
-
-    def _of_bounded_size(self, inputs: Mapping[str, np.ndarray]) -> dict:
-        """Inputs of which no string is too long."""
         most = self.max_string_bytes
         filters = inputs.get(signatures.FILTER)
         if filters is not None and filters.dtype == object:
-            longest = max(map(len, filters.flat), default=0)
+            longest = max(map(len, filters.ravel()), default=0)
             if longest > most:
                 # Half of one would let other blocks be found.
                 raise invalid(
@@ -267,14 +269,13 @@ def _cut(array: np.ndarray, most: int) -> np.ndarray:
     """
     if array.dtype != object:
         return array
-    cut = np.empty_like(array)
-    cut.flat = [
+    strings = [
         value
         if len(value) <= most
         else value[:most].decode("utf-8", "ignore").encode()
-        for value in array.flat
+        for value in array.ravel()
     ]
-    return cut
+    return np.array(strings, dtype=object).reshape(array.shape)
 
 
 def _texts(inputs: Mapping[str, np.ndarray]) -> list[str]:
@@ -282,5 +283,5 @@ def _texts(inputs: Mapping[str, np.ndarray]) -> list[str]:
         value.decode("utf-8", "replace")
         for array in inputs.values()
         if array.dtype == object
-        for value in array.flat
+        for value in array.ravel()
     ]

@@ -27,14 +27,12 @@ import grpc
 import uvicorn
 from google.protobuf import json_format
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.responses import PlainTextResponse
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -44,17 +42,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from realm_tf.serving import grpc_server
 from realm_tf.serving import tensors
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.metrics import REQUEST_ID_HEADER
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import choose_request_id
-from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.request_error import RequestError
-from realm_tf.serving.request_error import full
 from realm_tf.serving.request_error import invalid
 from realm_tf.serving.request_handler import RequestHandler
 from realm_tf.serving.tensors import Answer
 
-ANY_HOST = "*"
 _PROTECTION = {
     # No script or style but the page's own files, whatever a block's text
     # holds; nobody frames the page; links tell others nothing of a question.
@@ -78,8 +74,6 @@ _PATH = re.compile(
     r"/v1/models/([^/:]+)(?:/versions/([0-9]{1,19}))?(?::(predict|classify"
     r"|regress)|/(metadata))?"
 )
-# For status, metrics and refusals while all others wait; our choice.
-_NUM_SPARE_THREADS = 16
 # A client that sends its body more slowly is let go; our choice.
 _BODY_SECONDS = 30
 _HTTP_STATUS = {
@@ -120,78 +114,8 @@ _LOG_LEVEL = "error"
 _STALL_SECONDS = 20.0
 
 
-class GuardMiddleware:
-    """Refuses names of other hosts; sets `request.state.request_id`, headers.
-
-    Another site's page whose name is made to lead here (DNS rebinding) would
-    be of the same origin as our page. Its name is in the Host header; an
-    address is nobody's name.
-
-    Args:
-        app: ASGI application.
-        options: `ServerOptions`.
-    """
-
-    def __init__(self, app, *, options: ServerOptions):
-        self._app = app
-        self._hosts = {
-            "localhost",
-            options.host.lower(),
-            socket.gethostname().lower(),
-            *(name.lower() for name in options.allowed_hosts),
-        }
-
-    async def __call__(self, scope, receive, send) -> None:
-        """Answers one request."""
-        headers = Headers(scope=scope)
-        request_id = choose_request_id(headers.get(REQUEST_ID_HEADER))
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = False
-
-        async def send_with_headers(message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID_HEADER] = request_id
-                for name, value in _PROTECTION.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        async def refuse(status: int, message: str) -> None:
-            answer = JSONResponse({"error": message}, status_code=status)
-            await answer(scope, receive, send_with_headers)
-
-        host = headers.get("host", "")
-        if scope["path"] not in _PROBES and not self._is_allowed(host):
-            await refuse(
-                421,
-                f"This server is not known as {host[:100]!r}: start it with "
-                "--allowed-hosts NAME to be asked under that name.",
-            )
-            return
-        try:
-            await self._app(scope, receive, send_with_headers)
-        except asyncio.CancelledError:
-            # The server stops, and the request has outlived its grace.
-            if not started:
-                await refuse(503, "The server is stopping; ask another one.")
-
-    def _is_allowed(self, host: str) -> bool:
-        if not host or ANY_HOST in self._hosts:
-            return True
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            if name in self._hosts:
-                return True
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
 def _on_request_error(request: Request, error: RequestError) -> Response:
-    status = _HTTP_STATUS.get(error.code, 500)
+    status = error.http_status or _HTTP_STATUS.get(error.code, 500)
     return Answer(
         {"error": error.message},
         status_code=status,
@@ -224,8 +148,10 @@ async def _read_body(request: Request, most: int) -> bytes:
     """The body, refused as soon as it is too long."""
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
-        raise HTTPException(
-            415, f"Content-Encoding {encoding!r} is not supported: send none."
+        raise RequestError(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"Content-Encoding {encoding!r} is not supported: send none.",
+            http_status=415,
         )
     body = bytearray()
     try:
@@ -233,12 +159,16 @@ async def _read_body(request: Request, most: int) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
-                    raise HTTPException(
-                        413, f"The request body is longer than {most} bytes."
+                    raise RequestError(
+                        grpc.StatusCode.RESOURCE_EXHAUSTED,
+                        f"The request body is longer than {most} bytes.",
+                        http_status=413,
                     )
     except TimeoutError as error:
-        raise HTTPException(
-            408, f"The body did not come within {_BODY_SECONDS} s."
+        raise RequestError(
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            f"The body did not come within {_BODY_SECONDS} s.",
+            http_status=408,
         ) from error
     except ClientDisconnect as error:
         # Nobody reads it.
@@ -255,12 +185,14 @@ class RestApi:
 
     def __init__(self, handler: RequestHandler):
         self._handler = handler
-        # More than requests may be pending, so that one too many is refused
-        # and does not wait.
-        num_threads = handler.options.max_pending + _NUM_SPARE_THREADS
-        self._threads = anyio.CapacityLimiter(num_threads)
-        # Bodies take memory, from their first bytes to the answer.
-        self._bodies = anyio.CapacityLimiter(num_threads)
+        options = handler.options
+        self._threads = anyio.CapacityLimiter(options.num_threads)
+        self._hosts = {
+            "localhost",
+            options.host.lower(),
+            socket.gethostname().lower(),
+            *(name.lower() for name in options.allowed_hosts),
+        }
 
     def app(self) -> Starlette:
         """The endpoints; the page's files for every other path."""
@@ -275,7 +207,7 @@ class RestApi:
                 Mount("/", StaticFiles(directory=PAGE_DIRECTORY, html=True)),
             ],
             middleware=[
-                Middleware(GuardMiddleware, options=self._handler.options),
+                Middleware(BaseHTTPMiddleware, dispatch=self._guard),
                 Middleware(GZipMiddleware, **_GZIP),
             ],
             exception_handlers={
@@ -283,6 +215,46 @@ class RestApi:
                 HTTPException: _on_http_error,
             },
         )
+
+    async def _guard(self, request: Request, call_next) -> Response:
+        """Refuses names of other hosts; sets request id and headers.
+
+        Another site's page whose name is made to lead here (DNS rebinding)
+        would be of the same origin as our page. Its name is in the Host header;
+        an address is nobody's name.
+        """
+        request_id = choose_request_id(request.headers.get(REQUEST_ID_HEADER))
+        request.state.request_id = request_id
+        host = request.headers.get("host", "")
+        if request.url.path in _PROBES or self._is_allowed(host):
+            try:
+                response = await call_next(request)
+            except asyncio.CancelledError:
+                # The server stops, and the request has outlived its grace.
+                message = "The server is stopping; ask another one."
+                response = Answer({"error": message}, status_code=503)
+        else:
+            message = (
+                f"This server is not known as {host[:100]!r}: start it with "
+                "--allowed-hosts NAME to be asked under that name."
+            )
+            response = Answer({"error": message}, status_code=421)
+        response.headers[REQUEST_ID_HEADER] = request_id
+        for name, value in _PROTECTION.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def _is_allowed(self, host: str) -> bool:
+        if not host:
+            return True
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in self._hosts:
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
 
     async def readyz(self, request: Request) -> Response:
         """Whether a question would be answered; needs no key."""
@@ -299,41 +271,50 @@ class RestApi:
         posted = request.method == "POST"
         if match is None or posted != (verb not in (None, "metadata")):
             raise invalid(f"Malformed request: {request.method} {sent}")
-        name = unquote(match[1])
+        record = RequestRecord(
+            _METHODS.get(verb) or verb.capitalize(),
+            _ENTRYPOINT,
+            unquote(match[1]),
+            request.state.request_id,
+            required_filter=required_filter,
+        )
         version = None if match[2] is None else int(match[2])
-        known = request, name, version, verb, required_filter
-        if not posted:
-            return await self._in_thread(self._answer, *known, b"")
-        try:
-            self._bodies.acquire_nowait()
-        except anyio.WouldBlock as error:
-            raise full(self._bodies.borrowed_tokens) from error
-        try:
-            most = self._handler.max_message_bytes
-            body = await _read_body(request, most)
-            return await self._in_thread(self._answer, *known, body)
-        finally:
-            self._bodies.release()
+        with self._handler.recorded(record):
+            if not posted:
+                return await self._in_thread(
+                    self._describe, record, version, verb
+                )
+            if verb != "predict":
+                raise RequestError(
+                    grpc.StatusCode.UNIMPLEMENTED, grpc_server.NOT_SERVED
+                )
+            # A body takes memory, from its first bytes to the answer.
+            with self._handler.admitted():
+                most = self._handler.max_message_bytes
+                body = await _read_body(request, most)
+                answer = await self._in_thread(
+                    self._predict, record, version, body
+                )
+        timing = f"predict;dur={record.milliseconds:.1f}"
+        answer.headers["Server-Timing"] = timing
+        return answer
 
     async def metrics(self, request: Request) -> Response:
         """The handler's metrics in Prometheus' text form."""
         self._check_access(request)
-        content, content_type = await self._in_thread(
-            self._handler.render_metrics
-        )
+        content, content_type = self._handler.render_metrics()
         return Response(content, headers={"Content-Type": content_type})
 
     async def about(self, request: Request) -> Response:
         """What the page says about the model."""
         is_restricted = bool(self._check_access(request))
-        name = self._handler.options.model_name
-        with self._handler.versions.use(name) as (version, servable):
+        with self._handler.versions.use(MODEL_NAME) as (version, servable):
             facts = {
                 key: servable.card.get(key)
                 for key in _OF_CARD
                 if not (is_restricted and key in _OF_DOCUMENTS)
             }
-        return Answer({"model": name, "version": version, **facts})
+        return Answer({"model": MODEL_NAME, "version": version, **facts})
 
     async def _in_thread(self, function, *arguments):
         # TensorFlow blocks, and so does the JSON of a large batch.
@@ -344,57 +325,40 @@ class RestApi:
     def _check_access(self, request: Request) -> str:
         """Of all but the probes and the page's own files; gives the filter of
         what may be seen."""
-        record = RequestRecord(
-            f"{request.method} {request.url.path}",
-            _ENTRYPOINT,
+        return self._handler.check_key(
+            request.headers,
+            method=f"{request.method} {request.url.path}",
+            entrypoint=_ENTRYPOINT,
             peer=request.client.host if request.client else "",
         )
-        return self._handler.check_key(request.headers, record)
 
-    def _answer(
-        self, request, name, version, verb, required_filter, body
-    ) -> Response:
-        record = RequestRecord(
-            _METHODS.get(verb) or verb.capitalize(),
-            _ENTRYPOINT,
-            name,
-            request.state.request_id,
-            required_filter=required_filter,
-        )
-        with self._handler.recorded(record):
-            document = self._document(record, version, verb, body)
-        headers = None
-        if verb == "predict":
-            timing = f"predict;dur={record.milliseconds:.1f}"
-            headers = {"Server-Timing": timing}
-        return Answer(document, headers=headers)
-
-    def _document(self, record, version, verb, body) -> dict:
+    def _describe(self, record, version, verb) -> Response:
+        """Status or metadata."""
         if verb is None:
-            return _to_dict(
-                grpc_server.status_response(
-                    self._handler, record, version=version
+            return Answer(
+                _to_dict(
+                    grpc_server.status_response(
+                        self._handler, record, version=version
+                    )
                 )
             )
-        if verb == "metadata":
-            spec, signatures = grpc_server.describe_model(
-                self._handler, record, version=version
-            )
-            return {
+        spec, signatures = grpc_server.describe_model(
+            self._handler, record, version=version
+        )
+        return Answer(
+            {
                 "model_spec": _to_dict(spec),
                 "metadata": {"signature_def": _to_dict(signatures)},
             }
-        if verb != "predict":
-            raise RequestError(
-                grpc.StatusCode.UNIMPLEMENTED, grpc_server.NO_EXAMPLES
-            )
+        )
+
+    def _predict(self, record, version, body) -> Response:
         asked, outputs = self._handler.predict(
             record,
             functools.partial(tensors.read_request, body),
             version=version,
-            required_filter=record.required_filter,
         )
-        return tensors.to_answer(outputs, by_row=asked.by_row)
+        return Answer(tensors.to_answer(outputs, by_row=asked.by_row))
 
 
 class _Protocol(H11Protocol):

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from realm_tf.serving import access
 from realm_tf.serving import memory
+from realm_tf.serving import metrics
 from realm_tf.serving.batching import BatchingServable
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.grpc_server import GrpcServer
-from realm_tf.serving.metrics import RequestLog
-from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.options import bind
 from realm_tf.serving.request_handler import RequestHandler
@@ -30,6 +30,8 @@ from realm_tf.serving.versions import Versions
 GRACE_SECONDS = 20.0
 # Time for cancelled requests, or a version that is being loaded, to end.
 _CANCEL_SECONDS = 5.0
+# Time between two looks for new versions, as TF Serving's default.
+_POLL_SECONDS = 1.0
 # Time for a question to wait for others of its batch; our choice.
 _BATCH_TIMEOUT_SECONDS = 0.002
 # Batches in TensorFlow at once: enough to prepare one while another runs; our
@@ -48,7 +50,7 @@ class RunningServer:
 
     Attributes:
         target: str. `"HOST:PORT"` for gRPC clients.
-        rest_url: str. `"http://HOST:PORT"`; `None` without REST.
+        rest_url: str. `"http://HOST:PORT"`.
         handler: `RequestHandler`.
 
     Raises:
@@ -60,27 +62,17 @@ class RunningServer:
         api_keys = None
         if options.api_key_file:
             api_keys = access.read_api_keys(options.api_key_file)
-        metrics = ServingMetrics()
+        counted = metrics.ServingMetrics()
         self._options = options
         self._grpc = None
-        self._rest = None
-        self.rest_url = None
+        load = load or self._load
         with contextlib.ExitStack() as on_failure:
-            self._log = RequestLog(
-                options.log_file, log_questions=options.log_questions
-            )
-            on_failure.callback(self._log.close)
-            if options.has_rest:
-                bound = bind(
-                    options.host, options.rest_port, flag="--rest-port"
-                )
-                on_failure.callback(bound.close)
-            load = load or self._load
+            bound = bind(options.host, options.rest_port, flag="--rest-port")
+            on_failure.callback(bound.close)
             self._versions = Versions(
-                options.model_name,
                 options.saved_model,
-                load=lambda *version: load(*version, metrics),
-                poll_seconds=options.file_system_poll_wait_seconds,
+                load=lambda *version: load(*version, counted),
+                poll_seconds=_POLL_SECONDS,
                 on_event=self._on_event,
             )
             on_failure.callback(self._versions.stop)
@@ -88,17 +80,15 @@ class RunningServer:
             self.handler = RequestHandler(
                 self._versions,
                 options=options,
-                metrics=metrics,
-                log=self._log,
+                metrics=counted,
                 api_keys=api_keys,
             )
             self._grpc = GrpcServer(self.handler, options)
             # Versions may have changed before the health service was there.
             self._grpc.update_health()
             self.target = self._grpc.target
-            if options.has_rest:
-                self._rest = RestServer(self.handler, bound)
-                self.rest_url = self._rest.url
+            self._rest = RestServer(self.handler, bound)
+            self.rest_url = self._rest.url
             on_failure.pop_all()
 
     def __enter__(self) -> "RunningServer":
@@ -120,41 +110,33 @@ class RunningServer:
         """
         deadline = time.monotonic() + grace_seconds
         self.handler.is_draining = True
-        if self._rest is not None:
-            self._rest.stop(grace_seconds=grace_seconds)
+        self._rest.stop(grace_seconds=grace_seconds)
         self._grpc.stop(grace_seconds=grace_seconds).wait()
-        if self._rest is not None:
-            self._rest.join(max(0.0, deadline - time.monotonic()))
+        self._rest.join(max(0.0, deadline - time.monotonic()))
         # Requests that outlived the grace must not hold up the exit.
         ended = self._versions.stop(timeout_seconds=_CANCEL_SECONDS)
-        if self._rest is not None:
-            self._rest.join(_CANCEL_SECONDS)
-        self._log.close()
+        self._rest.join(_CANCEL_SECONDS)
         return ended
 
     def describe(self) -> str:
         """Addresses and model, for people and scripts."""
-        where = self.target
-        if self.rest_url is not None:
-            where += f" and {self.rest_url}"
-        name = self._versions.name
-        with self._versions.use(name) as (version, servable):
+        with self._versions.use(MODEL_NAME) as (version, servable):
             return (
-                f"{where}, model {name}, version {version} "
-                f"({servable.directory})"
+                f"{self.target} and {self.rest_url}, model {MODEL_NAME}, "
+                f"version {version} ({servable.directory})"
             )
 
-    def _load(self, directory, served, metrics):
+    def _load(self, directory, served, counted):
         return BatchingServable(
             SavedModelServable(directory, beside=served and served.servable),
             max_rows=self._options.max_merged_size,
             timeout_seconds=_BATCH_TIMEOUT_SECONDS,
             num_threads=_NUM_BATCH_THREADS,
-            observe=metrics.count_batch,
+            observe=counted.count_batch,
         )
 
     def _on_event(self, event: str, **fields) -> None:
-        self._log.event(event, **fields)
+        metrics.log_event(event, **fields)
         # Probes of the health service learn whether questions are answered.
         if self._grpc is not None:
             self._grpc.update_health()
@@ -166,8 +148,7 @@ def start(saved_model: str, **options) -> RunningServer:
     Args:
         saved_model: str. Base directory, of which the newest version is
             served, or version directory.
-        **options: As of `ServerOptions`, with other defaults: any free ports,
-            no log, and no look for later versions.
+        **options: As of `ServerOptions`; ports default to any free ones.
 
     Returns:
         `RunningServer`, ready to answer.
@@ -183,21 +164,17 @@ def start(saved_model: str, **options) -> RunningServer:
         RealmClient(server.target).ask(["Who wrote Frankenstein?"])
     ```
     """
-    defaults = {
-        "grpc_port": 0,
-        "rest_port": 0,
-        "file_system_poll_wait_seconds": 0.0,
-        "log_file": "",
-    }
-    options = ServerOptions(saved_model=saved_model, **{**defaults, **options})
-    options.check()
-    return RunningServer(options)
+    ports = {"grpc_port": 0, "rest_port": 0}
+    chosen = ServerOptions(saved_model=saved_model, **{**ports, **options})
+    chosen.check()
+    return RunningServer(chosen)
 
 
 def serve_until_signal(options: ServerOptions) -> None:
     """Serves until SIGTERM or Ctrl-C; for the main thread of a process.
 
-    Prints one line when it is ready. Ends the process if a load does not end.
+    Prints one line when it is ready, and writes the log to stderr. Ends the
+    process if a load does not end.
 
     Args:
         options: `ServerOptions`, checked.
@@ -210,6 +187,9 @@ def serve_until_signal(options: ServerOptions) -> None:
     # It writes a traceback for every message that is no protobuf, between the
     # lines of the log.
     logging.getLogger("grpc._common").setLevel(logging.CRITICAL)
+    metrics.LOGGER.addHandler(logging.StreamHandler())
+    metrics.LOGGER.setLevel(logging.INFO)
+    metrics.LOGGER.propagate = False
     memory.keep_imports()
     running = RunningServer(options)
     stopped = threading.Event()

@@ -5,7 +5,7 @@ gRPC: TensorFlow's own protos. REST: TF Serving's JSON. A body holds `instances`
 and may hold `signature_name`. The answer to `instances` is `predictions`, the
 answer to `inputs` is `outputs`. Bytes are `{"b64": "..."}`. NaN, Infinity and
 -Infinity are written bare in both directions, as Python's `json` does and JSON
-itself does not allow. An object that names a member twice is refused.
+itself does not allow.
 
 References:
     [RESTful API](https://www.tensorflow.org/tfx/serving/api_rest).
@@ -28,8 +28,6 @@ from realm_tf.serving.request_error import invalid
 # TensorFlow fills a tensor of any shape from one value, so a request of a
 # few bytes could ask for terabytes. Our choice.
 _MAX_FILLED_ELEMENTS = 1 << 16
-# No signature of REALM has more than 2; numpy's iterators end at 64. Our choice.
-MAX_RANK = 32
 # Of a REALM export's outputs. As TF Serving's default: clients read these
 # fields directly.
 _VALUE_FIELDS = {
@@ -90,10 +88,6 @@ def _known_sizes(proto) -> list[int]:
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
         raise ValueError("its shape is not fully known")
-    if len(sizes) > MAX_RANK:
-        raise ValueError(
-            f"it has {len(sizes)} dimensions: expected at most {MAX_RANK}"
-        )
     count = math.prod(sizes)
     # No value takes less than a byte in either encoding.
     if count > max(proto.ByteSize(), _MAX_FILLED_ELEMENTS):
@@ -154,15 +148,6 @@ def _split_strings(data: bytes, count: int) -> list[bytes]:
 BASE64_KEY = "b64"
 
 
-def _unique_names(pairs: list[tuple]) -> dict:
-    members = {}
-    for name, value in pairs:
-        if name in members:
-            raise ValueError(f"the name {name[:100]!r} occurs twice")
-        members[name] = value
-    return members
-
-
 def read_request(body: bytes, definitions: Mapping) -> PredictRequest:
     """What a request body asks for.
 
@@ -174,8 +159,7 @@ def read_request(body: bytes, definitions: Mapping) -> PredictRequest:
         RequestError: if the body is no such JSON or does not fit.
     """
     try:
-        text = body.decode("utf-8-sig")
-        document = json.loads(text, object_pairs_hook=_unique_names)
+        document = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         # The error of a decoder quotes no more than a character.
         raise invalid(f"JSON Parse error: {error}") from error
@@ -239,14 +223,10 @@ def to_array(name: str, value, dtype: int) -> np.ndarray:
     """
     # Dicts, strings and lists that differ in length stay elements.
     elements = np.array(value, dtype=object)
-    if elements.ndim > MAX_RANK:
-        raise invalid(f"input {name} has more than {MAX_RANK} dimensions.")
     kind = tf.as_dtype(dtype)
-    scalars = [_scalar(name, element, kind) for element in elements.flat]
+    scalars = [_scalar(name, element, kind) for element in elements.ravel()]
     try:
-        # What is beyond float32 is infinite.
-        with np.errstate(over="ignore"):
-            array = np.array(scalars, dtype=kind.as_numpy_dtype)
+        array = np.array(scalars, dtype=kind.as_numpy_dtype)
     except (OverflowError, TypeError, ValueError) as error:
         raise invalid(f"input {name} is no {kind.name}: {error}") from error
     return array.reshape(elements.shape)
@@ -254,19 +234,24 @@ def to_array(name: str, value, dtype: int) -> np.ndarray:
 
 def _scalar(name: str, value, kind: tf.DType):
     """A JSON value as one element of a tensor."""
-    if kind == tf.string and isinstance(value, str):
-        # A lone half of a surrogate pair is no character.
-        return value.encode("utf-8", "replace")
-    if kind == tf.string and _is_base64(value):
-        try:
-            return base64.b64decode(value[BASE64_KEY], validate=True)
-        except (TypeError, ValueError) as error:
-            raise invalid(f"input {name}: unable to base64 decode.") from error
-    if kind == tf.bool and isinstance(value, bool):
-        return value
-    if kind.is_integer and type(value) is int:
-        return value
-    if kind.is_floating and type(value) in (int, float):
+    if kind == tf.string:
+        if isinstance(value, str):
+            # A lone half of a surrogate pair is no character.
+            return value.encode("utf-8", "replace")
+        if _is_base64(value):
+            try:
+                return base64.b64decode(value[BASE64_KEY], validate=True)
+            except (TypeError, ValueError) as error:
+                raise invalid(
+                    f"input {name}: unable to base64 decode."
+                ) from error
+    # To numpy, bool is a kind of int.
+    elif isinstance(value, bool):
+        if kind == tf.bool:
+            return value
+    elif isinstance(value, int) or (
+        isinstance(value, float) and kind.is_floating
+    ):
         return value
     raise invalid(
         f"input {name} holds a value of type {type(value).__name__} where "
@@ -298,8 +283,8 @@ def to_lists(array: np.ndarray):
         values = np.empty(array.size, dtype=object)
         values[:] = [_from_bytes(value) for value in array.flat]
         return values.reshape(array.shape).tolist()
-    if tf.as_dtype(array.dtype).is_floating and array.dtype != np.float64:
-        array = array.astype(np.float32).astype(str).astype(np.float64)
+    if array.dtype == np.float32:
+        array = array.astype(str).astype(np.float64)
     return array.tolist()
 
 

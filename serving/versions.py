@@ -8,9 +8,9 @@ The served version stays while the base path cannot be read. It is closed when
 the base path exists and holds no version any more, as in TF Serving.
 
 A version in use is never closed: when another takes its place it gets no new
-requests, and it is closed after its last one. The lock is held for look-ups
-alone, never while a version is loaded, run or closed, so no request waits for
-another version.
+requests, and a look at the disk after its last request closes it. The lock is
+held for look-ups alone, never while a version is loaded, run or closed, so no
+request waits for another version.
 """
 
 import contextlib
@@ -22,10 +22,11 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import grpc
+from tensorflow_serving.apis import get_model_status_pb2
 
 from realm_tf.artifacts import saved_models
 from realm_tf.errors import InputError
-from realm_tf.serving.client import State
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.request_error import invalid
 
@@ -33,6 +34,13 @@ from realm_tf.serving.request_error import invalid
 # is TF Serving's --load_retry_interval_micros.
 _RETRY_SECONDS = 60.0
 _MAX_DOUBLINGS = 6
+
+# Its `State` has TF Serving's names and numbers.
+State = get_model_status_pb2.ModelVersionStatus.State
+LOADING = State.Value("LOADING")
+AVAILABLE = State.Value("AVAILABLE")
+UNLOADING = State.Value("UNLOADING")
+END = State.Value("END")
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,7 +50,7 @@ class Version:
     Args:
         number: int.
         servable: the loaded model, while there is one.
-        state: `State`.
+        state: int. One of the constants of this module.
         error_code: int. Number of a `grpc.StatusCode`: the reason why it does
             not load. Defaults to 0, OK.
         error_message: str.
@@ -53,7 +61,7 @@ class Version:
 
     number: int
     servable: object = None
-    state: State = State.LOADING
+    state: int = LOADING
     error_code: int = 0
     error_message: str = ""
     users: int = 0
@@ -62,10 +70,9 @@ class Version:
 
 
 class Versions:
-    """The served version of a model, and the states of the others.
+    """The served version of the model, and the states of the others.
 
     Args:
-        name: str. The model's.
         base_path: str. A base directory or a version directory.
         load: function of a version directory and of the servable in use
             (`None` before the first), that returns a servable. Called in one
@@ -81,25 +88,25 @@ class Versions:
 
     def __init__(
         self,
-        name: str,
         base_path: str,
         *,
         load: Callable[[str, object], object],
         poll_seconds: float,
-        on_event: Callable[..., None] = lambda event, **fields: None,
+        on_event: Callable[..., None],
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.name = name
         self._base_path = base_path
         self._load = load
         self._poll_seconds = poll_seconds
         self._tell = on_event
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._current: Version | None = None
         # The last of each number.
         self._versions: dict[int, Version] = {}
-        # Why the base path could not be read: what lasts is told once.
+        # Out of service, and not closed before their last request.
+        self._closing: list[Version] = []
+        # Why the base path could not be read: a lasting problem is one event.
         self._problem = ""
         self._stopping = threading.Event()
         # A load that outlives `stop` must not hold up the exit.
@@ -115,7 +122,7 @@ class Versions:
 
     def known(self) -> list[Version]:
         """The versions on disk or in memory, highest first."""
-        with self._changed:
+        with self._lock:
             return [
                 self._versions[n] for n in sorted(self._versions, reverse=True)
             ]
@@ -140,33 +147,21 @@ class Versions:
             self._poller.start()
 
     def stop(self, *, timeout_seconds: float = 0.0) -> bool:
-        """Serves and loads nothing from now on; what is open is closed.
+        """Serves and loads nothing from now on; closes all open versions.
 
         Args:
             timeout_seconds: float. How long to wait for a version that is
-                being loaded or closed.
+                being loaded.
 
         Returns:
             bool, whether none is being loaded any more.
         """
-        with self._changed:
-            current = self._replace_by(None)
+        with self._lock:
             self._stopping.set()
-        if current is not None:
-            self._tell("unloading", version=current.number, message="stopping")
-        for version in self.known():
-            if version.state is State.UNLOADING:
-                self._close(version)
+        self._replace_by(None, "stopping")
+        self._close_unused()
         if self._poller.is_alive():
             self._poller.join(timeout_seconds)
-        with self._changed:
-            self._changed.wait_for(
-                lambda: all(
-                    v.state is not State.UNLOADING
-                    for v in self._versions.values()
-                ),
-                timeout_seconds,
-            )
         return not self._poller.is_alive()
 
     @contextlib.contextmanager
@@ -176,7 +171,7 @@ class Versions:
         """Holds the version that is served open.
 
         Args:
-            name: str. The model that is asked for.
+            name: str. The model that the request names.
             version: int. The version that it must be. Defaults to any.
 
         Yields:
@@ -188,11 +183,11 @@ class Versions:
         """
         if not name:
             raise invalid("ModelSpec has no name specified.")
-        with self._changed:
+        with self._lock:
             found = self._current
             if (
                 found is None
-                or name != self.name
+                or name != MODEL_NAME
                 or version not in (None, found.number)
             ):
                 asked = f"Latest({name})"
@@ -207,15 +202,14 @@ class Versions:
         try:
             yield found.number, servable
         finally:
-            with self._changed:
+            with self._lock:
                 found.users -= 1
-                self._changed.notify_all()
 
     def status(self, name: str, *, version: int | None = None) -> list[Version]:
         """The model's versions, those that ended included.
 
         Args:
-            name: str. The model that is asked for.
+            name: str. The model that the request names.
             version: int. Defaults to all.
 
         Returns:
@@ -225,7 +219,7 @@ class Versions:
             RequestError: if there are none.
         """
         found = [v for v in self.known() if version in (None, v.number)]
-        if name != self.name or not found:
+        if name != MODEL_NAME or not found:
             what = "any versions" if version is None else f"version {version}"
             raise RequestError(
                 grpc.StatusCode.NOT_FOUND,
@@ -234,7 +228,8 @@ class Versions:
         return found
 
     def poll(self) -> None:
-        """Looks at the base path once: loads, retries or lets go."""
+        """Looks at the base path once: loads, retries or closes."""
+        self._close_unused()
         try:
             found = saved_models.version_directories(self._base_path)
             directories = {
@@ -248,19 +243,20 @@ class Versions:
             self._problem = str(error)
             return
         self._problem = ""
-        # One that is put there again is new.
+        # A version that comes back after its removal is new.
         for version in self.known():
             gone = version.number not in directories
-            if gone and version.state is State.END:
-                with self._changed:
+            if gone and version.state == END:
+                with self._lock:
                     del self._versions[version.number]
         for number in sorted(directories, reverse=True):
             if self._stopping.is_set() or number == self.current:
-                return
+                break
             if self._serve(number, directories[number]):
-                return
+                break
         if not directories:
-            self._let_go(self._replace_by(None), "all gone")
+            self._replace_by(None, "all gone")
+        self._close_unused()
 
     def _poll_until_stopped(self) -> None:
         while not self._stopping.wait(self._poll_seconds):
@@ -278,94 +274,87 @@ class Versions:
             if self._clock() < before.retry_at:
                 return False
             version.failures = before.failures
-        with self._changed:
+        with self._lock:
             self._versions[number] = version
         self._tell("loading", version=number, message=directory)
         started = time.monotonic()
+        current = self._current
         try:
-            version.servable = self._load(directory, self._served())
-            version.servable.warm_up()
-        # Whatever it is, what is served must go on.
-        except Exception as error:
-            if version.servable is not None:
-                version.servable.close()
-                version.servable = None
-            pause = _RETRY_SECONDS * 2 ** min(version.failures, _MAX_DOUBLINGS)
-            version.failures += 1
-            version.retry_at = self._clock() + pause
-            code = grpc.StatusCode.UNKNOWN
-            version.error_message = f"{type(error).__name__}: {error}"
-            if isinstance(error, InputError):
-                code = grpc.StatusCode.INVALID_ARGUMENT
-                version.error_message = str(error)
-            version.error_code = code.value[0]
-            version.state = State.END
-            self._tell(
-                "load_failed",
-                version=number,
-                message=f"{version.error_message} (again in {pause:g} s)",
-                seconds=time.monotonic() - started,
+            version.servable = self._load(
+                directory, current and current.servable
             )
+            version.servable.warm_up()
+        # Whatever it is, the served version must go on.
+        except Exception as error:
+            self._fail(version, error, seconds=time.monotonic() - started)
             return False
         version.failures = 0
-        old = self._replace_by(version)
+        self._replace_by(version, f"version {number} takes over")
         self._tell(
             "loaded",
             version=number,
             message=directory,
             seconds=time.monotonic() - started,
         )
-        self._let_go(old, f"version {number} takes over")
         return True
 
-    def _served(self):
-        current = self._current
-        return None if current is None else current.servable
+    def _fail(self, version: Version, error: Exception, seconds: float) -> None:
+        """Notes why a version does not load and when to try again."""
+        if version.servable is not None:
+            version.servable.close()
+            version.servable = None
+        pause = _RETRY_SECONDS * 2 ** min(version.failures, _MAX_DOUBLINGS)
+        version.failures += 1
+        version.retry_at = self._clock() + pause
+        code = grpc.StatusCode.UNKNOWN
+        version.error_message = f"{type(error).__name__}: {error}"
+        if isinstance(error, InputError):
+            code = grpc.StatusCode.INVALID_ARGUMENT
+            version.error_message = str(error)
+        version.error_code = code.value[0]
+        version.state = END
+        self._tell(
+            "load_failed",
+            version=version.number,
+            message=f"{version.error_message} (again in {pause:g} s)",
+            seconds=seconds,
+        )
 
-    def _replace_by(self, version: Version | None) -> Version | None:
-        """Lets requests use a version, at once; gives the one before.
+    def _replace_by(self, version: Version | None, reason: str) -> None:
+        """Lets requests use a version, at once; the old one waits to close.
 
-        After `stop` it gives the version itself.
+        After `stop` it is the new version that waits to close.
         """
-        with self._changed:
-            if self._stopping.is_set():
-                old = version
-            else:
-                old, self._current = self._current, version
-                if version is not None:
-                    version.state = State.AVAILABLE
+        with self._lock:
+            old, self._current = self._current, version
+            if version is not None and self._stopping.is_set():
+                old, self._current = version, None
+            elif version is not None:
+                version.state = AVAILABLE
             if old is not None:
-                old.state = State.UNLOADING
-        return old
+                old.state = UNLOADING
+                self._closing.append(old)
+        if old is not None:
+            self._tell("unloading", version=old.number, message=reason)
 
-    def _let_go(self, old: Version | None, reason: str) -> None:
-        if old is None:
-            return
-        self._tell("unloading", version=old.number, message=reason)
-        threading.Thread(
-            target=self._close_unused, args=(old,), daemon=True
-        ).start()
+    def _close_unused(self) -> None:
+        """Closes the versions out of service that answer no request.
 
-    def _close_unused(self, version: Version) -> None:
-        """Frees a version after its last request."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: not version.users or version.servable is None
-            )
-        self._close(version)
-
-    def _close(self, version: Version) -> None:
-        """Frees a version, unless another thread did."""
-        with self._changed:
+        After `stop` those in use, too.
+        """
+        with self._lock:
+            unused = [
+                version
+                for version in self._closing
+                if not version.users or self._stopping.is_set()
+            ]
+            self._closing = [v for v in self._closing if v not in unused]
+        for version in unused:
+            started = time.monotonic()
             # Nothing here may keep the model's memory.
             servable, version.servable = version.servable, None
-        if servable is None:
-            return
-        started = time.monotonic()
-        servable.close()
-        del servable
-        with self._changed:
-            version.state = State.END
-            self._changed.notify_all()
-        seconds = time.monotonic() - started
-        self._tell("unloaded", version=version.number, seconds=seconds)
+            servable.close()
+            del servable
+            version.state = END
+            seconds = time.monotonic() - started
+            self._tell("unloaded", version=version.number, seconds=seconds)

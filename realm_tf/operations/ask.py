@@ -167,17 +167,13 @@ class Ask(Operation):
             return SavedModelServable(self.saved_model)
         api_key = None
         if self.api_key_file is not None:
-            # Another server's may be short.
-            keys = read_api_keys(self.api_key_file, min_length=1)
-            api_key = next(iter(keys))
-        certificate, key = self.tls_client or (None, None)
+            api_key = next(iter(read_api_keys(self.api_key_file)))
         return RealmClient(
             self.server or DEFAULT_SERVER,
             model=self.model_name,
             timeout_seconds=self.timeout_seconds,
             tls_ca=self.tls_ca,
-            client_certificate=certificate,
-            client_key=key,
+            tls_client=self.tls_client,
             api_key=api_key,
         )
 

@@ -128,16 +128,14 @@ def test_states_are_apart(exports):
 
 def test_a_server_takes_a_state_into_its_graph(exports, tmp_path):
     shutil.copytree(exports / "1", tmp_path / "1")
-    with server.start(
-        str(tmp_path), file_system_poll_wait_seconds=0.05
-    ) as running:
+    with server.start(str(tmp_path)) as running:
         versions = running._versions
-        with versions.use(versions.name) as (_, batching):
+        with versions.use("realm") as (_, batching):
             graph = batching.servable._runtime
         shutil.copytree(exports / "2", tmp_path / "copy")
         (tmp_path / "copy").rename(tmp_path / "2")
         wait_for(lambda: versions.current == 2)
-        with versions.use(versions.name) as (_, batching):
+        with versions.use("realm") as (_, batching):
             assert batching.servable._runtime is graph
             assert _ask(batching.servable) == ([4.0], [b"text 2"])
 

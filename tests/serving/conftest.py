@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import logging
 import threading
 
 import pytest
@@ -227,7 +228,6 @@ def serve_fake(fake_servable, tmp_path):
                     "saved_model": str(version.parent),
                     "grpc_port": 0,
                     "rest_port": 0,
-                    "log_file": str(tmp_path / "log"),
                     **options,
                 }
             )
@@ -240,13 +240,17 @@ def serve_fake(fake_servable, tmp_path):
 
 
 @pytest.fixture
-def read_log(tmp_path):
-    """Reads the requests in the log of `serve_fake`."""
+def read_log(caplog):
+    """Reads the lines of a kind in the log."""
+    caplog.set_level(logging.INFO, logger="realm_tf.serving")
 
-    def read():
-        lines = (tmp_path / "log").read_text().splitlines()
-        found = [json.loads(line) for line in lines]
-        return [line for line in found if line["kind"] == "request"]
+    def read(kind="request"):
+        lines = (
+            json.loads(record.message)
+            for record in caplog.records
+            if record.name == "realm_tf.serving"
+        )
+        return [line for line in lines if line["kind"] == kind]
 
     return read
 

@@ -215,13 +215,14 @@ def test_the_options_reach_the_server(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(ask_module, "RealmClient", Seen)
     path = tmp_path / "keys"
-    path.write_text("# of the server\n\n  0123456789abcdef  \nanother\n")
+    path.write_text(
+        "# of the server\n\n  0123456789abcdef  \nanother-key-0123456\n"
+    )
     Ask(question=("x",), api_key_file=str(path), tls_client=("c", "k")).run()
     Ask(question=("x",), server="h:1", timeout_seconds=2).run()
     (first, second) = seen
     assert first[0] == "127.0.0.1:8500" and second[0] == "h:1"
-    assert first[1]["client_certificate"] == "c"
-    assert first[1]["client_key"] == "k"
+    assert first[1]["tls_client"] == ("c", "k")
     assert first[1]["api_key"] == "0123456789abcdef"
     assert second[1]["api_key"] is None
     assert second[1]["timeout_seconds"] == 2

@@ -5,23 +5,19 @@ import sys
 
 import pytest
 from server_process import Process
+from server_process import get_json
 from waiting import wait_for
-
-from realm_tf.serving.client import RealmClient
 
 pytestmark = pytest.mark.slow
 
 
-def _version(target):
-    with RealmClient(target) as client:
-        states = {one.state: one.version for one in client.status()}
-    return states["AVAILABLE"]
+def _version(process):
+    _, about = get_json(f"{process.rest_url}/about.json")
+    return about["version"]
 
 
 def _serve(base):
-    return Process(
-        "--saved-model", base, "--file-system-poll-wait-seconds", "0.1"
-    )
+    return Process("--saved-model", base)
 
 
 def test_an_export_that_is_killed_is_never_served(
@@ -44,7 +40,7 @@ def test_an_export_that_is_killed_is_never_served(
         export.communicate()
     assert not (base / "2").exists()
     with _serve(str(base)) as process:
-        assert _version(process.target) == 1
+        assert _version(process) == 1
         subprocess.run(command, check=True, capture_output=True)
-        wait_for(lambda: _version(process.target) == 2)
+        wait_for(lambda: _version(process) == 2)
     assert sorted(n.name for n in base.iterdir()) == ["1", "2"]

@@ -40,9 +40,7 @@ def test_updates_under_load(tmp_path, model_dir, monkeypatch):
         documents=str(docs), output=str(corpus), model=model_dir
     ).run()
     seen, failed, stop = [], [], threading.Event()
-    with server.start(
-        LiveCorpus(corpus).saved_model, file_system_poll_wait_seconds=0.2
-    ) as running:
+    with server.start(LiveCorpus(corpus).saved_model) as running:
 
         def ask():
             client = RealmClient(running.target)

@@ -80,7 +80,7 @@ def test_a_question_is_answered_with_its_evidence(page, site):
     assert texts(page, "#example-list a") == EXAMPLES
     assert page.inner_text("#corpus") == (
         "Answered from 51,234 blocks of text · such as Frankenstein, Etna · "
-        "model a model, version 3 · index ivf"
+        "model realm, version 3 · index ivf"
     )
     assert page.evaluate("document.activeElement.id") == "question"
     page.keyboard.insert_text("Who wrote Frankenstein?")

@@ -89,8 +89,8 @@ def test_the_terms_of_the_evidence_are_printed():
 
 def test_terminals_show_bold():
     text = printed(make_answer(), terminal=True)
-    assert "\x1b[1mMary Shelley\x1b[0m “in” 1818." in text
-    assert "[[" not in text
+    assert "A: \x1b[1mMary Shelley\x1b[0m " in text
+    assert "\x1b[1m[[Mary Shelley]]\x1b[0m “in” 1818." in text
 
 
 def test_wrapped_lines_stay_indented():

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from realm_tf.errors import InputError
 from realm_tf.serving.access import restricted
 from realm_tf.serving.metrics import RequestRecord
 from realm_tf.serving.metrics import ServingMetrics
-from realm_tf.serving.options import ServerOptions
+from realm_tf.serving.metrics import choose_request_id
 from realm_tf.serving.request_error import RequestError
 from realm_tf.serving.tensors import PredictRequest
 
@@ -25,7 +24,7 @@ def asking(*texts):
 
 def ask(handler, *texts, name="realm", request_id="id", **options):
     record = RequestRecord("Predict", "REST", name, request_id)
-    with handler.recorded(record):
+    with handler.recorded(record), handler.admitted():
         _, outputs = handler.predict(record, asking(*texts), **options)
     return record, outputs
 
@@ -111,7 +110,7 @@ def samples(rendered):
 
 
 def rendered(metrics):
-    return metrics.render(model="realm", versions=[])
+    return metrics.render([])
 
 
 def refused(code, message, function, *arguments, **options):
@@ -153,19 +152,23 @@ def test_an_answer_is_counted_and_logged(handler_of, fake_servable, read_log):
 
 
 def test_questions_are_logged_only_if_asked(
-    handler_of, fake_servable, read_log
+    handler_of, fake_servable, read_log, caplog
 ):
+    # Hostile text stays on its line.
+    question = 'secret\nb"\u2028{"kind": "forged"}'
     fake_servable.let_go.set()
     fake_servable.error = RequestError(
         grpc.StatusCode.INVALID_ARGUMENT, "cannot read 'secret?'"
     )
     for log_questions in (False, True):
         handler = handler_of(log_questions=log_questions)
-        refused("INVALID_ARGUMENT", "cannot read", ask, handler, "secret?")
+        refused("INVALID_ARGUMENT", "cannot read", ask, handler, question)
+    assert all(record.message.isascii() for record in caplog.records)
+    assert "\n" not in caplog.records[-1].message
     without, with_questions = read_log()
     assert "secret" not in json.dumps(without)
     assert without["status"] == "INVALID_ARGUMENT"
-    assert with_questions["questions"] == ["secret?"]
+    assert with_questions["questions"] == [question]
     assert with_questions["error"] == "cannot read 'secret?'"
 
 
@@ -257,16 +260,6 @@ def test_the_run_gets_what_is_left_of_the_time(
     assert 2 < given[1] < 3
 
 
-@pytest.mark.parametrize(
-    "name", ["max_merged_size", "max_pending", "file_system_poll_wait_seconds"]
-)
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
-def test_limits_that_are_none(name, value):
-    options = ServerOptions(saved_model="x", **{name: value})
-    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is"):
-        options.check()
-
-
 def test_names_types_and_labels_are_tf_servings():
     """As prometheus_exporter.cc writes what util.cc declares."""
     metrics, other = ServingMetrics(), ServingMetrics()
@@ -294,3 +287,18 @@ def test_names_types_and_labels_are_tf_servings():
     assert buckets[-1][1] == "1.0"
     # Two servers of a process do not share them.
     assert (COUNT, "OK", "realm") not in samples(rendered(other))
+
+
+@pytest.mark.parametrize("sent", ["abc", "6f1c:7/x-Z_~", "x" * 128])
+def test_a_clients_request_id_is_kept(sent):
+    assert choose_request_id(sent) == sent
+
+
+@pytest.mark.parametrize(
+    "sent", [None, "", "x" * 129, "a b", "a\nb", "é", "\x1b[2J", "a\x7f"]
+)
+def test_other_request_ids_are_replaced(sent):
+    first, second = choose_request_id(sent), choose_request_id(sent)
+    assert first != second
+    assert len(first) == 16
+    assert int(first, 16) >= 0

@@ -46,8 +46,7 @@ def test_silent_connections_keep_nobody_out(serve, fake_servable):
 
 
 def test_bodies_that_are_being_sent_are_counted(serve, fake_servable):
-    """So many as may be pending, and 16 more."""
-    client = serve(max_pending=1)
+    client = serve(max_pending=17)
     fake_servable.let_go.set()
     begun = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{"
     with contextlib.ExitStack() as stack:
@@ -167,11 +166,6 @@ def test_names_of_other_hosts_are_refused(serve, host, status):
         assert "--allowed-hosts" in body["error"]
         # Probes come by any name.
         assert client.call("GET", "/readyz", headers={"Host": host})[0] == 200
-
-
-def test_every_host_can_be_allowed(serve):
-    client = serve(allowed_hosts=("*",))
-    assert client.get("/v1/models/realm", Host="any.example")[0] == 200
 
 
 def test_probes(serve_fake):

@@ -20,7 +20,6 @@ from waiting import wait_for
 
 from realm_tf import cli
 from realm_tf.errors import InputError
-from realm_tf.operations.serve import Serve
 from realm_tf.serving import server
 from realm_tf.serving.versions import Versions
 
@@ -123,22 +122,14 @@ def test_a_taken_port_is_refused_on_one_line(
     "arguments, message",
     [
         (["--saved-model", "{absent}"], "{absent} does not exist"),
-        (
-            ["--model-name", ""],
-            "--model-name is empty",
-        ),
         (["--host", ""], "--host is empty"),
         (["--tls-client-ca", "x"], "--tls-client-ca needs --tls"),
         (["--tls", "{absent}", "{absent}"], "cannot be used"),
         (["--api-key-file", "{absent}"], "--api-key-file {absent}"),
         (["--max-pending", "0"], "--max-pending is 0"),
-        (["--max-merged-size", "1000000001"], "--max-merged-size is"),
-        (
-            ["--file-system-poll-wait-seconds", "-1"],
-            "--file-system-poll-wait-seconds is -1.0",
-        ),
-        (["--rest-port", "70000"], "--rest-port is 70000"),
-        (["--log-file", "{absent}/log"], "--log-file {absent}/log"),
+        (["--max-merged-size", "-1"], "--max-merged-size is -1"),
+        (["--rest-port", "70000"], "127.0.0.1 port 70000 (bind(): port must"),
+        (["--grpc-port", "-1"], "another with --grpc-port"),
     ],
 )
 def test_bad_arguments(
@@ -154,20 +145,11 @@ def test_bad_arguments(
     assert message.format(absent=absent) in capsys.readouterr().err
 
 
-def test_without_rest(saved_model, no_load):
-    operation = cli.parse(
-        Serve, f"--saved-model {saved_model} --rest-port none".split()
-    )
-    assert not operation.has_rest
-    operation.check()
-
-
-def test_health_follows_the_versions(saved_model, tmp_path):
+def test_health_follows_the_versions(saved_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "_POLL_SECONDS", 0.05)
     shutil.copytree(f"{saved_model}/1", tmp_path / "1")
     with (
-        server.start(
-            str(tmp_path), file_system_poll_wait_seconds=0.05
-        ) as running,
+        server.start(str(tmp_path)) as running,
         grpc.insecure_channel(running.target) as channel,
     ):
         health = health_pb2_grpc.HealthStub(channel)
@@ -186,12 +168,12 @@ def test_health_follows_the_versions(saved_model, tmp_path):
 
 def test_concurrent_requests_are_batched(saved_model):
     with (
-        server.start(saved_model, rest_port="none") as running,
+        server.start(saved_model) as running,
         grpc.insecure_channel(running.target) as channel,
     ):
-        assert running.rest_url is None
         assert running.describe() == (
-            f"{running.target}, model realm, version 2 ({saved_model}/2)"
+            f"{running.target} and {running.rest_url}, model realm, "
+            f"version 2 ({saved_model}/2)"
         )
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         calls = [

@@ -111,8 +111,7 @@ def test_serve_process_with_scann_ends_gracefully(tmp_path):
 @pytest.mark.slow
 def test_sigterm_ends_a_server_whose_load_is_stuck(saved_model, tmp_path):
     shutil.copytree(f"{saved_model}/1", tmp_path / "1")
-    options = ["--file-system-poll-wait-seconds", "0.1"]
-    with Process("--saved-model", str(tmp_path), *options) as process:
+    with Process("--saved-model", str(tmp_path)) as process:
         # Nobody ever writes into it.
         (tmp_path / "new" / "variables").mkdir(parents=True)
         shutil.copy(f"{saved_model}/2/saved_model.pb", tmp_path / "new")

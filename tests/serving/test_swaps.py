@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,10 @@ def copy_version(saved_model, version, base, *, to):
     os.rename(base / "copy", base / str(to))
 
 
-def test_no_request_fails_while_versions_are_swapped(saved_model, tmp_path):
+def test_no_request_fails_while_versions_are_swapped(
+    saved_model, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(server, "_POLL_SECONDS", 0.05)
     copy_version(saved_model, 1, tmp_path, to=1)
     enough = threading.Event()
     latest = [0.0] * 8
@@ -37,12 +41,8 @@ def test_no_request_fails_while_versions_are_swapped(saved_model, tmp_path):
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
     with contextlib.ExitStack() as stack:
-        running = stack.enter_context(
-            server.start(str(tmp_path), file_system_poll_wait_seconds=0.05)
-        )
-        client = stack.enter_context(
-            RealmClient(running.target, max_attempts=1)
-        )
+        running = stack.enter_context(server.start(str(tmp_path)))
+        client = stack.enter_context(RealmClient(running.target))
         for thread in threads:
             thread.start()
             stack.callback(thread.join, 10)
@@ -63,6 +63,10 @@ def test_no_request_fails_while_versions_are_swapped(saved_model, tmp_path):
         wait_for(lambda: states() == expected)
         metrics = running.handler.render_metrics()[0].decode()
     assert wrong == []
+    # Nor was one sent again.
+    assert set(re.findall(r'request_count\{.*status="(\w+)"', metrics)) == {
+        "OK"
+    }
     sample = 'realm_version_available{model_name="realm",version='
     assert f'{sample}"3"}} 1.0' in metrics
     assert f'{sample}"2"}} 0.0' in metrics
@@ -70,7 +74,6 @@ def test_no_request_fails_while_versions_are_swapped(saved_model, tmp_path):
 
 _SWAPS = """
 import os
-import queue
 import sys
 
 import numpy as np
@@ -97,26 +100,26 @@ module = Module()
 tf.saved_model.save(
     module, f"{base}/1", signatures={"serving_default": module.add}
 )
-unloaded = queue.SimpleQueue()
+unloaded = []
 versions = Versions(
-    "m",
     base,
     load=lambda directory, served: SavedModelServable(
         directory, beside=served
     ),
     poll_seconds=0,
     on_event=lambda event, **fields: (
-        event == "unloaded" and unloaded.put(fields["version"])
+        event == "unloaded" and unloaded.append(fields["version"])
     ),
 )
 versions.start()
 for swap in range(1, 11):
     os.rename(f"{base}/{swap}", f"{base}/{swap + 1}")
-    with versions.use("m") as (_, old):
+    with versions.use("realm") as (_, old):
         versions.poll()
     del old
-    assert unloaded.get(timeout=60) == swap
-    with versions.use("m") as (version, servable):
+    versions.poll()
+    assert unloaded[-1] == swap
+    with versions.use("realm") as (version, servable):
         total = servable.run({"x": np.float32(swap)})["sum"]
     del servable
     assert (version, total) == (swap + 1, 13_107_200 + swap), (version, total)

@@ -61,7 +61,7 @@ def test_the_model_is_the_one_that_clients_ask_for(server):
         text, model_server_config_pb2.ModelServerConfig()
     )
     (model,) = config.model_config_list.config
-    assert model.name == options.MODEL_NAME == client.MODEL_NAME
+    assert model.name == client.MODEL_NAME
     assert model.model_platform == "tensorflow"
     assert model.model_version_policy.latest.num_versions == 1
     assert "REALM_EXPORT" in mounts(server)[model.base_path]

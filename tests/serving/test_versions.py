@@ -12,7 +12,8 @@ from realm_tf.artifacts import artifact
 from realm_tf.artifacts import saved_models
 from realm_tf.artifacts.paths import write_text
 from realm_tf.errors import InputError
-from realm_tf.serving.versions import State
+from realm_tf.serving.versions import AVAILABLE
+from realm_tf.serving.versions import END
 
 
 def test_the_newest_whole_version_is_served(world):
@@ -59,12 +60,12 @@ def test_a_version_that_does_not_load_is_tried_again(world):
     def attempts():
         return len(world.kinds("load_failed"))
 
-    ended, serving = world.versions.status("m")
-    assert (ended.number, ended.state) == (2, State.END)
+    ended, serving = world.versions.status("realm")
+    assert (ended.number, ended.state) == (2, END)
     assert ended.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
     assert ended.error_message == "the file is damaged"
-    assert (serving.number, serving.state) == (1, State.AVAILABLE)
     assert (serving.error_code, serving.error_message) == (0, "")
+    assert (serving.number, serving.state) == (1, AVAILABLE)
     for now, expected in [(59, 1), (60, 2), (179, 2), (180, 3), (181, 3)]:
         world.now = now
         world.poll()
@@ -78,7 +79,7 @@ def test_a_version_that_does_not_load_is_tried_again(world):
     del world.broken[2]
     world.poll()
     assert world.states()[0] == (2, "AVAILABLE")
-    wait_for(lambda: world.open_versions() == [2])
+    assert world.open_versions() == [2]
 
 
 def test_what_fails_while_warming_is_closed(world):
@@ -94,7 +95,7 @@ def test_what_fails_while_warming_is_closed(world):
     world.add(2)
     world.poll()
     assert world.open_versions() == [1]
-    (status,) = world.versions.status("m", version=2)
+    (status,) = world.versions.status("realm", version=2)
     assert status.error_message == "ZeroDivisionError: division by zero"
     assert status.error_code == grpc.StatusCode.UNKNOWN.value[0]
 
@@ -107,7 +108,7 @@ def test_a_start_passes_over_versions_that_do_not_load(world):
     world.now = 60
     del world.broken[2]
     world.poll()
-    wait_for(lambda: world.open_versions() == [2])
+    assert world.open_versions() == [2]
 
 
 @pytest.mark.parametrize("what", ["path", "version", "whole version", "load"])
@@ -133,12 +134,13 @@ def test_versions_that_are_deleted_are_let_go(world):
     shutil.rmtree(world.base / "2")
     world.poll()
     # The older one is loaded first.
-    assert world.kinds()[2:5] == [
+    assert world.kinds()[2:] == [
         ("loading", 1),
-        ("loaded", 1),
         ("unloading", 2),
+        ("loaded", 1),
+        ("unloaded", 2),
     ]
-    wait_for(lambda: world.open_versions() == [1])
+    assert world.open_versions() == [1]
     # A version that is neither on disk nor used is forgotten.
     world.poll()
     assert world.states() == [(1, "AVAILABLE")]
@@ -154,8 +156,8 @@ def test_versions_that_are_deleted_are_let_go(world):
     # It is there, and empty.
     shutil.rmtree(world.base / "1")
     world.poll()
-    wait_for(lambda: world.open_versions() == [])
-    with refused("NOT_FOUND", r"Latest\(m\)"), world.use():
+    assert world.open_versions() == []
+    with refused("NOT_FOUND", r"Latest\(realm\)"), world.use():
         raise AssertionError("it was found")
     world.add(1)
     world.poll()
@@ -169,7 +171,12 @@ def test_requests_for_what_is_not_there(world):
     for name, version, code, message in [
         ("", None, "INVALID_ARGUMENT", "ModelSpec has no name specified."),
         ("x", None, "NOT_FOUND", r"for request: Latest\(x\)$"),
-        ("m", 2, "NOT_FOUND", r"^Servable .* request: Specific\(m, 2\)$"),
+        (
+            "realm",
+            2,
+            "NOT_FOUND",
+            r"^Servable .* request: Specific\(realm, 2\)$",
+        ),
     ]:
         with (
             refused(code, message),
@@ -178,8 +185,8 @@ def test_requests_for_what_is_not_there(world):
             raise AssertionError("it was found")
     with refused("NOT_FOUND", "^Could not find any versions of model x$"):
         world.versions.status("x")
-    with refused("NOT_FOUND", "^Could not find version 2 of model m$"):
-        world.versions.status("m", version=2)
+    with refused("NOT_FOUND", "^Could not find version 2 of model realm$"):
+        world.versions.status("realm", version=2)
 
 
 def _slow_load(world):
@@ -212,20 +219,19 @@ def test_a_new_version_is_warm_before_the_old_is_let_go(world):
     poll.join()
     with world.use() as (version, servable):
         assert version == servable.run() == 2
-    wait_for(lambda: world.states() == [(2, "AVAILABLE"), (1, "END")])
+    assert world.states() == [(2, "AVAILABLE"), (1, "END")]
     assert world.open_versions() == [2]
     # The new one may take over what the old one has loaded.
     assert [each.beside for each in world.loaded] == [None, 1]
-    wait_for(lambda: len(world.events) == 6)
     assert world.kinds() == [
         ("loading", 1),
         ("loaded", 1),
         ("loading", 2),
-        ("loaded", 2),
         ("unloading", 1),
+        ("loaded", 2),
         ("unloaded", 1),
     ]
-    assert world.events[3].seconds >= 0 and world.events[2].seconds is None
+    assert world.events[4].seconds >= 0 and world.events[2].seconds is None
 
 
 def test_a_version_in_use_is_not_closed(world):
@@ -239,17 +245,16 @@ def test_a_version_in_use_is_not_closed(world):
             assert version == 2
         assert world.states() == [(2, "AVAILABLE"), (1, "UNLOADING")]
         # Once let go it is for nobody new.
-        with refused("NOT_FOUND", r"Specific\(m, 1\)"), world.use(1):
+        with refused("NOT_FOUND", r"Specific\(realm, 1\)"), world.use(1):
             raise AssertionError("it was found")
         # Another version comes and goes meanwhile.
         world.add(3)
         world.poll()
-        wait_for(lambda: world.open_versions() == [1, 3])
+        assert world.open_versions() == [1, 3]
         assert first.run() == 1
-    wait_for(lambda: world.open_versions() == [3])
-    wait_for(
-        lambda: world.kinds("unloaded") == [("unloaded", 2), ("unloaded", 1)]
-    )
+    world.poll()
+    assert world.open_versions() == [3]
+    assert world.kinds("unloaded") == [("unloaded", 2), ("unloaded", 1)]
 
 
 def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
@@ -261,7 +266,7 @@ def test_the_stop_closes_what_is_in_use_and_what_is_being_loaded(world):
     with world.use():
         assert not world.versions.stop(timeout_seconds=0.1)
         assert world.open_versions() == []
-    with refused("NOT_FOUND", r"Latest\(m\)"), world.use():
+    with refused("NOT_FOUND", r"Latest\(realm\)"), world.use():
         raise AssertionError("it was found")
     go_on.set()
     wait_for(

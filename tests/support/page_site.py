@@ -10,7 +10,7 @@ import numpy as np
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from realm_tf.serving.metrics import RequestLog
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.metrics import ServingMetrics
 from realm_tf.serving.options import ServerOptions
 from realm_tf.serving.options import bind
@@ -174,7 +174,7 @@ class Servable:
 
     @contextlib.contextmanager
     def use(self, name, **choice):
-        assert name == "a model"
+        assert name == MODEL_NAME
         yield self.version, self
 
     def run(self, inputs, **arguments):
@@ -190,12 +190,11 @@ class Servable:
 @contextlib.contextmanager
 def serving(servable, *, api_keys=None):
     """The URL of the page over a servable."""
-    options = ServerOptions(saved_model="none", model_name="a model")
+    options = ServerOptions(saved_model="none")
     handler = RequestHandler(
         servable,
         options=options,
         metrics=ServingMetrics(),
-        log=RequestLog(),
         api_keys=api_keys,
     )
     server = RestServer(handler, bind("127.0.0.1", 0, flag=""))

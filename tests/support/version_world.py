@@ -6,7 +6,9 @@ from typing import NamedTuple
 import pytest
 
 from realm_tf.artifacts import saved_models
+from realm_tf.serving.client import MODEL_NAME
 from realm_tf.serving.request_error import RequestError
+from realm_tf.serving.versions import State
 from realm_tf.serving.versions import Versions
 
 
@@ -71,7 +73,6 @@ class World:
 
     def start(self, *, base=None, load=None, poll_seconds=0):
         self.versions = Versions(
-            "m",
             str(base or self.base),
             load=load or self.load,
             poll_seconds=poll_seconds,
@@ -84,14 +85,17 @@ class World:
         self.versions.poll()
 
     def use(self, version=None):
-        return self.versions.use("m", version=version)
+        return self.versions.use(MODEL_NAME, version=version)
 
     def stop(self):
         if self.versions is not None:
             self.versions.stop()
 
     def states(self):
-        return [(v.number, v.state.name) for v in self.versions.status("m")]
+        return [
+            (v.number, State.Name(v.state))
+            for v in self.versions.status(MODEL_NAME)
+        ]
 
     def kinds(self, *kinds):
         return [
